@@ -1,0 +1,1 @@
+"""What happens to a request: engine, reuse, scheduling, cluster, record and study."""

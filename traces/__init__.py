@@ -1,0 +1,1 @@
+"""Where requests come from: canonical traces, arrival clocks, embeddings, similarity search."""
