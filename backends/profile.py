@@ -1,0 +1,183 @@
+"""A profile: what was measured for one model on one GPU, as a YAML file.
+
+A profile knows the grid it was measured on. Inside the grid it interpolates linearly in pixels and in batch
+size; outside it is an error that names the grid, unless the caller asks for extrapolation.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from backends.base import BackendError
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(gt=0)]
+
+
+class Timing(BaseModel):
+    """Median seconds of one operation on a batch; ``spread_s`` is the interquartile range, if known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    batch: Count = 1
+    seconds: Seconds
+    spread_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+
+    @property
+    def pixels(self) -> int:
+        """Pixels per image: 1 for an operation whose time does not depend on the size (text encoding)."""
+        return 1
+
+
+class Point(Timing):
+    """A timing at one image size, in pixels."""
+
+    width: Count
+    height: Count
+
+    @property
+    def pixels(self) -> int:
+        """Pixels per image."""
+        return self.width * self.height
+
+
+class Profile(BaseModel):
+    """Everything measured for ``model`` on ``gpu``.
+
+    ``step`` is the time of one denoising step of a batch (both halves of classifier-free guidance included);
+    ``vae_encode`` and ``vae_decode`` are per batch too, the latter with post-processing. ``load_s`` is the
+    time to put the model on the GPU, null where nobody published it. ``source`` says who measured it.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, ignored_types=(cached_property,))
+
+    schema_: Literal[1] = Field(alias="schema")
+    model: str
+    gpu: str
+    source: str
+    device: str | None = None
+    date: str | None = None
+    dtype: str | None = None
+    versions: dict[str, str] = {}
+    notes: str | None = None
+    step: Annotated[list[Point], Field(min_length=1)]
+    text_encode: list[Timing] = []
+    vae_encode: list[Point] = []
+    vae_decode: list[Point] = []
+    load_s: Seconds | None = None
+    power_w: Seconds | None = None
+
+    @cached_property
+    def tables(self) -> "dict[str, Table]":
+        """The operations by name, each a Table; an operation that was not measured is absent."""
+        named: dict[str, Sequence[Timing]] = {
+            "step": self.step,
+            "text_encode": self.text_encode,
+            "vae_encode": self.vae_encode,
+            "vae_decode": self.vae_decode,
+        }
+        return {name: Table(points) for name, points in named.items() if points}
+
+
+class Table:
+    """Seconds over (pixels, batch), on the points that were measured."""
+
+    def __init__(self, points: Iterable[Timing]) -> None:
+        rows: dict[int, dict[int, float]] = {}
+        for point in points:
+            rows.setdefault(point.batch, {})[point.pixels] = point.seconds
+        self.batches = np.array(sorted(rows))
+        self.rows = [
+            (np.array(sorted(rows[b])), np.array([rows[b][p] for p in sorted(rows[b])])) for b in self.batches
+        ]
+
+    def covers(self, pixels: int, batch: int) -> bool:
+        """Whether (pixels, batch) lies inside the measured grid."""
+        return all(pix[0] <= pixels <= pix[-1] for pix, _ in self._bracket(batch)) and bool(
+            self.batches[0] <= batch <= self.batches[-1]
+        )
+
+    def seconds(self, pixels: int, batch: int) -> float:
+        """Linear interpolation inside the grid; outside it, the edge scaled by pixels and by batch."""
+        edges = self._bracket(batch)
+        at = [_along(pix, sec, pixels) for pix, sec in edges]
+        sizes = [int(self.batches[i]) for i in self._neighbours(batch)]
+        if len(at) == 2:
+            return float(np.interp(batch, sizes, at))
+        return at[0] * (batch / sizes[0])
+
+    def grid(self) -> str:
+        """The measured grid in words, for error messages."""
+        return "; ".join(
+            f"batch {b}: {', '.join(str(int(p)) for p in pix)} pixels"
+            for b, (pix, _) in zip(self.batches, self.rows, strict=True)
+        )
+
+    def _neighbours(self, batch: int) -> list[int]:
+        right = int(np.searchsorted(self.batches, batch))
+        if right < len(self.batches) and self.batches[right] == batch:
+            return [right]
+        if right == 0:
+            return [0]
+        return [right - 1] if right == len(self.batches) else [right - 1, right]
+
+    def _bracket(self, batch: int) -> list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+        return [self.rows[i] for i in self._neighbours(batch)]
+
+
+def _along(pixels: np.ndarray[Any, Any], seconds: np.ndarray[Any, Any], at: int) -> float:
+    if at < pixels[0]:
+        return float(seconds[0] * at / pixels[0])
+    if at > pixels[-1]:
+        return float(seconds[-1] * at / pixels[-1])
+    return float(np.interp(at, pixels, seconds))
+
+
+def read(path: Path | Traversable) -> Profile:
+    """Read and check one profile file.
+
+    Raises BackendError naming the file and the key when it is not YAML, was cut short, or holds a value of
+    the wrong kind.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise BackendError(
+            f"{path}: cannot be read as a profile ({reason}); restore or re-measure it"
+        ) from None
+    if not isinstance(content, dict):
+        raise BackendError(
+            f"{path}: expected a profile (a mapping with schema: 1), found {type(content).__name__}; "
+            "restore or re-measure it"
+        )
+    try:
+        return Profile.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        found = "" if first["type"] == "missing" else f", found {first['input']!r}"
+        raise BackendError(f"{path}: {key}: {first['msg']}{found}; correct or re-measure it") from None
+
+
+def find(gpu: str, folders: Iterable[Path | Traversable]) -> dict[str, Profile]:
+    """Every profile of ``gpu`` in ``folders``, by model; a later folder replaces an earlier one's."""
+    found: dict[str, Profile] = {}
+    for folder in folders:
+        for file in sorted(folder.iterdir(), key=lambda f: f.name):
+            if file.name.endswith(".yaml") and file.name.startswith(f"{gpu}_"):
+                profile = read(file)
+                found[profile.model] = profile
+    return found
+
+
+def shipped() -> Traversable:
+    """The folder of profiles that travel with the package."""
+    return resources.files("backends") / "profiles"
