@@ -1,0 +1,23 @@
+"""A canonical trace that lies on disk."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from traces.schema import Trace, read
+
+
+@dataclass(slots=True, kw_only=True)
+class File:
+    """A Parquet file written by `mezzotint trace import` or `mezzotint trace synth`.
+
+    Args:
+        path: the file; a leading ~ is the home folder.
+    """
+
+    path: str
+
+    def load(self, rng: np.random.Generator) -> Trace:
+        """Read and verify the file; nothing is random. Raises TraceError as `traces.schema.read`."""
+        return read(Path(self.path).expanduser())
