@@ -94,9 +94,7 @@ class Table:
         for point in points:
             rows.setdefault(point.batch, {})[point.pixels] = point.seconds
         self.batches = np.array(sorted(rows))
-        self.rows = [
-            (np.array(sorted(rows[b])), np.array([rows[b][p] for p in sorted(rows[b])])) for b in self.batches
-        ]
+        self.rows = [(np.array(sorted(rows[b])), np.array([rows[b][p] for p in sorted(rows[b])])) for b in self.batches]
 
     def covers(self, pixels: int, batch: int) -> bool:
         """Whether (pixels, batch) lies inside the measured grid."""
@@ -150,9 +148,7 @@ def read(path: Path | Traversable) -> Profile:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
-        raise BackendError(
-            f"{path}: cannot be read as a profile ({reason}); restore or re-measure it"
-        ) from None
+        raise BackendError(f"{path}: cannot be read as a profile ({reason}); restore or re-measure it") from None
     if not isinstance(content, dict):
         raise BackendError(
             f"{path}: expected a profile (a mapping with schema: 1), found {type(content).__name__}; "

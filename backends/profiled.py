@@ -34,15 +34,11 @@ class Profiled:
 
     def __post_init__(self) -> None:
         if not self.unpublished_load_s >= 0:
-            raise BackendError(
-                f"unpublished_load_s: found {self.unpublished_load_s}, expected 0 or more seconds"
-            )
+            raise BackendError(f"unpublished_load_s: found {self.unpublished_load_s}, expected 0 or more seconds")
         folders = [shipped()]
         if self.folder is not None:
             if not Path(self.folder).is_dir():
-                raise BackendError(
-                    f"{self.folder}: not a folder of profiles; name one or leave backend.folder null"
-                )
+                raise BackendError(f"{self.folder}: not a folder of profiles; name one or leave backend.folder null")
             folders.append(Path(self.folder))
         self.profiles = find(self.gpu, folders)
 
@@ -105,9 +101,7 @@ class Profiled:
     def assumptions(self) -> list[Assumption]:
         """See Backend.assumptions."""
         said = [
-            Assumption(
-                f"step time of {name} on {self.gpu}", _range(self.profiles[name]), self.profiles[name].source
-            )
+            Assumption(f"step time of {name} on {self.gpu}", _range(self.profiles[name]), self.profiles[name].source)
             for name in sorted({key[0] for key in self._costs})
         ]
         said += [

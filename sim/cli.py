@@ -1,0 +1,123 @@
+"""The command line: ``mezzotint VERB``.
+
+``run`` hands its arguments to Hydra; the other verbs have options of their own. Whatever the user got wrong is
+one message on standard error and exit status 2; a traceback is always a defect of ours.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+import sim.study.cli
+import traces.cli
+from backends.base import BackendError
+from sim.errors import ConfigError
+from sim.run import simulate, write
+from sim.study.runs import ReportError
+from traces.error import TraceError
+
+USAGE_ERROR = 2
+
+RUN_HELP = """usage: mezzotint run [-m] [--config-dir DIR] [--cfg job] [KEY=VALUE ...]
+
+Run one simulation; with -m, every combination of comma-separated values.
+
+  mezzotint run system=nirvana trace=file trace.path=ddb.parquet arrivals.rate_rpm=10 run.dir=out
+  mezzotint run -m system=vanilla,modm-throughput arrivals.rate_rpm=6,10,14 run.dir=sweep
+
+groups:  system= trace= arrivals= cluster= models= backend= encoder=   (a wrong name lists the choices)
+keys:    seed shapes extrapolate slo warmup preload sample_s run.dir   (--cfg job prints them all)
+--config-dir DIR adds YAML files of your own to the groups; their classes are imported from the working directory.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. Returns the exit status: 0, or 2 for anything that the user can put right."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if given[:1] == ["run"]:
+            return run(given[1:])
+        parser = argparse.ArgumentParser(
+            prog="mezzotint", description="Replays text-to-image traffic through published serving designs."
+        )
+        verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+        verbs.add_parser("run", help="one simulation, or a sweep with -m", add_help=False)
+        traces.cli.add_parser(verbs)
+        sim.study.cli.add_parser(verbs)
+        args = parser.parse_args(given)
+        status: int = args.run(args)
+        return status
+    except (ConfigError, TraceError, BackendError, ReportError) as error:
+        return _refuse(str(error))
+    except KeyboardInterrupt:
+        print("mezzotint: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def run(overrides: Sequence[str]) -> int:
+    """``mezzotint run``: compose the configuration with Hydra, simulate, write the run directory.
+
+    Hydra would print an error of its own and exit with 1; it is asked to raise instead, so that its errors are
+    told as ours are.
+    """
+    if any(word in ("-h", "--help") for word in overrides):
+        print(RUN_HELP, end="")
+        return 0
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    before, sys.argv = sys.argv, ["mezzotint", *overrides]
+    try:
+        hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")(job)()
+    except (HydraException, OmegaConfBaseException) as error:
+        return _refuse(str(error))
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else USAGE_ERROR
+    finally:
+        sys.argv = before
+    return 0
+
+
+def job(config: DictConfig) -> None:
+    """One simulation of a run or of a sweep: what Hydra calls, here or in a worker process."""
+    hydra_config = HydraConfig.get()
+    resolved = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    if not isinstance(resolved, dict):
+        raise ConfigError("the configuration is not a mapping; start from conf/config.yaml")
+    plain = {str(key): value for key, value in resolved.items()}
+    several = hydra_config.mode is RunMode.MULTIRUN
+    folder = Path(hydra_config.runtime.output_dir if several else str(plain["run"]["dir"]))
+    outcome = simulate(plain, progress=not several)
+    write(outcome, folder)
+    said = outcome.summary
+    print(
+        f"{said['system']}: {said['requests']['completed']} of {said['requests']['arrived']} requests completed, "
+        f"{said['throughput_rpm']:.2f} per minute, p50 {_seconds(said['latency_s']['p50'])}, "
+        f"p99 {_seconds(said['latency_s']['p99'])} -> {folder}"
+    )
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} s"
+
+
+def _refuse(message: str) -> int:
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    print(f"mezzotint: error: {' '.join(lines)}", file=sys.stderr)
+    return USAGE_ERROR
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,213 @@
+"""The summary of a run: summary.json, schema 1.
+
+All rates and times are over the measured window, which begins with the arrival of the first request after the
+warm-up and ends when the last request ends. README's "What the numbers mean" defines every key.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backends.base import Work
+from sim.engine import Engine, Wall
+from sim.record.columns import COMPLETED, DISCARDED, FAILED
+from sim.request import MISSING
+from traces.schema import Trace
+
+SCHEMA = 1
+
+Reals = NDArray[np.float64]
+
+
+def summarise(
+    engine: Engine, trace: Trace, wall: Wall, *, system: str, slo: Sequence[float], warmup: int
+) -> dict[str, Any]:
+    """Everything that summary.json holds of a finished run, as plain Python values; null where it does not apply.
+
+    Args:
+        engine: the engine after ``run``.
+        trace: what was replayed.
+        wall: the time that simulating took.
+        system: the system's name.
+        slo: latency limits, as multiples of the large model's standalone latency.
+        warmup: requests at the head of the run that are left out.
+    """
+    view = Window(engine, warmup)
+    busy_s, energy_j = view.gpu()
+    gpu_s = len(engine.workers) * view.span_s
+    energy_j += engine.gpu.idle_w * (gpu_s - busy_s)
+    price = engine.gpu.usd_per_gpu_h
+    cost_usd = None if price is None else price * gpu_s / 3600
+    completed = int(view.completed.sum())
+    engine.assume("GPU power, at work and idle [W]", [engine.gpu.active_w, engine.gpu.idle_w], engine.gpu.source)
+    if price is not None:
+        engine.assume("price of a GPU [USD/h]", price, engine.gpu.source)
+    limits = view.standalone_s()
+    return {
+        "schema": SCHEMA,
+        "system": system,
+        "seed": engine.seed,
+        "trace": {
+            "name": trace.name,
+            "source": trace.source,
+            "requests": len(trace),
+            "span_s": trace.span_s,
+            "digest": trace.digest,
+        },
+        "assumptions": [
+            {"what": said.what, "value": said.value, "source": said.source} for said in engine.assumptions()
+        ],
+        "requests": {
+            "arrived": len(view.outcome),
+            "completed": completed,
+            "discarded": int((view.outcome == DISCARDED).sum()),
+            "failed": int((view.outcome == FAILED).sum()),
+        },
+        "throughput_rpm": _ratio(60 * view.completions(), view.span_s),
+        "latency_s": spread(view.latency_s[view.completed]),
+        "queue_s": spread(view.queue_s[view.completed]),
+        "slo": {f"{multiple:g}x": view.violations(multiple * limits) for multiple in slo},
+        "cache": view.cache(),
+        "addons": {
+            "loads_per_request": {"controlnet": None, "lora": None},
+            "stall_s": {"p95": None},
+            "stalled_share": None,
+        },
+        "gpu": {
+            "count": len(engine.workers),
+            "busy_fraction": _ratio(busy_s, gpu_s),
+            "seconds": gpu_s,
+            "switches": int((view.column("load_s") > 0).sum()),
+            "switch_s": float(view.column("load_s").sum()),
+        },
+        "energy_j": {"per_image": _ratio(energy_j, completed), "total": energy_j},
+        "cost_usd": {
+            "per_image": None if cost_usd is None else _ratio(cost_usd, completed),
+            "total": cost_usd,
+        },
+        "quality": {"factor_mean": None, "below_alpha_share": None, "basis": None},
+        "wall": {
+            "simulate_s": wall.simulate_s,
+            "cpu_s": wall.cpu_s,
+            "requests_per_cpu_s": _ratio(engine.rows, wall.cpu_s),
+        },
+    }
+
+
+class Window:
+    """The requests after the warm-up, and the time from the first one's arrival to the last end."""
+
+    def __init__(self, engine: Engine, warmup: int) -> None:
+        self._engine = engine
+        self._warmup = warmup
+        self.outcome = np.frombuffer(engine.columns.outcome, np.uint8)[warmup:]
+        self.completed = self.outcome == COMPLETED
+        arrival_s, finish_s = self.column("arrival_s"), self.column("finish_s")
+        self.start_s = float(arrival_s[0])
+        self.end_s = float(finish_s.max())
+        self.span_s = self.end_s - self.start_s
+        self.latency_s = finish_s - arrival_s
+        self.queue_s = self.column("start_s") - arrival_s - self.column("search_s")
+
+    def column(self, name: str, kind: type = np.float64) -> NDArray[Any]:
+        """A column of the measured requests."""
+        return np.frombuffer(getattr(self._engine.columns, name), kind)[self._warmup :]
+
+    def completions(self) -> int:
+        """Images that were finished inside the window, whoever asked for them."""
+        columns = self._engine.columns
+        done = np.frombuffer(columns.outcome, np.uint8) == COMPLETED
+        return int((done & (np.frombuffer(columns.finish_s) >= self.start_s)).sum())
+
+    def gpu(self) -> tuple[float, float]:
+        """Seconds that GPUs worked inside the window, and the joules that went into that work."""
+        columns = self._engine.columns
+        on_gpu = np.frombuffer(columns.worker, np.int32) != MISSING
+        start_s, finish_s = np.frombuffer(columns.start_s)[on_gpu], np.frombuffer(columns.finish_s)[on_gpu]
+        inside = np.clip(finish_s, self.start_s, None) - np.clip(start_s, self.start_s, None)
+        share = np.divide(inside, finish_s - start_s, out=np.zeros_like(inside), where=finish_s > start_s)
+        return float(inside.sum()), float((share * np.frombuffer(columns.energy_j)[on_gpu]).sum())
+
+    def standalone_s(self) -> Reals:
+        """Seconds of each measured request in full on the large model, alone on a GPU."""
+        return self._in_full()[1]
+
+    def violations(self, limit_s: Reals) -> dict[str, float | None]:
+        """The limit (its mean, where sizes differ) and the share of requests that took longer or were not served."""
+        late = ~self.completed | (self.latency_s > limit_s)
+        return {"limit_s": float(limit_s.mean()), "violation_rate": float(late.mean())}
+
+    def cache(self) -> dict[str, Any]:
+        """Hits and what they saved. ``compute_saving`` alone applies without a cache too."""
+        saving = (
+            1 - self.column("denoise_s").sum() / self._in_full()[0][self.completed].sum()
+            if self.completed.any()
+            else None
+        )
+        said: dict[str, Any] = dict.fromkeys(("lookups", "hits", "hit_rate", "hit_share_by_k"))
+        said |= {
+            "compute_saving": None if saving is None else float(saving),
+            "holes": None,
+            "evictions": None,
+        }
+        said["source_age_s"] = {"p50": None, "p90": None}
+        if not np.frombuffer(self._engine.columns.searched, np.uint8).any():
+            return said
+        lookups = int(self.column("searched", np.uint8).sum())
+        hit = self.column("source", np.int32) != MISSING
+        hits = int(hit.sum())
+        share_of_steps = self.column("skipped", np.int32)[hit] / self.column("steps", np.int32)[hit]
+        steps = self._engine.models["large"].steps
+        ks, counts = np.unique(np.round(share_of_steps * steps).astype(int), return_counts=True)
+        ages = self.column("source_age_s")[hit]
+        said |= {
+            "lookups": lookups,
+            "hits": hits,
+            "hit_rate": _ratio(hits, lookups),
+            "hit_share_by_k": {str(k): int(n) / hits for k, n in zip(ks, counts, strict=True)},
+            "holes": int(self.column("hole", np.uint8).sum()),
+            "evictions": int(self.column("evictions", np.int32).sum()),
+        }
+        if hits:
+            said["source_age_s"] = {
+                "p50": float(np.percentile(ages, 50)),
+                "p90": float(np.percentile(ages, 90)),
+            }
+        return said
+
+    def _in_full(self) -> tuple[Reals, Reals]:
+        """Denoising seconds, and all seconds, of each measured request in full on the large model."""
+        engine = self._engine
+        large = engine.model("large")
+        if engine.native:
+            cost = engine.backend.whole(Work(large.name, large.width, large.height, large.steps))
+            count = len(self.outcome)
+            return np.full(count, cost.denoise_s), np.full(count, cost.denoise_s + cost.other_s)
+        asked = np.stack([np.array(column)[: engine.rows][self._warmup :] for column in engine.shapes])
+        shapes, which = np.unique(asked, axis=1, return_inverse=True)
+        costs = [engine.backend.whole(Work(large.name, *map(int, shape))) for shape in shapes.T]
+        denoise_s = np.array([cost.denoise_s for cost in costs])
+        other_s = np.array([cost.other_s for cost in costs])
+        return denoise_s[which], (denoise_s + other_s)[which]
+
+
+def spread(seconds: Reals) -> dict[str, float | None]:
+    """Mean, percentiles (linear interpolation) and maximum; null where there is nothing to describe."""
+    if not len(seconds):
+        return dict.fromkeys(("mean", "p50", "p90", "p95", "p99", "max"))
+    p50, p90, p95, p99 = (float(p) for p in np.percentile(seconds, (50, 90, 95, 99)))
+    return {
+        "mean": float(seconds.mean()),
+        "p50": p50,
+        "p90": p90,
+        "p95": p95,
+        "p99": p99,
+        "max": float(seconds.max()),
+    }
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole and math.isfinite(whole) else None

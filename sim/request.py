@@ -1,0 +1,44 @@
+"""A request in flight: what it asks for, its plan, and the seconds that its life took so far."""
+
+from dataclasses import dataclass
+
+MISSING = -1
+
+
+@dataclass(slots=True)
+class Request:
+    """One row of the trace on its way through the system.
+
+    ``row`` counts from the first row that is served. The front door fills in the plan: ``model`` (None: the
+    artifact itself is the answer and no GPU runs), ``skipped`` (K), ``source`` (the row whose artifact is
+    used, or -1, counted from the head of the trace), its age and its
+    ``similarity``; ``searched`` says that a cache was looked into, ``hole`` that the state wanted there was
+    gone. All times are in seconds of simulated time.
+    """
+
+    row: int
+    arrival_s: float
+    width: int
+    height: int
+    steps: int
+    model: str | None = None
+    skipped: int = 0
+    source: int = MISSING
+    source_age_s: float = 0.0
+    similarity: float = float("nan")
+    refine: bool = False
+    searched: bool = False
+    hole: bool = False
+    search_s: float = 0.0
+    fetch_s: float = 0.0
+    start_s: float = 0.0
+    load_s: float = 0.0
+    denoise_s: float = 0.0
+    decode_s: float = 0.0
+    energy_j: float = 0.0
+    worker: int = MISSING
+
+    @property
+    def hit(self) -> bool:
+        """Whether an artifact is reused."""
+        return self.source != MISSING

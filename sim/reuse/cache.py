@@ -1,0 +1,150 @@
+"""The cache of artifacts: what is stored of earlier requests, and what a search finds in it.
+
+Find, get, insert and evict are separate: ``find`` names the best match, ``get`` takes the state to start from
+(and counts as its use), ``insert`` stores what a request left behind, and eviction makes room before that.
+"""
+
+from dataclasses import dataclass, field
+
+from sim.engine import Engine
+from sim.errors import ConfigError
+from sim.request import Request
+from sim.reuse.eviction import FINAL, Eviction, Item
+from traces.similarity import ExactIndex, Space
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The best artifact for a request: which entry, the trace row it came from, and how similar it is."""
+
+    entry: int
+    row: int
+    similarity: float
+
+
+@dataclass(slots=True)
+class Entry:
+    """What is held of one earlier request. ``held`` has a bit for every K whose state is still stored."""
+
+    row: int
+    created_s: float
+    shape: tuple[int, int, int] | None
+    held: int
+
+
+@dataclass(slots=True)
+class Cache:
+    """Artifacts of earlier requests, up to ``capacity`` items.
+
+    Args:
+        capacity: items: final images, or states at one K each. None is unbounded.
+        space: what "similar" means.
+        eviction: which item leaves when room is needed.
+        latents_at: the K whose latents are stored (NIRVANA: 5, 10, 15, 20, 25; an entry is as many items);
+            empty to store the final image (MoDM; any model can refine it).
+
+    A latent can only be resumed by a request of the same width, height and number of steps, so those are
+    searched apart; a final image is resized, so all of them are searched together.
+
+    Raises:
+        ConfigError: a capacity that is not positive, or a K that is not.
+    """
+
+    capacity: int | None
+    space: Space
+    eviction: Eviction
+    latents_at: tuple[int, ...] = ()
+    items: int = field(init=False, default=0)
+    _engine: Engine = field(init=False, repr=False)
+    _entries: dict[int, Entry] = field(init=False, default_factory=dict, repr=False)
+    _indexes: dict[tuple[int, int, int] | None, ExactIndex] = field(init=False, default_factory=dict, repr=False)
+    _next: int = field(init=False, default=0)
+    _rows: int = field(init=False, default=0)
+    _preload: int = field(init=False, default=0)
+    _ks: tuple[int, ...] = field(init=False, default=())
+
+    def __post_init__(self) -> None:
+        if self.capacity is not None and self.capacity <= 0:
+            raise ConfigError(f"cache.capacity: found {self.capacity}, expected a positive number of items or null")
+        if any(k <= 0 for k in self.latents_at):
+            raise ConfigError(f"cache.latents_at: found {self.latents_at}, expected positive steps")
+        self._ks = tuple(sorted(set(self.latents_at))) or (FINAL,)
+
+    def bind(self, engine: Engine) -> None:
+        """Take the embeddings and the length of the trace."""
+        self._engine = engine
+        vectors = engine.embeddings()
+        self.space.bind(vectors, engine.rng("similarity space"))
+        for what, value, source in self.space.assumptions():
+            engine.assume(what, value, source)
+        self._rows = len(vectors)
+        self._preload = engine.preload
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, request: Request) -> Match | None:
+        """The most similar entry for ``request``, whatever its similarity; None where there is none."""
+        index = self._indexes.get(self._shape(request))
+        found = None if index is None else index.best(request.row + self._preload)
+        if found is None:
+            return None
+        entry, similarity = found
+        return Match(entry, self._entries[entry].row, similarity)
+
+    def get(self, match: Match, k: int, now_s: float, request: Request) -> tuple[int, float] | None:
+        """Take the state of ``match`` to start from when ``k`` steps may be skipped: (K', age in seconds).
+
+        K' is the largest stored one not above ``k`` (NIRVANA, 5.4: holes); None where all of them are above.
+        A final image serves any K. ``request.hole`` is set where a larger state than K' would have served.
+        """
+        entry = self._entries[match.entry]
+        age_s = now_s - entry.created_s
+        if self._ks[0] == FINAL:
+            self.eviction.used(Item(match.entry, FINAL))
+            return k, age_s
+        best = max((at for bit, at in enumerate(self._ks) if at <= k and entry.held >> bit & 1), default=0)
+        if best < max((at for at in self._ks if at <= k), default=0):
+            request.hole = True
+        if best == 0:
+            return None
+        self.eviction.used(Item(match.entry, best))
+        return best, age_s
+
+    def insert(self, request: Request, now_s: float) -> None:
+        """Store what ``request`` left behind, evicting what it takes to make room.
+
+        An entry of more items than the whole capacity is not stored.
+        """
+        size = len(self._ks)
+        if self.capacity is not None:
+            if size > self.capacity:
+                return
+            while self.items + size > self.capacity:
+                self._evict(self.eviction.victim())
+                self._engine.columns.evicted(request.row)
+        entry = self._next
+        self._next += 1
+        shape = self._shape(request)
+        row = request.row + self._preload
+        self._entries[entry] = Entry(row, now_s, shape, (1 << size) - 1)
+        index = self._indexes.get(shape)
+        if index is None:
+            index = self._indexes[shape] = ExactIndex(self.space, self._rows)
+        index.add(entry, row)
+        for k in self._ks:
+            self.eviction.added(Item(entry, k))
+        self.items += size
+
+    def _evict(self, item: Item) -> None:
+        entry = self._entries[item.entry]
+        entry.held &= ~(1 << self._ks.index(item.k))
+        self.items -= 1
+        if not entry.held:
+            self._indexes[entry.shape].remove(item.entry)
+            del self._entries[item.entry]
+
+    def _shape(self, request: Request) -> tuple[int, int, int] | None:
+        if self._ks[0] == FINAL:
+            return None
+        return request.width, request.height, request.steps

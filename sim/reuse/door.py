@@ -1,0 +1,122 @@
+"""Front doors: what decides which model runs for a request, and from which step."""
+
+from dataclasses import dataclass, field
+
+from sim.engine import Engine, Model
+from sim.errors import ConfigError
+from sim.request import Request
+from sim.reuse.admission import Admission
+from sim.reuse.cache import Cache
+from sim.reuse.selector import Selector
+
+
+@dataclass(slots=True)
+class Direct:
+    """Every request runs in full on the model of one ``role``: no cache, no decision, no time."""
+
+    role: str = "large"
+    _engine: Engine = field(init=False, repr=False)
+    _model: Model = field(init=False, repr=False)
+
+    def bind(self, engine: Engine) -> None:
+        """See Door.bind."""
+        self._engine = engine
+        self._model = engine.model(self.role)
+
+    def admit(self, request: Request, now_s: float) -> float:
+        """See Door.admit."""
+        self._engine.assign(request, self._model)
+        return 0.0
+
+    def completed(self, request: Request) -> bool:
+        """See Door.completed."""
+        return False
+
+    def insert(self, request: Request, now_s: float) -> None:
+        """See Door.insert."""
+
+
+@dataclass(slots=True)
+class Reuse:
+    """Embed, search the cache, and start from what is found there when it is similar enough.
+
+    One door for NIRVANA (latents, K by text similarity, the same model), MoDM (final images, K by
+    text-to-image similarity, a hit on the small model) and retrieval (K = N: the image found is the answer).
+
+    Args:
+        cache: what earlier requests left behind.
+        selector: similarity -> K.
+        admission: whose artifacts are kept.
+        hit_role: the role of the model that runs a hit, unless K = N.
+        miss_role: the role of the model that runs a miss.
+        embed_s: seconds to embed the prompt.
+        search_s: seconds for one search (NIRVANA's l_s, 4.1; MoDM, 5.2).
+        fetch_s: seconds to fetch an artifact, on the worker (NIRVANA's l_r, 4.1).
+
+    Raises:
+        ConfigError: a negative time.
+    """
+
+    cache: Cache
+    selector: Selector
+    admission: Admission
+    hit_role: str = "large"
+    miss_role: str = "large"
+    embed_s: float = 0.0
+    search_s: float = 0.0
+    fetch_s: float = 0.0
+    _engine: Engine = field(init=False, repr=False)
+    _hit_model: Model = field(init=False, repr=False)
+    _miss_model: Model = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("embed_s", "search_s", "fetch_s"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ConfigError(f"door.{name}: found {getattr(self, name)}, expected 0 or more seconds")
+
+    def bind(self, engine: Engine) -> None:
+        """See Door.bind. The rows to preload are inserted here, as full generations made at time 0."""
+        self._engine = engine
+        self._hit_model = engine.model(self.hit_role)
+        self._miss_model = engine.model(self.miss_role)
+        self.admission.bind(engine)
+        self.cache.bind(engine)
+        for row in range(-engine.preload, 0):
+            self.cache.insert(engine.request(row, 0.0), 0.0)
+
+    def admit(self, request: Request, now_s: float) -> float:
+        """See Door.admit. The search sees the cache as it is when the request arrives."""
+        self._engine.assign(request, self._miss_model)
+        took_s = request.search_s = self.embed_s + self.search_s
+        request.searched = True
+        match = self.cache.find(request)
+        if match is None:
+            return took_s
+        request.similarity = match.similarity
+        k = self.selector.skip(match.similarity)
+        state = self.cache.get(match, k, now_s, request) if k > 0 else None
+        if state is not None:
+            k, age_s = state
+            skipped = k * request.steps // self.selector.of_steps
+            if skipped > 0:
+                self._start_from(request, match.row, skipped, age_s)
+        return took_s
+
+    def _start_from(self, request: Request, row: int, skipped: int, age_s: float) -> None:
+        request.source = row
+        request.source_age_s = age_s
+        request.skipped = skipped
+        request.fetch_s = self.fetch_s
+        request.refine = not self.cache.latents_at
+        if skipped >= request.steps:
+            request.model = None
+        else:
+            self._engine.assign(request, self._hit_model)
+
+    def completed(self, request: Request) -> bool:
+        """See Door.completed."""
+        return self.admission.admits(request)
+
+    def insert(self, request: Request, now_s: float) -> None:
+        """See Door.insert."""
+        self.cache.insert(request, now_s)

@@ -1,0 +1,55 @@
+"""Step selectors: how many steps a similarity allows to skip."""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Protocol
+
+from sim.errors import ConfigError
+
+
+class Selector(Protocol):
+    """Turns the similarity of the best match into K."""
+
+    of_steps: int
+
+    def skip(self, similarity: float) -> int:
+        """Steps to skip of ``of_steps``: 0 is a miss, ``of_steps`` returns the artifact as it is."""
+
+
+@dataclass(slots=True)
+class Thresholds:
+    """A table of the lowest similarity for each K (NIRVANA, Fig. 10; MoDM, 5.2).
+
+    Args:
+        at_least: K -> similarity. A larger K needs a larger similarity.
+        of_steps: the N that the table was made for; for another number of steps K keeps its share of them.
+        strict: a similarity must exceed its threshold (NIRVANA's ``>``), not just reach it (MoDM's ``>=``).
+
+    Raises:
+        ConfigError: an empty table, a K outside 1..of_steps, or thresholds that fall as K grows.
+    """
+
+    at_least: dict[int, float]
+    of_steps: int = 50
+    strict: bool = False
+    _falling: list[tuple[float, int]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        ks = sorted(self.at_least)
+        if not ks or ks[0] < 1 or ks[-1] > self.of_steps:
+            raise ConfigError(
+                f"selector: at_least holds K = {ks}; expected at least one K, each from 1 to {self.of_steps}"
+            )
+        limits = [self.at_least[k] for k in ks]
+        if any(not low <= high for low, high in pairwise([*limits[:1], *limits])):
+            raise ConfigError(
+                f"selector: at_least falls as K grows ({self.at_least}); a larger K needs a larger similarity"
+            )
+        self._falling = [(self.at_least[k], k) for k in reversed(ks)]
+
+    def skip(self, similarity: float) -> int:
+        """See Selector.skip."""
+        for limit, k in self._falling:
+            if similarity > limit or (similarity == limit and not self.strict):
+                return k
+        return 0

@@ -1,0 +1,177 @@
+"""One simulation, from a resolved configuration to the files of a run directory."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from tqdm import tqdm
+
+from sim.build import build
+from sim.engine import Engine, Model, stream
+from sim.errors import ConfigError
+from sim.record.summary import summarise
+from traces.aside import aside
+from traces.embeddings import embed
+from traces.schema import Trace
+
+SUMMARY, REQUESTS, CLUSTER, CONFIG = "summary.json", "requests.parquet", "cluster.parquet", "config.yaml"
+
+
+class Cluster(BaseModel):
+    """How many GPUs, and of what kind."""
+
+    model_config = ConfigDict(extra="forbid")
+    count: Annotated[int, Field(gt=0)]
+    gpu: dict[str, Any]
+
+
+class System(BaseModel):
+    """The parts of a system, each a mapping with ``_target_``."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: Annotated[str, Field(min_length=1)]
+    door: dict[str, Any]
+    scheduler: dict[str, Any]
+    allocation: dict[str, Any]
+    executor: dict[str, Any]
+
+
+class Settings(BaseModel):
+    """The keys of conf/config.yaml, resolved; what each means stands there."""
+
+    model_config = ConfigDict(extra="forbid")
+    seed: Annotated[int, Field(ge=0)]
+    shapes: Literal["model", "trace"]
+    extrapolate: Literal["error", "warn"]
+    slo: list[Annotated[float, Field(gt=0, allow_inf_nan=False)]]
+    warmup: Annotated[int, Field(ge=0)]
+    preload: Annotated[int, Field(ge=0)]
+    sample_s: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    run: dict[str, Any]
+    models: dict[str, dict[str, Any]]
+    trace: dict[str, Any]
+    encoder: dict[str, Any]
+    arrivals: dict[str, Any]
+    cluster: Cluster
+    backend: dict[str, Any]
+    system: System
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run says: the summary, a table row per request, the time series, and its configuration."""
+
+    summary: dict[str, Any]
+    requests: pa.Table
+    cluster: pa.Table
+    config: dict[str, Any]
+
+
+def simulate(config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
+    """Run one simulation.
+
+    Args:
+        config: the resolved configuration, as conf/config.yaml composes it.
+        progress: show a bar, where standard error is a terminal.
+
+    Raises:
+        ConfigError, TraceError, BackendError: the input cannot be used; one line says where and what to do.
+    """
+    settings = check(config)
+    trace: Trace = build(settings.trace, "trace").load(stream(settings.seed, "trace"))
+    served = len(trace) - settings.preload
+    if served - settings.warmup <= 0:
+        raise ConfigError(
+            f"preload={settings.preload} and warmup={settings.warmup} leave nothing of the {len(trace)} requests of "
+            f"{trace.name} to measure; lower them or take a longer trace"
+        )
+    models: dict[str, Model] = {role: build(m, f"models.{role}") for role, m in settings.models.items()}
+    if "large" not in models:
+        raise ConfigError("models.large: missing; every set of models names the large one, others compare with it")
+    backend = build(settings.backend, "backend")
+    system = settings.system
+    allocation = build(system.allocation, "system.allocation")
+    schedule = build(settings.arrivals, "arrivals").schedule(
+        trace.arrival_s[settings.preload :], stream(settings.seed, "arrivals")
+    )
+    engine = Engine(
+        schedule=schedule,
+        shapes=_shapes(trace, models["large"], settings.shapes),
+        models=models,
+        gpu=build(settings.cluster.gpu, "cluster.gpu"),
+        workers=allocation.workers(settings.cluster.count, models, backend),
+        backend=backend,
+        door=build(system.door, "system.door"),
+        scheduler=build(system.scheduler, "system.scheduler"),
+        executor=build(system.executor, "system.executor"),
+        seed=settings.seed,
+        embeddings=lambda: embed(trace, build(settings.encoder, "encoder"), progress=progress),
+        native=settings.shapes == "model",
+        preload=settings.preload,
+        sample_s=settings.sample_s,
+    )
+    if trace.notes.get("synthetic"):
+        engine.assume("the trace is synthetic", trace.name, trace.source)
+    with tqdm(total=served, unit="req", desc=system.name, disable=None if progress else True) as bar:
+        engine.progress = lambda ended: bar.update(ended - bar.n)
+        wall = engine.run()
+    return Outcome(
+        summarise(engine, trace, wall, system=system.name, slo=settings.slo, warmup=settings.warmup),
+        engine.columns.table(trace.table.column("request_id"), settings.preload),
+        engine.series.table(),
+        {**config, "run": {"dir": None}},
+    )
+
+
+def check(config: Mapping[str, Any]) -> Settings:
+    """The configuration with its types checked. Raises ConfigError naming the first key that is wrong."""
+    try:
+        return Settings.model_validate(config)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        found = "" if first["type"] == "missing" else f", found {first['input']!r}"
+        raise ConfigError(f"{key}: {first['msg'][0].lower()}{first['msg'][1:]}{found}") from None
+
+
+def write(outcome: Outcome, folder: Path) -> None:
+    """Write the files of a run directory, each aside and then renamed; summary.json, the last, completes it.
+
+    Raises TraceError naming the file that could not be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / SUMMARY).unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(f"run.dir: {folder} cannot be used ({error.strerror}); name another folder") from None
+    with aside(folder / REQUESTS) as part:
+        pq.write_table(outcome.requests, part)
+    with aside(folder / CLUSTER) as part:
+        pq.write_table(outcome.cluster, part)
+    with aside(folder / CONFIG) as part:
+        part.write_text(yaml.safe_dump(outcome.config, sort_keys=False), encoding="utf-8")
+    with aside(folder / SUMMARY) as part:
+        part.write_text(json.dumps(outcome.summary, indent=2, allow_nan=False) + os.linesep, encoding="utf-8")
+
+
+def _shapes(
+    trace: Trace, large: Model, shapes: str
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Width, height and steps of every row: the large model's own, or the trace's where it has them."""
+    own = (large.width, large.height, large.steps)
+    if shapes == "model":
+        width, height, steps = (np.full(len(trace), value, np.int32) for value in own)
+    else:
+        asked = (trace.column(name) for name in ("width", "height", "steps"))
+        width, height, steps = (
+            np.where(column > 0, column, value).astype(np.int32) for column, value in zip(asked, own, strict=True)
+        )
+    return width, height, steps
