@@ -18,9 +18,7 @@ def check_target(path: Path) -> None:
     if path.is_dir():
         raise TraceError(f"{path}: is a folder, expected the name of a file to write; add a file name to it")
     if not path.parent.is_dir():
-        raise TraceError(
-            f"{path}: the folder {path.parent} does not exist; make it first or name another path"
-        )
+        raise TraceError(f"{path}: the folder {path.parent} does not exist; make it first or name another path")
 
 
 @contextmanager
@@ -40,8 +38,6 @@ def aside(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise TraceError(
-            f"{path}: cannot be written ({reason}); free the disk or name another path"
-        ) from error
+        raise TraceError(f"{path}: cannot be written ({reason}); free the disk or name another path") from error
     finally:
         temporary.unlink(missing_ok=True)

@@ -107,9 +107,7 @@ class Trace:
         """
         numeric = [field.name for field in SCHEMA if pa.types.is_primitive(field.type)]
         if name not in numeric:
-            raise TraceError(
-                f"trace {self.name}: no numeric column {name!r}; expected one of {', '.join(numeric)}"
-            )
+            raise TraceError(f"trace {self.name}: no numeric column {name!r}; expected one of {', '.join(numeric)}")
         if name == "arrival_s":
             return self.arrival_s
         integers: npt.NDArray[np.int64] = self.table.column(name).cast(pa.int64()).fill_null(-1).to_numpy()
@@ -120,29 +118,27 @@ class Trace:
         return self.table.column("prompt")
 
 
-def conform(table: pa.Table | Mapping[str, Any], where: str) -> pa.Table:
+def conform(table: pa.Table | Mapping[str, Any], origin: Origin) -> pa.Table:
     """Bring columns into the order and the types of `SCHEMA`; absent optional columns become null.
 
     Args:
         table: a table, or a mapping from column name to anything that Arrow can convert, (n,) each.
-        where: what error messages call it.
+        origin: how error messages name it, its rows and columns.
 
     Raises:
         TraceError: a column is unknown, required and missing, of another length, or holds values
             that its type cannot.
     """
-    columns = (
-        {name: table.column(name) for name in table.column_names} if isinstance(table, pa.Table) else table
-    )
+    columns = {name: table.column(name) for name in table.column_names} if isinstance(table, pa.Table) else table
     unknown = [name for name in columns if name not in SCHEMA.names]
     if unknown:
         raise TraceError(
-            f"{where}: column {unknown[0]}: not a column of a trace; expected only {', '.join(SCHEMA.names)};"
+            f"{origin.where}: column {unknown[0]}: not a column of a trace; expected only {', '.join(SCHEMA.names)};"
             " rename or drop it"
         )
     for name in ("request_id", "arrival_s"):
         if name not in columns:
-            raise TraceError(f"{where}: column {name}: missing, every trace needs it; add it")
+            raise TraceError(f"{origin.where}: column {name}: missing, every trace needs it; add it")
     count = len(columns["request_id"])
     arrays = []
     for field in SCHEMA:
@@ -152,19 +148,30 @@ def conform(table: pa.Table | Mapping[str, Any], where: str) -> pa.Table:
             continue
         if len(values) != count:
             raise TraceError(
-                f"{where}: column {field.name}: found {len(values)} values, expected {count} as in"
+                f"{origin.where}: column {field.name}: found {len(values)} values, expected {count} as in"
                 " request_id; make the columns equally long"
             )
-        try:
-            if not isinstance(values, pa.Array | pa.ChunkedArray):
-                values = pa.array(values, from_pandas=True)
-            arrays.append(values if values.type == field.type else values.cast(field.type))
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise TraceError(
-                f"{where}: column {field.name}: found values that are not {field.type}"
-                f" ({shown(str(error))}), expected {UNITS[field.name]}; convert the column"
-            ) from error
+        arrays.append(_converted(values, field, origin))
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def _converted(values: Any, field: pa.Field, origin: Origin) -> pa.Array | pa.ChunkedArray:
+    try:
+        if not isinstance(values, pa.Array | pa.ChunkedArray):
+            values = pa.array(values)
+        return values if values.type == field.type else values.cast(field.type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        cell, found = f"{origin.where}: column {field.name}", shown(str(error))
+        for index, value in enumerate(values):
+            plain = value.as_py() if isinstance(value, pa.Scalar) else value
+            try:
+                pa.scalar(plain).cast(field.type)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError):
+                cell, found = origin.cell(index, field.name), shown(repr(plain))
+                break
+        raise TraceError(
+            f"{cell}: found {found}, expected {field.type}, {UNITS[field.name]}; fix or drop the row"
+        ) from error
 
 
 def validate(table: pa.Table, where: str) -> None:
@@ -226,10 +233,8 @@ def make(
     try:
         json.dumps(notes, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise TraceError(
-            f"{origin.where}: notes cannot be kept as JSON ({error}); use plain values"
-        ) from error
-    canonical = conform(table, origin.where)
+        raise TraceError(f"{origin.where}: notes cannot be kept as JSON ({error}); use plain values") from error
+    canonical = conform(table, origin)
     check_cells(canonical, origin)
     if isinstance(where, Origin):
         order = np.argsort(canonical.column("arrival_s").to_numpy(), kind="stable")

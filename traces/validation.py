@@ -96,9 +96,7 @@ def _refuse(table: pa.Table, column: str, bad: Any, expected: str, origin: Origi
     if index >= 0:
         value = table.column(column)[index].as_py()
         found = "null" if value is None else shown(repr(value))
-        raise TraceError(
-            f"{origin.cell(index, column)}: found {found}, expected {expected}; fix or drop the row"
-        )
+        raise TraceError(f"{origin.cell(index, column)}: found {found}, expected {expected}; fix or drop the row")
 
 
 def _check_unique(ids: pa.ChunkedArray, origin: Origin) -> None:

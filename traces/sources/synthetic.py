@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from traces.describe import SESSION_GAP_S
 from traces.error import TraceError
 from traces.schema import Trace, make
 from traces.sources import vocabulary
@@ -15,9 +16,6 @@ from traces.validation import check_count, check_number
 
 Indices = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-
-SESSION_GAP_S = 1800.0
-"""A user's next request within this time belongs to the same session (the convention of the sample)."""
 
 WARM_UP_S = 4 * 3600.0
 """Sessions are started this long before the trace, so that it opens in mid-traffic."""
@@ -165,9 +163,7 @@ class Synthetic:
             lengths = np.ceil(rng.lognormal(log_mean, self.session_sigma, sessions)).astype(np.int64)
             session = np.repeat(np.arange(sessions), lengths)
             since_s = np.cumsum(
-                np.minimum(
-                    rng.lognormal(np.log(self.gap_median_s), self.gap_sigma, len(session)), SESSION_GAP_S
-                )
+                np.minimum(rng.lognormal(np.log(self.gap_median_s), self.gap_sigma, len(session)), SESSION_GAP_S)
             )
             first = np.cumsum(lengths) - lengths
             time_s = start_s[session] + since_s - since_s[first][session]
@@ -194,15 +190,11 @@ class Synthetic:
         shown: Indices = values[drawn[_inherited_from(afresh, previous)]]
         return shown
 
-    def _prompts(
-        self, previous: Indices, position: Indices, members: Indices, rng: np.random.Generator
-    ) -> pa.Array:
+    def _prompts(self, previous: Indices, position: Indices, members: Indices, rng: np.random.Generator) -> pa.Array:
         count = len(previous)
         follows = previous >= 0
         draw = rng.random(count)
-        share = max(
-            float(follows.mean()), 1e-9
-        )  # shares are of all requests, draws only of those that follow
+        share = max(float(follows.mean()), 1e-9)  # shares are of all requests, draws only of those that follow
         repeats = follows & (draw < self.repeat_share / share)
         edits = follows & ~repeats & (draw < (self.repeat_share + self.edit_share) / share)
         back = (position >= 2) & (rng.random(count) < self.return_share)
@@ -270,9 +262,7 @@ def _numbered(prefix: str, numbers: Indices, size: int) -> pa.Array:
     return pc.binary_join_element_wise(pa.scalar(prefix), digits, "")
 
 
-def _weighted(
-    rows: Sequence[Sequence[float]], what: str, width: int
-) -> tuple[Indices, npt.NDArray[np.float64]]:
+def _weighted(rows: Sequence[Sequence[float]], what: str, width: int) -> tuple[Indices, npt.NDArray[np.float64]]:
     expected = f"expected rows of {width} positive whole numbers and a positive weight"
     try:
         table = np.array([list(row) for row in rows], np.float64)
