@@ -1,0 +1,193 @@
+"""Caches, selectors and front doors, against models of them that are too slow to be wrong."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.cluster.worker import Worker
+from sim.engine import Engine
+from sim.errors import ConfigError
+from sim.request import MISSING
+from sim.reuse.admission import Admission, All, Large, Misses
+from sim.reuse.cache import Cache
+from sim.reuse.door import Reuse
+from sim.reuse.eviction import Fifo
+from sim.reuse.selector import Thresholds
+from tests.sim.lab import Given, engine
+from traces.arrivals import Schedule
+from traces.similarity import DECIMALS, TextToText
+
+NIRVANA = {5: 0.65, 10: 0.75, 15: 0.85, 20: 0.90, 25: 0.95}
+
+
+def vectors(seed: int, rows: int, dim: int = 3) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    raw = rng.integers(-2, 3, (rows, dim)) + 0.01
+    return (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32)
+
+
+def served(embeddings: np.ndarray, door: Reuse, full_s: float = 0.0, count: int = 1, **parts: object) -> Engine:
+    """Requests one second apart, one at a time when ``full_s`` is under a second."""
+    rows = len(embeddings) - int(parts.get("preload", 0))  # type: ignore[call-overload]
+    run = engine(np.arange(rows), [full_s] * len(embeddings), count, door=door, embeddings=lambda: embeddings, **parts)
+    run.run()
+    return run
+
+
+def cached(capacity: int | None, ks: tuple[int, ...] = (), admission: Admission | None = None, **door: object) -> Reuse:
+    cache = Cache(capacity, TextToText(), Fifo(), ks)
+    return Reuse(cache, Thresholds(dict(NIRVANA), strict=True), admission or Misses(), **door)  # type: ignore[arg-type]
+
+
+def model(embeddings: np.ndarray, capacity: int | None, ks: tuple[int, ...], everything: bool) -> list[tuple[int, int]]:
+    """(source, K) of every request: a list of (row, K) items, oldest first, searched from end to end."""
+    items: list[tuple[int, int]] = []
+    said = []
+    exact = embeddings.astype(np.float64)
+    for row, query in enumerate(exact):
+        source, skipped = MISSING, 0
+        held = list(dict.fromkeys(r for r, _ in items))
+        if held:
+            scores = [round(float(exact[r] @ query), DECIMALS) for r in held]
+            best = held[int(np.argmax(scores))]
+            wanted = max((k for k, least in NIRVANA.items() if max(scores) > least), default=0)
+            if wanted and ks:
+                wanted = max((k for r, k in items if r == best and k <= wanted), default=0)
+            if wanted:
+                source, skipped = best, wanted
+        said.append((source, skipped))
+        if everything or source == MISSING:
+            new = [(row, k) for k in ks or (0,)]
+            if capacity is not None:
+                if len(new) > capacity:
+                    continue
+                items = items[max(0, len(items) + len(new) - capacity) :]
+            items += new
+    return said
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    rows=st.integers(1, 80),
+    capacity=st.none() | st.integers(1, 60),
+    ks=st.sampled_from([(), (5, 10, 15, 20, 25), (10, 20), (25,)]),
+    everything=st.booleans(),
+)
+def test_a_fifo_cache_is_a_sliding_list(
+    seed: int, rows: int, capacity: int | None, ks: tuple[int, ...], everything: bool
+) -> None:
+    """Sources and K of every request, holes and capacities below one entry included."""
+    embeddings = vectors(seed, rows)
+    run = served(embeddings, cached(capacity, ks, All() if everything else Misses()))
+    assert list(zip(run.columns.source, run.columns.skipped, strict=True)) == model(
+        embeddings, capacity, ks, everything
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_a_larger_window_never_hits_less(seed: int) -> None:
+    """Cache-all, FIFO, no service time: what a small window holds, a larger one holds too."""
+    embeddings = vectors(seed, 150, dim=5)
+    hits = [
+        sum(s != MISSING for s in served(embeddings, cached(size, admission=All())).columns.source)
+        for size in (1, 2, 3, 5, 10, 30, 100, None)
+    ]
+    assert hits == sorted(hits)
+
+
+def test_an_artifact_is_seen_by_a_request_that_comes_when_its_image_is_done() -> None:
+    """Completions, then insertions, then arrivals, at the same instant."""
+    door = cached(None, admission=Misses())
+    run = engine(
+        Schedule(np.zeros(1)), [1.0, 1.0], door=door, embeddings=lambda: np.ones((2, 1), np.float32)
+    )
+    run.run()
+    assert list(run.columns.source) == [MISSING, 0]
+    assert run.columns.source_age_s[1] == 0.0
+
+
+def test_an_artifact_is_not_seen_before_its_image_is_done() -> None:
+    same = np.ones((3, 1), np.float32)
+    run = engine([0.0, 0.5, 1.5], [1.0] * 3, 3, door=cached(None), embeddings=lambda: same)
+    run.run()
+    assert list(run.columns.source) == [MISSING, MISSING, 0]
+
+
+def test_a_retrieved_image_takes_no_gpu() -> None:
+    """K = N: the answer comes after the search and the fetch, while the only worker is busy."""
+    cache = Cache(None, TextToText(), Fifo())
+    door = Reuse(cache, Thresholds({50: 0.9}), Misses(), search_s=0.1, fetch_s=0.2)
+    run = engine([0.0, 10.0, 11.0], [9.0, 9.0, 9.0], door=door, embeddings=lambda: np.eye(2, dtype=np.float32)[[0, 1, 0]])
+    run.run()
+    assert run.columns.finish_s[2] == pytest.approx(11.3)
+    assert run.columns.worker[2] == MISSING
+    assert run.columns.skipped[2] == 50
+    assert run.columns.denoise_s[2] == 0
+
+
+def test_preloaded_rows_are_found_but_not_served() -> None:
+    embeddings = np.eye(3, dtype=np.float32)[[0, 1, 2, 1, 0]]
+    run = served(embeddings, cached(10, (5, 25)), preload=3)
+    assert run.rows == 2
+    assert [run.columns.source[i] + 3 for i in range(2)] == [3 + 1, 3 + 0]
+    assert list(run.columns.skipped) == [25, 25]
+
+
+def test_the_large_and_misses_admit_what_they_say() -> None:
+    """Three equal prompts, hits on the small model: cache-large keeps one image, cache-all three."""
+    same = np.ones((3, 1), np.float32)
+    kept = {}
+    for admission in (All(), Misses(), Large()):
+        door = cached(None, admission=admission, hit_role="small")
+        served(same, door)
+        kept[type(admission).__name__] = len(door.cache)
+    assert kept == {"All": 3, "Misses": 1, "Large": 1}
+
+
+def test_latents_are_resumed_at_their_own_size_only() -> None:
+    same = np.ones((2, 1), np.float32)
+    sizes = (np.array([64, 128], np.int32), np.array([64, 64], np.int32), np.array([50, 50], np.int32))
+    for ks, expected in (((5, 25), MISSING), ((), 0)):
+        run = served(same, cached(None, ks), shapes=sizes, native=False)
+        assert run.columns.source[1] == expected
+
+
+def test_k_keeps_its_share_of_the_steps() -> None:
+    same = np.ones((2, 1), np.float32)
+    sizes = tuple(np.array([value] * 2, np.int32) for value in (64, 64, 150))
+    run = served(same, cached(None, (5, 25)), shapes=sizes, native=False)
+    assert run.columns.skipped[1] == 75
+
+
+def test_a_hit_on_another_model_loads_it_where_it_is_not_resident() -> None:
+    """One shared queue over two models: the GPU changes model for every hit, and that takes time."""
+    same = np.ones((3, 1), np.float32)
+    door = cached(None, admission=All(), hit_role="small")
+    run = served(same, door, 0.1, backend=Given([0.1] * 3, load_s=0.25), workers=[Worker(0, "large", "large")])
+    assert list(run.columns.load_s) == [0.0, 0.25, 0.0]
+    assert run.workers[0].switches == 1
+    assert run.columns.finish_s[1] == pytest.approx(1 + 0.25 + 0.1 * 25 / 50)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_the_direction_of_a_threshold(strict: bool) -> None:
+    selector = Thresholds({5: 0.65, 10: 0.75}, strict=strict)
+    assert selector.skip(0.75) == (5 if strict else 10)
+    assert selector.skip(0.65) == (0 if strict else 5)
+    assert selector.skip(0.9) == 10
+    assert selector.skip(0.1) == 0
+
+
+@pytest.mark.parametrize("table", [{}, {0: 0.5}, {60: 0.5}, {5: 0.9, 10: 0.5}, {5: float("nan")}])
+def test_a_table_that_makes_no_sense_is_refused(table: dict[int, float]) -> None:
+    with pytest.raises(ConfigError, match="selector: at_least"):
+        Thresholds(table)
+
+
+@pytest.mark.parametrize("bad", [{"capacity": 0}, {"capacity": -5}, {"capacity": 5, "latents_at": (0, 5)}])
+def test_a_cache_that_cannot_be_is_refused(bad: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=r"cache\.(capacity|latents_at)"):
+        Cache(space=TextToText(), eviction=Fifo(), **bad)  # type: ignore[arg-type]
