@@ -1,0 +1,159 @@
+"""Profiles: what they say inside their grid, and what they refuse outside it."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.base import BackendError, Work
+from backends.profile import Table, Timing, find, read, shipped
+from backends.profiled import Profiled
+
+
+class Spot(Timing):
+    """A timing at a number of pixels."""
+
+    at: int
+
+    @property
+    def pixels(self) -> int:
+        return self.at
+
+
+def table(points: dict[tuple[int, int], float]) -> Table:
+    return Table(Spot(at=pixels, batch=batch, seconds=seconds) for (pixels, batch), seconds in points.items())
+
+
+GRID = {(100, 1): 1.0, (400, 1): 4.0, (100, 4): 3.0, (400, 4): 12.0, (400, 16): 44.0}
+
+
+@pytest.mark.parametrize(("at", "seconds"), GRID.items())
+def test_measured_points_are_returned_as_measured(at: tuple[int, int], seconds: float) -> None:
+    assert table(GRID).covers(*at)
+    assert table(GRID).seconds(*at) == seconds
+
+
+@given(pixels=st.integers(100, 400), batch=st.integers(1, 4))
+def test_inside_the_grid_time_lies_between_its_corners(pixels: int, batch: int) -> None:
+    grid = table(GRID)
+    assert grid.covers(pixels, batch)
+    seconds = grid.seconds(pixels, batch)
+    assert 1.0 <= seconds <= 12.0
+    assert grid.seconds(min(pixels + 10, 400), batch) >= seconds
+    assert grid.seconds(pixels, min(batch + 1, 4)) >= seconds
+
+
+@pytest.mark.parametrize("at", [(99, 1), (401, 1), (400, 17), (400, 0), (100, 8)])
+def test_outside_the_grid_is_known_to_be_outside(at: tuple[int, int]) -> None:
+    """(100, 8) lies between batches 4 and 16, but 16 was not measured at 100 pixels."""
+    assert not table(GRID).covers(*at)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "model", "size", "steps", "seconds"),
+    [
+        ("a10g", "nirvana-large", 768, 50, 8.59),
+        ("a10g", "nirvana-small", 768, 50, 3.05),
+        ("mi210", "sd3.5-large", 1024, 50, 91.5),
+        ("mi210", "sdxl", 1024, 50, 16.5),
+        ("mi210", "sana-1.6b", 1024, 50, 6.5),
+        ("h800", "sdxl", 1024, 50, 2.88),
+    ],
+)
+def test_shipped_profiles_give_the_published_latency(gpu: str, model: str, size: int, steps: int, seconds: float) -> None:
+    cost = Profiled(gpu).whole(Work(model, size, size, steps))
+    assert cost.denoise_s + cost.other_s == pytest.approx(seconds, abs=0.005)
+
+
+def test_every_shipped_profile_says_where_it_comes_from() -> None:
+    files = [file for file in shipped().iterdir() if file.name.endswith(".yaml")]
+    assert files
+    for file in files:
+        profile = read(file)
+        assert file.name == f"{profile.gpu}_{profile.model}.yaml"
+        assert len(profile.source) > 20
+
+
+def test_refining_an_image_encodes_it_first() -> None:
+    """Katz artifact: Nirvana-10 without add-ons takes 2.38 s, 0.07 s of it encoding the cached image."""
+    cost = Profiled("h800").whole(Work("sdxl", 1024, 1024, 50, skipped=10, refine=True))
+    assert cost.denoise_s + cost.other_s == pytest.approx(2.38, rel=0.02)
+
+
+def test_outside_the_grid_is_an_error_that_names_the_grid() -> None:
+    with pytest.raises(BackendError, match=r"sdxl on mi210: step at 512x512 .* grid .batch 1: 1048576 pixels.*extrapolate=warn"):
+        Profiled("mi210").whole(Work("sdxl", 512, 512, 50))
+
+
+def test_extrapolation_scales_by_pixels_and_says_so() -> None:
+    backend = Profiled("mi210", extrapolate="warn")
+    assert backend.whole(Work("sdxl", 512, 512, 50)).denoise_s == pytest.approx(16.5 / 4)
+    assert backend.whole(Work("sdxl", 2048, 1024, 50)).denoise_s == pytest.approx(33.0)
+    said = {assumption.what: assumption.value for assumption in backend.assumptions()}
+    assert said["sizes whose step time of sdxl on mi210 is extrapolated"] == 2
+
+
+def test_a_load_time_that_nobody_published_is_an_assumption() -> None:
+    backend = Profiled("mi210", unpublished_load_s=12.5)
+    assert not [said for said in backend.assumptions() if "load time" in said.what]
+    assert backend.load_s("sdxl") == 12.5
+    assert [said.value for said in backend.assumptions() if said.what == "load time of sdxl on mi210 [s]"] == [12.5]
+
+
+@pytest.mark.parametrize("gpu", ["h100", "nosuch"])
+def test_a_gpu_without_profiles_says_so(gpu: str) -> None:
+    with pytest.raises(BackendError, match=rf"no profile of sdxl on {gpu} \(profiles of {gpu}: none yet\)"):
+        Profiled(gpu).require("sdxl")
+
+
+GOOD = {
+    "schema": 1,
+    "model": "m",
+    "gpu": "g",
+    "source": "a test",
+    "step": [{"width": 64, "height": 64, "batch": 1, "seconds": 0.5}],
+}
+
+
+def test_a_folder_of_profiles_replaces_shipped_ones(tmp_path: Path) -> None:
+    (tmp_path / "mi210_sdxl.yaml").write_text(yaml.safe_dump(GOOD | {"model": "sdxl", "gpu": "mi210", "load_s": 3.0}))
+    backend = Profiled("mi210", folder=str(tmp_path))
+    assert backend.whole(Work("sdxl", 64, 64, 10)).denoise_s == 5.0
+    assert backend.load_s("sdxl") == 3.0
+    assert "sana-1.6b" in backend.profiles
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"step": []}, "step"),
+        ({"step": [{"width": -64, "height": 64, "seconds": 0.5}]}, r"step\.0\.width"),
+        ({"step": [{"width": 64, "height": 64, "seconds": float("nan")}]}, r"step\.0\.seconds"),
+        ({"step": [{"width": 64, "height": 64, "seconds": 0}]}, r"step\.0\.seconds"),
+        ({"step": [{"width": 64, "height": 64, "second": 1}]}, r"step\.0\.second"),
+        ({"schema": 2}, "schema"),
+        ({"colour": "red"}, "colour"),
+        ({"load_s": -1}, "load_s"),
+        ({"model": None}, "model"),
+    ],
+)
+def test_a_wrong_value_is_named(tmp_path: Path, change: dict[str, object], key: str) -> None:
+    file = tmp_path / "g_m.yaml"
+    file.write_text(yaml.safe_dump(GOOD | change))
+    with pytest.raises(BackendError, match=rf"g_m\.yaml: {key}"):
+        read(file)
+
+
+@pytest.mark.parametrize("content", [b"", b"- 1\n- 2", b"{", b"\xff\xfe\x00", b"schema: 1\nmodel: m\nstep:\n  - {width: 64, hei"])
+def test_a_file_cut_short_is_one_clear_error(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "g_m.yaml"
+    file.write_bytes(content)
+    with pytest.raises(BackendError, match=r"g_m\.yaml: .*(restore|correct) or re-measure it"):
+        find("g", [tmp_path])
+
+
+def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BackendError, match="not a folder of profiles"):
+        Profiled("mi210", folder=str(tmp_path / "nowhere"))
