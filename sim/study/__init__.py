@@ -1,0 +1,1 @@
+"""What finished runs say: the report's tables and figures."""

@@ -1,0 +1,267 @@
+"""Finding runs, telling them apart, and refusing those that cannot be read."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sim.study.compare import cells, common_loads, hit_shares, slo_multiples
+from sim.study.runs import ReportError, Run, latency_quantiles, load_runs, time_series
+
+Fabricate = Callable[..., Path]
+
+
+def test_a_sweep_is_found_below_its_folder_and_no_run_twice(fabricate: Fabricate, tmp_path: Path) -> None:
+    for seed in (1, 2):
+        fabricate(f"sweep/deep/{seed}", "vanilla", seed=seed, requests=20)
+    fabricate("sweep/.half-written/1", "vanilla", seed=3, requests=20)
+    runs = load_runs([tmp_path / "sweep", tmp_path / "sweep" / "deep" / "1"])
+    assert [run.name for run in runs] == ["sweep/deep/1", "sweep/deep/2"]
+    assert [run.seed for run in runs] == [1, 2]
+
+
+def test_seeds_are_replicas_and_rates_are_loads(fabricate: Fabricate, tmp_path: Path) -> None:
+    for rate in (5.0, 20.0):
+        for seed in (1, 2):
+            fabricate(f"{rate}-{seed}", "vanilla", rate_rpm=rate, seed=seed, requests=20)
+    grid = cells(load_runs([tmp_path]))
+    assert [(cell.series, cell.load.label, len(cell.runs)) for cell in grid] == [
+        ("vanilla", "5 rpm", 2),
+        ("vanilla", "20 rpm", 2),
+    ]
+
+
+def test_runs_of_one_system_that_differ_are_never_averaged(fabricate: Fabricate, tmp_path: Path) -> None:
+    for size in (100, 1000):
+        system = {"name": "nirvana", "cache": {"capacity": size, "bytes": size * 4096}}
+        fabricate(f"n{size}", "nirvana", requests=20, config={"system": system})
+    fabricate("v", "vanilla", requests=20)
+    series = {run.series for run in load_runs([tmp_path])}
+    assert len(series) == 3
+    assert "vanilla" in series
+    assert all(name.count("=") <= 1 for name in series), "what follows from a named setting is left out"
+
+
+def test_a_second_cluster_shows_in_every_name(fabricate: Fabricate, tmp_path: Path) -> None:
+    fabricate("a", "nirvana", requests=20)
+    fabricate("b", "vanilla", requests=20, config={"cluster": {"count": 16, "gpu": {"name": "h100", "active_w": 700}}})
+    assert {run.series for run in load_runs([tmp_path])} == {
+        "nirvana (cluster.gpu=mi210)",
+        "vanilla (cluster.gpu=h100)",
+    }
+
+
+def test_a_load_without_a_rate_is_named_by_its_arrivals(fabricate: Fabricate) -> None:
+    (run,) = load_runs([fabricate("closed", rate_rpm=None, requests=20)])
+    assert run.load.rate_rpm is None
+    assert run.load.label == "closed arrivals (outstanding=4)"
+
+
+def test_one_system_under_two_clocks_is_two_loads_of_one_series(fabricate: Fabricate, tmp_path: Path) -> None:
+    fabricate("a", rate_rpm=None, requests=20)
+    fabricate("b", rate_rpm=10.0, requests=20)
+    own = {"_target_": "traces.arrivals.TraceClock", "speedup": 2.0}
+    fabricate("c", requests=20, config={"arrivals": own})
+    runs = load_runs([tmp_path])
+    assert {run.series for run in runs} == {"nirvana"}
+    assert {run.load.label for run in runs} == {
+        "10 rpm",
+        "closed arrivals (outstanding=4)",
+        "trace clock arrivals (speedup=2.0)",
+    }
+
+
+def test_the_same_rate_from_two_clocks_is_not_averaged(fabricate: Fabricate, tmp_path: Path) -> None:
+    fabricate("a", rate_rpm=10.0, requests=20)
+    fabricate("b", requests=20, config={"arrivals": {"_target_": "mine.Bursts", "rate_rpm": 10, "burst": 4}})
+    assert {run.series for run in load_runs([tmp_path])} == {"nirvana (arrivals=Poisson)", "nirvana (arrivals=Bursts)"}
+
+
+def test_common_loads_are_those_of_most_systems_with_both_ends(fabricate: Fabricate, tmp_path: Path) -> None:
+    for rate in (2, 4, 6, 8, 10):
+        fabricate(f"v{rate}", "vanilla", rate_rpm=float(rate), requests=10)
+        if rate > 2:
+            fabricate(f"n{rate}", "nirvana", rate_rpm=float(rate), requests=10)
+    rates = [load.rate_rpm for load in common_loads(load_runs([tmp_path]))]
+    assert rates[0] == 4
+    assert rates[-1] == 10
+    assert len(rates) == 3
+
+
+def test_slo_names_are_ordered_by_size(fabricate: Fabricate) -> None:
+    def more(summary: dict[str, Any]) -> None:
+        summary["slo"] = {name: {"limit_s": 1.0, "violation_rate": 0.1} for name in ("10x", "4x", "1.5x")}
+
+    assert slo_multiples(load_runs([fabricate("r", change=more, requests=10)])) == ["1.5x", "4x", "10x"]
+
+
+@pytest.mark.parametrize("system", ["vanilla", "pinecone", "nirvana", "modm-throughput"])
+def test_shares_of_lookups_sum_to_one(fabricate: Fabricate, tmp_path: Path, system: str) -> None:
+    for seed in (1, 2):
+        fabricate(str(seed), system, seed=seed, requests=20)
+    (cell,) = cells(load_runs([tmp_path]))
+    shares = hit_shares(cell)
+    if system == "vanilla":
+        assert shares is None
+        return
+    assert shares is not None
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert list(shares)[-1] == "miss"
+    assert shares["miss"] == pytest.approx(1 - cell.runs[0].summary["cache"]["hit_rate"])
+
+
+@pytest.mark.parametrize("by_k", [None, {}, {"5": 0.0}, {"5": None}])
+def test_hits_without_a_step_count_are_shown_as_such(fabricate: Fabricate, by_k: object) -> None:
+    def forget(summary: dict[str, Any]) -> None:
+        summary["cache"]["hit_share_by_k"] = by_k
+
+    (cell,) = cells(load_runs([fabricate("r", change=forget, requests=10)]))
+    assert hit_shares(cell) == pytest.approx({"unknown": 0.78, "miss": 0.22})
+
+
+def test_latency_quantiles_are_those_of_the_summary(fabricate: Fabricate) -> None:
+    (run,) = load_runs([fabricate("r", "vanilla", rate_rpm=12.0, requests=1500, warmup=200)])
+    levels = np.linspace(0, 1, 2001)
+    curve = latency_quantiles(run, levels)
+    assert curve is not None
+    assert (np.diff(curve) >= 0).all()
+    assert np.interp([0.5, 0.99], levels, curve) == pytest.approx(
+        [run.number("latency_s", "p50"), run.number("latency_s", "p99")], rel=1e-3
+    )
+
+
+def test_only_completed_requests_have_a_latency(fabricate: Fabricate) -> None:
+    (run,) = load_runs([fabricate("r", requests=10)])
+    facts = {"arrival_s": [0.0, 1.0, 2.0], "finish_s": [5.0, None, 900.0]}
+    outcome = ["completed", "failed", "discarded"]
+    pq.write_table(pa.table(facts | {"outcome": outcome}), run.path / "requests.parquet")
+    assert latency_quantiles(run, np.array([0.0, 1.0])) == pytest.approx([5.0, 5.0])
+
+
+def test_thinning_a_time_series_keeps_its_mean(fabricate: Fabricate) -> None:
+    (run,) = load_runs([fabricate("r", "vanilla", rate_rpm=20.0, requests=600)])
+    full, thin = time_series(run, "queued", 10**6), time_series(run, "queued", 20)
+    assert full is not None
+    assert thin is not None
+    assert len(thin[0]) <= 20
+    assert (np.diff(thin[0]) > 0).all()
+    assert thin[1].mean() == pytest.approx(full[1].mean(), rel=0.05)
+    assert time_series(run, "no such column", 20) is None
+
+
+def broken(fabricate: Fabricate, name: str, content: str) -> Path:
+    """A run whose summary.json holds `content`."""
+    path = fabricate(name, requests=10)
+    (path / "summary.json").write_text(content)
+    return path
+
+
+def error_of(*dirs: Path) -> str:
+    """The one line that `load_runs` refuses `dirs` with."""
+    with pytest.raises(ReportError) as refused:
+        load_runs(dirs)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def test_errors_name_the_place_and_what_to_do(fabricate: Fabricate, tmp_path: Path) -> None:
+    assert re.search("gone: no such directory; give", error_of(tmp_path / "gone"))
+    (tmp_path / "empty").mkdir()
+    assert re.search("empty: holds no finished run .*mezzotint run", error_of(tmp_path / "empty"))
+    (tmp_path / "file").write_text("")
+    assert re.search("file: is a file; give the run directory", error_of(tmp_path / "file"))
+    assert re.search("no directory was given", error_of())
+    half = broken(fabricate, "half", '{"schema": 1, "system": ')
+    assert re.search(r"half/summary.json: is not valid JSON \(.*line 1.*\); run it again", error_of(half))
+    assert "expected an object" in error_of(broken(fabricate, "list", "[]"))
+    path = fabricate("yaml", requests=10)
+    (path / "config.yaml").write_text("a: [1")
+    assert re.search("config.yaml: is not valid YAML", error_of(path))
+    (path / "config.yaml").write_text("- 1")
+    assert re.search("config.yaml: the top level is .* expected a mapping", error_of(path))
+
+
+def without(*keys: str) -> Callable[[dict[str, Any]], None]:
+    """An edit that deletes a key of the summary."""
+
+    def edit(summary: dict[str, Any]) -> None:
+        for key in keys[:-1]:
+            summary = summary[key]
+        del summary[keys[-1]]
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("schema",),
+        ("system",),
+        ("seed",),
+        ("trace",),
+        ("assumptions",),
+        ("throughput_rpm",),
+        ("latency_s",),
+        ("latency_s", "p99"),
+        ("slo", "2x", "limit_s"),
+        ("cache", "hit_share_by_k"),
+        ("gpu", "count"),
+    ],
+)
+def test_a_half_written_summary_names_the_key(fabricate: Fabricate, keys: tuple[str, ...]) -> None:
+    message = error_of(fabricate("r", change=without(*keys), requests=10))
+    assert f"summary.json: key '{'.'.join(keys)}' is missing" in message
+    assert "run it again" in message
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "expected"),
+    [
+        (("schema",), 2, "this version reads 1; report it with the version"),
+        (("schema",), True, "this version reads 1"),
+        (("throughput_rpm",), "fast", "'throughput_rpm' is 'fast', expected a number"),
+        (("latency_s",), 3, "'latency_s' is '3', expected an object"),
+        (("latency_s", "p50"), True, "expected a number"),
+        (("cache", "hit_rate"), 1.4, "expected a share from 0 to 1"),
+        (("cache", "hit_share_by_k"), {"5": 78}, "'cache.hit_share_by_k.5' is '78', expected a share"),
+        (("slo", "2x"), 5, "'slo.2x' is '5', expected an object"),
+        (("assumptions",), ["none"], "expected a list of {what, value, source}"),
+    ],
+)
+def test_a_wrong_value_is_named(fabricate: Fabricate, keys: tuple[str, ...], value: object, expected: str) -> None:
+    def edit(summary: dict[str, Any]) -> None:
+        for key in keys[:-1]:
+            summary = summary[key]
+        summary[keys[-1]] = value
+
+    message = error_of(fabricate("r", change=edit, requests=10))
+    assert "summary.json" in message
+    assert expected in message
+
+
+def test_a_corrupt_table_is_named(fabricate: Fabricate) -> None:
+    (run,) = load_runs([fabricate("r", requests=10)])
+    (run.path / "requests.parquet").write_bytes(b"PAR1 cut off")
+    with pytest.raises(ReportError, match=r"requests\.parquet: is not a readable Parquet file"):
+        latency_quantiles(run, np.array([0.5]))
+    pq.write_table(pa.table({"arrival_s": [0.0]}), run.path / "requests.parquet")
+    with pytest.raises(ReportError, match=r"requests\.parquet: column 'finish_s' is missing"):
+        latency_quantiles(run, np.array([0.5]))
+    (run.path / "requests.parquet").unlink()
+    assert latency_quantiles(run, np.array([0.5])) is None
+
+
+@pytest.mark.parametrize("value", [None, "text", True, float("nan"), float("inf")])
+def test_what_is_not_a_finite_number_is_none(fabricate: Fabricate, value: object) -> None:
+    (run,) = load_runs([fabricate("r", requests=10)])
+    other = Run(run.path, "r", {"a": {"b": value}}, {}, "s", "s", run.load)
+    assert other.number("a", "b") is None
+    assert other.number("a", "c") is None
+    assert other.number("a", "b", "c") is None
+    assert json.loads((run.path / "summary.json").read_text())["schema"] == 1
