@@ -1,0 +1,126 @@
+"""What the figures draw, read back from their artists."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+from sim.study import figures
+from sim.study.palette import marks, short
+from sim.study.runs import Run, load_runs
+
+Fabricate = Callable[..., Path]
+
+
+@pytest.fixture
+def sweep(fabricate: Fabricate, tmp_path: Path) -> list[Run]:
+    for system in ("vanilla", "nirvana", "modm-throughput"):
+        for rate in (6.0, 16.0):
+            for seed in (1, 2):
+                fabricate(f"{system}-{rate}-{seed}", system, rate_rpm=rate, seed=seed, requests=300)
+    return load_runs([tmp_path])
+
+
+def test_distributions_never_fall_and_end_at_one(sweep: list[Run]) -> None:
+    figure = figures.latency_distribution(sweep)
+    assert figure is not None
+    assert len(figure.axes) == 2
+    for panel in figure.axes:
+        curves = [line for line in panel.lines if len(line.get_xdata()) > 100]
+        assert len(curves) == 3
+        for line in curves:
+            assert (np.diff(line.get_xdata()) >= 0).all()
+            assert line.get_ydata()[[0, -1]] == pytest.approx([0, 1])
+        assert panel.get_xlabel().endswith("(s)")
+        dashed = [line.get_xdata()[0] for line in panel.lines if line.get_linestyle() == "--"]
+        assert dashed == pytest.approx([183.0, 366.0])
+        assert all(low <= limit <= high for limit in dashed for low, high in [panel.get_xlim()])
+
+
+def test_stacked_bars_sum_to_one(sweep: list[Run]) -> None:
+    figure = figures.hit_share(sweep)
+    assert figure is not None
+    for panel in figure.axes:
+        lengths: dict[float, float] = {}
+        for patch in panel.patches:
+            lengths[round(patch.get_y(), 6)] = lengths.get(round(patch.get_y(), 6), 0) + patch.get_width()
+        assert len(lengths) == 2, "vanilla has no cache"
+        assert list(lengths.values()) == pytest.approx([1.0, 1.0])
+
+
+def test_violations_are_drawn_against_the_rate(sweep: list[Run]) -> None:
+    figure = figures.slo_violations(sweep)
+    assert figure is not None
+    assert [panel.get_title(loc="left") for panel in figure.axes] == [
+        "SLO 2x standalone latency",
+        "SLO 4x standalone latency",
+    ]
+    for panel in figure.axes:
+        for line in panel.lines:
+            assert list(line.get_xdata()) == [6.0, 16.0]
+            assert all(0 <= rate <= 1 for rate in line.get_ydata())
+        assert panel.collections, "a band over seeds"
+
+
+def test_one_rate_gives_bars(fabricate: Fabricate, tmp_path: Path) -> None:
+    for system in ("vanilla", "nirvana"):
+        fabricate(system, system, rate_rpm=14.0, requests=300)
+    runs = load_runs([tmp_path])
+    figure = figures.slo_violations(runs)
+    assert figure is not None
+    expected = [run.number("slo", "2x", "violation_rate") for run in runs]
+    assert [patch.get_width() for patch in figure.axes[0].patches] == pytest.approx(expected)
+
+
+def test_a_series_keeps_its_colour_in_every_figure(sweep: list[Run]) -> None:
+    looks = marks(sweep)
+    bars = figures.throughput(sweep)
+    curves = figures.slo_violations(sweep)
+    assert bars is not None
+    assert curves is not None
+    assert [to_hex(p.get_facecolor()).upper() for p in bars.axes[0].patches] == [
+        looks[name].colour for name in sorted(looks)
+    ]
+    assert [line.get_color() for line in curves.axes[0].lines] == [looks[name].colour for name in sorted(looks)]
+
+
+def test_thirteen_systems_look_different(fabricate: Fabricate, tmp_path: Path) -> None:
+    for index in range(13):
+        fabricate(str(index), f"system-{index}", requests=10)
+    looks = marks(load_runs([tmp_path])).values()
+    assert len({(look.colour, str(look.dash)) for look in looks}) == 13
+
+
+def test_time_series_show_queue_and_gpus(sweep: list[Run]) -> None:
+    figure = figures.over_time(sweep)
+    assert figure is not None
+    labels = {panel.get_ylabel() for panel in figure.axes}
+    assert {"Requests waiting", "Busy GPUs"} <= labels
+    for run in sweep:
+        (run.path / "cluster.parquet").unlink()
+    assert figures.over_time(sweep) is None
+
+
+def test_names_are_never_typeset_or_hidden(fabricate: Fabricate, tmp_path: Path) -> None:
+    for index, name in enumerate((r"$\frac{", "_hidden", "x" * 200, "two\nlines")):
+        fabricate(str(index), name, requests=50)
+    runs = load_runs([tmp_path])
+    for draw in (figures.latency_distribution, figures.throughput, figures.slo_violations, figures.over_time):
+        figure = draw(runs)
+        assert figure is not None
+        figure.draw_without_rendering()
+    shown = figures.latency_distribution(runs)
+    assert shown is not None
+    texts = [text.get_text() for text in shown.legends[0].texts]
+    assert {r"$\frac{", "two lines", " _hidden"} < set(texts)
+    assert all(len(short(name)) <= 45 for name in ("x" * 200, "_" * 300, ""))
+
+
+def test_drawing_leaves_the_readers_settings_alone(sweep: list[Run]) -> None:
+    before: dict[str, Any] = dict(mpl.rcParams)
+    figures.throughput(sweep)
+    assert dict(mpl.rcParams) == before
