@@ -1,0 +1,45 @@
+"""`mezzotint report`: the command line of the report."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+
+def add_parser(subparsers: "_SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
+    """Add `report` to the verbs; the parsed arguments carry `run` under `run`."""
+    parser = subparsers.add_parser(
+        "report",
+        help="tables and figures from finished runs, one self-contained HTML file",
+        description="Compare finished runs: one self-contained HTML file, and its figures as PNG beside it.",
+    )
+    parser.add_argument("dirs", nargs="+", type=Path, metavar="DIR", help="a run directory, or a folder of runs")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="the HTML file to write, or a directory for report.html (default: report.html in the first DIR)",
+    )
+    parser.add_argument("--title", help="the report's title (default: the systems compared)")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the report and print the path of its HTML file, then of each figure.
+
+    Raises:
+        ReportError: the runs cannot be reported on; the message says what to do.
+    """
+    from sim.study.report import (
+        write_report,
+    )  # drawing takes a second to import, which other verbs need not pay
+
+    report = write_report(args.dirs, args.output, args.title)
+    print(report.html)
+    for figure in report.figures:
+        print(figure)
+    return 0

@@ -1,0 +1,166 @@
+"""The report: one HTML file that needs nothing beside it, and its figures as PNG."""
+
+import base64
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined
+from matplotlib.figure import Figure
+
+from sim.study import figures, tables
+from sim.study.compare import cells
+from sim.study.palette import DPI, house_style
+from sim.study.runs import ReportError, Run, load_runs
+from traces.aside import aside
+from traces.error import TraceError
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Where a report was written."""
+
+    html: Path
+    figures: list[Path]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plate:
+    """A figure of the report: its file name, how to draw it, and what its caption says."""
+
+    name: str
+    title: str
+    draw: Callable[[Sequence[Run]], Figure | None]
+    caption: str
+
+
+_PLATES = (
+    _Plate(
+        "latency.png",
+        "Latency distribution",
+        figures.latency_distribution,
+        "Share of completed requests whose latency, from arrival to the finished image, is at most the value on "
+        "the x axis; warm-up is left out. Marks are the 50th and 99th percentile. Dashed lines are the SLO limits, "
+        "multiples of the standalone latency: the same request in full on the large model, alone on a GPU (the mean "
+        "where sizes differ).",
+    ),
+    _Plate(
+        "slo.png",
+        "SLO violations",
+        figures.slo_violations,
+        "Share of requests that took longer than the limit or were not served, one panel for each multiple of "
+        "the standalone latency.",
+    ),
+    _Plate(
+        "hits.png",
+        "Cache hits by steps skipped",
+        figures.hit_share,
+        "Share of cache lookups that skipped K denoising steps, and misses; each bar adds up to 100%. "
+        "Systems without a cache are not shown.",
+    ),
+    _Plate(
+        "throughput.png",
+        "Throughput",
+        figures.throughput,
+        "Requests completed per minute of the measured window. Written on the bars: the compute the cache "
+        "saved, 1 − step-seconds spent ÷ step-seconds of every request in full on the large model.",
+    ),
+    _Plate(
+        "over_time.png",
+        "Queue and GPUs over time",
+        figures.over_time,
+        "Requests waiting and GPUs busy, averaged over short spans of the run, warm-up included; of several "
+        "seeds, the first.",
+    ),
+)
+
+
+def write_report(dirs: Sequence[Path], out: Path | None = None, title: str | None = None) -> Report:
+    """Compare every finished run in or below `dirs`.
+
+    Args:
+        dirs: Run directories, or folders of them (a sweep).
+        out: The HTML file; `report.html` in it if it is a directory. Default: in the first of `dirs`.
+        title: The report's title. Default: the systems compared.
+
+    Returns:
+        The HTML file and the PNG files in `figures` beside it. The same runs give the same bytes.
+
+    Raises:
+        ReportError: no runs, runs that cannot be read, or a place that cannot be written to.
+    """
+    runs = load_runs(dirs)
+    html = out if out is not None else dirs[0]
+    html = html / "report.html" if html.is_dir() else html
+    drawn = [(plate, _png(figure)) for plate in _PLATES if (figure := plate.draw(runs)) is not None]
+    page = _page(runs, drawn, title or _title(runs))
+    folder = html.parent / "figures"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for plate, png in drawn:
+            _write(folder / plate.name, png)
+        for plate in _PLATES:
+            if plate not in [plate for plate, _ in drawn]:
+                (folder / plate.name).unlink(missing_ok=True)
+        _write(html, page.encode())
+    except OSError as error:
+        raise ReportError(f"{html}: cannot be written ({error.strerror}); name another place with -o") from error
+    except TraceError as error:
+        raise ReportError(str(error)) from error
+    return Report(html, [folder / plate.name for plate, _ in drawn])
+
+
+def _page(runs: Sequence[Run], drawn: Sequence[tuple[_Plate, bytes]], title: str) -> str:
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string(resources.files("sim.study").joinpath("report.html.jinja").read_text("utf-8"))
+    rows = tables.comparison(runs)
+    return template.render(
+        title=title,
+        headline=tables.headline(runs),
+        columns=tables.columns(runs),
+        rows=rows,
+        seeds=any(row.seeds > 1 for row in rows),
+        figures=[
+            {"title": plate.title, "caption": _caption(plate, runs), "png": base64.b64encode(png).decode()}
+            for plate, png in drawn
+        ],
+        undrawn=[plate.title for plate in _PLATES if plate not in [plate for plate, _ in drawn]],
+        assumptions=tables.assumptions(runs),
+        reproduction=tables.reproduction(runs),
+    )
+
+
+def _caption(plate: _Plate, runs: Sequence[Run]) -> str:
+    """The plate's caption, with the range over seeds explained where there is one and absent data named."""
+    caption = plate.caption
+    if plate.draw is not figures.over_time and any(len(cell.runs) > 1 for cell in cells(runs)):
+        caption += (
+            " Bars are means over seeds." if plate.draw is figures.hit_share else " Means over seeds, with their range."
+        )
+    if plate.draw is figures.latency_distribution:
+        absent = [run.name for run in runs if not (run.path / "requests.parquet").is_file()]
+        if absent:
+            caption += f" Without a requests.parquet, so not shown: {', '.join(absent)}."
+    return caption
+
+
+def _title(runs: Sequence[Run]) -> str:
+    series = sorted({run.series for run in runs})
+    if len(series) > 4:
+        return f"{len(series)} serving systems compared"
+    return series[0] if len(series) == 1 else f"{', '.join(series[:-1])} and {series[-1]}"
+
+
+def _png(figure: Figure) -> bytes:
+    """The figure's PNG without the library's version or a date, so that equal figures are equal bytes."""
+    buffer = io.BytesIO()
+    with house_style():
+        figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def _write(path: Path, content: bytes) -> None:
+    with aside(path) as temporary:
+        temporary.write_bytes(content)

@@ -1,0 +1,231 @@
+"""The report as a file: whole, self-contained, repeatable, and honest about what is not there."""
+
+import argparse
+import base64
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.study import cli
+from sim.study.report import write_report
+from sim.study.runs import ReportError, load_runs
+from sim.study.tables import assumptions, comparison, headline, number
+
+Fabricate = Callable[..., Path]
+
+
+class Page(HTMLParser):
+    """Cells of the page's tables by row, and every attribute that could fetch something."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.links: list[str] = []
+        self.text = ""
+        self.tags: list[str] = []
+        self.in_cell = False
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+            self.in_cell = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self.in_cell &= tag not in ("td", "th")
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self.in_cell:
+            self.rows[-1][-1] += data
+
+
+@pytest.fixture
+def four(fabricate: Fabricate, tmp_path: Path) -> Path:
+    for system in ("vanilla", "pinecone", "nirvana", "modm-throughput"):
+        fabricate(f"runs/{system}", system, rate_rpm=20.0, requests=400)
+    return tmp_path / "runs"
+
+
+def test_the_same_runs_give_the_same_bytes(four: Path, tmp_path: Path) -> None:
+    first, second = (write_report([four], tmp_path / name / "r.html") for name in ("a", "b"))
+    assert first.html.read_bytes() == second.html.read_bytes()
+    assert [path.read_bytes() for path in first.figures] == [path.read_bytes() for path in second.figures]
+
+
+def test_the_page_needs_nothing_beside_it(four: Path) -> None:
+    report = write_report([four])
+    assert report.html == four / "report.html"
+    page = Page(report.html.read_text())
+    assert len(page.links) == len(report.figures) == 5
+    for link, figure in zip(page.links, report.figures, strict=True):
+        assert base64.b64decode(link.removeprefix("data:image/png;base64,")) == figure.read_bytes()
+    assert not {"script", "link", "iframe"} & set(page.tags)
+    assert str(four) not in page.text
+    assert sorted(path.name for path in four.iterdir() if path.is_file()) == ["report.html"]
+
+
+def test_the_headline_is_what_was_measured(four: Path) -> None:
+    runs = load_runs([four])
+    rate = {run.system: run.number("throughput_rpm") or 0 for run in runs}
+    text = headline(runs)
+    assert "4 runs of 4 systems at 20 rpm" in text
+    assert "more than vanilla can serve" in text
+    assert f"completes {number(rate['modm-throughput'] / rate['vanilla'])} times the requests of vanilla" in text
+    assert number(rate["vanilla"]) in text
+
+
+def test_the_headline_does_not_hide_a_system_that_is_slower_than_the_baseline(
+    fabricate: Fabricate, tmp_path: Path
+) -> None:
+    for system, rate in (("vanilla", 10.0), ("nirvana", 7.5)):
+
+        def measured(summary: dict[str, Any], rate: float = rate) -> None:
+            summary["throughput_rpm"] = rate
+
+        fabricate(system, system, rate_rpm=20.0, requests=20, change=measured)
+    text = headline(load_runs([tmp_path]))
+    assert "no system completes 2% more requests than vanilla (10.0 per minute); nirvana completes 25% fewer" in text
+
+
+def test_the_best_of_each_load_is_marked(four: Path) -> None:
+    rows = {row.series: row.entries for row in comparison(load_runs([four]))}
+    assert [name for name, entries in rows.items() if entries[0].best] == ["modm-throughput"]
+    assert [name for name, entries in rows.items() if entries[2].best] == ["modm-throughput"]
+    assert not any(entries[8].best for entries in rows.values()), "a busier GPU is not better"
+
+
+def test_means_over_seeds_lie_in_their_range(fabricate: Fabricate, tmp_path: Path) -> None:
+    for seed in (1, 2, 3):
+        fabricate(str(seed), "vanilla", seed=seed, rate_rpm=9.0, requests=200)
+    (row,) = comparison(load_runs([tmp_path]))
+    assert row.seeds == 3
+    low, high = (float(part.replace(",", "")) for part in row.entries[1].range.split(" to "))
+    assert low <= float(row.entries[1].text.replace(",", "")) <= high
+
+
+def test_assumptions_are_listed_once(fabricate: Fabricate, four: Path) -> None:
+    def more(summary: dict[str, Any]) -> None:
+        summary["assumptions"] = [{"what": "extrapolated", "value": [1, {"a": 2}], "source": None}]
+
+    fabricate("runs/other", "small-model", change=more, requests=20)
+    rows = assumptions(load_runs([four]))
+    assert ("extrapolated", '[1, {"a": 2}]', "–", "1 of 5") in rows
+    assert [row[3] for row in rows if row[0] == "model switch time"] == ["4 of 5"]
+    assert len(rows) == 3
+
+
+def test_hostile_strings_stay_text(fabricate: Fabricate) -> None:
+    evil = "<script>alert('x')</script>\"&"
+
+    def edit(summary: dict[str, Any]) -> None:
+        summary["system"] = evil
+        summary["trace"] |= {"name": evil, "digest": evil}
+        summary["assumptions"] = [{"what": evil, "value": evil, "source": evil}]
+        summary["slo"] = {evil: {"limit_s": 1.0, "violation_rate": 0.5}}
+
+    path = fabricate("r", change=edit, requests=20, config={"system": {"name": evil}})
+    html = write_report([path], title=evil).html.read_text()
+    page = Page(html)
+    assert "script" not in page.tags
+    assert evil in page.text
+
+
+def test_everything_null_still_renders(fabricate: Fabricate) -> None:
+    def forget(summary: dict[str, Any]) -> None:
+        for key in summary.keys() - {"schema"}:
+            summary[key] = None
+
+    path = fabricate("nothing", change=forget, requests=20)
+    for file in ("requests.parquet", "cluster.parquet", "config.yaml"):
+        (path / file).unlink()
+    report = write_report([path])
+    assert report.figures == []
+    page = Page(report.html.read_text())
+    assert "Not drawn, because no run holds the data: Latency distribution" in page.text
+    assert page.rows[1] == ["nothing", "unrecorded arrivals", *["–"] * 9]
+    assert not re.search(r"\bNone\b|\bnan\b|\bnull\b", page.text)
+
+
+@pytest.mark.parametrize("section", ["latency_s", "queue_s", "slo", "cache", "gpu", "energy_j", "cost_usd", "trace"])
+def test_any_section_and_any_number_may_be_null(fabricate: Fabricate, section: str) -> None:
+    def forget(summary: dict[str, Any]) -> None:
+        summary[section] = None
+
+    def hollow(summary: dict[str, Any]) -> None:
+        summary[section] = {
+            key: dict.fromkeys(value) if isinstance(value, dict) else None for key, value in summary[section].items()
+        }
+
+    for name, change in (("null", forget), ("hollow", hollow)):
+        runs = load_runs([fabricate(name, change=change, requests=10)])
+        assert comparison(runs)
+        assert headline(runs)
+
+
+def test_a_run_without_its_requests_is_named(four: Path) -> None:
+    (four / "nirvana" / "requests.parquet").unlink()
+    assert "so not shown: runs/nirvana." in write_report([four]).html.read_text()
+
+
+def test_figures_of_an_earlier_report_do_not_stay(four: Path) -> None:
+    write_report([four])
+    for path in four.glob("*/cluster.parquet"):
+        path.unlink()
+    report = write_report([four])
+    assert sorted(report.figures) == sorted((four / "figures").iterdir())
+    assert len(report.figures) == 4
+
+
+def test_reproduction_tells_seed_trace_and_choices(fabricate: Fabricate) -> None:
+    page = Page(write_report([fabricate("r", seed=7, requests=10)]).html.read_text())
+    row = next(row for row in page.rows if row[0] == "r")
+    assert row[1].startswith("system=nirvana cluster=mi210 trace=Synthetic arrivals=Poisson cluster.count=16")
+    assert row[2:4] == ["7", "synthetic"]
+    assert row[4].startswith("sha256:")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (float("nan"), "–"),
+        (0.0, "0"),
+        (1e-9, "1.00e-09"),
+        (0.001234, "0.00123"),
+        (12.345, "12.3"),
+        (-5.0, "-5.00"),
+        (999.96, "1,000"),
+        (1234567.0, "1,234,567"),
+    ],
+)
+def test_numbers_have_three_digits(value: float | None, text: str) -> None:
+    assert number(value) == text
+
+
+def test_the_command_prints_what_it_wrote(four: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    cli.add_parser(parser.add_subparsers())
+    args = parser.parse_args(["report", str(four), "-o", str(tmp_path / "new" / "page.html"), "--title", "T"])
+    assert args.run(args) == 0
+    lines = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == tmp_path / "new" / "page.html"
+    assert all(line.is_file() for line in lines)
+    assert len(lines) == 6
+    args = parser.parse_args(["report", str(tmp_path / "gone")])
+    with pytest.raises(ReportError, match="no such directory"):
+        args.run(args)
+
+
+def test_a_place_that_cannot_be_written_is_named(four: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ReportError, match="cannot be written"):
+        write_report([four], tmp_path / "file" / "report.html")
