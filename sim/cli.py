@@ -15,7 +15,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 import sim.study.cli
 import traces.cli
@@ -26,6 +26,8 @@ from sim.study.runs import ReportError
 from traces.error import TraceError
 
 USAGE_ERROR = 2
+REFUSED = (ConfigError, TraceError, BackendError, ReportError)
+"""What the user can put right."""
 
 RUN_HELP = """usage: mezzotint run [-m] [--config-dir DIR] [--cfg job] [KEY=VALUE ...]
 
@@ -56,8 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         args = parser.parse_args(given)
         status: int = args.run(args)
         return status
-    except (ConfigError, TraceError, BackendError, ReportError) as error:
-        return _refuse(str(error))
+    except REFUSED as error:
+        return _refuse(error)
     except KeyboardInterrupt:
         print("mezzotint: interrupted", file=sys.stderr)
         return 130
@@ -82,7 +84,7 @@ def run(overrides: Sequence[str]) -> int:
     try:
         hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")(job)()
     except (HydraException, OmegaConfBaseException) as error:
-        return _refuse(str(error))
+        return _refuse(error)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else USAGE_ERROR
     finally:
@@ -93,14 +95,18 @@ def run(overrides: Sequence[str]) -> int:
 def job(config: DictConfig) -> None:
     """One simulation of a run or of a sweep: what Hydra calls, here or in a worker process."""
     hydra_config = HydraConfig.get()
-    resolved = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    if not isinstance(resolved, dict):
-        raise ConfigError("the configuration is not a mapping; start from conf/config.yaml")
-    plain = {str(key): value for key, value in resolved.items()}
     several = hydra_config.mode is RunMode.MULTIRUN
-    folder = Path(hydra_config.runtime.output_dir if several else str(plain["run"]["dir"]))
-    outcome = simulate(plain, progress=not several)
-    write(outcome, folder)
+    try:
+        resolved = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        plain = {str(key): value for key, value in resolved.items()} if isinstance(resolved, dict) else {}
+        folder = Path(hydra_config.runtime.output_dir if several else str(plain["run"]["dir"]))
+        outcome = simulate(plain, progress=not several)
+        write(outcome, folder)
+    except (*REFUSED, OmegaConfBaseException) as error:
+        if several:
+            raise
+        # Hydra would announce a failed job in words of its own; a single run is refused in ours alone.
+        raise SystemExit(_refuse(error)) from None
     said = outcome.summary
     print(
         f"{said['system']}: {said['requests']['completed']} of {said['requests']['arrived']} requests completed, "
@@ -113,9 +119,13 @@ def _seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f} s"
 
 
-def _refuse(message: str) -> int:
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    print(f"mezzotint: error: {' '.join(lines)}", file=sys.stderr)
+def _refuse(error: Exception) -> int:
+    message = str(error).partition("Config search path")[0]
+    if isinstance(error, MissingMandatoryValue):
+        message = f"{error.full_key}: needs a value and nothing sets it; add {error.full_key}=... to the command"
+    elif isinstance(error, OmegaConfBaseException):
+        message = message.partition("full_key:")[0]
+    print(f"mezzotint: error: {' '.join(message.split())}", file=sys.stderr)
     return USAGE_ERROR
 
 

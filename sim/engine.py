@@ -38,6 +38,15 @@ class Model:
             raise ConfigError(f"models: {self.name}: steps, width and height must be positive, found {self}")
 
 
+def in_role(models: Mapping[str, Model], role: str) -> Model:
+    """The model in ``role``. Raises ConfigError where ``models`` has none."""
+    if role not in models:
+        raise ConfigError(
+            f"models: the system needs a model in role {role!r}, found only {', '.join(models)}; choose another models="
+        )
+    return models[role]
+
+
 class Door(Protocol):
     """The front door: decides what will run for a request. It takes time but no GPU."""
 
@@ -130,7 +139,7 @@ class Engine:
         self.arrived = 0
         self.in_system = 0
         self.busy = 0
-        self.progress: Callable[[int], None] | None = None
+        self.progress: Callable[[int], object] | None = None
         self._assumptions: list[Assumption] = []
         self.shapes = tuple(array("i", np.roll(column, -preload).tobytes()) for column in shapes)
         self._width, self._height, self._steps = self.shapes
@@ -180,13 +189,9 @@ class Engine:
 
     def model(self, role: str) -> Model:
         """The model in ``role``, which the backend can serve. Raises ConfigError where there is none."""
-        if role not in self.models:
-            raise ConfigError(
-                f"models: the system needs a model in role {role!r}, found only {', '.join(self.models)}; "
-                "choose another models="
-            )
-        self.backend.require(self.models[role].name)
-        return self.models[role]
+        model = in_role(self.models, role)
+        self.backend.require(model.name)
+        return model
 
     def assign(self, request: Request, model: Model) -> None:
         """Plan ``request`` for ``model``; with native shapes it takes that model's, K its share of N."""

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tqdm import tqdm
 
 from sim.build import build
-from sim.engine import Engine, Model, stream
+from sim.engine import Engine, Model, in_role, stream
 from sim.errors import ConfigError
 from sim.record.summary import summarise
 from traces.aside import aside
@@ -94,8 +94,6 @@ def simulate(config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
             f"{trace.name} to measure; lower them or take a longer trace"
         )
     models: dict[str, Model] = {role: build(m, f"models.{role}") for role, m in settings.models.items()}
-    if "large" not in models:
-        raise ConfigError("models.large: missing; every set of models names the large one, others compare with it")
     backend = build(settings.backend, "backend")
     system = settings.system
     allocation = build(system.allocation, "system.allocation")
@@ -104,7 +102,7 @@ def simulate(config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
     )
     engine = Engine(
         schedule=schedule,
-        shapes=_shapes(trace, models["large"], settings.shapes),
+        shapes=_shapes(trace, in_role(models, "large"), settings.shapes),
         models=models,
         gpu=build(settings.cluster.gpu, "cluster.gpu"),
         workers=allocation.workers(settings.cluster.count, models, backend),
@@ -113,7 +111,7 @@ def simulate(config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
         scheduler=build(system.scheduler, "system.scheduler"),
         executor=build(system.executor, "system.executor"),
         seed=settings.seed,
-        embeddings=lambda: embed(trace, build(settings.encoder, "encoder"), progress=progress),
+        embeddings=lambda: embed(trace, build(settings.encoder, "encoder"), progress=None if progress else False),
         native=settings.shapes == "model",
         preload=settings.preload,
         sample_s=settings.sample_s,
@@ -123,6 +121,7 @@ def simulate(config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
     with tqdm(total=served, unit="req", desc=system.name, disable=None if progress else True) as bar:
         engine.progress = lambda ended: bar.update(ended - bar.n)
         wall = engine.run()
+        bar.update(served - bar.n)
     return Outcome(
         summarise(engine, trace, wall, system=system.name, slo=settings.slo, warmup=settings.warmup),
         engine.columns.table(trace.table.column("request_id"), settings.preload),

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from backends.base import Backend, Work
 from sim.cluster.worker import Worker
-from sim.engine import Model
+from sim.engine import Model, in_role
 from sim.errors import ConfigError
 
 
@@ -25,7 +25,7 @@ class Uniform:
 
     def workers(self, count: int, models: Mapping[str, Model], backend: Backend) -> list[Worker]:
         """See Allocation.workers."""
-        return [Worker(i, self.role, models[self.role].name) for i in range(count)]
+        return [Worker(i, self.role, in_role(models, self.role).name) for i in range(count)]
 
 
 @dataclass(slots=True)
@@ -60,10 +60,10 @@ class FixedSplit:
                 "both models have one"
             )
         roles = ["large"] * large + ["small"] * (count - large)
-        return [Worker(i, role, models[role].name) for i, role in enumerate(roles)]
+        return [Worker(i, role, in_role(models, role).name) for i, role in enumerate(roles)]
 
     def _planned(self, count: int, models: Mapping[str, Model], backend: Backend) -> int:
-        ratio = full_s(backend, models["small"]) / full_s(backend, models["large"])
+        ratio = full_s(backend, in_role(models, "small")) / full_s(backend, in_role(models, "large"))
         misses = 1 - self.hit_rate
         hits = self.hit_rate * self.steps_left * ratio
         return min(max(round(count * misses / (misses + hits)), 1), count - 1)

@@ -188,7 +188,7 @@ class Window:
             return np.full(count, cost.denoise_s), np.full(count, cost.denoise_s + cost.other_s)
         asked = np.stack([np.array(column)[: engine.rows][self._warmup :] for column in engine.shapes])
         shapes, which = np.unique(asked, axis=1, return_inverse=True)
-        costs = [engine.backend.whole(Work(large.name, *map(int, shape))) for shape in shapes.T]
+        costs = [engine.backend.whole(Work(large.name, int(w), int(h), int(n))) for w, h, n in shapes.T]
         denoise_s = np.array([cost.denoise_s for cost in costs])
         other_s = np.array([cost.other_s for cost in costs])
         return denoise_s[which], (denoise_s + other_s)[which]

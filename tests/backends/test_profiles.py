@@ -62,7 +62,9 @@ def test_outside_the_grid_is_known_to_be_outside(at: tuple[int, int]) -> None:
         ("h800", "sdxl", 1024, 50, 2.88),
     ],
 )
-def test_shipped_profiles_give_the_published_latency(gpu: str, model: str, size: int, steps: int, seconds: float) -> None:
+def test_shipped_profiles_give_the_published_latency(
+    gpu: str, model: str, size: int, steps: int, seconds: float
+) -> None:
     cost = Profiled(gpu).whole(Work(model, size, size, steps))
     assert cost.denoise_s + cost.other_s == pytest.approx(seconds, abs=0.005)
 
@@ -83,7 +85,9 @@ def test_refining_an_image_encodes_it_first() -> None:
 
 
 def test_outside_the_grid_is_an_error_that_names_the_grid() -> None:
-    with pytest.raises(BackendError, match=r"sdxl on mi210: step at 512x512 .* grid .batch 1: 1048576 pixels.*extrapolate=warn"):
+    with pytest.raises(
+        BackendError, match=r"sdxl on mi210: step at 512x512 .* grid .batch 1: 1048576 .*extrapolate=warn"
+    ):
         Profiled("mi210").whole(Work("sdxl", 512, 512, 50))
 
 
@@ -146,7 +150,10 @@ def test_a_wrong_value_is_named(tmp_path: Path, change: dict[str, object], key: 
         read(file)
 
 
-@pytest.mark.parametrize("content", [b"", b"- 1\n- 2", b"{", b"\xff\xfe\x00", b"schema: 1\nmodel: m\nstep:\n  - {width: 64, hei"])
+CUT = [b"", b"- 1\n- 2", b"{", b"\xff\xfe\x00", b"schema: 1\nmodel: m\nstep:\n  - {width: 64, hei"]
+
+
+@pytest.mark.parametrize("content", CUT)
 def test_a_file_cut_short_is_one_clear_error(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "g_m.yaml"
     file.write_bytes(content)

@@ -101,9 +101,7 @@ def test_a_larger_window_never_hits_less(seed: int) -> None:
 def test_an_artifact_is_seen_by_a_request_that_comes_when_its_image_is_done() -> None:
     """Completions, then insertions, then arrivals, at the same instant."""
     door = cached(None, admission=Misses())
-    run = engine(
-        Schedule(np.zeros(1)), [1.0, 1.0], door=door, embeddings=lambda: np.ones((2, 1), np.float32)
-    )
+    run = engine(Schedule(np.zeros(1)), [1.0, 1.0], door=door, embeddings=lambda: np.ones((2, 1), np.float32))
     run.run()
     assert list(run.columns.source) == [MISSING, 0]
     assert run.columns.source_age_s[1] == 0.0
@@ -120,7 +118,8 @@ def test_a_retrieved_image_takes_no_gpu() -> None:
     """K = N: the answer comes after the search and the fetch, while the only worker is busy."""
     cache = Cache(None, TextToText(), Fifo())
     door = Reuse(cache, Thresholds({50: 0.9}), Misses(), search_s=0.1, fetch_s=0.2)
-    run = engine([0.0, 10.0, 11.0], [9.0, 9.0, 9.0], door=door, embeddings=lambda: np.eye(2, dtype=np.float32)[[0, 1, 0]])
+    prompts = np.eye(2, dtype=np.float32)[[0, 1, 0]]
+    run = engine([0.0, 10.0, 11.0], [9.0, 9.0, 9.0], door=door, embeddings=lambda: prompts)
     run.run()
     assert run.columns.finish_s[2] == pytest.approx(11.3)
     assert run.columns.worker[2] == MISSING
