@@ -133,8 +133,8 @@ def _prompts(prompts: npt.NDArray[np.int64], users: npt.NDArray[np.int64]) -> di
         # a repeat is by the same user if this pair of user and prompt came before
         again = np.ones(rows.size, np.bool_)
         again[first] = False
-        pairs = np.stack([prompts[rows], users[rows]])
-        _, first_pair = np.unique(pairs, axis=1, return_index=True)
+        pairs = prompts[rows] * (users.max() + 2) + users[rows] + 1
+        _, first_pair = np.unique(pairs, return_index=True)
         by_same = again & (users[rows] >= 0)
         by_same[first_pair] = False
         same = float(by_same.sum() / repeats)

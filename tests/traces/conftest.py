@@ -1,6 +1,5 @@
 """What the tests of the traces room share."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,16 +8,6 @@ import numpy as np
 import pytest
 
 from traces.schema import Trace, make
-
-
-@pytest.fixture(scope="session")
-def data() -> Path:
-    """The folder of real data, which the project never contains."""
-    beside = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-    folder = Path(os.environ.get("MEZZOTINT_DATA", beside))
-    if not folder.is_dir():
-        pytest.skip(f"no real data: {folder} is absent; set MEZZOTINT_DATA to the folder that holds it")
-    return folder
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,22 +22,20 @@ WARM_UP_S = 4 * 3600.0
 """Sessions are started this long before the trace, so that it opens in mid-traffic."""
 
 SIZES: tuple[tuple[int, int, float], ...] = (
-    (512, 512, 635), (512, 768, 60), (768, 512, 37), (512, 640, 37), (704, 512, 33), (512, 704, 29),
-    (576, 1024, 26), (1024, 512, 22), (384, 512, 18), (1600, 512, 15), (896, 512, 11), (768, 640, 7),
-    (640, 512, 7), (1216, 512, 6), (384, 576, 6), (832, 512, 5), (1088, 704, 5), (512, 832, 4),
-    (1024, 1024, 4), (1024, 768, 4), (512, 1024, 3), (960, 512, 3), (768, 1088, 3), (512, 576, 2),
+    (512, 512, 635), (512, 768, 60), (512, 640, 37), (768, 512, 37), (704, 512, 33), (512, 704, 29),
+    (576, 1024, 26), (1024, 512, 22), (384, 512, 18), (1600, 512, 15), (896, 512, 11), (640, 512, 7),
+    (768, 640, 7), (384, 576, 6), (1216, 512, 6), (832, 512, 5), (1088, 704, 5), (512, 832, 4),
+    (1024, 768, 4), (1024, 1024, 4), (512, 1024, 3), (768, 1088, 3), (960, 512, 3), (512, 576, 2),
+    (768, 1024, 2), (256, 192, 1), (256, 1024, 1), (384, 704, 1), (512, 320, 1), (576, 320, 1),
+    (576, 704, 1), (640, 704, 1), (640, 768, 1), (704, 704, 1), (768, 320, 1), (832, 448, 1),
+    (896, 1024, 1), (1024, 384, 1), (1024, 576, 1), (1024, 704, 1), (1408, 512, 1),
 )  # fmt: skip
 """Width, height (pixels) and weight: the counts in a sample of 1,000 requests of DiffusionDB 2M."""
 
 STEPS: tuple[tuple[int, float], ...] = (
-    (50, 671),
-    (150, 262),
-    (100, 47),
-    (130, 3),
-    (105, 3),
-    (70, 2),
-    (20, 1),
-)
+    (50, 671), (150, 262), (100, 47), (130, 3), (105, 3), (99, 3), (120, 2), (70, 2), (20, 1), (51, 1),
+    (30, 1), (3, 1), (74, 1), (88, 1), (121, 1),
+)  # fmt: skip
 """Denoising steps and weight, from the same sample."""
 
 # slot -> its words and the share of prompts without it; modifiers are dealt into four slots that
@@ -50,7 +49,7 @@ SLOTS: tuple[tuple[tuple[str, ...], float], ...] = (
     (vocabulary.LIGHTS, 0.4),
     *((vocabulary.MODIFIERS[first::4], 0.25) for first in range(4)),
 )
-WORD_SKEW = 0.7
+WORD_SKEW = 0.3
 """Exponent of the Zipf law by which words of a slot are drawn; an assumption."""
 
 
@@ -144,9 +143,18 @@ class Synthetic:
             },
             name=self.name,
             source="synthetic: made up by mezzotint, shaped after a sample of DiffusionDB 2M",
-            notes={"synthetic": True, "generator": 1, "parameters": asdict(self)},
+            notes={"synthetic": True, "generator": 1, "parameters": self._parameters()},
             where="synthetic trace",
         )
+
+    def _parameters(self) -> dict[str, Any]:
+        # configuration hands over sequences of its own that JSON does not know
+        rows = {
+            name: [[float(number) for number in row] for row in given]
+            for name, given in (("sizes", self.sizes), ("steps", self.steps))
+            if given is not None
+        }
+        return {**asdict(self), **rows}
 
     def _sessions(self, rng: np.random.Generator) -> Indices:
         """The session of each request, (requests,), numbered from 0.
@@ -200,12 +208,13 @@ class Synthetic:
         back = (position >= 2) & (rng.random(count) < self.return_share)
         older = members - 2 - np.floor(rng.random(count) * np.maximum(position - 1, 1)).astype(np.int64)
         parent = np.where(back, _by_rank(members)[np.where(back, older, 0)], previous)
-        sure = rng.integers(0, len(SLOTS), count)
+        # one slot of an edit surely gets a word, from a long list, so that hardly an edit is a repeat
+        sure = np.where(edits, rng.integers(0, len(SLOTS) - 4, count), -1)
         chance = (self.edit_slots - 1.0) / (len(SLOTS) - 1)
         columns = []
         for slot, (words, absent) in enumerate(SLOTS):
             drawn = _zipf(len(words), WORD_SKEW, count, rng)
-            missing = rng.random(count) < absent
+            missing = (rng.random(count) < absent) & (sure != slot)
             changed = edits & ((sure == slot) | (rng.random(count) < chance))
             source = _inherited_from(~(repeats | edits) | changed, parent)
             columns.append(pa.array(words).take(pa.array(drawn[source], mask=missing[source])))
