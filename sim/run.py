@@ -1,8 +1,8 @@
 """One simulation, from a resolved configuration to the files of a run directory."""
 
 import json
-import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -142,23 +142,27 @@ def check(config: Mapping[str, Any]) -> Settings:
 
 
 def write(outcome: Outcome, folder: Path) -> None:
-    """Write the files of a run directory, each aside and then renamed; summary.json, the last, completes it.
+    """Write the files of a run directory: all of them aside, then all renamed, summary.json last.
 
-    Raises TraceError naming the file that could not be written.
+    A run that was there before is replaced as a whole, or, where writing fails, left as it was.
+
+    Raises:
+        ConfigError: the folder cannot be made.
+        TraceError: a file could not be written; the message names it.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / SUMMARY).unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(f"run.dir: {folder} cannot be used ({error.strerror}); name another folder") from None
-    with aside(folder / REQUESTS) as part:
-        pq.write_table(outcome.requests, part)
-    with aside(folder / CLUSTER) as part:
-        pq.write_table(outcome.cluster, part)
-    with aside(folder / CONFIG) as part:
-        part.write_text(yaml.safe_dump(outcome.config, sort_keys=False), encoding="utf-8")
-    with aside(folder / SUMMARY) as part:
-        part.write_text(json.dumps(outcome.summary, indent=2, allow_nan=False) + os.linesep, encoding="utf-8")
+    with ExitStack() as parts:
+        # Renamed in the reverse order of entering.
+        summary, config, cluster, requests = (
+            parts.enter_context(aside(folder / name)) for name in (SUMMARY, CONFIG, CLUSTER, REQUESTS)
+        )
+        pq.write_table(outcome.requests, requests)
+        pq.write_table(outcome.cluster, cluster)
+        config.write_text(yaml.safe_dump(outcome.config, sort_keys=False), encoding="utf-8")
+        summary.write_text(json.dumps(outcome.summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def _shapes(

@@ -1,0 +1,44 @@
+# Two commands for a fresh machine: `make demo` and `make test`. Both can be run again at once.
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+RUN := OMP_NUM_THREADS=1 $(BIN)/mezzotint
+
+DEMO := results/runs/demo
+SYSTEMS := vanilla,pinecone,nirvana,modm-throughput
+
+.PHONY: demo test lint bench clean
+
+# The main job on the built-in trace: four systems at six request rates on 16 MI210, then the report.
+demo: $(VENV)/base.stamp
+	rm -rf $(DEMO)
+	$(RUN) run -m system=$(SYSTEMS) arrivals.rate_rpm=6,10,14,18,22,26 trace.requests=4000 preload=2000 run.dir=$(DEMO)
+	$(RUN) report $(DEMO)
+
+test: $(VENV)/test.stamp
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+lint: $(VENV)/test.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# What is timed, at full size; writes results/benchmarks.md.
+bench: $(VENV)/test.stamp
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks
+
+clean:
+	rm -rf $(VENV) results/runs
+
+$(VENV)/base.stamp: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) --editable .
+	touch $@
+
+# torch is pinned by name first: a range would take the newest build with several GB of CUDA packages.
+$(VENV)/test.stamp: $(VENV)/base.stamp
+	$(PIP) torch==2.13.0
+	$(PIP) --editable '.[dev,text]'
+	touch $@

@@ -1,0 +1,190 @@
+"""The command line as a user meets it: what it writes, and how it refuses."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from sim.cli import main
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def mezzotint(*words: str) -> subprocess.CompletedProcess[str]:
+    """A process of its own: what sweeps and plug-ins need."""
+    command = [sys.executable, "-m", "sim.cli", *words]
+    return subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "HYDRA_FULL_ERROR": ""}, timeout=120
+    )
+
+
+SMALL = ("trace.requests=60", "arrivals.rate_rpm=9")
+
+
+def test_a_run_writes_its_four_files_and_says_where(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["run", *SMALL, "run.dir=out"]) == 0
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
+        "cluster.parquet", "config.yaml", "requests.parquet", "summary.json",
+    ]  # fmt: skip
+    said = capsys.readouterr()
+    assert said.out.startswith("vanilla: 60 of 60 requests completed")
+    assert said.out.rstrip().endswith("-> out")
+    assert said.err == ""
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["out"], "Hydra leaves nothing of its own behind"
+
+
+def test_a_sweep_gives_what_its_runs_give_one_by_one(tmp_path: Path) -> None:
+    """The same bytes in worker processes (joblib) as in this one."""
+    done = mezzotint("run", "-m", *SMALL, "system=vanilla,nirvana", "seed=1,2", "run.dir=sweep")
+    assert done.returncode == 0, done.stderr
+    runs = [(s, n) for s in ("vanilla", "nirvana") for n in (1, 2)]
+    for number, (system, seed) in enumerate(runs):
+        assert main(["run", *SMALL, f"system={system}", f"seed={seed}", f"run.dir=one{number}"]) == 0
+        for name in ("requests.parquet", "cluster.parquet", "config.yaml"):
+            assert Path("sweep", str(number), name).read_bytes() == Path(f"one{number}", name).read_bytes()
+        said = [json.loads(Path(folder, "summary.json").read_text()) for folder in (f"sweep/{number}", f"one{number}")]
+        assert [each.pop("wall") is not None for each in said]
+        assert said[0] == said[1]
+
+
+def test_a_sweep_finishes_the_runs_that_can_be_finished() -> None:
+    done = mezzotint("run", "-m", *SMALL, "cluster=h100,mi210", "run.dir=sweep")
+    assert done.returncode == 2
+    assert "no profile of sdxl on h100" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert Path("sweep/1/summary.json").is_file()
+
+
+def test_import_describe_run_report(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From a published file to a page, with the four systems in the order of their mechanisms."""
+    assert main(["trace", "import", "diffusiondb", str(data / "diffusiondb/metadata_1k.csv"), "-o", "ddb.parquet"]) == 0
+    assert main(["trace", "describe", "ddb.parquet"]) == 0
+    assert "173" in capsys.readouterr().out
+    rate = {}
+    for system in ("vanilla", "pinecone", "nirvana", "modm-throughput"):
+        words = [f"system={system}", "trace=file", "trace.path=ddb.parquet", f"run.dir=runs/{system}"]
+        assert main(["run", *words, "arrivals=closed", "arrivals.outstanding=32"]) == 0
+        rate[system] = json.loads(Path("runs", system, "summary.json").read_text())["throughput_rpm"]
+    assert rate["vanilla"] < rate["nirvana"] < rate["modm-throughput"]
+    assert rate["vanilla"] < rate["pinecone"]
+    assert main(["report", "runs", "-o", "report.html"]) == 0
+    assert "report.html" in capsys.readouterr().out
+    assert Path("report.html").stat().st_size > 50_000
+
+
+POLICY = '''
+from dataclasses import dataclass, field
+
+
+@dataclass
+class LastComeFirstServed:
+    """Serves the newest request first and gives up on what it cannot start within ``patience_s``."""
+
+    patience_s: float
+    waiting: list = field(default_factory=list)
+    idle: list = field(default_factory=list)
+
+    def bind(self, engine):
+        self.engine = engine
+
+    def offer(self, request, now_s):
+        if self.idle:
+            return self.idle.pop()
+        self.waiting.append(request)
+        return None
+
+    def free(self, worker, now_s):
+        while self.waiting:
+            request = self.waiting.pop()
+            if now_s - request.arrival_s <= self.patience_s:
+                return request
+            self.engine.discard(request, "waited longer than its patience")
+        self.idle.append(worker)
+        return None
+
+    def __len__(self):
+        return len(self.waiting)
+'''
+
+
+def test_a_policy_from_outside_is_one_class_and_one_file() -> None:
+    """No file of the project changes: a class in the working directory, a YAML in a folder of the user's."""
+    Path("my_policies.py").write_text(POLICY)
+    Path("my_conf/system").mkdir(parents=True)
+    Path("my_conf/system/impatient.yaml").write_text(
+        "defaults: [vanilla]\nname: impatient\nscheduler:\n"
+        "  _target_: my_policies.LastComeFirstServed\n  patience_s: 100.0\n"
+    )
+    words = ("trace.requests=300", "arrivals.rate_rpm=14", "system=impatient", "run.dir=out")
+    done = mezzotint("run", "--config-dir", "my_conf", *words)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(Path("out/summary.json").read_text())
+    assert said["requests"]["discarded"] > 10
+    assert sum(said["requests"][end] for end in ("completed", "discarded", "failed")) == said["requests"]["arrived"]
+    assert said["slo"]["4x"]["violation_rate"] >= said["requests"]["discarded"] / 300
+    rows = pq.read_table("out/requests.parquet").to_pandas()
+    gone = rows[rows.outcome == "discarded"]
+    assert set(gone.reason) == {"waited longer than its patience"}
+    assert gone.start_s.isna().all()
+    assert gone.worker.isna().all()
+    assert (gone.finish_s - gone.arrival_s > 100).all()
+    wrong = mezzotint("run", "--config-dir", "my_conf", *words, "system.scheduler.patience_s=long")
+    assert wrong.returncode == 2
+    assert "system.scheduler.patience_s: found 'long', expected float" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "nosuch=1"], "Could not override 'nosuch'"),
+        (["run", "+nosuch=1"], "nosuch: extra inputs are not permitted"),
+        (["run", "system=nosuch"], "Could not find 'system/nosuch'"),
+        (["run", "cluster=h100"], "no profile of sdxl on h100"),
+        (["run", "cluster=a40"], "no profile of sd3.5-large on a40"),
+        (["run", "seed=abc"], "seed: "),
+        (["run", "seed=-1"], "seed: "),
+        (["run", "cluster.count=0"], "cluster.count: "),
+        (["run", "arrivals.rate_rpm=fast"], "arrivals.rate_rpm: found 'fast', expected float"),
+        (["run", "arrivals.rate_rpm=nan"], "rate_rpm"),
+        (["run", "shapes=trace"], "outside the measured grid"),
+        (["run", "shapes=square"], "shapes: "),
+        (["run", "extrapolate=yes"], "extrapolate: "),
+        (["run", "trace=file"], "trace.path: needs a value"),
+        (["run", "trace=file", "trace.path=nowhere.parquet"], "nowhere.parquet: no such file"),
+        (["run", "backend.folder=nowhere"], "nowhere: not a folder of profiles"),
+        (["run", "slo=["], "no viable alternative"),
+        (["run", "run.dir=/dev/null/out"], "run.dir: /dev/null/out cannot be used"),
+        (["run", "system.door.role=[1]"], "system.door.role: found [1], expected str"),
+        (["report", "nowhere"], "nowhere"),
+        (["trace", "describe", "nowhere.parquet"], "nowhere.parquet"),
+    ],
+)
+def test_what_the_user_can_put_right_is_one_line(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("mezzotint: error: ")
+    assert message in said.err
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [[], ["nosuch"], ["run", "--nosuch"], ["report"]])
+def test_words_that_are_no_command_end_with_2(words: list[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        raise SystemExit(main(words))
+    assert stop.value.code == 2
+
+
+def test_help_names_the_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--help"]) == 0
+    assert "arrivals=" in capsys.readouterr().out

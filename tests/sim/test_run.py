@@ -1,0 +1,253 @@
+"""One simulation from its configuration to its files."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from sim.errors import ConfigError
+from sim.run import Outcome, write
+from tests.sim.lab import configured, simulated
+
+SCHEMA = {
+    "schema": None,
+    "system": None,
+    "seed": None,
+    "trace": ["name", "source", "requests", "span_s", "digest"],
+    "assumptions": None,
+    "requests": ["arrived", "completed", "discarded", "failed"],
+    "throughput_rpm": None,
+    "latency_s": ["mean", "p50", "p90", "p95", "p99", "max"],
+    "queue_s": ["mean", "p50", "p90", "p95", "p99", "max"],
+    "slo": ["2x", "4x"],
+    "cache": ["lookups", "hits", "hit_rate", "hit_share_by_k", "compute_saving", "holes", "evictions", "source_age_s"],
+    "addons": ["loads_per_request", "stall_s", "stalled_share"],
+    "gpu": ["count", "busy_fraction", "seconds", "switches", "switch_s"],
+    "energy_j": ["per_image", "total"],
+    "cost_usd": ["per_image", "total"],
+    "quality": ["factor_mean", "below_alpha_share", "basis"],
+    "wall": ["simulate_s", "cpu_s", "requests_per_cpu_s"],
+}
+COLUMNS = [
+    "request_id",
+    "arrival_s",
+    "start_s",
+    "finish_s",
+    "outcome",
+    "reason",
+    "model",
+    "worker",
+    "width",
+    "height",
+    "steps",
+    "skipped",
+    "similarity",
+    "source_id",
+    "source_age_s",
+    "search_s",
+    "fetch_s",
+    "load_s",
+    "stall_s",
+    "denoise_s",
+    "decode_s",
+    "batch_mean",
+    "quality_factor",
+    "energy_j",
+]
+SYSTEMS = ("vanilla", "small-model", "pinecone", "nirvana", "modm-throughput")
+
+
+@pytest.fixture(scope="module")
+def finished() -> dict[str, Outcome]:
+    """Every system on the same 600 requests, saturated: 24 in flight on 12 GPUs."""
+    return {
+        name: simulated(
+            f"system={name}", "trace.requests=900", "preload=300", "arrivals=closed", "arrivals.outstanding=24",
+            "cluster.count=12",
+        )
+        for name in SYSTEMS
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_the_summary_has_every_key_of_the_schema(finished: dict[str, Outcome], system: str) -> None:
+    summary = finished[system].summary
+    assert list(summary) == list(SCHEMA)
+    for key, inner in SCHEMA.items():
+        if inner is not None:
+            assert list(summary[key]) == inner
+    assert finished[system].requests.column_names == COLUMNS
+    json.dumps(summary, allow_nan=False)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_latency_is_the_sum_of_its_parts(finished: dict[str, Outcome], system: str) -> None:
+    rows = finished[system].requests.to_pandas()
+    parts = rows[["search_s", "fetch_s", "load_s", "stall_s", "denoise_s", "decode_s"]].sum(axis=1)
+    queued = rows.start_s - rows.arrival_s - rows.search_s
+    assert (queued > -1e-9).all()
+    np.testing.assert_allclose(rows.finish_s - rows.arrival_s, parts + queued, atol=1e-6)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_no_gpu_serves_two_requests_at_once(finished: dict[str, Outcome], system: str) -> None:
+    rows = finished[system].requests.to_pandas().dropna(subset="worker").sort_values("start_s")
+    for _, served in rows.groupby("worker"):
+        assert (served.start_s.to_numpy()[1:] >= served.finish_s.to_numpy()[:-1]).all()
+
+
+def test_the_mechanisms_order_the_systems(finished: dict[str, Outcome]) -> None:
+    rate = {name: outcome.summary["throughput_rpm"] for name, outcome in finished.items()}
+    assert rate["vanilla"] < rate["nirvana"] < rate["modm-throughput"] < rate["small-model"]
+    assert rate["vanilla"] < rate["pinecone"]
+    assert finished["vanilla"].summary["cache"]["hits"] is None
+    saving = {name: outcome.summary["cache"]["compute_saving"] for name, outcome in finished.items()}
+    assert saving["vanilla"] == 0
+    assert saving["small-model"] == pytest.approx(1 - 16.5 / 91.5)
+    assert 0 < saving["nirvana"] < saving["modm-throughput"]
+    joules = {name: outcome.summary["energy_j"]["per_image"] for name, outcome in finished.items()}
+    assert joules["modm-throughput"] < joules["nirvana"] < joules["vanilla"]
+
+
+def test_shares_by_k_sum_to_one_and_saving_is_their_mean(finished: dict[str, Outcome]) -> None:
+    """NIRVANA, 4.1: the compute saved is the sum over K of the share served at K times K/N."""
+    cache = finished["nirvana"].summary["cache"]
+    shares = cache["hit_share_by_k"]
+    assert sum(shares.values()) == pytest.approx(1)
+    saved = cache["hit_rate"] * sum(share * int(k) / 50 for k, share in shares.items())
+    assert cache["compute_saving"] == pytest.approx(saved)
+
+
+def test_every_summary_names_what_it_rests_on(finished: dict[str, Outcome]) -> None:
+    said = {a["what"] for a in finished["modm-throughput"].summary["assumptions"]}
+    assert {"the trace is synthetic", "text-to-image similarity", "GPU power, at work and idle [W]"} <= said
+    assert {"step time of sd3.5-large on mi210", "step time of sdxl on mi210"} <= said
+    assert "text-to-image similarity" not in {a["what"] for a in finished["nirvana"].summary["assumptions"]}
+
+
+def test_vanilla_saturates_at_the_published_rate() -> None:
+    """MoDM's artifact: 16 MI210 at 91.5 s are 10.49 requests/min."""
+    said = simulated("system=vanilla", "arrivals.rate_rpm=20", "trace.requests=3200").summary
+    assert said["throughput_rpm"] == pytest.approx(16 * 60 / 91.5, rel=0.01)
+    assert said["gpu"]["busy_fraction"] > 0.99
+
+
+def test_one_a10g_in_a_closed_loop_takes_the_published_time() -> None:
+    """NIRVANA, 7.1: 8.59 s for vanilla, 3.05 s for the small model."""
+    closed = ("cluster=a10g", "cluster.count=1", "arrivals=closed", "trace.requests=50")
+    assert simulated("system=vanilla", *closed).summary["latency_s"]["mean"] == pytest.approx(8.59)
+    assert simulated("system=small-model", *closed).summary["latency_s"]["mean"] == pytest.approx(3.05)
+
+
+def test_nirvana_keeps_its_latency_equation_request_by_request() -> None:
+    """NIRVANA, 4.1: a hit takes l_s + C (N-K)/N + l_r, a miss l_s + C."""
+    outcome = simulated(
+        "system=nirvana", "cluster=a10g", "cluster.count=1", "arrivals=closed", "trace.requests=400",
+        "system.door.search_s=0.1", "system.door.fetch_s=0.03",
+    )  # fmt: skip
+    rows = outcome.requests.to_pandas()
+    hit = rows.source_id.notna()
+    assert 50 < hit.sum() < 350
+    expected = 0.1 + 8.59 * (50 - rows.skipped) / 50 + np.where(hit, 0.03, 0.0)
+    np.testing.assert_allclose(rows.finish_s - rows.arrival_s, expected, atol=1e-9)
+    assert set(rows.skipped[hit]) <= {5, 10, 15, 20, 25}
+    assert (rows.skipped[~hit] == 0).all()
+
+
+@pytest.mark.parametrize("system", ["vanilla", "nirvana", "modm-throughput"])
+def test_the_same_seed_gives_the_same_bytes(tmp_path: Path, system: str) -> None:
+    files = []
+    for attempt in ("first", "second"):
+        outcome = simulated(f"system={system}", "trace.requests=300", "seed=7")
+        write(outcome, tmp_path / attempt)
+        files.append({file.name: file.read_bytes() for file in sorted((tmp_path / attempt).iterdir())})
+    assert files[0].keys() == {"cluster.parquet", "config.yaml", "requests.parquet", "summary.json"}
+    for name in ("cluster.parquet", "config.yaml", "requests.parquet"):
+        assert files[0][name] == files[1][name]
+    first, second = (json.loads(each["summary.json"]) for each in files)
+    assert first.pop("wall").keys() == second.pop("wall").keys()
+    assert first == second
+
+
+def test_systems_with_the_same_seed_see_the_same_arrivals() -> None:
+    times = [simulated(f"system={s}", "trace.requests=200").requests["arrival_s"].to_pylist() for s in SYSTEMS]
+    assert all(other == times[0] for other in times)
+    assert simulated("seed=2", "trace.requests=200").requests["arrival_s"].to_pylist() != times[0]
+
+
+def test_the_warm_up_is_left_out_of_the_measured_window() -> None:
+    whole = simulated("trace.requests=500", "arrivals.rate_rpm=9")
+    part = simulated("trace.requests=500", "arrivals.rate_rpm=9", "warmup=200")
+    assert part.summary["requests"] == {"arrived": 300, "completed": 300, "discarded": 0, "failed": 0}
+    rows = whole.requests.to_pandas()
+    kept = rows.iloc[200:]
+    assert part.summary["latency_s"]["mean"] == pytest.approx((kept.finish_s - kept.arrival_s).mean())
+    start, end = kept.arrival_s.iloc[0], kept.finish_s.max()
+    inside = (rows.finish_s >= start).sum()
+    assert part.summary["throughput_rpm"] == pytest.approx(60 * inside / (end - start))
+    busy = (rows.finish_s.clip(lower=start) - rows.start_s.clip(lower=start)).sum()
+    assert part.summary["gpu"]["busy_fraction"] == pytest.approx(busy / (16 * (end - start)))
+    energy = 300 * busy + 60 * (16 * (end - start) - busy)
+    assert part.summary["energy_j"]["total"] == pytest.approx(energy)
+
+
+def test_the_price_of_a_gpu_hour_is_spread_over_the_images() -> None:
+    said = simulated("cluster=a10g", "trace.requests=60", "arrivals=closed").summary
+    assert said["cost_usd"]["total"] == pytest.approx(8.144 * 60 * 8.59 / 3600)
+    assert said["cost_usd"]["per_image"] == pytest.approx(8.144 * 8.59 / 3600)
+    assert simulated("trace.requests=60").summary["cost_usd"] == {"per_image": None, "total": None}
+
+
+def test_shapes_of_the_trace_change_the_times_and_the_limits() -> None:
+    said = simulated("shapes=trace", "extrapolate=warn", "trace.requests=300", "arrivals.rate_rpm=1")
+    rows = said.requests.to_pandas()
+    full = 1.83 * rows.steps * rows.width * rows.height / 1024**2
+    np.testing.assert_allclose(rows.denoise_s, full)
+    assert said.summary["slo"]["2x"]["limit_s"] == pytest.approx(2 * full.mean())
+    assert any("extrapolated" in a["what"] for a in said.summary["assumptions"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["preload=100", "trace.requests=100"], "leave nothing of the 100 requests"),
+        (["warmup=100", "trace.requests=100"], "leave nothing of the 100 requests"),
+        (["system=modm-throughput", "cluster.count=1"], "at least 2 GPUs"),
+        (["system=modm-throughput", "system.allocation.large=16"], "expected 1 to 15"),
+        (["system=small-model", "cluster=h800"], "needs a model in role 'small'"),
+        (["system.door.role=huge"], "needs a model in role 'huge'"),
+        (["system.door._target_=sim.nowhere.Door"], "sim.nowhere cannot be imported"),
+        (["system.door._target_=sim.reuse.door.Nothing"], "has no Nothing"),
+        (["+system.door.colour=red"], "system.door.colour: .* takes no such setting; it takes role"),
+        (["~cluster.gpu.idle_w"], "cluster.gpu.idle_w: .* needs this setting"),
+        (["cluster.gpu.idle_w=900"], "active_w >= idle_w"),
+        (["sample_s=0"], "sample_s: input should be greater than 0"),
+        (["slo=[2,-1]"], r"slo\.1: "),
+    ],
+)
+def test_settings_that_do_not_fit_are_named(overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        simulated(*overrides)
+
+
+def test_a_disk_that_cannot_be_written_leaves_the_older_run_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = simulated("trace.requests=50")
+    write(outcome, tmp_path)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pq, "write_table", full)
+    with pytest.raises(ValueError, match=r"requests\.parquet: .*No space left on device"):
+        write(outcome, tmp_path)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_config_yaml_is_the_run_again(tmp_path: Path) -> None:
+    outcome = simulated("system=nirvana", "trace.requests=80")
+    assert outcome.config == configured("system=nirvana", "trace.requests=80") | {"run": {"dir": None}}
