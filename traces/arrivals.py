@@ -80,7 +80,7 @@ class TraceClock:
 class Poisson:
     """A homogeneous Poisson process: independent exponential gaps of mean 60 / `rate_rpm` seconds.
 
-    Source: the arrivals of NIRVANA's and MoDM's SLO experiments (MoDM, section 6; its artifact's
+    Source: MoDM's latency and SLO experiments (section 6), of every system compared (its artifact's
     multi-node script).
 
     Args:
@@ -145,7 +145,7 @@ class Ramp:
 class Closed:
     """A closed loop: `outstanding` requests at first, and a new one whenever one ends.
 
-    Source: NIRVANA's throughput experiments hold one outstanding request (section 5).
+    Source: NIRVANA's evaluation sends each prompt when the one before it completes (section 7.1).
 
     Args:
         outstanding: requests in flight.
