@@ -86,9 +86,24 @@ def simulate(config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
         ConfigError, TraceError, BackendError: the input cannot be used; one line says where and what to do.
     """
     settings = check(config)
+    trace, engine = assemble(settings, progress=progress)
+    name = settings.system.name
+    with tqdm(total=engine.rows, unit="req", desc=name, disable=None if progress else True) as bar:
+        engine.progress = lambda ended: bar.update(ended - bar.n)
+        wall = engine.run()
+        bar.update(engine.rows - bar.n)
+    return Outcome(
+        summarise(engine, trace, wall, system=name, slo=settings.slo, warmup=settings.warmup),
+        engine.columns.table(trace.table.column("request_id"), settings.preload),
+        engine.series.table(),
+        {**config, "run": {"dir": None}},
+    )
+
+
+def assemble(settings: Settings, *, progress: bool = False) -> tuple[Trace, Engine]:
+    """Load the trace and put the system together, ready to run. Raises what ``simulate`` raises."""
     trace: Trace = build(settings.trace, "trace").load(stream(settings.seed, "trace"))
-    served = len(trace) - settings.preload
-    if served - settings.warmup <= 0:
+    if len(trace) - settings.preload - settings.warmup <= 0:
         raise ConfigError(
             f"preload={settings.preload} and warmup={settings.warmup} leave nothing of the {len(trace)} requests of "
             f"{trace.name} to measure; lower them or take a longer trace"
@@ -118,16 +133,7 @@ def simulate(config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
     )
     if trace.notes.get("synthetic"):
         engine.assume("the trace is synthetic", trace.name, trace.source)
-    with tqdm(total=served, unit="req", desc=system.name, disable=None if progress else True) as bar:
-        engine.progress = lambda ended: bar.update(ended - bar.n)
-        wall = engine.run()
-        bar.update(served - bar.n)
-    return Outcome(
-        summarise(engine, trace, wall, system=system.name, slo=settings.slo, warmup=settings.warmup),
-        engine.columns.table(trace.table.column("request_id"), settings.preload),
-        engine.series.table(),
-        {**config, "run": {"dir": None}},
-    )
+    return trace, engine
 
 
 def check(config: Mapping[str, Any]) -> Settings:

@@ -31,30 +31,9 @@ SCHEMA = {
     "wall": ["simulate_s", "cpu_s", "requests_per_cpu_s"],
 }
 COLUMNS = [
-    "request_id",
-    "arrival_s",
-    "start_s",
-    "finish_s",
-    "outcome",
-    "reason",
-    "model",
-    "worker",
-    "width",
-    "height",
-    "steps",
-    "skipped",
-    "similarity",
-    "source_id",
-    "source_age_s",
-    "search_s",
-    "fetch_s",
-    "load_s",
-    "stall_s",
-    "denoise_s",
-    "decode_s",
-    "batch_mean",
-    "quality_factor",
-    "energy_j",
+    *("request_id", "arrival_s", "start_s", "finish_s", "outcome", "reason", "model", "worker", "width", "height"),
+    *("steps", "skipped", "similarity", "source_id", "source_age_s", "search_s", "fetch_s", "load_s", "stall_s"),
+    *("denoise_s", "decode_s", "batch_mean", "quality_factor", "energy_j"),
 ]
 SYSTEMS = ("vanilla", "small-model", "pinecone", "nirvana", "modm-throughput")
 

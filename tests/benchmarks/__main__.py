@@ -1,0 +1,51 @@
+"""Run the benchmarks at full size and write results/benchmarks.md: `make bench`."""
+
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+PAGE = Path("results/benchmarks.md")
+
+
+def main() -> int:
+    """The memory of 2 million requests in a process of its own, then the time of everything in CPU-seconds."""
+    environment = {**os.environ, "MEZZOTINT_BENCH": "full", "OMP_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory() as folder:
+        run = ["trace.requests=2000000", f"run.dir={folder}/run"]
+        subprocess.run([sys.executable, "-m", "sim.cli", "run", *run], env=environment, check=True)
+        peak_gib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+        report = Path(folder, "report.json")
+        timing = [f"--benchmark-json={report}", "--benchmark-timer=time.process_time"]
+        command = [sys.executable, "-m", "pytest", "tests/benchmarks", "-p", "no:xdist", *timing]
+        subprocess.run(command, env=environment, check=True)
+        rows = json.loads(report.read_text())["benchmarks"]
+    lines = [
+        "# Speed",
+        "",
+        "Requests per CPU-second of one core, median of three rounds; only the simulation itself is timed. Made by",
+        f"`make bench` with CPython {platform.python_version()}, simpy {version('simpy')}, numpy {version('numpy')}.",
+        "The budget is the design's.",
+        "",
+        "| what | requests | per CPU-second | microseconds each | budget |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for row in rows:
+        count, seconds = row["extra_info"]["requests"], row["stats"]["median"]
+        name = row["name"].removeprefix("test_").replace("_", " ").replace("[", " [")
+        budget = row["extra_info"]["budget"]
+        asked = f"{budget:,}" if budget else ""
+        lines.append(f"| {name} | {count:,} | {count / seconds:,.0f} | {1e6 * seconds / count:.1f} | {asked} |")
+    lines += ["", f"Peak memory of `mezzotint run trace.requests=2000000`: {peak_gib:.2f} GiB (budget 4).", ""]
+    PAGE.write_text("\n".join(lines))
+    print(PAGE)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""What is timed, per CPU-second of one core. `make bench` runs it at full size; the suite only checks that it runs.
+
+The budgets are those of the design: 100,000 requests for vanilla with 16 workers, 5,000 for a 10k cache that is
+searched exactly for the first time (512 dimensions).
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sim.engine import Engine
+from sim.run import assemble, check
+from tests.sim.lab import configured, engine
+from traces.arrivals import Schedule
+from traces.similarity import ExactIndex, TextToText
+
+FULL = os.environ.get("MEZZOTINT_BENCH") == "full"
+SCALE = 1 if FULL else 100
+ROUNDS = 3 if FULL else 1
+
+Benchmark = Any
+
+
+def timed(benchmark: Benchmark, requests: int, make: Callable[[], Engine], budget: int | None = None) -> Engine:
+    """Time ``run`` alone, in CPU-seconds; note how many requests and what the design asks for."""
+    benchmark.extra_info |= {"requests": requests, "budget": budget}
+    made: list[Engine] = []
+
+    def setup() -> tuple[tuple[Engine], dict[str, Any]]:
+        made.append(make())
+        return (made[-1],), {}
+
+    benchmark.pedantic(Engine.run, setup=setup, rounds=ROUNDS)
+    return made[-1]
+
+
+@pytest.mark.parametrize("requests", [20_000, 200_000, 2_000_000])
+def test_vanilla_fcfs_16_workers(benchmark: Benchmark, requests: int) -> None:
+    count = requests // SCALE
+    settings = check(configured(f"trace.requests={count}", "arrivals.rate_rpm=10"))
+    run = timed(benchmark, count, lambda: assemble(settings)[1], 100_000)
+    assert run.arrived == count
+
+
+def test_vanilla_with_40_000_waiting(benchmark: Benchmark) -> None:
+    """The same with a queue that never falls below 40,000: cost per request must not grow with it."""
+    count, waiting = 200_000 // SCALE, 40_000 // SCALE
+    rng = np.random.default_rng(0)
+    times = np.concatenate((np.zeros(waiting), np.cumsum(rng.exponential(1 / 16, count - waiting))))
+    run = timed(benchmark, count, lambda: engine(times, np.ones(count), 16), 100_000)
+    assert max(run.series.queued) > 0.8 * waiting
+
+
+@pytest.mark.parametrize("system", ["nirvana", "modm-throughput"])
+def test_a_10k_cache_searched_for_the_first_time(benchmark: Benchmark, system: str) -> None:
+    """10,000 entries from the start, and as many evictions as insertions."""
+    count, held = 30_000 // SCALE, 10_000 // SCALE
+    items = held * 5 if system == "nirvana" else held
+    overrides = (f"trace.requests={count + held}", f"preload={held}", "arrivals.rate_rpm=10", f"system={system}")
+    settings = check(configured(*overrides, f"system.door.cache.capacity={items}"))
+    trace, first = assemble(settings)
+    vectors = first.embeddings()
+
+    def make() -> Engine:
+        made = assemble(settings)[1]
+        made.embeddings = lambda: vectors
+        return made
+
+    run = timed(benchmark, count, make, 5_000)
+    assert run.arrived == count
+    assert len(trace) == count + held
+
+
+def test_exact_search_alone(benchmark: Benchmark) -> None:
+    """A sliding window of 10,000 unit vectors of 512 dimensions: find, evict, insert."""
+    held, count = 10_000 // SCALE, 20_000 // SCALE
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(held + count, 512)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    space = TextToText()
+    space.bind(vectors, rng)
+    benchmark.extra_info |= {"requests": count, "budget": 5_000}
+
+    def setup() -> tuple[tuple[ExactIndex], dict[str, Any]]:
+        index = ExactIndex(space, held + count)
+        for row in range(held):
+            index.add(row, row)
+        return (index,), {}
+
+    def slide(index: ExactIndex) -> None:
+        for row in range(held, held + count):
+            assert index.best(row) is not None
+            index.remove(row - held)
+            index.add(row, row)
+
+    benchmark.pedantic(slide, setup=setup, rounds=ROUNDS)
+
+
+def test_a_closed_loop(benchmark: Benchmark) -> None:
+    count = 200_000 // SCALE
+    schedule = Schedule(np.zeros(min(64, count)))
+    timed(benchmark, count, lambda: engine(schedule, np.ones(count), 16))
