@@ -17,7 +17,7 @@ demo: $(VENV)/base.stamp
 	$(RUN) report $(DEMO)
 
 test: $(VENV)/test.stamp
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --benchmark-disable
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .
