@@ -1,0 +1,64 @@
+"""Networks built from their configuration, with random weights drawn where they will live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from backends.diffusers_.architectures import Part
+from backends.diffusers_.errors import require
+
+
+def on_meta(part: Part) -> Any:
+    """Build ``part`` without memory, to count its parameters."""
+    with torch.device("meta"):
+        return _construct(part)
+
+
+def with_random_weights(part: Part, device: torch.device, dtype: torch.dtype, seed: int) -> Any:
+    """Build ``part`` on ``device`` in ``dtype``; nothing larger is allocated on the way.
+
+    Every layer takes its own default initialisation, which keeps activations of order one through deep stacks
+    in half precision. What a network starts at zero (the output convolutions of a ControlNet) is drawn from a
+    narrow normal instead: a part that adds zeros would hide mistakes and be free to skip.
+
+    Args:
+        seed: decides every weight; the process's own random state is left as it was.
+
+    Returns:
+        The network in evaluation mode, gradients off.
+    """
+    with _seeded(seed, device), _default_dtype(dtype), torch.device(device):
+        network = _construct(part)
+        for weight in network.parameters():
+            if weight.dim() > 1 and not weight.any():
+                torch.nn.init.normal_(weight, std=0.02)
+    return network.to(device).eval().requires_grad_(False)
+
+
+def _construct(part: Part) -> Any:
+    package, name = part.class_name.split(".")
+    network = getattr(require(package), name)
+    if package == "transformers":
+        return network(network.config_class(**part.config))
+    return network(**part.config)
+
+
+@contextmanager
+def _seeded(seed: int, device: torch.device) -> Iterator[None]:
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)

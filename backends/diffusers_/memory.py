@@ -1,0 +1,61 @@
+"""Whether a model fits before it is built, and how much it took once it ran."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from backends.diffusers_.architectures import Part
+from backends.diffusers_.components import on_meta
+from backends.diffusers_.errors import LiveError, require
+
+
+def weight_bytes(parts: Iterable[Part], dtype: torch.dtype) -> int:
+    """Bytes of the weights of ``parts`` in ``dtype``: a lower bound, activations come on top."""
+    return sum(round(_parameters(part) * dtype.itemsize) for part in parts)
+
+
+def available_bytes(device: torch.device) -> int:
+    """Bytes free on ``device`` now: of the GPU's memory, or of the host's for any other device."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(free)
+    return int(require("psutil").virtual_memory().available)
+
+
+def ensure_fits(what: str, needed_bytes: int, device: torch.device, available: int | None = None) -> None:
+    """Refuse to build what cannot fit.
+
+    Args:
+        what: name for the message.
+        needed_bytes: weights alone.
+        available: bytes to hold it against; None asks the device.
+
+    Raises:
+        LiveError: more bytes are needed than are free.
+    """
+    free = available_bytes(device) if available is None else available
+    if needed_bytes > free:
+        raise LiveError(
+            f"{what} needs at least {needed_bytes / 2**30:.2f} GiB for its weights and {device} has "
+            f"{free / 2**30:.2f} GiB; free the model that is loaded, use dtype 'bfloat16' or 'float16', a "
+            "smaller variant, or scale 'tiny'"
+        )
+
+
+def reset_peak(device: torch.device) -> None:
+    """Start a new measurement of peak memory (nothing to do off a GPU)."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def peak_bytes(device: torch.device) -> int | None:
+    """Most bytes allocated on a GPU since :func:`reset_peak`; None where the device does not count them."""
+    return int(torch.cuda.max_memory_allocated(device)) if device.type == "cuda" else None
+
+
+def _parameters(part: Part) -> float:
+    if part.parameters_millions is not None:
+        return part.parameters_millions * 1e6
+    return float(sum(each.numel() for each in on_meta(part).parameters()))

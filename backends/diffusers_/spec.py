@@ -1,0 +1,48 @@
+"""What to build: the key of a live model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from backends.diffusers_.architectures import Scale
+from backends.diffusers_.errors import LiveError
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """Names one live model; equal specs build equal models.
+
+    Attributes:
+        family: ``sd15``, ``sdxl``, ``sd3``, ``flux`` or ``sana``.
+        variant: a model of the family, None for its default; with real weights it only sets defaults.
+        weights: ``"random"``, a local folder as ``save_pretrained`` writes it, or a hub id.
+        scale: ``full`` or ``tiny``; of random weights only.
+        dtype: of all networks.
+        scheduler: a diffusers scheduler class to run with instead of the model's own.
+        seed: decides random weights.
+        allow_hub: whether ``weights`` may be fetched from the hub.
+    """
+
+    family: str
+    variant: str | None = None
+    weights: str = "random"
+    scale: Scale = "full"
+    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
+    scheduler: str | None = None
+    seed: int = 0
+    allow_hub: bool = False
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """``dtype`` as torch has it.
+
+        Raises:
+            LiveError: a dtype that models cannot be built in.
+        """
+        known = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+        if self.dtype not in known:
+            raise LiveError(f"dtype is {self.dtype!r}; it must be one of {', '.join(known)}")
+        return known[self.dtype]
