@@ -1,0 +1,57 @@
+"""Real text-to-image pipelines behind the simulator: five families, run step by step and timed.
+
+Needs the ``live`` extra. ``build(ModelSpec("sdxl", scale="tiny"))`` gives a :class:`LiveModel`; its methods
+are the stages of serving (encode, denoise from any step, decode), each with the seconds it took.
+"""
+
+from importlib.util import find_spec
+
+if _missing := [name for name in ("torch", "diffusers", "transformers") if find_spec(name) is None]:
+    raise ImportError(
+        f"the live backend needs {', '.join(_missing)}; install them with: pip install 'mezzotint[live]'"
+    )
+
+from backends.diffusers_.build import build
+from backends.diffusers_.conditioning import Conditioning, joined
+from backends.diffusers_.controlnet import (
+    Control,
+    ControlNet,
+    ControlService,
+    control,
+    inline,
+    random_controlnet,
+)
+from backends.diffusers_.denoise import DenoiseResult
+from backends.diffusers_.errors import LiveError
+from backends.diffusers_.lora import Loras, LoraWeights, read_lora, write_random_lora
+from backends.diffusers_.model import Decoded, Encoded, LiveModel
+from backends.diffusers_.resident import Load, Resident
+from backends.diffusers_.residuals import Residuals, ResidualSource, StepInput
+from backends.diffusers_.spec import ModelSpec
+
+__all__ = [
+    "Conditioning",
+    "Control",
+    "ControlNet",
+    "ControlService",
+    "Decoded",
+    "DenoiseResult",
+    "Encoded",
+    "LiveError",
+    "LiveModel",
+    "Load",
+    "LoraWeights",
+    "Loras",
+    "ModelSpec",
+    "Resident",
+    "ResidualSource",
+    "Residuals",
+    "StepInput",
+    "build",
+    "control",
+    "inline",
+    "joined",
+    "random_controlnet",
+    "read_lora",
+    "write_random_lora",
+]

@@ -1,0 +1,80 @@
+"""Turn a spec into a live model on a device."""
+
+from __future__ import annotations
+
+import zlib
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from backends.diffusers_.architectures import Architecture, architecture, family_entry
+from backends.diffusers_.checkpoint import open_checkpoint
+from backends.diffusers_.components import with_random_weights
+from backends.diffusers_.errors import require
+from backends.diffusers_.families.base import Family
+from backends.diffusers_.memory import ensure_fits, weight_bytes
+from backends.diffusers_.model import LiveModel
+from backends.diffusers_.solvers import ensure_resumable, swapped
+from backends.diffusers_.spec import ModelSpec
+from backends.diffusers_.stopwatch import Stopwatch
+from backends.diffusers_.tokenizers import spelled
+
+
+def build(spec: ModelSpec, device: str | torch.device = "cpu", available: int | None = None) -> LiveModel:
+    """Build the model that ``spec`` names, all networks on ``device``.
+
+    Args:
+        available: bytes of memory to plan with; None asks the device.
+
+    Raises:
+        LiveError: unknown family or variant, weights that are not a pipeline folder, too little memory, or a
+        solver
+            that cannot be resumed from step K. All but the last are raised before anything is allocated.
+        ImportError: a package of the live extra is missing.
+    """
+    place = torch.device(device)
+    watch = Stopwatch(place)
+    entry = family_entry(spec.family)
+    shape = _architecture(spec)
+    if spec.weights == "random":
+        needed = weight_bytes(shape.parts.values(), spec.torch_dtype)
+        ensure_fits(f"{shape.scale} {shape.variant} in {spec.dtype}", needed, place, available)
+        pipe = _random_pipeline(spec, shape, entry.pipeline, place)
+    else:
+        pipe = open_checkpoint(spec, entry, place, available)
+    if spec.scheduler is not None:
+        pipe.scheduler = swapped(pipe.scheduler, spec.scheduler)
+    ensure_resumable(pipe.scheduler)
+    family = _adapter(entry.adapter)
+    if family.upcasts_vae and pipe.vae.dtype == torch.float16 and pipe.vae.config.force_upcast:
+        pipe.vae.to(torch.float32)
+    return LiveModel(spec, shape, family, pipe, place, watch.lap())
+
+
+def _architecture(spec: ModelSpec) -> Architecture:
+    return architecture(spec.family, spec.variant, spec.scale if spec.weights == "random" else "full")
+
+
+def _random_pipeline(spec: ModelSpec, shape: Architecture, pipeline: str, device: torch.device) -> Any:
+    diffusers = require("diffusers")
+    networks = {
+        slot: with_random_weights(each, device, spec.torch_dtype, _slot_seed(spec.seed, slot))
+        for slot, each in shape.parts.items()
+    }
+    tokenizers = {slot: spelled(kind, shape.text_tokens or 77) for slot, kind in shape.tokenizers.items()}
+    scheduler = getattr(diffusers, shape.scheduler_class)(**shape.scheduler_config)
+    slots: dict[str, Any] = {**networks, **tokenizers, "scheduler": scheduler}
+    if pipeline == "StableDiffusionPipeline":  # the only stock pipeline that insists on these
+        slots |= {"safety_checker": None, "feature_extractor": None, "requires_safety_checker": False}
+    return getattr(diffusers, pipeline)(**slots)
+
+
+def _slot_seed(seed: int, slot: str) -> int:
+    return (seed * 1_000_003 + zlib.crc32(slot.encode())) % 2**63
+
+
+def _adapter(path: str) -> Family:
+    module, name = path.rsplit(".", 1)
+    adapter: Family = getattr(import_module(module), name)()
+    return adapter

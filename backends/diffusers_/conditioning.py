@@ -1,0 +1,85 @@
+"""What a prompt becomes before the first step: tensors that the denoiser is conditioned on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from backends.diffusers_.errors import LiveError
+
+Tensors = Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Conditioning:
+    """Encoded prompts of a batch, one row each.
+
+    Attributes:
+        positive: name to (batch, ...) tensors of the prompts.
+        negative: the same of the negative prompts, or None when the model runs without classifier-free
+            guidance.
+        guidance: guidance scale.
+        encode_s: seconds the text encoders took.
+    """
+
+    positive: Tensors
+    negative: Tensors | None
+    guidance: float
+    encode_s: float
+
+    @property
+    def batch(self) -> int:
+        """Number of prompts."""
+        return int(next(iter(self.positive.values())).shape[0])
+
+    @property
+    def guided(self) -> bool:
+        """Whether every step runs the denoiser on twice the batch (classifier-free guidance)."""
+        return self.negative is not None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors."""
+        halves = [self.positive, self.negative or {}]
+        return sum(each.nbytes for half in halves for each in half.values())
+
+    def stacked(self) -> dict[str, torch.Tensor]:
+        """Rows as the denoiser reads them: negative rows first, then positive ones."""
+        if self.negative is None:
+            return dict(self.positive)
+        return {name: torch.cat([self.negative[name], rows]) for name, rows in self.positive.items()}
+
+    def select(self, rows: Sequence[int]) -> Conditioning:
+        """The prompts at ``rows``, in that order."""
+
+        def pick(half: Tensors) -> Tensors:
+            return {name: each[list(rows)] for name, each in half.items()}
+
+        negative = None if self.negative is None else pick(self.negative)
+        return Conditioning(pick(self.positive), negative, self.guidance, self.encode_s)
+
+
+def joined(parts: Sequence[Conditioning]) -> Conditioning:
+    """One batch out of several that were encoded apart by the same model.
+
+    Raises:
+        LiveError: nothing to join, or different guidance scales (a batch has one).
+    """
+    if not parts:
+        raise LiveError("no conditionings to join; give at least one")
+    if len({part.guidance for part in parts}) > 1:
+        scales = ", ".join(str(part.guidance) for part in parts)
+        raise LiveError(f"a batch has one guidance scale, these have {scales}; batch equal ones together")
+
+    def cat(halves: Sequence[Tensors]) -> Tensors:
+        return {name: torch.cat([half[name] for half in halves]) for name in halves[0]}
+
+    negatives = [part.negative for part in parts if part.negative is not None]
+    return Conditioning(
+        positive=cat([part.positive for part in parts]),
+        negative=cat(negatives) if negatives else None,
+        guidance=parts[0].guidance,
+        encode_s=sum(part.encode_s for part in parts),
+    )

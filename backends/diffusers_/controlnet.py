@@ -1,0 +1,163 @@
+"""ControlNets beside the denoiser: in its loop, or apart from it as a service on another device or thread.
+
+Both are a ``ResidualSource``, so the loop does not know which it was given (SwiftDiffusion, section 4.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from backends.diffusers_ import autoencoder
+from backends.diffusers_.architectures import Part
+from backends.diffusers_.components import with_random_weights
+from backends.diffusers_.errors import LiveError
+from backends.diffusers_.memory import ensure_fits, weight_bytes
+from backends.diffusers_.residuals import Residuals, ResidualSource, StepInput
+from backends.diffusers_.stopwatch import Stopwatch
+
+if TYPE_CHECKING:
+    from backends.diffusers_.families.base import Family
+    from backends.diffusers_.model import LiveModel
+
+
+@dataclass(frozen=True, slots=True)
+class ControlNet:
+    """A ControlNet on a device, and the seconds it took to build."""
+
+    net: Any
+    family: Family
+    device: torch.device
+    load_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A ControlNet with the picture it steers by: the residuals of each step, computed where the net is.
+
+    Attributes:
+        hint: (rows, ...) what the net reads, rows doubled under classifier-free guidance.
+        scale: factor on its residuals.
+    """
+
+    controlnet: ControlNet
+    hint: torch.Tensor
+    scale: float = 1.0
+
+    def __call__(self, step: StepInput) -> Residuals:
+        """Residuals for one step, on the ControlNet's device."""
+        near = step.to(self.controlnet.device)
+        net = self.controlnet.net
+        with torch.no_grad():  # the setting is per thread, so the loop's own does not reach a service
+            return self.controlnet.family.control(net, near.x, near.t, near.inputs, self.hint, self.scale)
+
+
+def random_controlnet(
+    model: LiveModel, name: str | None = None, seed: int = 0, device: str | torch.device | None = None
+) -> ControlNet:
+    """Build a ControlNet for ``model`` from its configuration, with random weights (none of them zero).
+
+    Args:
+        name: which one; None takes the usual one of the model's variant.
+        device: where it runs; None puts it beside the model.
+
+    Raises:
+        LiveError: this architecture has no such ControlNet, or too little memory.
+    """
+    part = _part(model, name)
+    place = model.device if device is None else torch.device(device)
+    dtype = model.spec.torch_dtype
+    ensure_fits(f"ControlNet {part.name}", weight_bytes([part], dtype), place)
+    watch = Stopwatch(place)
+    net = with_random_weights(part, place, dtype, seed)
+    return ControlNet(net, model.family, place, watch.lap())
+
+
+def control(
+    model: LiveModel,
+    controlnet: ControlNet,
+    images: Sequence[np.ndarray],
+    width: int,
+    height: int,
+    guided: bool,
+    scale: float = 1.0,
+) -> Control:
+    """Prepare a ControlNet for a run.
+
+    Args:
+        images: control pictures, uint8 (h, w, 3), one per request of the batch; resized to the image's size.
+        guided: whether the run's conditioning is guided (``Conditioning.guided``).
+    """
+    pixels = autoencoder.as_pixels(images, width, height, model.device)
+    with torch.no_grad():
+        hint = model.family.hint(model.pipe, controlnet.net, pixels).to(controlnet.device)
+    return Control(controlnet, torch.cat([hint, hint]) if guided else hint, scale)
+
+
+def inline(controls: Sequence[Control]) -> ResidualSource:
+    """Several ControlNets one after another in the denoise loop, their residuals summed on its device.
+
+    Raises:
+        LiveError: no ControlNet.
+    """
+    if not controls:
+        raise LiveError("no ControlNet to run in line; give at least one, or residuals=None")
+
+    def residuals(step: StepInput) -> Residuals:
+        return _summed([each(step) for each in controls], step.x.device)
+
+    return residuals
+
+
+@dataclass(slots=True)
+class ControlService:
+    """ControlNets apart from the denoiser, each answering from a thread of its own.
+
+    Their weights can be on other devices than the denoiser's; step inputs travel there and residuals back.
+
+    Attributes:
+        controls: the ControlNets that answer, or anything else that turns a step into residuals.
+        wait_s: seconds that each step waited for all of them, in order.
+    """
+
+    controls: Sequence[Callable[[StepInput], Residuals]]
+    wait_s: list[float] = field(default_factory=list)
+    _workers: ThreadPoolExecutor = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not self.controls:
+            raise LiveError("a ControlNet service needs at least one ControlNet")
+        self._workers = ThreadPoolExecutor(max_workers=len(self.controls))
+
+    def __call__(self, step: StepInput) -> Residuals:
+        """Residuals of one step, summed and brought to the denoiser's device."""
+        watch = Stopwatch(step.x.device)
+        answers = [self._workers.submit(each, step) for each in self.controls]
+        total = _summed([answer.result() for answer in answers], step.x.device)
+        self.wait_s.append(watch.lap())
+        return total
+
+    def close(self) -> None:
+        """End the threads."""
+        self._workers.shutdown()
+
+
+def _summed(answers: Sequence[Residuals], device: torch.device) -> Residuals:
+    total = answers[0].to(device)
+    for answer in answers[1:]:
+        total = total + answer.to(device)
+    return total
+
+
+def _part(model: LiveModel, name: str | None) -> Part:
+    offered = model.architecture.controlnets
+    for each in offered:
+        if name is None or each.name == name:
+            return each
+    names = ", ".join(each.name for each in offered) or "none"
+    raise LiveError(f"{model.architecture.variant} has no ControlNet {name or ''!r}; it has: {names}")

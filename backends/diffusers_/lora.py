@@ -1,0 +1,173 @@
+"""LoRA adapters on a live model: read, attach, fuse, unfuse, also between two steps of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from backends.diffusers_.errors import LiveError, require
+from backends.diffusers_.model import LiveModel
+from backends.diffusers_.stopwatch import Stopwatch
+
+ATTENTION = ("to_q", "to_k", "to_v", "to_out.0")
+
+
+@dataclass(frozen=True, slots=True)
+class LoraWeights:
+    """A LoRA in host memory.
+
+    Attributes:
+        name: adapter name.
+        tensors: the file's content.
+        read_s: seconds it took to read it.
+    """
+
+    name: str
+    tensors: Mapping[str, torch.Tensor]
+    read_s: float
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors."""
+        return sum(each.nbytes for each in self.tensors.values())
+
+
+def read_lora(path: Path, name: str) -> LoraWeights:
+    """Read a LoRA file (safetensors) into host memory; the model is not touched.
+
+    Raises:
+        LiveError: no such file, or not a safetensors file.
+    """
+    if not path.is_file():
+        raise LiveError(f"no LoRA file {path}; give the path of a .safetensors file")
+    safetensors = require("safetensors.torch")
+    watch = Stopwatch(torch.device("cpu"))
+    try:
+        tensors = safetensors.load_file(str(path))
+    except Exception as broken:
+        raise LiveError(f"{path} is not a readable safetensors file ({broken}); fetch it anew") from broken
+    return LoraWeights(name, tensors, watch.lap())
+
+
+def write_random_lora(
+    model: LiveModel, path: Path, rank: int, seed: int, std: float = 0.02, targets: Sequence[str] = ATTENTION
+) -> None:
+    """Write a LoRA file for the denoiser of ``model`` with random weights, both factors drawn from a normal.
+
+    Args:
+        rank: of the two factors.
+        std: standard deviation of their entries.
+        targets: endings of the names of the linear layers that it changes.
+
+    Raises:
+        LiveError: no layer has such a name.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    tensors = {}
+    for name, layer in model.denoiser.named_modules():
+        if isinstance(layer, torch.nn.Linear) and name.endswith(tuple(targets)):
+            stem = f"{model.family.denoiser}.{name}"
+            down = torch.randn(rank, layer.in_features, generator=generator) * std
+            up = torch.randn(layer.out_features, rank, generator=generator) * std
+            tensors[f"{stem}.lora_A.weight"] = down.to(layer.weight.dtype).contiguous()
+            tensors[f"{stem}.lora_B.weight"] = up.to(layer.weight.dtype).contiguous()
+    if not tensors:
+        raise LiveError(f"no linear layer of {model.spec.family} ends in {', '.join(targets)}")
+    require("safetensors.torch").save_file(tensors, str(path))
+
+
+@dataclass(slots=True)
+class Loras:
+    """The LoRAs on one model's denoiser. Every method returns the seconds it took, device included.
+
+    An attached LoRA works at once, as side branches that cost time at every step; fusing folds it into the
+    weights and takes the branches' cost away. Unfusing subtracts what was added, so weights come back to
+    rounding, and :meth:`clear` leaves the layers as they were before the first LoRA.
+
+    Attributes:
+        model: the model they are on.
+        attached: names of the LoRAs attached now.
+        fused: names of those folded into the weights.
+    """
+
+    model: LiveModel
+    attached: list[str] = field(default_factory=list)
+    fused: list[str] = field(default_factory=list)
+
+    def attach(self, weights: LoraWeights) -> float:
+        """Put a LoRA on the device and make it active beside those already active.
+
+        Raises:
+            LiveError: its name is taken, another is fused (unfuse first), or it does not fit the model.
+        """
+        if weights.name in self.attached:
+            raise LiveError(f"LoRA {weights.name!r} is attached already; detach it or give another name")
+        if self.fused:
+            raise LiveError(f"LoRAs {', '.join(self.fused)} are fused; unfuse them before attaching another")
+        watch = Stopwatch(self.model.device)
+        try:
+            self.model.pipe.load_lora_weights(dict(weights.tensors), adapter_name=weights.name)
+        except (ValueError, RuntimeError, KeyError, IndexError) as misfit:
+            raise LiveError(
+                f"LoRA {weights.name!r} does not fit {self.model.spec.family}: {misfit}"
+            ) from misfit
+        if not self._has(weights.name):
+            raise LiveError(
+                f"LoRA {weights.name!r} changes no layer of {self.model.spec.family}; check its family"
+            )
+        self.attached.append(weights.name)
+        self._activate()
+        return watch.lap()
+
+    def fuse(self, scale: float = 1.0) -> float:
+        """Fold every attached LoRA, times ``scale``, into the weights.
+
+        Raises:
+            LiveError: nothing is attached, or something is fused already.
+        """
+        if not self.attached or self.fused:
+            raise LiveError(f"attached: {self.attached}, fused: {self.fused}; fuse once, after attaching")
+        watch = Stopwatch(self.model.device)
+        self.model.pipe.fuse_lora(
+            components=[self.model.family.denoiser], lora_scale=scale, adapter_names=list(self.attached)
+        )
+        self.fused = list(self.attached)
+        return watch.lap()
+
+    def unfuse(self) -> float:
+        """Take the fused LoRAs out of the weights; they stay attached.
+
+        Raises:
+            LiveError: nothing is fused.
+        """
+        if not self.fused:
+            raise LiveError("no LoRA is fused, so none can be unfused; fuse first")
+        watch = Stopwatch(self.model.device)
+        self.model.pipe.unfuse_lora(components=[self.model.family.denoiser])
+        self.fused = []
+        return watch.lap()
+
+    def patch(self, weights: Iterable[LoraWeights], scale: float = 1.0) -> float:
+        """Attach and fuse in one go, as is done between two steps of a run (SwiftDiffusion, section 4.2)."""
+        return sum(self.attach(each) for each in weights) + self.fuse(scale)
+
+    def clear(self) -> float:
+        """Unfuse and detach everything."""
+        watch = Stopwatch(self.model.device)
+        if self.fused:
+            self.unfuse()
+        if self.attached:
+            self.model.pipe.unload_lora_weights()
+            self.attached = []
+        return watch.lap()
+
+    def _activate(self) -> None:
+        self.model.pipe.set_adapters(list(self.attached))
+
+    def _has(self, name: str) -> bool:
+        held: Any = self.model.pipe.get_list_adapters()
+        return name in held.get(self.model.family.denoiser, ())

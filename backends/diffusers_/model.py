@@ -1,0 +1,209 @@
+"""A live model: prompts to conditioning, noise to latents, latents to images, each timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from backends.diffusers_ import autoencoder
+from backends.diffusers_.architectures import Architecture
+from backends.diffusers_.conditioning import Conditioning
+from backends.diffusers_.denoise import DenoiseResult, run_steps
+from backends.diffusers_.errors import LiveError
+from backends.diffusers_.families.base import Family
+from backends.diffusers_.residuals import ResidualSource
+from backends.diffusers_.solvers import prepared
+from backends.diffusers_.spec import ModelSpec
+from backends.diffusers_.stopwatch import Stopwatch
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Images, uint8 (n, height, width, 3), and the seconds that decoding took."""
+
+    images: np.ndarray
+    decode_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Latents of images, (n, c, h, w), scaled for the denoiser, and the seconds that encoding took."""
+
+    latents: torch.Tensor
+    encode_s: float
+
+
+@dataclass(slots=True)
+class LiveModel:
+    """A built pipeline and the operations that serving is made of.
+
+    Latents are tensors (n, c, h, w) on the model's device, for every family; a latent after step K is bound
+    to the model that made it, a decoded image is not.
+
+    Attributes:
+        spec: what was asked for.
+        architecture: shapes and defaults of the variant.
+        family: the family's adapter.
+        pipe: the stock diffusers pipeline that holds the networks and tokenizers.
+        device: where all networks are.
+        load_s: seconds it took to build or read it.
+    """
+
+    spec: ModelSpec
+    architecture: Architecture
+    family: Family
+    pipe: Any
+    device: torch.device
+    load_s: float
+
+    @property
+    def denoiser(self) -> Any:
+        """The network that runs at every step."""
+        return getattr(self.pipe, self.family.denoiser)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all weights and buffers."""
+        networks = [each for each in self.pipe.components.values() if isinstance(each, torch.nn.Module)]
+        return sum(t.nbytes for each in networks for t in (*each.parameters(), *each.buffers()))
+
+    def encode(
+        self, prompts: Sequence[str], negatives: Sequence[str] | None = None, guidance: float | None = None
+    ) -> Conditioning:
+        """Encode prompts, one row each.
+
+        Args:
+            negatives: as many negative prompts, used under classifier-free guidance; None for the empty
+                prompt.
+            guidance: scale; None takes the model's default. 1 or less turns classifier-free guidance off.
+
+        Raises:
+            LiveError: no prompt, or another number of negative prompts.
+        """
+        if not prompts or (negatives is not None and len(negatives) != len(prompts)):
+            raise LiveError(
+                f"{len(prompts)} prompts and {len(negatives or ())} negative prompts; give at least one "
+                "prompt and either no negative prompts or one for each"
+            )
+        scale = self.architecture.guidance if guidance is None else guidance
+        watch = Stopwatch(self.device)
+        with torch.no_grad():
+            positive, negative = self.family.encode(
+                self.pipe, prompts, negatives, self.family.guided(scale), self.architecture.text_tokens
+            )
+        return Conditioning(positive, negative, scale, watch.lap())
+
+    def latent_shape(self, width: int, height: int) -> tuple[int, int, int]:
+        """Shape (c, h, w) of the latent of an image of ``width`` x ``height`` pixels.
+
+        Raises:
+            LiveError: a size that the model cannot make.
+        """
+        unit = self.family.pixel_multiple
+        if width < unit or height < unit or width % unit or height % unit:
+            raise LiveError(
+                f"{self.spec.family} makes images whose sides are multiples of {unit}, not {width}x{height}"
+            )
+        factor = self.pipe.vae_scale_factor
+        return self.family.latent_channels(self.pipe), height // factor, width // factor
+
+    def noise(self, width: int, height: int, seeds: Sequence[int], steps: int) -> torch.Tensor:
+        """Latents that a full run of ``steps`` starts from, one row per seed.
+
+        Each row is drawn by a generator of its own on the CPU, so it depends neither on the batch nor the
+        device.
+        """
+        shape = self.latent_shape(width, height)
+        latents = self._gaussian(shape, seeds)
+        return latents * getattr(self._solver(latents, steps, 0), "init_noise_sigma", 1.0)
+
+    def noise_to_step(
+        self, latents: torch.Tensor, step: int, steps: int, seeds: Sequence[int]
+    ) -> torch.Tensor:
+        """Add noise to clean ``latents`` until they look like the state after ``step`` of ``steps``.
+
+        This is how a cached final image enters at step K (MoDM, section 4): running ``denoise`` from ``step``
+        then takes exactly ``steps - step`` steps.
+
+        Raises:
+            LiveError: a step outside 0..steps-1, or not one seed per row.
+        """
+        if not 0 <= step < steps or len(seeds) != latents.shape[0]:
+            raise LiveError(
+                f"step {step} of {steps} with {len(seeds)} seeds for {latents.shape[0]} latents; the "
+                "step must be in 0..steps-1 and every latent needs one seed"
+            )
+        clean = latents.to(device=self.device, dtype=self.family.latent_dtype(self.pipe))
+        noise = self._gaussian(tuple(clean.shape[1:]), seeds)
+        solver = self._solver(clean, steps, step)
+        level = solver.timesteps[step : step + 1]
+        if hasattr(solver, "scale_noise"):
+            noisy: torch.Tensor = solver.scale_noise(clean, level, noise)
+        else:
+            noisy = solver.add_noise(clean, noise, level)
+        return noisy
+
+    def denoise(
+        self,
+        conditioning: Conditioning,
+        latents: torch.Tensor,
+        steps: int,
+        first_step: int = 0,
+        last_step: int | None = None,
+        capture: Iterable[int] = (),
+        residuals: ResidualSource | None = None,
+        on_step: Callable[[int, torch.Tensor], None] | None = None,
+    ) -> DenoiseResult:
+        """Run steps ``first_step`` to ``last_step`` of a schedule of ``steps``; see :func:`run_steps`."""
+        return run_steps(
+            self, conditioning, latents, steps, first_step, last_step, capture, residuals, on_step
+        )
+
+    def decode(self, latents: torch.Tensor) -> Decoded:
+        """Decode final latents into images."""
+        watch = Stopwatch(self.device)
+        with torch.no_grad():
+            images = autoencoder.as_images(autoencoder.to_pixels(self.pipe.vae, latents))
+        return Decoded(images, watch.lap())
+
+    def encode_images(self, images: Sequence[np.ndarray], width: int, height: int) -> Encoded:
+        """Encode images, each uint8 (h, w, 3) resized to ``width`` x ``height`` pixels if need be."""
+        self.latent_shape(width, height)
+        watch = Stopwatch(self.device)
+        pixels = autoencoder.as_pixels(images, width, height, self.device)
+        with torch.no_grad():
+            latents = autoencoder.to_latents(self.pipe.vae, pixels * 2 - 1)
+        return Encoded(latents.to(self.family.latent_dtype(self.pipe)), watch.lap())
+
+    def refine(
+        self,
+        conditioning: Conditioning,
+        images: Sequence[np.ndarray],
+        width: int,
+        height: int,
+        seeds: Sequence[int],
+        first_step: int,
+        steps: int,
+    ) -> DenoiseResult:
+        """Make images out of finished ones, whichever model made them, in ``steps - first_step`` steps."""
+        clean = self.encode_images(images, width, height).latents
+        return self.denoise(
+            conditioning, self.noise_to_step(clean, first_step, steps, seeds), steps, first_step
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write the pipeline as a folder that ``weights=`` can read back."""
+        self.pipe.save_pretrained(str(folder), safe_serialization=True)
+
+    def _gaussian(self, shape: tuple[int, ...], seeds: Sequence[int]) -> torch.Tensor:
+        rows = [torch.randn(shape, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
+        return torch.stack(rows).to(device=self.device, dtype=self.family.latent_dtype(self.pipe))
+
+    def _solver(self, latents: torch.Tensor, steps: int, begin: int) -> Any:
+        tokens = self.family.tokens(self.pipe, latents)
+        return prepared(self.pipe.scheduler, steps, begin, tokens, self.family.sigmas(steps), self.device)

@@ -1,0 +1,83 @@
+"""Which solvers can be resumed from step K, and how one is set up for a run.
+
+A single-step solver needs only the latent and the step number, so a run cut at K and resumed is bit-equal to
+one that was not cut. A multistep solver also needs its earlier outputs, a stochastic one its random state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from backends.diffusers_.errors import LiveError, require
+
+_RESUMABLE = ("DDIMScheduler", "EulerDiscreteScheduler", "FlowMatchEulerDiscreteScheduler")
+_HISTORY_MARKS = ("model_outputs", "ets", "derivatives", "prev_derivative", "prev_derivatives", "dt")
+_FLOW_PREDICTIONS = ("flow_prediction", "flow")
+
+
+def ensure_resumable(scheduler: Any) -> None:
+    """Refuse a solver whose state is more than the latent.
+
+    Raises:
+        LiveError: the solver keeps history or draws noise at every step; the text says which to use.
+    """
+    name = type(scheduler).__name__
+    drawn = name == "FlowMatchEulerDiscreteScheduler" and scheduler.config.get("stochastic_sampling", False)
+    if name in _RESUMABLE and not drawn:
+        return
+    if drawn or not any(hasattr(scheduler, mark) for mark in _HISTORY_MARKS):
+        why = "is not one of the deterministic single-step solvers (it may draw noise at every step)"
+    else:
+        why = "keeps the outputs of earlier steps"
+    flow = "FlowMatch" in name or scheduler.config.get("prediction_type") in _FLOW_PREDICTIONS
+    instead = "FlowMatchEulerDiscreteScheduler" if flow else "EulerDiscreteScheduler or DDIMScheduler"
+    raise LiveError(
+        f"solver {name} {why}, so a run cannot be resumed from step K; pass scheduler={instead!r} instead"
+    )
+
+
+def swapped(scheduler: Any, name: str) -> Any:
+    """The solver ``name`` (a diffusers class) with the noise schedule of ``scheduler``.
+
+    Raises:
+        LiveError: diffusers has no such scheduler.
+    """
+    replacement = getattr(require("diffusers"), name, None) if name.endswith("Scheduler") else None
+    if replacement is None:
+        raise LiveError(f"diffusers has no scheduler {name!r}; use one of {', '.join(_RESUMABLE)}")
+    settings = dict(scheduler.config)
+    if name == "FlowMatchEulerDiscreteScheduler" and "flow_shift" in settings:
+        settings["shift"] = settings["flow_shift"]
+    return replacement.from_config(settings)
+
+
+def prepared(
+    scheduler: Any, steps: int, begin: int, tokens: int, sigmas: np.ndarray | None, device: torch.device
+) -> Any:
+    """A fresh solver of the same kind, ready to run from step ``begin``; the one given is not touched.
+
+    Args:
+        steps: steps of a full run, T.
+        begin: steps already done, K.
+        tokens: image tokens of the transformer, which shift the schedule of FLUX and some SD3 models.
+        sigmas: (T,) noise levels before the shift where the family sets them itself, else None.
+
+    Raises:
+        LiveError: a solver that cannot be resumed.
+    """
+    ensure_resumable(scheduler)
+    fresh = type(scheduler).from_config(scheduler.config)
+    config = fresh.config
+    settings: dict[str, Any] = {} if sigmas is None else {"sigmas": sigmas}
+    if config.get("use_dynamic_shifting", False):
+        slope = (config.max_shift - config.base_shift) / (
+            config.max_image_seq_len - config.base_image_seq_len
+        )
+        settings["mu"] = config.base_shift + slope * (tokens - config.base_image_seq_len)
+    fresh.set_timesteps(steps, device=device, **settings)
+    if hasattr(fresh, "set_begin_index"):
+        fresh.set_begin_index(begin)
+    return fresh
