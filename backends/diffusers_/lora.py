@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from backends.diffusers_.chatter import hushed
 from backends.diffusers_.errors import LiveError, require
 from backends.diffusers_.model import LiveModel
 from backends.diffusers_.stopwatch import Stopwatch
@@ -69,6 +70,7 @@ def write_random_lora(
     generator = torch.Generator().manual_seed(seed)
     tensors = {}
     for name, layer in model.denoiser.named_modules():
+        name = name.removesuffix(".base_layer")  # where another LoRA is attached already
         if isinstance(layer, torch.nn.Linear) and name.endswith(tuple(targets)):
             stem = f"{model.family.denoiser}.{name}"
             down = torch.randn(rank, layer.in_features, generator=generator) * std
@@ -110,8 +112,11 @@ class Loras:
             raise LiveError(f"LoRAs {', '.join(self.fused)} are fused; unfuse them before attaching another")
         watch = Stopwatch(self.model.device)
         try:
-            self.model.pipe.load_lora_weights(dict(weights.tensors), adapter_name=weights.name)
+            with hushed("diffusers.loaders.lora_base"):  # says that the text encoders have no LoRA
+                self.model.pipe.load_lora_weights(dict(weights.tensors), adapter_name=weights.name)
         except (ValueError, RuntimeError, KeyError, IndexError) as misfit:
+            if not self.attached:
+                self.model.pipe.unload_lora_weights()
             raise LiveError(
                 f"LoRA {weights.name!r} does not fit {self.model.spec.family}: {misfit}"
             ) from misfit

@@ -12,6 +12,7 @@ import torch
 
 from backends.diffusers_ import autoencoder
 from backends.diffusers_.architectures import Architecture
+from backends.diffusers_.chatter import hushed
 from backends.diffusers_.conditioning import Conditioning
 from backends.diffusers_.denoise import DenoiseResult, run_steps
 from backends.diffusers_.errors import LiveError
@@ -92,7 +93,8 @@ class LiveModel:
             )
         scale = self.architecture.guidance if guidance is None else guidance
         watch = Stopwatch(self.device)
-        with torch.no_grad():
+        # A prompt spelled in letters is often longer than 77 tokens; being told each time is no use.
+        with torch.no_grad(), hushed("diffusers.pipelines"):
             positive, negative = self.family.encode(
                 self.pipe, prompts, negatives, self.family.guided(scale), self.architecture.text_tokens
             )

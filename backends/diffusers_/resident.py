@@ -57,7 +57,7 @@ class Resident:
         self._make_room()
         waiting = self._parked.pop(spec, None)
         if waiting is not None:
-            waiting.pipe.to(self.device)
+            _move(waiting, self.device)
             self.current = waiting
             return Load(watch.lap(), "host")
         self.current = build(spec, self.device)
@@ -83,7 +83,7 @@ class Resident:
 
     def _make_room(self) -> None:
         if self.current is not None and self.keep_on_host:
-            self.current.pipe.to("cpu")
+            _move(self.current, torch.device("cpu"))
             self._parked[self.current.spec] = self.current
         self.current = None
         self._collect()
@@ -92,3 +92,9 @@ class Resident:
         gc.collect()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
+
+
+def _move(model: LiveModel, device: torch.device) -> None:
+    for each in model.pipe.components.values():
+        if isinstance(each, torch.nn.Module):
+            each.to(device)

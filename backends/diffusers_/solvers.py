@@ -28,14 +28,16 @@ def ensure_resumable(scheduler: Any) -> None:
     drawn = name == "FlowMatchEulerDiscreteScheduler" and scheduler.config.get("stochastic_sampling", False)
     if name in _RESUMABLE and not drawn:
         return
-    if drawn or not any(hasattr(scheduler, mark) for mark in _HISTORY_MARKS):
-        why = "is not one of the deterministic single-step solvers (it may draw noise at every step)"
-    else:
+    kept = getattr(scheduler, "order", 1) > 1 or any(hasattr(scheduler, mark) for mark in _HISTORY_MARKS)
+    if kept and not drawn:
         why = "keeps the outputs of earlier steps"
+    else:
+        why = "is not one of the deterministic single-step solvers (it may draw noise at every step)"
     flow = "FlowMatch" in name or scheduler.config.get("prediction_type") in _FLOW_PREDICTIONS
-    instead = "FlowMatchEulerDiscreteScheduler" if flow else "EulerDiscreteScheduler or DDIMScheduler"
+    instead = _RESUMABLE[2:] if flow else _RESUMABLE[:2]
     raise LiveError(
-        f"solver {name} {why}, so a run cannot be resumed from step K; pass scheduler={instead!r} instead"
+        f"solver {name} {why}, so a run cannot be resumed from step K; "
+        f"use {' or '.join(instead)} (the spec's scheduler)"
     )
 
 

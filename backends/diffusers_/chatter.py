@@ -1,0 +1,19 @@
+"""Log lines of the libraries that are true but of no use here, and would repeat with every request."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def hushed(name: str) -> Iterator[None]:
+    """Let only errors of the logger ``name`` and those below it through."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

@@ -1,0 +1,167 @@
+"""Building: published sizes, round trips through a folder, and one clear error for each bad input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("diffusers")
+
+from backends.diffusers_ import LiveError, ModelSpec, Resident, build  # noqa: E402
+from backends.diffusers_.architectures import architecture, families, published_parts  # noqa: E402
+from backends.diffusers_.checkpoint import folder_weight_bytes  # noqa: E402
+from backends.diffusers_.components import on_meta  # noqa: E402
+from backends.diffusers_.memory import weight_bytes  # noqa: E402
+
+
+@pytest.mark.parametrize("part", published_parts(), ids=lambda part: part.name)
+def test_full_size_has_the_published_number_of_parameters(part: Any) -> None:
+    counted = sum(each.numel() for each in on_meta(part).parameters())
+    assert round(counted / 1e6, 2) == part.parameters_millions
+
+
+def test_every_full_variant_is_planned_from_known_parts() -> None:
+    expected_gib = {"sd15": 1.99, "sdxl": 6.46, "sd35_large": 25.55, "flux_dev": 31.42, "sana_1600m": 8.44}
+    for family, entry in families().items():
+        shape = architecture(family)
+        assert shape.variant == entry.default
+        needed = weight_bytes(shape.parts.values(), torch.bfloat16)
+        assert needed / 2**30 == pytest.approx(expected_gib[entry.default], abs=0.01)
+
+
+def test_equal_specs_build_equal_models_and_seeds_differ(model: Any) -> None:
+    same, other = build(model.spec), build(replace(model.spec, seed=8))
+    ours, theirs, others = (each.denoiser.state_dict() for each in (model, same, other))
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert any(not torch.equal(ours[name], others[name]) for name in ours)
+
+
+def test_a_saved_model_reads_back_as_itself(model: Any, tmp_path: Path) -> None:
+    model.save(tmp_path)
+    stored = build(ModelSpec(model.spec.family, weights=str(tmp_path)))
+    steps, size = 3, (64, 64)
+    noise = model.noise(*size, [1], steps)
+    tokens = model.architecture.text_tokens
+    stored.architecture = replace(
+        stored.architecture, text_tokens=tokens, guidance=model.architecture.guidance
+    )
+    ours = model.denoise(model.encode(["x"]), noise, steps).latents
+    theirs = stored.denoise(stored.encode(["x"]), noise, steps).latents
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    networks = [each for each in model.pipe.components.values() if isinstance(each, torch.nn.Module)]
+    stored_values = sum(each.numel() for network in networks for each in network.state_dict().values())
+    assert folder_weight_bytes(tmp_path, torch.bfloat16) == pytest.approx(2 * stored_values, rel=0.05)
+
+
+def test_unknown_names_list_the_known_ones() -> None:
+    with pytest.raises(
+        LiveError, match="unknown model family 'dalle'; live families are flux, sana, sd15, sd3, sdxl"
+    ):
+        build(ModelSpec("dalle"))
+    with pytest.raises(LiveError, match=r"no full variant 'sdxl' *; choose one of flux_dev, flux_schnell"):
+        build(ModelSpec("flux", variant="sdxl"))
+    with pytest.raises(LiveError, match="'tiny' or 'full'"):
+        build(ModelSpec("flux", scale="huge"))  # type: ignore[arg-type]
+    with pytest.raises(LiveError, match="float32, float16, bfloat16"):
+        build(ModelSpec("flux", scale="tiny", dtype="int8"))  # type: ignore[arg-type]
+
+
+def test_a_folder_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:
+    spec = ModelSpec("sdxl", weights=str(tmp_path))
+    with pytest.raises(LiveError, match="no model_index"):
+        build(spec)
+    with pytest.raises(LiveError, match="is not a folder"):
+        build(ModelSpec("sdxl", weights=str(tmp_path / "absent")))
+    index = tmp_path / "model_index.json"
+    index.write_text('{"_class_name": "Stable', encoding="utf-8")
+    with pytest.raises(LiveError, match="not readable as a pipeline index"):
+        build(spec)
+    index.write_text(json.dumps({"_class_name": "FluxPipeline"}), encoding="utf-8")
+    with pytest.raises(
+        LiveError, match=r"holds a FluxPipeline, family 'sdxl' needs a StableDiffusionXLPipeline"
+    ):
+        build(spec)
+    index.write_text(json.dumps({"_class_name": "StableDiffusionXLPipeline"}), encoding="utf-8")
+    with pytest.raises(LiveError, match="could not be loaded as StableDiffusionXLPipeline"):
+        build(spec)
+
+
+def test_too_little_memory_is_said_before_anything_is_built(tiny: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(
+        LiveError, match=r"full flux_dev in bfloat16 needs at least 31\.42 GiB.*cpu has 16\.00 GiB"
+    ):
+        build(ModelSpec("flux", dtype="bfloat16"), available=16 * 2**30)
+    tiny["sd15"].save(tmp_path)
+    with pytest.raises(LiveError, match="needs at least"):
+        build(ModelSpec("sd15", weights=str(tmp_path)), available=1000)
+
+
+def test_a_solver_with_history_in_a_folder_is_refused_or_replaced(
+    tiny: dict[str, Any], tmp_path: Path
+) -> None:
+    """SD1.5's own folder names PNDM."""
+    tiny["sd15"].save(tmp_path)
+    config = tmp_path / "scheduler" / "scheduler_config.json"
+    stored = json.loads(config.read_text(encoding="utf-8"))
+    stored["_class_name"] = "PNDMScheduler"
+    config.write_text(json.dumps(stored), encoding="utf-8")
+    index = json.loads((tmp_path / "model_index.json").read_text(encoding="utf-8"))
+    index["scheduler"] = ["diffusers", "PNDMScheduler"]
+    (tmp_path / "model_index.json").write_text(json.dumps(index), encoding="utf-8")
+    with pytest.raises(LiveError, match="PNDMScheduler keeps"):
+        build(ModelSpec("sd15", weights=str(tmp_path)))
+    model = build(ModelSpec("sd15", weights=str(tmp_path), scheduler="DDIMScheduler"))
+    assert model.denoise(model.encode(["x"]), model.noise(64, 64, [1], 2), 2).latents.isfinite().all()
+
+
+def test_without_the_extra_the_house_stands_and_the_error_names_it() -> None:
+    """A process in which torch cannot be imported."""
+    code = (
+        "import sys; sys.modules['torch'] = None; sys.modules['diffusers'] = None\n"
+        "import backends\n"
+        "try:\n    import backends.diffusers_\n"
+        "except ImportError as error:\n    print(error)\n"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "pip install 'mezzotint[live]'" in printed
+
+
+@pytest.mark.parametrize("keep_on_host", [False, True])
+def test_a_resident_switches_models_and_frees_them(keep_on_host: bool, tmp_path: Path) -> None:
+    device = torch.device("cpu")
+    first, second = ModelSpec("sdxl", scale="tiny"), ModelSpec("sana", scale="tiny")
+    resident = Resident(device, keep_on_host=keep_on_host)
+    with pytest.raises(LiveError, match="load one first"):
+        resident.model()
+    assert resident.load(first).how == "drawn"
+    resident.model().save(tmp_path)
+    weights = resident.model().denoiser.state_dict()
+    assert resident.load(first).how == "kept"
+    load = resident.load(second)
+    assert (load.how, load.seconds > 0) == ("drawn", True)
+    assert resident.model().spec == second
+    assert resident.load(first).how == ("host" if keep_on_host else "drawn")
+    again = resident.model().denoiser.state_dict()
+    assert all(torch.equal(weights[name], again[name]) for name in weights)
+    assert resident.load(ModelSpec("sdxl", weights=str(tmp_path))).how == "read"
+    with pytest.raises(LiveError, match="unknown model family"):
+        resident.load(ModelSpec("dalle"))
+    assert resident.current is None
+    assert resident.free() > 0
+
+
+def test_freeing_lets_go_of_the_weights() -> None:
+    import weakref
+
+    resident = Resident(torch.device("cpu"))
+    resident.load(ModelSpec("sd15", scale="tiny"))
+    weight = weakref.ref(next(resident.model().denoiser.parameters()))
+    resident.load(ModelSpec("flux", scale="tiny"))
+    assert weight() is None

@@ -1,0 +1,110 @@
+"""ControlNets in the loop and apart from it give the same image; the stock pipelines are the oracle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+diffusers = pytest.importorskip("diffusers")
+
+from backends.diffusers_ import (  # noqa: E402
+    Control,
+    ControlService,
+    LiveError,
+    ModelSpec,
+    build,
+    control,
+    inline,
+    random_controlnet,
+)
+
+STEPS = 5
+PICTURE = np.arange(64 * 64 * 3, dtype=np.uint32).reshape(64, 64, 3).astype(np.uint8)
+
+
+def _control(model: Any, guided: bool, seed: int, scale: float, batch: int = 1) -> Control:
+    net = random_controlnet(model, seed=seed)
+    return control(model, net, [PICTURE] * batch, 64, 64, guided, scale)
+
+
+@pytest.mark.parametrize("family", ["sd15", "sdxl", "sd3", "flux"])
+@pytest.mark.parametrize("nets", [1, 3])
+def test_in_line_and_apart_give_the_same_latents(tiny: dict[str, Any], family: str, nets: int) -> None:
+    model = tiny[family]
+    conditioning = model.encode(["a house", "a boat"])
+    start = model.noise(64, 64, [1, 2], STEPS)
+    scales = [0.5 + 0.25 * each for each in range(nets)]
+    here = [_control(model, conditioning.guided, seed, s, 2) for seed, s in enumerate(scales)]
+    there = [_control(model, conditioning.guided, seed, s, 2) for seed, s in enumerate(scales)]
+    in_line = model.denoise(conditioning, start, STEPS, residuals=inline(here)).latents
+    service = ControlService(there)
+    try:
+        apart = model.denoise(conditioning, start, STEPS, residuals=service).latents
+    finally:
+        service.close()
+    assert torch.equal(in_line, apart)
+    assert len(service.wait_s) == STEPS
+    without = model.denoise(conditioning, start, STEPS).latents
+    assert not torch.allclose(in_line, without, atol=1e-3)
+
+
+@pytest.mark.parametrize("family", ["sd15", "sdxl"])
+def test_in_line_equals_the_stock_controlnet_pipeline(tiny: dict[str, Any], family: str) -> None:
+    model = tiny[family]
+    steered = _control(model, guided=True, seed=3, scale=0.8)
+    stock = {
+        "sd15": "StableDiffusionControlNetPipeline",
+        "sdxl": "StableDiffusionXLControlNetPipeline",
+    }[family]
+    pipe = getattr(diffusers, stock)(**model.pipe.components, controlnet=steered.controlnet.net)
+    pipe.set_progress_bar_config(disable=True)
+    pipe.scheduler.set_timesteps(STEPS)
+    start = model.noise(64, 64, [5], STEPS)
+    theirs = pipe(
+        "a house",
+        image=torch.from_numpy(PICTURE).permute(2, 0, 1)[None].float() / 255,
+        width=64,
+        height=64,
+        num_inference_steps=STEPS,
+        guidance_scale=model.architecture.guidance,
+        controlnet_conditioning_scale=0.8,
+        latents=start / pipe.scheduler.init_noise_sigma,
+        output_type="latent",
+    ).images
+    ours = model.denoise(model.encode(["a house"]), start, STEPS, residuals=inline([steered])).latents
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_a_steered_run_can_be_resumed(tiny: dict[str, Any]) -> None:
+    model = tiny["sdxl"]
+    conditioning = model.encode(["a house"])
+    source = inline([_control(model, True, 0, 1.0)])
+    full = model.denoise(conditioning, model.noise(64, 64, [1], STEPS), STEPS, capture=(2,), residuals=source)
+    rest = model.denoise(conditioning, full.captured[2], STEPS, 2, residuals=source)
+    assert torch.equal(rest.latents, full.latents)
+
+
+def test_what_has_no_controlnet_says_so(tiny: dict[str, Any]) -> None:
+    with pytest.raises(LiveError, match="sana has no ControlNet"):
+        random_controlnet(tiny["sana"])
+    with pytest.raises(LiveError, match="it has: controlnet_sdxl"):
+        random_controlnet(tiny["sdxl"], name="depth")
+    with pytest.raises(LiveError, match="at least one"):
+        inline([])
+
+
+def test_an_error_in_a_service_reaches_the_run() -> None:
+    model = build(ModelSpec("sd15", scale="tiny"))
+
+    def broken(step: Any) -> Any:
+        raise RuntimeError("the service is down")
+
+    service = ControlService([broken])
+    try:
+        with pytest.raises(RuntimeError, match="service is down"):
+            model.denoise(model.encode(["x"]), model.noise(64, 64, [1], 2), 2, residuals=service)
+    finally:
+        service.close()

@@ -1,0 +1,61 @@
+"""Only solvers whose whole state is the latent are run."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+diffusers = pytest.importorskip("diffusers")
+
+from backends.diffusers_ import LiveError, ModelSpec, build  # noqa: E402
+from backends.diffusers_.solvers import ensure_resumable  # noqa: E402
+
+HISTORY = [
+    "DPMSolverMultistepScheduler",
+    "UniPCMultistepScheduler",
+    "PNDMScheduler",
+    "LMSDiscreteScheduler",
+    "HeunDiscreteScheduler",
+    "DEISMultistepScheduler",
+    "DPMSolverSinglestepScheduler",
+    "IPNDMScheduler",
+    "FlowMatchHeunDiscreteScheduler",
+    "KDPM2DiscreteScheduler",
+]
+
+
+@pytest.mark.parametrize("name", HISTORY)
+def test_solver_with_history_is_refused_by_name_with_a_way_out(name: str) -> None:
+    instead = "FlowMatchEuler" if "FlowMatch" in name else "DDIMScheduler or EulerDiscreteScheduler"
+    with pytest.raises(LiveError, match=rf"{name} keeps the outputs of earlier steps.*{instead}"):
+        ensure_resumable(getattr(diffusers, name)())
+
+
+@pytest.mark.parametrize("name", ["EulerAncestralDiscreteScheduler", "DDPMScheduler", "LCMScheduler"])
+def test_solver_that_draws_noise_is_refused(name: str) -> None:
+    with pytest.raises(LiveError, match=f"{name} is not one of the deterministic"):
+        ensure_resumable(getattr(diffusers, name)())
+
+
+def test_stochastic_flow_matching_is_refused() -> None:
+    with pytest.raises(LiveError, match="draw noise"):
+        ensure_resumable(diffusers.FlowMatchEulerDiscreteScheduler(stochastic_sampling=True))
+
+
+def test_a_model_is_not_built_with_such_a_solver() -> None:
+    with pytest.raises(LiveError, match="UniPCMultistepScheduler keeps"):
+        build(ModelSpec("sd15", scale="tiny", scheduler="UniPCMultistepScheduler"))
+    with pytest.raises(LiveError, match="diffusers has no scheduler 'Magic'"):
+        build(ModelSpec("sd15", scale="tiny", scheduler="Magic"))
+
+
+@pytest.mark.parametrize("name", ["DDIMScheduler", "EulerDiscreteScheduler"])
+@pytest.mark.parametrize("spacing", ["leading", "trailing", "linspace"])
+def test_resume_is_exact_with_either_solver_and_any_spacing(name: str, spacing: str) -> None:
+    model = build(ModelSpec("sd15", scale="tiny", scheduler=name))
+    model.pipe.scheduler = type(model.pipe.scheduler).from_config(
+        model.pipe.scheduler.config, timestep_spacing=spacing
+    )
+    conditioning = model.encode(["x"])
+    full = model.denoise(conditioning, model.noise(64, 64, [1], 7), 7, capture=(3,))
+    assert torch.equal(model.denoise(conditioning, full.captured[3], 7, 3).latents, full.latents)
