@@ -19,11 +19,13 @@ from backends.diffusers_.controlnet import (
     ControlService,
     control,
     inline,
+    open_controlnet,
     random_controlnet,
 )
 from backends.diffusers_.denoise import DenoiseResult
 from backends.diffusers_.errors import LiveError
 from backends.diffusers_.lora import Loras, LoraWeights, read_lora, write_random_lora
+from backends.diffusers_.memory import peak_bytes, reset_peak
 from backends.diffusers_.model import Decoded, Encoded, LiveModel
 from backends.diffusers_.resident import Load, Resident
 from backends.diffusers_.residuals import Residuals, ResidualSource, StepInput
@@ -51,7 +53,10 @@ __all__ = [
     "control",
     "inline",
     "joined",
+    "open_controlnet",
+    "peak_bytes",
     "random_controlnet",
     "read_lora",
+    "reset_peak",
     "write_random_lora",
 ]

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from backends.diffusers_.architectures import Architecture, architecture, family_entry
-from backends.diffusers_.checkpoint import open_checkpoint
+from backends.diffusers_.checkpoint import open_checkpoint, unwanted_slots
 from backends.diffusers_.components import with_random_weights
 from backends.diffusers_.errors import require
 from backends.diffusers_.families.base import Family
-from backends.diffusers_.memory import ensure_fits, weight_bytes
+from backends.diffusers_.memory import ensure_fits, usable_device, weight_bytes
 from backends.diffusers_.model import LiveModel
 from backends.diffusers_.solvers import ensure_resumable, swapped
 from backends.diffusers_.spec import ModelSpec
@@ -28,15 +28,15 @@ def build(spec: ModelSpec, device: str | torch.device = "cpu", available: int | 
         available: bytes of memory to plan with; None asks the device.
 
     Raises:
-        LiveError: unknown family or variant, weights that are not a pipeline folder, too little memory, or a
-        solver
+        LiveError: no such device, unknown family or variant, weights that are not a pipeline folder, too
+        little memory, or a solver
             that cannot be resumed from step K. All but the last are raised before anything is allocated.
         ImportError: a package of the live extra is missing.
     """
-    place = torch.device(device)
+    place = usable_device(device)
     watch = Stopwatch(place)
     entry = family_entry(spec.family)
-    shape = _architecture(spec)
+    shape = architecture(spec.family, spec.variant, spec.scale)
     if spec.weights == "random":
         needed = weight_bytes(shape.parts.values(), spec.torch_dtype)
         ensure_fits(f"{shape.scale} {shape.variant} in {spec.dtype}", needed, place, available)
@@ -52,10 +52,6 @@ def build(spec: ModelSpec, device: str | torch.device = "cpu", available: int | 
     return LiveModel(spec, shape, family, pipe, place, watch.lap())
 
 
-def _architecture(spec: ModelSpec) -> Architecture:
-    return architecture(spec.family, spec.variant, spec.scale if spec.weights == "random" else "full")
-
-
 def _random_pipeline(spec: ModelSpec, shape: Architecture, pipeline: str, device: torch.device) -> Any:
     diffusers = require("diffusers")
     networks = {
@@ -65,9 +61,7 @@ def _random_pipeline(spec: ModelSpec, shape: Architecture, pipeline: str, device
     tokenizers = {slot: spelled(kind, shape.text_tokens or 77) for slot, kind in shape.tokenizers.items()}
     scheduler = getattr(diffusers, shape.scheduler_class)(**shape.scheduler_config)
     slots: dict[str, Any] = {**networks, **tokenizers, "scheduler": scheduler}
-    if pipeline == "StableDiffusionPipeline":  # the only stock pipeline that insists on these
-        slots |= {"safety_checker": None, "feature_extractor": None, "requires_safety_checker": False}
-    return getattr(diffusers, pipeline)(**slots)
+    return getattr(diffusers, pipeline)(**slots, **unwanted_slots(pipeline))
 
 
 def _slot_seed(seed: int, slot: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from backends.diffusers_.errors import LiveError, require
 from backends.diffusers_.memory import ensure_fits
 from backends.diffusers_.spec import ModelSpec
 
+_PLAIN = re.compile(r"[A-Za-z_]+(-\d+-of-\d+)?")
 _STORED_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1}
 
 
@@ -26,8 +28,8 @@ def open_checkpoint(spec: ModelSpec, entry: FamilyEntry, device: torch.device, a
     """
     folder = Path(spec.weights).expanduser()
     if folder.is_dir():
-        _ensure_pipeline_folder(folder, spec.family, entry)
-        needed = folder_weight_bytes(folder, spec.torch_dtype)
+        slots = _pipeline_slots(folder, spec.family, entry)
+        needed = sum(folder_weight_bytes(folder / slot, spec.torch_dtype) for slot in slots)
         ensure_fits(f"{spec.family} from {folder}", needed, device, available)
     elif folder.exists() or not spec.allow_hub:
         raise LiveError(
@@ -39,7 +41,8 @@ def open_checkpoint(spec: ModelSpec, entry: FamilyEntry, device: torch.device, a
         pipe = pipeline.from_pretrained(
             str(folder) if folder.is_dir() else spec.weights,
             torch_dtype=spec.torch_dtype,
-            local_files_only=folder.is_dir() or not spec.allow_hub,
+            local_files_only=folder.is_dir(),
+            **unwanted_slots(entry.pipeline),
         )
     except (OSError, ValueError, RuntimeError, KeyError) as broken:
         raise LiveError(
@@ -48,24 +51,50 @@ def open_checkpoint(spec: ModelSpec, entry: FamilyEntry, device: torch.device, a
     return pipe.to(device)
 
 
+def unwanted_slots(pipeline: str) -> dict[str, Any]:
+    """Arguments that keep what does not make the image out of ``pipeline`` (the safety checker of SD1.5)."""
+    if pipeline != "StableDiffusionPipeline":
+        return {}
+    return {"safety_checker": None, "feature_extractor": None, "requires_safety_checker": False}
+
+
 def folder_weight_bytes(folder: Path, dtype: torch.dtype) -> int:
-    """Bytes that the safetensors files under ``folder`` take once they are in ``dtype``.
+    """Bytes that the weights of one network's ``folder`` take once they are in ``dtype``.
 
-    Read from the files' headers, so nothing is loaded; other weight formats count at their size on disk.
+    Read from the headers of its safetensors files, so nothing is loaded; copies in other precisions
+    (``model.fp16.safetensors``) are passed over, as they are in loading. Where there is no safetensors file,
+    older formats count at their size on disk.
+
+    Raises:
+        LiveError: a file whose header cannot be read.
     """
+    stored = [file for file in sorted(folder.glob("*.safetensors")) if _PLAIN.fullmatch(file.stem)]
+    if not stored:
+        return sum(file.stat().st_size for file in folder.glob("*.bin") if _PLAIN.fullmatch(file.stem))
     total = 0
-    for file in sorted(folder.rglob("*.safetensors")):
-        with file.open("rb") as stream:
-            header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
-        header.pop("__metadata__", None)
-        for tensor in header.values():
+    for file in stored:
+        for tensor in _header(file).values():
             first, last = tensor["data_offsets"]
-            stored = _STORED_BYTES.get(tensor["dtype"])
-            total += last - first if stored is None else (last - first) // stored * dtype.itemsize
-    return total + sum(file.stat().st_size for file in folder.rglob("*.bin"))
+            total += (last - first) * dtype.itemsize // _STORED_BYTES.get(tensor["dtype"], dtype.itemsize)
+    return total
 
 
-def _ensure_pipeline_folder(folder: Path, family: str, entry: FamilyEntry) -> None:
+def _header(file: Path) -> Any:
+    size = file.stat().st_size
+    with file.open("rb") as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        try:
+            header = json.loads(stream.read(min(length, size)))
+            header.pop("__metadata__", None)
+            ends = [tensor["data_offsets"][1] for tensor in header.values()]
+        except (ValueError, KeyError, TypeError, AttributeError) as broken:
+            raise LiveError(f"{file} is not a readable safetensors file; fetch it anew") from broken
+    if 8 + length + max(ends, default=0) > size:
+        raise LiveError(f"{file} is cut short: {size} bytes of {8 + length + max(ends)}; fetch it anew")
+    return header
+
+
+def _pipeline_slots(folder: Path, family: str, entry: FamilyEntry) -> list[str]:
     index = folder / "model_index.json"
     if not index.is_file():
         raise LiveError(
@@ -73,12 +102,13 @@ def _ensure_pipeline_folder(folder: Path, family: str, entry: FamilyEntry) -> No
             "save_pretrained wrote (or that the hub gave), or use weights='random'"
         )
     try:
-        found = json.loads(index.read_text(encoding="utf-8"))["_class_name"]
+        listed = json.loads(index.read_text(encoding="utf-8"))
+        found = listed["_class_name"]
     except (ValueError, KeyError, TypeError) as broken:
-        raise LiveError(
-            f"{index} is not readable as a pipeline index ({broken!r}); fetch the folder anew"
-        ) from broken
+        raise LiveError(f"{index} is not a readable pipeline index ({broken!r}); fetch it anew") from broken
     if found != entry.pipeline:
         raise LiveError(
             f"{folder} holds a {found}, family {family!r} needs a {entry.pipeline}; name its own family"
         )
+    unwanted = unwanted_slots(entry.pipeline)
+    return [slot for slot, value in listed.items() if isinstance(value, list) and slot not in unwanted]

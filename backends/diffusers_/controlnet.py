@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,9 +16,10 @@ import torch
 
 from backends.diffusers_ import autoencoder
 from backends.diffusers_.architectures import Part
+from backends.diffusers_.checkpoint import folder_weight_bytes
 from backends.diffusers_.components import with_random_weights
-from backends.diffusers_.errors import LiveError
-from backends.diffusers_.memory import ensure_fits, weight_bytes
+from backends.diffusers_.errors import LiveError, require
+from backends.diffusers_.memory import ensure_fits, usable_device, weight_bytes
 from backends.diffusers_.residuals import Residuals, ResidualSource, StepInput
 from backends.diffusers_.stopwatch import Stopwatch
 
@@ -70,11 +72,33 @@ def random_controlnet(
         LiveError: this architecture has no such ControlNet, or too little memory.
     """
     part = _part(model, name)
-    place = model.device if device is None else torch.device(device)
+    place = model.device if device is None else usable_device(device)
     dtype = model.spec.torch_dtype
     ensure_fits(f"ControlNet {part.name}", weight_bytes([part], dtype), place)
     watch = Stopwatch(place)
     net = with_random_weights(part, place, dtype, seed)
+    return ControlNet(net, model.family, place, watch.lap())
+
+
+def open_controlnet(model: LiveModel, folder: Path, device: str | torch.device | None = None) -> ControlNet:
+    """Read a ControlNet for ``model`` from a folder as ``save_pretrained`` writes it.
+
+    Raises:
+        LiveError: not such a folder, not this family's kind of ControlNet, or too little memory.
+    """
+    part = _part(model, None)
+    place = model.device if device is None else usable_device(device)
+    if not (folder / "config.json").is_file():
+        raise LiveError(f"{folder} is not a ControlNet folder: it has no config.json; point at one that has")
+    dtype = model.spec.torch_dtype
+    ensure_fits(f"ControlNet {folder}", folder_weight_bytes(folder, dtype), place)
+    watch = Stopwatch(place)
+    kind = getattr(require("diffusers"), part.class_name.split(".")[1])
+    try:
+        net = kind.from_pretrained(str(folder), torch_dtype=dtype, local_files_only=True)
+    except (OSError, ValueError, RuntimeError, KeyError, TypeError) as broken:
+        raise LiveError(f"{folder} could not be loaded as {kind.__name__}: {broken}") from broken
+    net = net.to(place).eval().requires_grad_(False)
     return ControlNet(net, model.family, place, watch.lap())
 
 

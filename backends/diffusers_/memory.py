@@ -1,4 +1,4 @@
-"""Whether a model fits before it is built, and how much it took once it ran."""
+"""Whether a device is there and a model fits on it, and how much memory it took once it ran."""
 
 from __future__ import annotations
 
@@ -9,6 +9,23 @@ import torch
 from backends.diffusers_.architectures import Part
 from backends.diffusers_.components import on_meta
 from backends.diffusers_.errors import LiveError, require
+
+
+def usable_device(device: str | torch.device) -> torch.device:
+    """``device`` as torch has it.
+
+    Raises:
+        LiveError: there is no such device here.
+    """
+    try:
+        place = torch.device(device)
+    except RuntimeError as unknown:
+        raise LiveError(f"no device is called {device!r}; use 'cpu' or 'cuda'") from unknown
+    if place.type == "cuda" and not (place.index or 0) < torch.cuda.device_count():
+        raise LiveError(
+            f"device {device} is not there ({torch.cuda.device_count()} GPUs are seen); use 'cpu'"
+        )
+    return place
 
 
 def weight_bytes(parts: Iterable[Part], dtype: torch.dtype) -> int:

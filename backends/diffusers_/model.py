@@ -25,7 +25,7 @@ from backends.diffusers_.stopwatch import Stopwatch
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Images, uint8 (n, height, width, 3), and the seconds that decoding took."""
+    """Images, uint8 (n, height, width, 3), and the seconds until they were in host memory."""
 
     images: np.ndarray
     decode_s: float

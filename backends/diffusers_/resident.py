@@ -10,6 +10,7 @@ import torch
 
 from backends.diffusers_.build import build
 from backends.diffusers_.errors import LiveError
+from backends.diffusers_.memory import usable_device
 from backends.diffusers_.model import LiveModel
 from backends.diffusers_.spec import ModelSpec
 from backends.diffusers_.stopwatch import Stopwatch
@@ -44,6 +45,9 @@ class Resident:
     keep_on_host: bool = False
     current: LiveModel | None = None
     _parked: dict[ModelSpec, LiveModel] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.device = usable_device(self.device)
 
     def load(self, spec: ModelSpec) -> Load:
         """Make ``spec`` the model on the device, freeing the one before.

@@ -17,9 +17,10 @@ class ModelSpec:
 
     Attributes:
         family: ``sd15``, ``sdxl``, ``sd3``, ``flux`` or ``sana``.
-        variant: a model of the family, None for its default; with real weights it only sets defaults.
+        variant: a model of the family, None for its default. With weights that are read, variant and scale
+            only say which defaults apply (guidance, prompt length, ControlNets).
         weights: ``"random"``, a local folder as ``save_pretrained`` writes it, or a hub id.
-        scale: ``full`` or ``tiny``; of random weights only.
+        scale: ``full`` or ``tiny``.
         dtype: of all networks.
         scheduler: a diffusers scheduler class to run with instead of the model's own.
         seed: decides random weights.

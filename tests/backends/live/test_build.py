@@ -45,19 +45,36 @@ def test_equal_specs_build_equal_models_and_seeds_differ(model: Any) -> None:
 
 def test_a_saved_model_reads_back_as_itself(model: Any, tmp_path: Path) -> None:
     model.save(tmp_path)
-    stored = build(ModelSpec(model.spec.family, weights=str(tmp_path)))
-    steps, size = 3, (64, 64)
-    noise = model.noise(*size, [1], steps)
-    tokens = model.architecture.text_tokens
-    stored.architecture = replace(
-        stored.architecture, text_tokens=tokens, guidance=model.architecture.guidance
-    )
-    ours = model.denoise(model.encode(["x"]), noise, steps).latents
-    theirs = stored.denoise(stored.encode(["x"]), noise, steps).latents
+    stored = build(ModelSpec(model.spec.family, weights=str(tmp_path), scale="tiny"))
+    noise = model.noise(64, 64, [1], 3)
+    ours = model.denoise(model.encode(["x"]), noise, 3).latents
+    theirs = stored.denoise(stored.encode(["x"]), noise, 3).latents
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
-    networks = [each for each in model.pipe.components.values() if isinstance(each, torch.nn.Module)]
-    stored_values = sum(each.numel() for network in networks for each in network.state_dict().values())
-    assert folder_weight_bytes(tmp_path, torch.bfloat16) == pytest.approx(2 * stored_values, rel=0.05)
+    values = sum(each.numel() for each in model.denoiser.state_dict().values())
+    assert folder_weight_bytes(tmp_path / model.family.denoiser, torch.bfloat16) == 2 * values
+
+
+def test_memory_is_planned_for_what_is_loaded_and_nothing_else(tiny: dict[str, Any], tmp_path: Path) -> None:
+    """A hub folder also holds single-file checkpoints and copies in half precision."""
+    tiny["sd15"].save(tmp_path)
+    weights = tmp_path / "unet" / "diffusion_pytorch_model.safetensors"
+    before = folder_weight_bytes(tmp_path / "unet", torch.float32)
+    (tmp_path / "unet" / "diffusion_pytorch_model.fp16.safetensors").write_bytes(weights.read_bytes())
+    (tmp_path / "all_in_one.safetensors").write_bytes(b"not read")
+    assert folder_weight_bytes(tmp_path / "unet", torch.float32) == before
+    build(ModelSpec("sd15", weights=str(tmp_path), scale="tiny"))
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(LiveError, match=r"diffusion_pytorch_model\.safetensors is cut short"):
+        build(ModelSpec("sd15", weights=str(tmp_path)))
+    weights.write_bytes(b"\xff" * 64)
+    with pytest.raises(LiveError, match="not a readable safetensors"):
+        build(ModelSpec("sd15", weights=str(tmp_path)))
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "abacus"])
+def test_a_device_that_is_not_there_is_named(device: str) -> None:
+    with pytest.raises(LiveError, match=device):
+        build(ModelSpec("sd15", scale="tiny"), device)
 
 
 def test_unknown_names_list_the_known_ones() -> None:
@@ -81,7 +98,7 @@ def test_a_folder_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:
         build(ModelSpec("sdxl", weights=str(tmp_path / "absent")))
     index = tmp_path / "model_index.json"
     index.write_text('{"_class_name": "Stable', encoding="utf-8")
-    with pytest.raises(LiveError, match="not readable as a pipeline index"):
+    with pytest.raises(LiveError, match="not a readable pipeline index"):
         build(spec)
     index.write_text(json.dumps({"_class_name": "FluxPipeline"}), encoding="utf-8")
     with pytest.raises(

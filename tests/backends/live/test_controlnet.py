@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from backends.diffusers_ import (  # noqa: E402
     build,
     control,
     inline,
+    open_controlnet,
     random_controlnet,
 )
 
@@ -85,6 +87,27 @@ def test_a_steered_run_can_be_resumed(tiny: dict[str, Any]) -> None:
     full = model.denoise(conditioning, model.noise(64, 64, [1], STEPS), STEPS, capture=(2,), residuals=source)
     rest = model.denoise(conditioning, full.captured[2], STEPS, 2, residuals=source)
     assert torch.equal(rest.latents, full.latents)
+
+
+@pytest.mark.parametrize("family", ["sd15", "flux"])
+def test_a_controlnet_reads_back_from_its_folder(tiny: dict[str, Any], tmp_path: Path, family: str) -> None:
+    model = tiny[family]
+    made = random_controlnet(model, seed=2)
+    made.net.save_pretrained(str(tmp_path))
+    read = open_controlnet(model, tmp_path)
+    conditioning, start = model.encode(["a house"]), model.noise(64, 64, [1], STEPS)
+    ours, theirs = (
+        model.denoise(
+            conditioning,
+            start,
+            STEPS,
+            residuals=inline([control(model, net, [PICTURE], 64, 64, conditioning.guided)]),
+        ).latents
+        for net in (made, read)
+    )
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    with pytest.raises(LiveError, match="no config"):
+        open_controlnet(model, tmp_path / "absent")
 
 
 def test_what_has_no_controlnet_says_so(tiny: dict[str, Any]) -> None:
