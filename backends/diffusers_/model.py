@@ -129,8 +129,8 @@ class LiveModel:
     ) -> torch.Tensor:
         """Add noise to clean ``latents`` until they look like the state after ``step`` of ``steps``.
 
-        This is how a cached final image enters at step K (MoDM, section 4): running ``denoise`` from ``step``
-        then takes exactly ``steps - step`` steps.
+        This is how a cached final image enters at step K (MoDM, section 5.1): running ``denoise`` from
+        ``step`` then takes exactly ``steps - step`` steps.
 
         Raises:
             LiveError: a step outside 0..steps-1, or not one seed per row.
