@@ -7,9 +7,7 @@ are the stages of serving (encode, denoise from any step, decode), each with the
 from importlib.util import find_spec
 
 if _missing := [name for name in ("torch", "diffusers", "transformers") if find_spec(name) is None]:
-    raise ImportError(
-        f"the live backend needs {', '.join(_missing)}; install them with: pip install 'mezzotint[live]'"
-    )
+    raise ImportError(f"the live backend needs {', '.join(_missing)}; install them with: pip install 'mezzotint[live]'")
 
 from backends.diffusers_.build import build
 from backends.diffusers_.conditioning import Conditioning, joined

@@ -74,8 +74,7 @@ def families() -> dict[str, FamilyEntry]:
     """The live families by name."""
     listed = _data("full")["families"]
     return {
-        name: FamilyEntry(name, entry["adapter"], entry["pipeline"], entry["default"])
-        for name, entry in listed.items()
+        name: FamilyEntry(name, entry["adapter"], entry["pipeline"], entry["default"]) for name, entry in listed.items()
     }
 
 
@@ -110,9 +109,7 @@ def architecture(family: str, variant: str | None = None, scale: Scale = "full")
     chosen = variant or (entry.default if scale == "full" else family)
     variants = sorted(name for name, model in data["models"].items() if model["family"] == family)
     if chosen not in variants:
-        raise LiveError(
-            f"family {family!r} has no {scale} variant {chosen!r}; choose one of {', '.join(variants)}"
-        )
+        raise LiveError(f"family {family!r} has no {scale} variant {chosen!r}; choose one of {', '.join(variants)}")
     model = data["models"][chosen]
     return Architecture(
         family=family,

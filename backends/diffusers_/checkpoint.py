@@ -45,9 +45,7 @@ def open_checkpoint(spec: ModelSpec, entry: FamilyEntry, device: torch.device, a
             **unwanted_slots(entry.pipeline),
         )
     except (OSError, ValueError, RuntimeError, KeyError) as broken:
-        raise LiveError(
-            f"weights {spec.weights!r} could not be loaded as {entry.pipeline}: {broken}"
-        ) from broken
+        raise LiveError(f"weights {spec.weights!r} could not be loaded as {entry.pipeline}: {broken}") from broken
     return pipe.to(device)
 
 
@@ -107,8 +105,6 @@ def _pipeline_slots(folder: Path, family: str, entry: FamilyEntry) -> list[str]:
     except (ValueError, KeyError, TypeError) as broken:
         raise LiveError(f"{index} is not a readable pipeline index ({broken!r}); fetch it anew") from broken
     if found != entry.pipeline:
-        raise LiveError(
-            f"{folder} holds a {found}, family {family!r} needs a {entry.pipeline}; name its own family"
-        )
+        raise LiveError(f"{folder} holds a {found}, family {family!r} needs a {entry.pipeline}; name its own family")
     unwanted = unwanted_slots(entry.pipeline)
     return [slot for slot, value in listed.items() if isinstance(value, list) and slot not in unwanted]

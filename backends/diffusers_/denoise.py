@@ -73,9 +73,7 @@ def run_steps(
             "need 0 <= first < last <= steps and captures in between"
         )
     if conditioning.batch != latents.shape[0]:
-        raise LiveError(
-            f"{conditioning.batch} prompts for {latents.shape[0]} latents; give one prompt per latent"
-        )
+        raise LiveError(f"{conditioning.batch} prompts for {latents.shape[0]} latents; give one prompt per latent")
     family, pipe, guided = model.family, model.pipe, conditioning.guided
     state = latents.to(device=model.device, dtype=family.latent_dtype(pipe))
     tokens = family.tokens(pipe, state)

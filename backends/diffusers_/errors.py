@@ -5,8 +5,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from backends.base import BackendError
 
-class LiveError(ValueError):
+
+class LiveError(BackendError):
     """Something asked of a live model that it cannot do; the text says what was found and what to do."""
 
 

@@ -117,13 +117,9 @@ class Loras:
         except (ValueError, RuntimeError, KeyError, IndexError) as misfit:
             if not self.attached:
                 self.model.pipe.unload_lora_weights()
-            raise LiveError(
-                f"LoRA {weights.name!r} does not fit {self.model.spec.family}: {misfit}"
-            ) from misfit
+            raise LiveError(f"LoRA {weights.name!r} does not fit {self.model.spec.family}: {misfit}") from misfit
         if not self._has(weights.name):
-            raise LiveError(
-                f"LoRA {weights.name!r} changes no layer of {self.model.spec.family}; check its family"
-            )
+            raise LiveError(f"LoRA {weights.name!r} changes no layer of {self.model.spec.family}; check its family")
         self.attached.append(weights.name)
         self._activate()
         return watch.lap()

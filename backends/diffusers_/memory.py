@@ -22,9 +22,7 @@ def usable_device(device: str | torch.device) -> torch.device:
     except RuntimeError as unknown:
         raise LiveError(f"no device is called {device!r}; use 'cpu' or 'cuda'") from unknown
     if place.type == "cuda" and not (place.index or 0) < torch.cuda.device_count():
-        raise LiveError(
-            f"device {device} is not there ({torch.cuda.device_count()} GPUs are seen); use 'cpu'"
-        )
+        raise LiveError(f"device {device} is not there ({torch.cuda.device_count()} GPUs are seen); use 'cpu'")
     return place
 
 

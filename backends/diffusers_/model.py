@@ -124,9 +124,7 @@ class LiveModel:
         latents = self._gaussian(shape, seeds)
         return latents * getattr(self._solver(latents, steps, 0), "init_noise_sigma", 1.0)
 
-    def noise_to_step(
-        self, latents: torch.Tensor, step: int, steps: int, seeds: Sequence[int]
-    ) -> torch.Tensor:
+    def noise_to_step(self, latents: torch.Tensor, step: int, steps: int, seeds: Sequence[int]) -> torch.Tensor:
         """Add noise to clean ``latents`` until they look like the state after ``step`` of ``steps``.
 
         This is how a cached final image enters at step K (MoDM, section 5.1): running ``denoise`` from
@@ -162,9 +160,7 @@ class LiveModel:
         on_step: Callable[[int, torch.Tensor], None] | None = None,
     ) -> DenoiseResult:
         """Run steps ``first_step`` to ``last_step`` of a schedule of ``steps``; see :func:`run_steps`."""
-        return run_steps(
-            self, conditioning, latents, steps, first_step, last_step, capture, residuals, on_step
-        )
+        return run_steps(self, conditioning, latents, steps, first_step, last_step, capture, residuals, on_step)
 
     def decode(self, latents: torch.Tensor) -> Decoded:
         """Decode final latents into images."""
@@ -194,9 +190,7 @@ class LiveModel:
     ) -> DenoiseResult:
         """Make images out of finished ones, whichever model made them, in ``steps - first_step`` steps."""
         clean = self.encode_images(images, width, height).latents
-        return self.denoise(
-            conditioning, self.noise_to_step(clean, first_step, steps, seeds), steps, first_step
-        )
+        return self.denoise(conditioning, self.noise_to_step(clean, first_step, steps, seeds), steps, first_step)
 
     def save(self, folder: Path) -> None:
         """Write the pipeline as a folder that ``weights=`` can read back."""

@@ -75,9 +75,7 @@ def prepared(
     config = fresh.config
     settings: dict[str, Any] = {} if sigmas is None else {"sigmas": sigmas}
     if config.get("use_dynamic_shifting", False):
-        slope = (config.max_shift - config.base_shift) / (
-            config.max_image_seq_len - config.base_image_seq_len
-        )
+        slope = (config.max_shift - config.base_shift) / (config.max_image_seq_len - config.base_image_seq_len)
         settings["mu"] = config.base_shift + slope * (tokens - config.base_image_seq_len)
     fresh.set_timesteps(steps, device=device, **settings)
     if hasattr(fresh, "set_begin_index"):

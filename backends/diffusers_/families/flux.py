@@ -48,9 +48,7 @@ class Flux:
         guided: bool,
         text_tokens: int,
     ) -> tuple[Tensors, Tensors | None]:
-        hidden, pooled, _ = pipe.encode_prompt(
-            list(prompts), None, device=pipe.device, max_sequence_length=text_tokens
-        )
+        hidden, pooled, _ = pipe.encode_prompt(list(prompts), None, device=pipe.device, max_sequence_length=text_tokens)
         return {"hidden": hidden, "pooled": pooled}, None
 
     def inputs(
@@ -101,9 +99,7 @@ class Flux:
         return Residuals(tuple(blocks or ()), tuple(singles or ()))
 
 
-def _arguments(
-    net: Any, x: torch.Tensor, t: torch.Tensor, inputs: Mapping[str, torch.Tensor]
-) -> dict[str, Any]:
+def _arguments(net: Any, x: torch.Tensor, t: torch.Tensor, inputs: Mapping[str, torch.Tensor]) -> dict[str, Any]:
     return {
         "hidden_states": _packed(x),
         "timestep": t.expand(x.shape[0]).to(x.dtype) / 1000,

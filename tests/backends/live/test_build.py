@@ -78,9 +78,7 @@ def test_a_device_that_is_not_there_is_named(device: str) -> None:
 
 
 def test_unknown_names_list_the_known_ones() -> None:
-    with pytest.raises(
-        LiveError, match="unknown model family 'dalle'; live families are flux, sana, sd15, sd3, sdxl"
-    ):
+    with pytest.raises(LiveError, match="unknown model family 'dalle'; live families are flux, sana, sd15, sd3, sdxl"):
         build(ModelSpec("dalle"))
     with pytest.raises(LiveError, match=r"no full variant 'sdxl' *; choose one of flux_dev, flux_schnell"):
         build(ModelSpec("flux", variant="sdxl"))
@@ -101,9 +99,7 @@ def test_a_folder_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LiveError, match="not a readable pipeline index"):
         build(spec)
     index.write_text(json.dumps({"_class_name": "FluxPipeline"}), encoding="utf-8")
-    with pytest.raises(
-        LiveError, match=r"holds a FluxPipeline, family 'sdxl' needs a StableDiffusionXLPipeline"
-    ):
+    with pytest.raises(LiveError, match=r"holds a FluxPipeline, family 'sdxl' needs a StableDiffusionXLPipeline"):
         build(spec)
     index.write_text(json.dumps({"_class_name": "StableDiffusionXLPipeline"}), encoding="utf-8")
     with pytest.raises(LiveError, match="could not be loaded as StableDiffusionXLPipeline"):
@@ -111,18 +107,14 @@ def test_a_folder_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:
 
 
 def test_too_little_memory_is_said_before_anything_is_built(tiny: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(
-        LiveError, match=r"full flux_dev in bfloat16 needs at least 31\.42 GiB.*cpu has 16\.00 GiB"
-    ):
+    with pytest.raises(LiveError, match=r"full flux_dev in bfloat16 needs at least 31\.42 GiB.*cpu has 16\.00 GiB"):
         build(ModelSpec("flux", dtype="bfloat16"), available=16 * 2**30)
     tiny["sd15"].save(tmp_path)
     with pytest.raises(LiveError, match="needs at least"):
         build(ModelSpec("sd15", weights=str(tmp_path)), available=1000)
 
 
-def test_a_solver_with_history_in_a_folder_is_refused_or_replaced(
-    tiny: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_solver_with_history_in_a_folder_is_refused_or_replaced(tiny: dict[str, Any], tmp_path: Path) -> None:
     """SD1.5's own folder names PNDM."""
     tiny["sd15"].save(tmp_path)
     config = tmp_path / "scheduler" / "scheduler_config.json"

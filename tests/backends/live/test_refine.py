@@ -53,9 +53,7 @@ def test_one_familys_image_is_refined_by_another(
 def test_the_more_steps_are_skipped_the_closer_to_the_cached_image(model: Any, cached: Any) -> None:
     """Noise falls as K grows: the state at K is the clean latent plus noise at step K's level."""
     clean = model.encode_images([cached["sd3"]], 64, 64).latents
-    distances = [
-        (model.noise_to_step(clean, k, STEPS, [4]) - clean).norm().item() for k in (0, 5, 10, 15, 19)
-    ]
+    distances = [(model.noise_to_step(clean, k, STEPS, [4]) - clean).norm().item() for k in (0, 5, 10, 15, 19)]
     assert distances == sorted(distances, reverse=True)
     assert distances[-1] < distances[0] / 4
 
@@ -68,9 +66,7 @@ def test_noise_at_step_zero_is_a_full_run(model: Any) -> None:
 
 
 @pytest.mark.parametrize("family", ["sd15", "sdxl", "sd3", "flux"])
-def test_refining_equals_the_stock_image_to_image_pipeline(
-    tiny: dict[str, Any], cached: Any, family: str
-) -> None:
+def test_refining_equals_the_stock_image_to_image_pipeline(tiny: dict[str, Any], cached: Any, family: str) -> None:
     """diffusers' img2img at strength (T - K) / T is the oracle where a family has one (SANA has none)."""
     model, k = tiny[family], 15
     stock = {

@@ -53,9 +53,7 @@ def test_a_model_is_not_built_with_such_a_solver() -> None:
 @pytest.mark.parametrize("spacing", ["leading", "trailing", "linspace"])
 def test_resume_is_exact_with_either_solver_and_any_spacing(name: str, spacing: str) -> None:
     model = build(ModelSpec("sd15", scale="tiny", scheduler=name))
-    model.pipe.scheduler = type(model.pipe.scheduler).from_config(
-        model.pipe.scheduler.config, timestep_spacing=spacing
-    )
+    model.pipe.scheduler = type(model.pipe.scheduler).from_config(model.pipe.scheduler.config, timestep_spacing=spacing)
     conditioning = model.encode(["x"])
     full = model.denoise(conditioning, model.noise(64, 64, [1], 7), 7, capture=(3,))
     assert torch.equal(model.denoise(conditioning, full.captured[3], 7, 3).latents, full.latents)
