@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from backends.base import Assumption, BackendError, Cost, Work
+from backends.base import Asked, Assumption, BackendError, Cost, Work
 from backends.profile import Profile, find, shipped
 
 
@@ -27,6 +27,8 @@ class Profiled:
     extrapolate: Literal["error", "warn"] = "error"
     unpublished_load_s: float = 20.0
     folder: str | None = None
+    live: bool = field(init=False, default=False)
+    quality_basis: str | None = field(init=False, default=None)
     profiles: dict[str, Profile] = field(init=False)
     _costs: dict[tuple[str, int, int, int, int, bool], Cost] = field(init=False, default_factory=dict)
     _extrapolated: set[tuple[str, int, int]] = field(init=False, default_factory=set)
@@ -41,6 +43,9 @@ class Profiled:
                 raise BackendError(f"{self.folder}: not a folder of profiles; name one or leave backend.folder null")
             folders.append(Path(self.folder))
         self.profiles = find(self.gpu, folders)
+
+    def open(self, asked: Asked) -> None:
+        """See Backend.open. A profile does not depend on the prompt."""
 
     def require(self, model: str) -> None:
         """See Backend.require."""

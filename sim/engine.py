@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.base import Assumption, Backend
+from backends.base import Assumption, Backend, Work
 from sim.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, Call, Clock
 from sim.cluster.worker import Gpu, Worker
 from sim.errors import ConfigError, SimulationError
@@ -136,6 +136,7 @@ class Engine:
         self.rows = len(shapes[0]) - preload
         self.columns = Columns(self.rows, [model.name for model in models.values()])
         self.series = Series()
+        self.alpha: float | None = None
         self.arrived = 0
         self.in_system = 0
         self.busy = 0
@@ -201,6 +202,22 @@ class Engine:
             request.steps = model.steps
         if self.native:
             request.width, request.height = model.width, model.height
+
+    def work(self, request: Request) -> Work:
+        """The plan of ``request`` as its backend runs it. Raises SimulationError where no model is planned."""
+        if request.model is None:
+            raise SimulationError(f"request in row {request.row} is to be run and its plan names no model")
+        return Work(
+            request.model,
+            request.width,
+            request.height,
+            request.steps,
+            request.skipped,
+            request.row + self.preload,
+            request.refine,
+            request.artifact,
+            request.capture,
+        )
 
     # -- the way of a request ------------------------------------------------------------------------------
 

@@ -1,6 +1,8 @@
 """A request in flight: what it asks for, its plan, and the seconds that its life took so far."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 MISSING = -1
 
@@ -13,7 +15,8 @@ class Request:
     artifact itself is the answer and no GPU runs), ``skipped`` (K), ``source`` (the row whose artifact is
     used, or -1, counted from the head of the trace), its age and its
     ``similarity``; ``searched`` says that a cache was looked into, ``hole`` that the state wanted there was
-    gone. All times are in seconds of simulated time.
+    gone. With a live backend ``artifact`` is what it starts from, ``capture`` what must be kept on the way and
+    ``made`` what was. All times are in seconds of simulated time.
     """
 
     row: int
@@ -37,6 +40,10 @@ class Request:
     decode_s: float = 0.0
     energy_j: float = 0.0
     worker: int = MISSING
+    quality: float = float("nan")
+    capture: Mapping[int, int] | None = None
+    artifact: Any = None
+    made: Any = None
 
     @property
     def hit(self) -> bool:

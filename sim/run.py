@@ -66,6 +66,22 @@ class Settings(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class Rows:
+    """What the rows of a trace ask for: its prompts, and its seeds or, where it has none, the row's number."""
+
+    trace: Trace
+
+    def prompt(self, row: int) -> str:
+        """The prompt of ``row``; empty where the trace has none."""
+        return self.trace.prompts()[row].as_py() or ""
+
+    def seed(self, row: int) -> int:
+        """The seed of the noise that ``row`` starts from."""
+        seed = self.trace.table.column("seed")[row].as_py()
+        return row if seed is None else int(seed)
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What a run says: the summary, a table row per request, the time series, and its configuration."""
 
@@ -110,6 +126,7 @@ def assemble(settings: Settings, *, progress: bool = False) -> tuple[Trace, Engi
         )
     models: dict[str, Model] = {role: build(m, f"models.{role}") for role, m in settings.models.items()}
     backend = build(settings.backend, "backend")
+    backend.open(Rows(trace))
     system = settings.system
     allocation = build(system.allocation, "system.allocation")
     schedule = build(settings.arrivals, "arrivals").schedule(

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from backends.base import Work
+from backends.base import WorkFailed
 from sim.clock import COMPLETION, Call
 from sim.cluster.worker import Worker
 from sim.engine import Engine
-from sim.errors import SimulationError
 from sim.request import Request
 
 
@@ -27,37 +26,38 @@ class WholeRequest:
     def accept(self, worker: Worker, request: Request) -> None:
         """See Executor.accept."""
         engine = self._engine
-        if request.model is None:
-            raise SimulationError(f"request in row {request.row} was scheduled without a model")
-        if worker.model != request.model:
-            request.load_s = engine.backend.load_s(request.model)
-            worker.model = request.model
+        work = engine.work(request)
+        if worker.model != work.model:
+            request.load_s = engine.backend.load_s(work.model)
+            worker.model = work.model
             worker.switches += 1
             worker.switch_s += request.load_s
-        cost = engine.backend.whole(
-            Work(
-                request.model,
-                request.width,
-                request.height,
-                request.steps,
-                request.skipped,
-                request.row,
-                request.source,
-                request.refine,
-            )
-        )
+        engine.busy += 1
+        try:
+            cost = engine.backend.whole(work)
+        except WorkFailed as failure:
+            engine.clock.at(engine.clock._now, COMPLETION, self._failed, (worker, request, str(failure)))
+            return
         now_s = engine.clock._now
         request.worker = worker.id
         request.start_s = now_s
         request.denoise_s = cost.denoise_s
         request.decode_s = cost.other_s
         busy_s = request.load_s + request.fetch_s + cost.denoise_s + cost.other_s
-        request.energy_j = engine.gpu.active_w * busy_s if cost.energy_j is None else cost.energy_j
-        engine.busy += 1
+        request.energy_j = engine.gpu.energy_j(busy_s) if cost.energy_j is None else cost.energy_j
+        request.made = cost.artifact
+        if cost.quality is not None:
+            request.quality = cost.quality
         engine.clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request))
 
     def _done(self, event: Call) -> None:
         worker, request = event.arg
         self._engine.busy -= 1
         self._engine.complete(request)
+        self._engine.pull(worker)
+
+    def _failed(self, event: Call) -> None:
+        worker, request, reason = event.arg
+        self._engine.busy -= 1
+        self._engine.fail(request, reason)
         self._engine.pull(worker)

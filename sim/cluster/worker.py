@@ -11,22 +11,28 @@ class Gpu:
 
     Args:
         name: as the profile files spell it.
-        active_w: watts drawn while it works.
-        idle_w: watts drawn while it waits.
+        active_w: watts drawn while it works; None where not known, and then there is no energy in the summary.
+        idle_w: watts drawn while it waits; None likewise.
         usd_per_gpu_h: price of one GPU for an hour; None where nobody published one.
         source: where power and price come from.
     """
 
     name: str
-    active_w: float
-    idle_w: float
+    active_w: float | None
+    idle_w: float | None
     source: str
     usd_per_gpu_h: float | None = None
 
     def __post_init__(self) -> None:
-        price = 0.0 if self.usd_per_gpu_h is None else self.usd_per_gpu_h
-        if not (self.active_w >= self.idle_w >= 0 and price >= 0):
-            raise ConfigError(f"cluster.gpu: expected active_w >= idle_w >= 0 W and a price of 0 or more, found {self}")
+        active_w, idle_w, price = (0.0 if v is None else v for v in (self.active_w, self.idle_w, self.usd_per_gpu_h))
+        if (self.active_w is None) != (self.idle_w is None) or not (active_w >= idle_w >= 0 and price >= 0):
+            raise ConfigError(
+                f"cluster.gpu: expected active_w >= idle_w >= 0 W (or both null) and a price of 0 or more, found {self}"
+            )
+
+    def energy_j(self, seconds: float) -> float:
+        """Joules of working for ``seconds``; NaN where the power is not known."""
+        return float("nan") if self.active_w is None else self.active_w * seconds
 
 
 @dataclass(slots=True)

@@ -54,6 +54,7 @@ class Columns:
         self.denoise_s = reals(0.0)
         self.decode_s = reals(0.0)
         self.energy_j = reals(0.0)
+        self.quality = reals(NAN)
         self.reasons: dict[int, str] = {}
 
     def end(self, request: Request, now_s: float, outcome: int, reason: str) -> None:
@@ -86,6 +87,8 @@ class Columns:
                 self.energy_j[row] = request.energy_j
                 if request.load_s:
                     self.load_s[row] = request.load_s
+                if request.quality == request.quality:
+                    self.quality[row] = request.quality
 
     def evicted(self, row: int) -> None:
         """Storing what ``row`` left behind pushed one item out; preloaded rows are not counted."""
@@ -128,7 +131,7 @@ class Columns:
             "denoise_s": self._reals(self.denoise_s),
             "decode_s": self._reals(self.decode_s),
             "batch_mean": pa.array(batch, from_pandas=True),
-            "quality_factor": pa.nulls(len(self.outcome), pa.float64()),
+            "quality_factor": self._reals(self.quality),
             "energy_j": self._reals(self.energy_j),
         }
         return pa.table(named)

@@ -38,11 +38,13 @@ def summarise(
     view = Window(engine, warmup)
     busy_s, energy_j = view.gpu()
     gpu_s = len(engine.workers) * view.span_s
-    energy_j += engine.gpu.idle_w * (gpu_s - busy_s)
+    idle_w = engine.gpu.idle_w
+    energy_j = None if energy_j is None or idle_w is None else energy_j + idle_w * (gpu_s - busy_s)
     price = engine.gpu.usd_per_gpu_h
     cost_usd = None if price is None else price * gpu_s / 3600
     completed = int(view.completed.sum())
-    engine.assume("GPU power, at work and idle [W]", [engine.gpu.active_w, engine.gpu.idle_w], engine.gpu.source)
+    if engine.gpu.active_w is not None:
+        engine.assume("GPU power, at work and idle [W]", [engine.gpu.active_w, engine.gpu.idle_w], engine.gpu.source)
     if price is not None:
         engine.assume("price of a GPU [USD/h]", price, engine.gpu.source)
     limits = view.standalone_s()
@@ -83,12 +85,12 @@ def summarise(
             "switches": int((view.column("load_s") > 0).sum()),
             "switch_s": float(view.column("load_s").sum()),
         },
-        "energy_j": {"per_image": _ratio(energy_j, completed), "total": energy_j},
+        "energy_j": {"per_image": None if energy_j is None else _ratio(energy_j, completed), "total": energy_j},
         "cost_usd": {
             "per_image": None if cost_usd is None else _ratio(cost_usd, completed),
             "total": cost_usd,
         },
-        "quality": {"factor_mean": None, "below_alpha_share": None, "basis": None},
+        "quality": view.quality(),
         "wall": {
             "simulate_s": wall.simulate_s,
             "cpu_s": wall.cpu_s,
@@ -122,14 +124,15 @@ class Window:
         done = np.frombuffer(columns.outcome, np.uint8) == COMPLETED
         return int((done & (np.frombuffer(columns.finish_s) >= self.start_s)).sum())
 
-    def gpu(self) -> tuple[float, float]:
-        """Seconds that GPUs worked inside the window, and the joules that went into that work."""
+    def gpu(self) -> tuple[float, float | None]:
+        """Seconds that GPUs worked inside the window, and the joules of that work, None where power is unknown."""
         columns = self._engine.columns
         on_gpu = np.frombuffer(columns.worker, np.int32) != MISSING
         start_s, finish_s = np.frombuffer(columns.start_s)[on_gpu], np.frombuffer(columns.finish_s)[on_gpu]
         inside = np.clip(finish_s, self.start_s, None) - np.clip(start_s, self.start_s, None)
         share = np.divide(inside, finish_s - start_s, out=np.zeros_like(inside), where=finish_s > start_s)
-        return float(inside.sum()), float((share * np.frombuffer(columns.energy_j)[on_gpu]).sum())
+        energy_j = float((share * np.frombuffer(columns.energy_j)[on_gpu]).sum())
+        return float(inside.sum()), None if np.isnan(energy_j) else energy_j
 
     def standalone_s(self) -> Reals:
         """Seconds of each measured request in full on the large model, alone on a GPU."""
@@ -177,6 +180,20 @@ class Window:
                 "p90": float(np.percentile(ages, 90)),
             }
         return said
+
+    def quality(self) -> dict[str, Any]:
+        """The mean quality factor of the images it was measured on, and the share of them below alpha."""
+        engine = self._engine
+        factor = self.column("quality")
+        factor = factor[~np.isnan(factor)]
+        if engine.backend.quality_basis is None or not len(factor):
+            return {"factor_mean": None, "below_alpha_share": None, "basis": None}
+        below = None if engine.alpha is None else float((factor < engine.alpha).mean())
+        return {
+            "factor_mean": float(factor.mean()),
+            "below_alpha_share": below,
+            "basis": engine.backend.quality_basis,
+        }
 
     def _in_full(self) -> tuple[Reals, Reals]:
         """Denoising seconds, and all seconds, of each measured request in full on the large model."""

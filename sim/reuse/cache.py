@@ -5,6 +5,7 @@ Find, get, insert and evict are separate: ``find`` names the best match, ``get``
 """
 
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from sim.engine import Engine
 from sim.errors import ConfigError
@@ -22,14 +23,26 @@ class Match:
     similarity: float
 
 
+class State(NamedTuple):
+    """What a request starts from: K, the age of the state in seconds, and, of a live backend, its tensor."""
+
+    k: int
+    age_s: float
+    artifact: Any
+
+
 @dataclass(slots=True)
 class Entry:
-    """What is held of one earlier request. ``held`` has a bit for every K whose state is still stored."""
+    """What is held of one earlier request. ``held`` has a bit for every K whose state is still stored.
+
+    ``artifact`` is what a live backend made: the final image, or the latents by K.
+    """
 
     row: int
     created_s: float
     shape: tuple[int, int, int] | None
     held: int
+    artifact: Any
 
 
 @dataclass(slots=True)
@@ -92,24 +105,24 @@ class Cache:
         entry, similarity = found
         return Match(entry, self._entries[entry].row, similarity)
 
-    def get(self, match: Match, k: int, now_s: float, request: Request) -> tuple[int, float] | None:
-        """Take the state of ``match`` to start from when ``k`` steps may be skipped: (K', age in seconds).
+    def get(self, match: Match, k: int, now_s: float, request: Request) -> State | None:
+        """Take the state of ``match`` to start from when ``k`` steps may be skipped.
 
-        K' is the largest stored one not above ``k`` (NIRVANA, 5.4: holes); None where all of them are above.
+        Its K' is the largest stored one not above ``k`` (NIRVANA, 5.4: holes); None where all of them are above.
         A final image serves any K. ``request.hole`` is set where a larger state than K' would have served.
         """
         entry = self._entries[match.entry]
         age_s = now_s - entry.created_s
         if self._ks[0] == FINAL:
             self.eviction.used(Item(match.entry, FINAL))
-            return k, age_s
+            return State(k, age_s, entry.artifact)
         best = max((at for bit, at in enumerate(self._ks) if at <= k and entry.held >> bit & 1), default=0)
         if best < max((at for at in self._ks if at <= k), default=0):
             request.hole = True
         if best == 0:
             return None
         self.eviction.used(Item(match.entry, best))
-        return best, age_s
+        return State(best, age_s, None if entry.artifact is None else entry.artifact[best])
 
     def insert(self, request: Request, now_s: float) -> None:
         """Store what ``request`` left behind, evicting what it takes to make room.
@@ -127,7 +140,7 @@ class Cache:
         self._next += 1
         shape = self._shape(request)
         row = request.row + self._preload
-        self._entries[entry] = Entry(row, now_s, shape, (1 << size) - 1)
+        self._entries[entry] = Entry(row, now_s, shape, (1 << size) - 1, request.made)
         index = self._indexes.get(shape)
         if index is None:
             index = self._indexes[shape] = ExactIndex(self.space, self._rows)
@@ -140,6 +153,8 @@ class Cache:
         entry = self._entries[item.entry]
         entry.held &= ~(1 << self._ks.index(item.k))
         self.items -= 1
+        if entry.artifact is not None and item.k != FINAL:
+            del entry.artifact[item.k]
         if not entry.held:
             self._indexes[entry.shape].remove(item.entry)
             del self._entries[item.entry]

@@ -6,7 +6,7 @@ from sim.engine import Engine, Model
 from sim.errors import ConfigError
 from sim.request import Request
 from sim.reuse.admission import Admission
-from sim.reuse.cache import Cache
+from sim.reuse.cache import Cache, State
 from sim.reuse.selector import Selector
 
 
@@ -81,12 +81,17 @@ class Reuse:
         self._miss_model = engine.model(self.miss_role)
         self.admission.bind(engine)
         self.cache.bind(engine)
+        engine.alpha = self.selector.alpha
         for row in range(-engine.preload, 0):
-            self.cache.insert(engine.request(row, 0.0), 0.0)
+            request = engine.request(row, 0.0)
+            self._in_full(request)
+            if engine.backend.live:
+                request.made = engine.backend.whole(engine.work(request)).artifact
+            self.cache.insert(request, 0.0)
 
     def admit(self, request: Request, now_s: float) -> float:
         """See Door.admit. The search sees the cache as it is when the request arrives."""
-        self._engine.assign(request, self._miss_model)
+        self._in_full(request)
         took_s = request.search_s = self.embed_s + self.search_s
         request.searched = True
         match = self.cache.find(request)
@@ -96,15 +101,22 @@ class Reuse:
         k = self.selector.skip(match.similarity)
         state = self.cache.get(match, k, now_s, request) if k > 0 else None
         if state is not None:
-            k, age_s = state
-            skipped = k * request.steps // self.selector.of_steps
+            skipped = state.k * request.steps // self.selector.of_steps
             if skipped > 0:
-                self._start_from(request, match.row, skipped, age_s)
+                self._start_from(request, match.row, skipped, state)
         return took_s
 
-    def _start_from(self, request: Request, row: int, skipped: int, age_s: float) -> None:
+    def _in_full(self, request: Request) -> None:
+        self._engine.assign(request, self._miss_model)
+        if self.cache.latents_at and self._engine.backend.live:
+            of_steps = self.selector.of_steps
+            request.capture = {k: k * request.steps // of_steps for k in self.cache.latents_at}
+
+    def _start_from(self, request: Request, row: int, skipped: int, state: State) -> None:
         request.source = row
-        request.source_age_s = age_s
+        request.source_age_s = state.age_s
+        request.artifact = state.artifact
+        request.capture = None
         request.skipped = skipped
         request.fetch_s = self.fetch_s
         request.refine = not self.cache.latents_at

@@ -11,6 +11,7 @@ class Selector(Protocol):
     """Turns the similarity of the best match into K."""
 
     of_steps: int
+    alpha: float | None
 
     def skip(self, similarity: float) -> int:
         """Steps to skip of ``of_steps``: 0 is a miss, ``of_steps`` returns the artifact as it is."""
@@ -24,6 +25,8 @@ class Thresholds:
         at_least: K -> similarity. A larger K needs a larger similarity.
         of_steps: the N that the table was made for; for another number of steps K keeps its share of them.
         strict: a similarity must exceed its threshold (NIRVANA's ``>``), not just reach it (MoDM's ``>=``).
+        alpha: the share of the full run's quality that the table was made to keep; the summary counts the images
+            that fall below it, where quality is measured.
 
     Raises:
         ConfigError: an empty table, a K outside 1..of_steps, or thresholds that fall as K grows.
@@ -32,6 +35,7 @@ class Thresholds:
     at_least: dict[int, float]
     of_steps: int = 50
     strict: bool = False
+    alpha: float | None = None
     _falling: list[tuple[float, int]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from backends.base import Assumption, Cost, Work
+from backends.base import Asked, Assumption, Cost, Work
 from sim.cluster.whole import WholeRequest
 from sim.cluster.worker import Gpu, Worker
 from sim.engine import Engine, Model
@@ -20,9 +20,15 @@ from traces.arrivals import Schedule
 class Given:
     """A backend whose full generation of row i takes ``full_s[i]``; the steps that are left take their share."""
 
+    live = False
+    quality_basis = None
+
     def __init__(self, full_s: Sequence[float], load_s: float = 0.0) -> None:
         self.full_s = full_s
         self.swap_s = load_s
+
+    def open(self, asked: Asked) -> None:
+        pass
 
     def require(self, model: str) -> None:
         pass
