@@ -1,0 +1,91 @@
+"""CLIPScore and PickScore are transformers' own logits, and missing weights are named."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from backends.base import BackendError  # noqa: E402
+from backends.quality import ClipScore, ClipWeights, PickScore, QualityError  # noqa: E402
+
+from .conftest import noisy, pictures  # noqa: E402
+
+PROMPTS = ["a red cat", "a lighthouse at dusk, oil on canvas " * 6, "x"]
+
+
+def test_scores_are_the_models_own_logits(clip_folder: Path) -> None:
+    """logits_per_image of CLIPModel is exp(logit_scale) x cosine: PickScore; 100 x cosine is CLIPScore."""
+    images = pictures(3, 48)
+    model = transformers.CLIPModel.from_pretrained(clip_folder)
+    tokenizer = transformers.CLIPTokenizer.from_pretrained(clip_folder)
+    prepare = transformers.CLIPImageProcessorPil(
+        size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}, resample=3
+    )
+    with torch.no_grad():
+        logits = model(
+            **tokenizer(PROMPTS, padding=True, truncation=True, max_length=77, return_tensors="pt"),
+            pixel_values=prepare(list(images), return_tensors="pt")["pixel_values"],
+        ).logits_per_image.diagonal()
+    clip = ClipWeights(str(clip_folder))
+    np.testing.assert_allclose(PickScore(clip).score(images, prompts=PROMPTS), logits, rtol=1e-4, atol=1e-4)
+    scale = float(model.logit_scale.detach().exp())
+    np.testing.assert_allclose(
+        ClipScore(clip).score(images, prompts=PROMPTS), 100 * logits / scale, rtol=1e-4, atol=1e-4
+    )
+
+
+def test_a_score_does_not_depend_on_its_batch(clip_folder: Path) -> None:
+    """Padding of a short prompt beside a long one changes nothing."""
+    clip, images = ClipScore(ClipWeights(str(clip_folder))), pictures(3, 40)
+    alone = [clip.score(images[i : i + 1], prompts=PROMPTS[i : i + 1])[0] for i in range(3)]
+    np.testing.assert_allclose(clip.score(images, prompts=PROMPTS), alone, atol=1e-4)
+
+
+def test_vectors_have_length_one_and_close_images_are_close(clip_folder: Path) -> None:
+    clip, images = ClipWeights(str(clip_folder)), pictures(4, 40)
+    vectors = clip.image_vectors(images)
+    np.testing.assert_allclose((vectors**2).sum(axis=1), 1, rtol=1e-12)
+    near = (vectors * clip.image_vectors(noisy(images, 2))).sum(axis=1)
+    far = (vectors * clip.image_vectors(noisy(images, 80))).sum(axis=1)
+    assert (far < near).all()
+
+
+def test_missing_weights_say_which_and_where(tmp_path: Path, clip_folder: Path) -> None:
+    image = pictures(1, 32)
+    with pytest.raises(QualityError, match=r"openai/clip-vit-large-patch14.*--clip.*--allow-hub"):
+        ClipScore(ClipWeights()).score(image, prompts=["a"])
+    with pytest.raises(BackendError, match=r"yuvalkirstain/PickScore_v1"):
+        PickScore(ClipWeights(str(tmp_path / "none"))).score(image, prompts=["a"])
+    with pytest.raises(QualityError, match=r"cannot be read as a CLIP model"):
+        ClipScore(ClipWeights(str(tmp_path))).score(image, prompts=["a"])
+    with pytest.raises(QualityError, match=r"one prompt per image"):
+        ClipScore(ClipWeights(str(clip_folder))).score(image)
+
+
+def test_weights_that_are_cut_short_or_of_another_model_are_refused(tmp_path: Path, clip_folder: Path) -> None:
+    """transformers would fill what is missing with random numbers, and the scores would mean nothing."""
+    image = pictures(1, 32)
+    cut = tmp_path / "cut"
+    shutil.copytree(clip_folder, cut)
+    weights = cut / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:20_000])
+    with pytest.raises(QualityError, match="cannot be read"):
+        ClipScore(ClipWeights(str(cut))).score(image, prompts=["a"])
+
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(clip_folder / "model.safetensors")
+    del tensors["visual_projection.weight"]
+    save_file(tensors, weights, metadata={"format": "pt"})
+    with pytest.raises(QualityError, match="lacks 1 of"):
+        ClipScore(ClipWeights(str(cut))).score(image, prompts=["a"])
+
+    (cut / "config.json").write_text('{"model_type": "bert"}', encoding="utf-8")
+    with pytest.raises(QualityError, match="'bert'"):
+        ClipScore(ClipWeights(str(cut))).score(image, prompts=["a"])
