@@ -1,10 +1,13 @@
-"""A profile: what was measured for one model on one GPU, as a YAML file.
+"""A profile: what was measured for one model on one GPU, read from and written to a YAML file.
 
 A profile knows the grid it was measured on. Inside the grid it interpolates linearly in pixels and in batch
 size; outside it is an error that names the grid, unless the caller asks for extrapolation.
 """
 
-from collections.abc import Iterable, Sequence
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -48,12 +51,63 @@ class Point(Timing):
         return self.width * self.height
 
 
+class ControlPoint(Point):
+    """What ``nets`` ControlNets run in line, one after another, add to one step: extra seconds per step."""
+
+    nets: Count
+
+
+class LoraTiming(BaseModel):
+    """What one LoRA of the denoiser costs, median seconds of each operation.
+
+    ``bytes`` is its file. ``read_s`` is from the disk (or the system's file cache) to host memory,
+    ``attach_s`` from there into the denoiser as side branches, ``fuse_s`` and ``unfuse_s`` into the weights
+    and out again, ``patch_s`` attaching and fusing in one go, as between two steps of a run (SwiftDiffusion,
+    section 4.2).
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bytes: Count
+    rank: Count
+    read_s: Seconds
+    attach_s: Seconds
+    fuse_s: Seconds
+    unfuse_s: Seconds
+    patch_s: Seconds
+
+
+class MemoryPoint(BaseModel):
+    """Most bytes allocated on the device while an operation ran on a batch, the weights included."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    operation: Literal["step", "vae_encode", "vae_decode", "controlnet_step"] = "step"
+    nets: Annotated[int, Field(ge=0)] = 0
+    width: Count
+    height: Count
+    batch: Count
+    bytes: Count
+
+
+class EnergyPoint(BaseModel):
+    """Joules that the whole device drew per denoising step of a batch."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    width: Count
+    height: Count
+    batch: Count
+    joules: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
 class Profile(BaseModel):
     """Everything measured for ``model`` on ``gpu``.
 
     ``step`` is the time of one denoising step of a batch (both halves of classifier-free guidance included);
     ``vae_encode`` and ``vae_decode`` are per batch too, the latter with post-processing. ``load_s`` is the
-    time to put the model on the GPU, null where nobody published it. ``source`` says who measured it.
+    time to put the model on the GPU, null where nobody published it; ``power_w`` is the device's draw while
+    it denoises. ``source`` says who measured it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, ignored_types=(cached_property,))
@@ -71,8 +125,12 @@ class Profile(BaseModel):
     text_encode: list[Timing] = []
     vae_encode: list[Point] = []
     vae_decode: list[Point] = []
+    controlnet_step: list[ControlPoint] = []
+    lora: LoraTiming | None = None
+    memory: list[MemoryPoint] = []
+    energy: list[EnergyPoint] = []
     load_s: Seconds | None = None
-    power_w: Seconds | None = None
+    power_w: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
     @cached_property
     def tables(self) -> "dict[str, Table]":
@@ -84,6 +142,12 @@ class Profile(BaseModel):
             "vae_decode": self.vae_decode,
         }
         return {name: Table(points) for name, points in named.items() if points}
+
+    @cached_property
+    def controlnet_tables(self) -> "dict[int, Table]":
+        """Extra seconds per step by number of ControlNets in line, each a Table; empty if not measured."""
+        counts = sorted({point.nets for point in self.controlnet_step})
+        return {n: Table(point for point in self.controlnet_step if point.nets == n) for n in counts}
 
 
 class Table:
@@ -161,6 +225,34 @@ def read(path: Path | Traversable) -> Profile:
         key = ".".join(str(part) for part in first["loc"])
         found = "" if first["type"] == "missing" else f", found {first['input']!r}"
         raise BackendError(f"{path}: {key}: {first['msg']}{found}; correct or re-measure it") from None
+
+
+def write(profile: Profile, path: Path) -> None:
+    """Write ``profile`` where :func:`read` will find it, whole or not at all.
+
+    Raises BackendError naming the file when it cannot be written.
+    """
+    content = profile.model_dump(mode="json", by_alias=True, exclude_none=True)
+    told = {key: value for key, value in content.items() if value not in ([], {})}
+    with aside(path) as temporary:
+        temporary.write_text(yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=118), encoding="utf-8")
+
+
+@contextmanager
+def aside(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside ``path``, renamed to it if the block succeeds: no reader sees half a file.
+
+    Raises BackendError naming ``path`` when the folder is missing, the disk is full or permission is lacking.
+    """
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise BackendError(f"{path}: cannot be written ({reason}); free the disk or name another folder") from error
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def find(gpu: str, folders: Iterable[Path | Traversable]) -> dict[str, Profile]:

@@ -17,6 +17,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+import backends.cli
 import sim.study.cli
 import traces.cli
 from backends.base import BackendError
@@ -55,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         verbs.add_parser("run", help="one simulation, or a sweep with -m", add_help=False)
         traces.cli.add_parser(verbs)
         sim.study.cli.add_parser(verbs)
+        backends.cli.add_parser(verbs)
         args = parser.parse_args(given)
         status: int = args.run(args)
         return status

@@ -1,0 +1,126 @@
+"""From the entries of a journal to a profile: medians, spreads, and where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from backends.base import BackendError
+from backends.calibrate.journal import Entry, Measured
+from backends.calibrate.plan import Cell, Plan
+from backends.profile import ControlPoint, EnergyPoint, LoraTiming, MemoryPoint, Point, Profile, Timing
+
+_PEAKS = ("step", "vae_encode", "vae_decode", "controlnet_step")
+
+
+def rounded(value: float) -> float:
+    """Six significant digits, more than any clock here is good for."""
+    return float(f"{value:.6g}")
+
+
+def typical(measured: Measured, quantity: str = "seconds") -> tuple[float, float | None]:
+    """Median and interquartile range of a quantity; no range from fewer than two samples."""
+    samples = measured.seconds[quantity]
+    low, middle, high = np.quantile(samples, (0.25, 0.5, 0.75))
+    return rounded(middle), rounded(high - low) if len(samples) > 1 else None
+
+
+def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Iterable[Entry]) -> Profile:
+    """The profile that ``entries`` make, all taken under the same conditions.
+
+    A ControlNet's cost that was not above the noise is left out.
+
+    Raises:
+        BackendError: no denoising step was measured.
+    """
+    tried = list(entries)
+    done = [(entry.cell, entry.measured) for entry in tried if entry.measured is not None]
+
+    def of(*operations: str) -> list[tuple[Cell, Measured]]:
+        found = [(cell, got) for cell, got in done if cell.operation in operations]
+        return sorted(found, key=lambda each: _place(each[0]))
+
+    if not of("step"):
+        why = next((f" ({entry.reason})" for entry in tried if entry.cell.operation == "step" and entry.reason), "")
+        raise BackendError(f"no denoising step of {plan.model} could be measured{why}; try smaller sizes or batches")
+    # What came from the hub was perhaps fetched over a network first.
+    local = plan.spec.weights == "random" or Path(plan.spec.weights).expanduser().is_dir()
+    read = [typical(got)[0] for _, got in of("load") if local]
+    powers = [got.power_w for _, got in of("step") if got.power_w]
+    return Profile(
+        schema=1,
+        model=plan.model,
+        gpu=plan.gpu,
+        source=(
+            f"mezzotint calibrate on {device}: medians of {plan.repeats} repeats after {plan.warmup} warm-up calls, "
+            f"of the denoiser {plan.steps_timed} steps each"
+        ),
+        device=device,
+        date=max(entry.at for entry in tried)[:10],
+        dtype=plan.spec.dtype,
+        versions=versions,
+        notes=_notes(plan, [got for _, got in done]),
+        step=_points(of("step")),
+        text_encode=[_timing(cell, got) for cell, got in of("text_encode")],
+        vae_encode=_points(of("vae_encode")),
+        vae_decode=_points(of("vae_decode")),
+        controlnet_step=[
+            ControlPoint(**_timing(cell, got).model_dump(), width=cell.width, height=cell.height, nets=cell.nets)
+            for cell, got in of("controlnet_step")
+            if typical(got)[0] > 0
+        ],
+        lora=next((_lora(got) for _, got in of("lora")), None),
+        memory=[
+            MemoryPoint.model_validate(
+                cell.model_dump(include={"operation", "nets", "width", "height", "batch"}) | {"bytes": got.peak_bytes}
+            )
+            for operation in _PEAKS
+            for cell, got in of(operation)
+            if got.peak_bytes
+        ],
+        energy=[
+            EnergyPoint(width=cell.width, height=cell.height, batch=cell.batch, joules=rounded(got.energy_j))
+            for cell, got in of("step")
+            if got.energy_j
+        ],
+        load_s=read[-1] if read else None,
+        power_w=rounded(median(powers)) if powers else None,
+    )
+
+
+def _place(cell: Cell) -> tuple[int, ...]:
+    return cell.nets, cell.width * cell.height, cell.width, cell.batch
+
+
+def _timing(cell: Cell, got: Measured) -> Timing:
+    seconds, spread_s = typical(got)
+    return Timing(batch=cell.batch, seconds=seconds, spread_s=spread_s)
+
+
+def _points(found: Sequence[tuple[Cell, Measured]]) -> list[Point]:
+    return [Point(**_timing(cell, got).model_dump(), width=cell.width, height=cell.height) for cell, got in found]
+
+
+def _lora(got: Measured) -> LoraTiming:
+    times = {f"{name}_s": typical(got, name)[0] for name in got.seconds}
+    return LoraTiming.model_validate(times | got.facts)
+
+
+def _notes(plan: Plan, done: Sequence[Measured]) -> str:
+    spec = plan.spec
+    what = f"{spec.family} {spec.scale}" + (f" {spec.variant}" if spec.variant else "")
+    if spec.weights == "random":
+        said = [f"{what} with random weights: latency does not depend on their values."]
+    else:
+        said = [f"{what}, weights from {spec.weights}."]
+    if plan.load_from_disk:
+        said.append("Loaded from files that were in the system's cache.")
+    clocks = [got.clock_mhz for got in done if got.clock_mhz]
+    if clocks:
+        said.append(f"SM clock after each cell {min(clocks)} to {max(clocks)} MHz, median {round(median(clocks))}.")
+    if plan.lora_rank is not None:
+        said.append("The LoRA's file was in the system's cache.")
+    return " ".join(said)

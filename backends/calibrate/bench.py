@@ -1,0 +1,253 @@
+"""How each cell is measured on a live model."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from backends.calibrate.journal import Measured
+from backends.calibrate.machine import Machine
+from backends.calibrate.plan import Cell, Plan
+from backends.diffusers_ import (
+    Conditioning,
+    ControlNet,
+    LiveError,
+    LiveModel,
+    Loras,
+    LoraWeights,
+    ResidualSource,
+    build,
+    control,
+    inline,
+    peak_bytes,
+    random_controlnet,
+    read_lora,
+    reset_peak,
+    write_random_lora,
+)
+from backends.diffusers_.stopwatch import Stopwatch
+
+PROMPT = "an engraving of a lighthouse above a rough sea at dusk, fine hatching, high contrast"
+ENERGY_WINDOW_S = 1.5
+"""Least time that energy is read over: the counters of NVIDIA's drivers move every 20 to 100 ms."""
+_CPU_OOM = ("DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED", "out of memory")
+
+
+def ran_out_of_memory(error: Exception) -> bool:
+    """Whether ``error`` says that memory was short, on a GPU or on the host."""
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(mark in str(error) for mark in _CPU_OOM)
+
+
+@dataclass(slots=True)
+class Bench:
+    """A live model that is measured; it is built once.
+
+    Measuring a LoRA leaves the denoiser's weights as they were to rounding; nothing else changes the model.
+
+    Attributes:
+        plan: what to build and how often to measure.
+        machine: the device.
+        model: a model that is built already, else None.
+    """
+
+    plan: Plan
+    machine: Machine
+    model: LiveModel | None = None
+    _controlnets: list[ControlNet] = field(default_factory=list)
+
+    def __call__(self, cell: Cell) -> Measured:
+        """Measure one cell.
+
+        Raises:
+            RuntimeError, ValueError: what the cell ran into, too little memory among it.
+        """
+        model = self.open()
+        reset_peak(model.device)
+        measured = self._measure(cell, model)
+        nvml = self.machine.nvml
+        return measured.model_copy(
+            update={"peak_bytes": peak_bytes(model.device), "clock_mhz": nvml.clock_mhz() if nvml else None}
+        )
+
+    def open(self, from_disk: bool = False) -> LiveModel:
+        """The model, built now if it was not.
+
+        Args:
+            from_disk: save what was drawn and read it back, to measure the reading.
+
+        Raises:
+            LiveError: it cannot be built, or does not fit.
+        """
+        if self.model is None:
+            try:
+                self.model = _from_disk(self.plan) if from_disk else build(self.plan.spec, self.plan.device)
+            except (RuntimeError, MemoryError) as error:
+                if not ran_out_of_memory(error):
+                    raise
+                raise LiveError(
+                    f"{self.plan.model} did not fit on {self.plan.device} ({_first_line(error)}); use a smaller "
+                    "variant, dtype bfloat16 or float16, or scale tiny"
+                ) from None
+        return self.model
+
+    def forget(self) -> None:
+        """Give the memory of the last cell back, so that the next starts from the weights alone."""
+        gc.collect()
+        if self.machine.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def _measure(self, cell: Cell, model: LiveModel) -> Measured:
+        match cell.operation:
+            case "draw" | "load":
+                return Measured(seconds={"seconds": [model.load_s]}, facts={"bytes": model.nbytes})
+            case "text_encode":
+                return self._repeated(lambda: model.encode([PROMPT] * cell.batch).encode_s)
+            case "vae_decode":
+                latents = model.noise(cell.width, cell.height, range(cell.batch), self.plan.steps_timed)
+                return self._repeated(lambda: model.decode(latents).decode_s)
+            case "vae_encode":
+                images = self._pictures(cell)
+                return self._repeated(lambda: model.encode_images(images, cell.width, cell.height).encode_s)
+            case "step":
+                return self._step(cell, model)
+            case "controlnet_step":
+                return self._controlnet_step(cell, model)
+            case "lora":
+                return self._lora(cell, model)
+
+    def _repeated(self, once: Callable[[], float]) -> Measured:
+        for _ in range(self.plan.warmup):
+            once()
+        return Measured(seconds={"seconds": [once() for _ in range(self.plan.repeats)]})
+
+    def _step(self, cell: Cell, model: LiveModel) -> Measured:
+        prompts = self._conditioning(cell, model)
+        self._warm(cell, model, prompts)
+        watch, before = Stopwatch(model.device), self._energy_j()
+        rounds = [self._round(cell, model, prompts) for _ in range(self.plan.repeats)]
+        steps, elapsed = len(rounds) * (self.plan.steps_timed + 1), watch.lap()
+        while before is not None and elapsed < ENERGY_WINDOW_S:
+            self._round(cell, model, prompts)
+            steps, elapsed = steps + self.plan.steps_timed + 1, elapsed + watch.lap()
+        after = self._energy_j()
+        drawn = after - before if after is not None and before is not None and after > before else None
+        return Measured(
+            seconds={"seconds": [float(each) for timed in rounds for each in timed]},
+            energy_j=None if drawn is None else drawn / steps,
+            power_w=None if drawn is None else drawn / elapsed,
+        )
+
+    def _controlnet_step(self, cell: Cell, model: LiveModel) -> Measured:
+        """Rounds with and without the nets in turn, so that a drift of the clocks touches both alike."""
+        while len(self._controlnets) < cell.nets:
+            self._controlnets.append(random_controlnet(model, seed=len(self._controlnets)))
+        prompts, pictures = self._conditioning(cell, model), self._pictures(cell)
+        source = inline(
+            [
+                control(model, net, pictures, cell.width, cell.height, prompts.guided)
+                for net in self._controlnets[: cell.nets]
+            ]
+        )
+        self._warm(cell, model, prompts)
+        self._warm(cell, model, prompts, source)
+        plain, steered = [], []
+        for _ in range(self.plan.repeats):
+            plain.append(self._round(cell, model, prompts))
+            steered.append(self._round(cell, model, prompts, source))
+        return Measured(
+            seconds={
+                "seconds": [float(np.median(b) - np.median(a)) for a, b in zip(plain, steered, strict=True)],
+                "without": [float(each) for timed in plain for each in timed],
+                "with": [float(each) for timed in steered for each in timed],
+            }
+        )
+
+    def _lora(self, cell: Cell, model: LiveModel) -> Measured:
+        seconds: dict[str, list[float]] = {name: [] for name in ("read", "attach", "fuse", "unfuse", "patch")}
+        with tempfile.TemporaryDirectory(prefix="mezzotint-") as folder:
+            file = Path(folder) / "lora.safetensors"
+            write_random_lora(model, file, rank=cell.rank, seed=0)
+            size = file.stat().st_size
+            for turn in range(self.plan.repeats + (self.plan.warmup > 0)):
+                weights = read_lora(file, "calibrated")
+                taken = {"read": weights.read_s, **_lora_round(model, weights)}
+                if turn or not self.plan.warmup:
+                    for name, value in taken.items():
+                        seconds[name].append(value)
+        return Measured(seconds=seconds, facts={"bytes": size, "rank": cell.rank})
+
+    def _conditioning(self, cell: Cell, model: LiveModel) -> Conditioning:
+        """One prompt encoded and repeated: at large batches the text encoders would add to the peak."""
+        return model.encode([PROMPT]).select([0] * cell.batch)
+
+    def _pictures(self, cell: Cell) -> list[np.ndarray]:
+        rng = np.random.default_rng(0)
+        return [rng.integers(0, 256, (cell.height, cell.width, 3), dtype=np.uint8) for _ in range(cell.batch)]
+
+    def _warm(
+        self, cell: Cell, model: LiveModel, prompts: Conditioning, residuals: ResidualSource | None = None
+    ) -> None:
+        if self.plan.warmup:
+            start = model.noise(cell.width, cell.height, range(cell.batch), self.plan.warmup)
+            model.denoise(prompts, start, self.plan.warmup, residuals=residuals)
+
+    def _round(
+        self, cell: Cell, model: LiveModel, prompts: Conditioning, residuals: ResidualSource | None = None
+    ) -> np.ndarray:
+        """Seconds of ``steps_timed`` steps; the one before them, which also sets up the run, is dropped."""
+        steps = self.plan.steps_timed + 1
+        start = model.noise(cell.width, cell.height, range(cell.batch), steps)
+        return model.denoise(prompts, start, steps, residuals=residuals).step_s[1:]
+
+    def _energy_j(self) -> float | None:
+        if self.machine.nvml is None or self.plan.energy == "off":
+            return None
+        return self.machine.nvml.energy_j()
+
+
+def _lora_round(model: LiveModel, weights: LoraWeights) -> dict[str, float]:
+    loras = Loras(model)
+    try:
+        taken = {"attach": loras.attach(weights), "fuse": loras.fuse(), "unfuse": loras.unfuse()}
+        loras.clear()
+        taken["patch"] = loras.patch([weights])
+    finally:
+        loras.clear()
+    return taken
+
+
+def _from_disk(plan: Plan) -> LiveModel:
+    """Save the model that ``plan`` draws and read it back; the files are in the system's cache by then.
+
+    Raises:
+        LiveError: the temporary folder has no room for the weights.
+    """
+    with tempfile.TemporaryDirectory(prefix="mezzotint-") as folder:
+        drawn: LiveModel | None = build(plan.spec, plan.device)
+        assert drawn is not None
+        room = shutil.disk_usage(folder).free
+        if drawn.nbytes > room:
+            raise LiveError(
+                f"{folder}: {room / 2**30:.1f} GiB are free and the weights of {plan.model} take "
+                f"{drawn.nbytes / 2**30:.1f} GiB; set TMPDIR to a larger disk or leave --load-from-disk out"
+            )
+        drawn.save(Path(folder))
+        drawn = None  # or both copies would be on the device at once
+        gc.collect()
+        if torch.device(plan.device).type == "cuda":
+            torch.cuda.empty_cache()
+        return build(replace(plan.spec, weights=folder), plan.device)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,142 @@
+"""The figure of a calibration: step time, images per minute and memory over the batch, a line per size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from backends.profile import Point, Profile
+
+STEPS = 50
+"""Steps per image in images per minute, as the papers replay."""
+
+# Okabe and Ito's palette ("Color Universal Design", 2008), which colour-blind readers can tell apart.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_STYLE = {
+    "text.parse_math": False,
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e4e4e4",
+    "legend.frameon": False,
+    "lines.linewidth": 1.3,
+    "lines.markersize": 4.5,
+}
+
+
+def images_per_minute(profile: Profile, point: Point) -> float:
+    """Images per minute of batches like ``point`` one after another: 50 steps, text encoding and VAE decoding.
+
+    An encoding or decoding that was not measured at that batch counts nothing.
+    """
+    text = [each.seconds for each in profile.text_encode if each.batch == point.batch]
+    image = [
+        each.seconds
+        for each in profile.vae_decode
+        if (each.width, each.height, each.batch) == (point.width, point.height, point.batch)
+    ]
+    return 60 * point.batch / (STEPS * point.seconds + sum(text) + sum(image))
+
+
+def draw(profile: Profile, references: Sequence[tuple[str, Point]], path: Path) -> None:
+    """Write the figure to ``path`` (PNG).
+
+    Args:
+        references: (where it was published, the published step) to draw beside ours.
+    """
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)  # type: ignore[arg-type]
+        peaks = [peak for peak in profile.memory if peak.operation in ("step", "vae_decode")]
+        columns = 3 if peaks else 2
+        figure = Figure(figsize=(4.4 * columns, 3.9), layout="constrained")
+        panels: list[Axes] = list(figure.subplots(1, columns, squeeze=False)[0])
+        figure.suptitle(f"{profile.model} on {profile.device or profile.gpu}, {profile.dtype}", x=0.01, ha="left")
+        sizes = sorted({(p.width, p.height) for p in profile.step}, key=lambda size: size[0] * size[1])
+        looks = {size: (_COLOURS[i % 7], _MARKERS[i % 7]) for i, size in enumerate(sizes)}
+        for size in sizes:
+            _lines(panels, profile, size, *looks[size])
+        _references(panels[0], profile, references, looks)
+        _finish(panels[0], "One denoising step, median and quartile spread", "milliseconds per step")
+        _finish(panels[1], f"Throughput: {STEPS} steps, text encoding, VAE", "images per minute")
+        handles = [Line2D([], [], color=looks[s][0], marker=looks[s][1], label=f"{s[0]}×{s[1]}") for s in sizes]
+        if peaks:
+            for size in sizes:
+                for operation, dash in (("step", "-"), ("vae_decode", ":")):
+                    found = sorted(
+                        (p.batch, p.bytes / 2**30)
+                        for p in peaks
+                        if p.operation == operation and (p.width, p.height) == size
+                    )
+                    panels[2].plot(*zip(*found, strict=True), dash, color=looks[size][0], marker=looks[size][1])
+            _finish(panels[2], "Peak memory, weights included", "GiB")
+            handles += [
+                Line2D([], [], color="#555555", linestyle="-", label="step"),
+                Line2D([], [], color="#555555", linestyle=":", label="VAE decoding"),
+            ]
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+        figure.savefig(path, format="png", dpi=150)
+
+
+def _lines(panels: Sequence[Axes], profile: Profile, size: tuple[int, int], colour: str, marker: str) -> None:
+    points = sorted((p for p in profile.step if (p.width, p.height) == size), key=lambda p: p.batch)
+    batches = [p.batch for p in points]
+    look: dict[str, Any] = {"color": colour, "marker": marker}
+    panels[0].errorbar(
+        batches,
+        [1000 * p.seconds for p in points],
+        # Half of the interquartile range to each side, kept above zero for the logarithmic axis.
+        yerr=[1000 * min((p.spread_s or 0) / 2, 0.9 * p.seconds) for p in points],
+        capsize=2.5,
+        **look,
+    )
+    panels[1].plot(batches, [images_per_minute(profile, p) for p in points], **look)
+
+
+def _references(
+    panel: Axes,
+    profile: Profile,
+    references: Sequence[tuple[str, Point]],
+    looks: dict[tuple[int, int], tuple[str, str]],
+) -> None:
+    for where, point in references:
+        colour = looks.get((point.width, point.height), ("#555555", ""))[0]
+        panel.axhline(1000 * point.seconds, color=colour, linestyle="--", linewidth=1.0, zorder=1.5)
+        panel.annotate(
+            f"published, {where}, {point.width}×{point.height}, batch {point.batch}: {1000 * point.seconds:.1f} ms",
+            (0.99, 1000 * point.seconds),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, 2),
+            textcoords="offset points",
+            ha="right",
+            fontsize=7.5,
+            color=colour,
+        )
+
+
+def _finish(panel: Axes, title: str, label: str) -> None:
+    panel.set_title(title)
+    panel.set_xlabel("images per batch")
+    panel.set_ylabel(label)
+    panel.set_xscale("log", base=2)
+    panel.set_yscale("log")
+    panel.xaxis.set_major_locator(LogLocator(base=2, numticks=12))
+    panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=9))
+    for axis in (panel.xaxis, panel.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+        axis.set_minor_formatter(NullFormatter())
+    panel.xaxis.set_minor_locator(LogLocator(base=2, subs=(1.0,), numticks=12))

@@ -1,0 +1,115 @@
+"""The journal of a calibration: one line of JSON for each finished cell, on disk before the next begins."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from backends.base import BackendError
+from backends.calibrate.plan import Cell
+
+
+class Measured(BaseModel):
+    """What measuring one cell gave.
+
+    ``seconds`` holds every sample of each quantity in the order taken, ``facts`` what is not a time (the
+    bytes of a LoRA's file). ``energy_j`` is per denoising step, ``power_w`` its rate; both are None where the
+    device reports no energy, as are ``peak_bytes`` and ``clock_mhz`` where it does not count them.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    seconds: dict[str, list[float]]
+    facts: dict[str, int] = {}
+    peak_bytes: int | None = None
+    energy_j: float | None = None
+    power_w: float | None = None
+    clock_mhz: int | None = None
+
+
+class Entry(BaseModel):
+    """One line: under which ``conditions`` which ``cell`` was tried, and what came of it.
+
+    ``failed`` cells (``reason`` says why) are tried again by the next run; those that did not fit are not.
+    ``at`` is in UTC.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    conditions: dict[str, str | int]
+    cell: Cell
+    outcome: Literal["measured", "did not fit", "failed"]
+    measured: Measured | None = None
+    reason: str | None = None
+    at: str
+
+
+@dataclass(slots=True)
+class Journal:
+    """The journal at ``path``, made when the first entry is added."""
+
+    path: Path
+
+    def read(self) -> tuple[list[Entry], str | None]:
+        """The entries in order, and a note if the last line was half written (it is taken off the file).
+
+        Raises:
+            BackendError: the file cannot be read or mended, or a line before the last is not an entry.
+        """
+        if not self.path.exists():
+            return [], None
+        with self._explained("read"):
+            content = self.path.read_bytes()
+            whole, newline, half = content.rpartition(b"\n")
+            if half:
+                os.truncate(self.path, len(whole) + len(newline))
+        lines = whole.split(b"\n") if newline else []
+        note = f"{self.path}: ignored a last line that was half written; its cell is measured again" if half else None
+        return [self._entry(number, line) for number, line in enumerate(lines, start=1)], note
+
+    def add(self, entry: Entry) -> None:
+        """Append ``entry``; when this returns it is on the disk.
+
+        Raises:
+            BackendError: the file cannot be written.
+        """
+        with self._explained("written"), self.path.open("ab", buffering=0) as stream:
+            stream.write(entry.model_dump_json(exclude_none=True).encode() + b"\n")
+            os.fsync(stream.fileno())
+
+    def prepare(self, fresh: bool) -> None:
+        """Make the folder and see that the journal can be written there, before long work; empty it if ``fresh``.
+
+        Raises:
+            BackendError: it cannot.
+        """
+        with self._explained("written"):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("wb" if fresh else "ab"):
+                pass
+
+    def _entry(self, number: int, line: bytes) -> Entry:
+        try:
+            return Entry.model_validate_json(line)
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(str(part) for part in first["loc"])
+            raise BackendError(
+                f"{self.path}: line {number}: {f'{key}: ' if key else ''}{first['msg']}; take the line out or start "
+                "anew with --fresh"
+            ) from None
+
+    @contextmanager
+    def _explained(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise BackendError(
+                f"{self.path}: cannot be {verb} ({error.strerror or error}); name another folder with --output"
+            ) from None

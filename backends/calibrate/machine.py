@@ -1,0 +1,86 @@
+"""The device at hand: what it is called, what runs on it, and what it reports of itself."""
+
+from __future__ import annotations
+
+import platform
+import re
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+from backends.calibrate.nvml import Nvml, open_nvml
+from backends.diffusers_.memory import usable_device
+
+PACKAGES = ("torch", "diffusers", "transformers", "peft")
+_MAKERS = {"nvidia", "amd", "tesla", "geforce", "quadro", "instinct", "radeon"}
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A device and what decides its times besides the model.
+
+    Attributes:
+        name: as the device reports it; of a CPU with the number of threads that torch uses.
+        versions: of the packages, of CUDA or ROCm and of the driver, where there are any.
+        nvml: the driver's meters; None where there are none.
+    """
+
+    device: torch.device
+    name: str
+    versions: dict[str, str]
+    nvml: Nvml | None
+
+
+def machine(device: str | torch.device) -> Machine:
+    """Look at ``device``.
+
+    Raises:
+        LiveError: there is no such device here.
+    """
+    place = usable_device(device)
+    versions = {package: found for package in PACKAGES if (found := _version(package)) is not None}
+    if place.type != "cuda":
+        threads = torch.get_num_threads()
+        return Machine(place, f"{_processor()}, {threads} thread{'s' if threads > 1 else ''}", versions, None)
+    toolkits = {"cuda": torch.version.cuda, "rocm": torch.version.hip}
+    versions |= {toolkit: found for toolkit, found in toolkits.items() if found is not None}
+    properties = torch.cuda.get_device_properties(place)
+    nvml = open_nvml(str(properties.uuid)) if torch.version.cuda is not None else None
+    if nvml is not None and (driver := nvml.driver()) is not None:
+        versions["driver"] = driver
+    return Machine(place, properties.name, versions, nvml)
+
+
+def short_name(device: str) -> str:
+    """How profile files spell a GPU: ``NVIDIA H100 80GB HBM3`` is ``h100``, anything on a CPU is ``cpu``.
+
+    Raises:
+        LiveError: there is no such device here.
+    """
+    place = usable_device(device)
+    return spelled(torch.cuda.get_device_properties(place).name) if place.type == "cuda" else "cpu"
+
+
+def spelled(name: str) -> str:
+    """The chip in a GPU's full name: its first word of letters and digits, or else all that is left."""
+    words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word and word not in _MAKERS]
+    chips = [word for word in words if re.fullmatch(r"[a-z]+\d+[a-z]*", word)]
+    return chips[0] if chips else "-".join(words) or "gpu"
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        named = re.search(r"^model name\s*:\s*(.+)$", info.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+        if named:
+            return named.group(1).strip()
+    return platform.processor() or platform.machine() or "CPU"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,164 @@
+"""What is to be measured: the model, the device and the grid, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from backends.base import BackendError
+
+if TYPE_CHECKING:
+    from backends.diffusers_ import ModelSpec
+
+Shape = tuple[int, int, int]
+"""Width and height in pixels, and images per batch."""
+
+Operation = Literal["draw", "load", "text_encode", "step", "vae_decode", "vae_encode", "controlnet_step", "lora"]
+
+# As the simulator's models spell them; a variant that is not here keeps the name of its architecture.
+NAMES = {
+    "sd15": "sd1.5",
+    "sd21": "sd2.1",
+    "sd3_medium": "sd3-medium",
+    "sd35_medium": "sd3.5-medium",
+    "sd35_large": "sd3.5-large",
+    "sd35_large_turbo": "sd3.5-large-turbo",
+    "sana_1600m": "sana-1.6b",
+    "sana_600m": "sana-0.6b",
+    "sana15_4800m": "sana1.5-4.8b",
+}
+
+
+class Cell(BaseModel):
+    """One thing to measure. What an operation does not depend on stays 0 (the size of a text encoding).
+
+    ``draw`` is the making of random weights, ``load`` the reading of weights from a folder.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    operation: Operation
+    width: int = 0
+    height: int = 0
+    batch: int = 0
+    nets: int = 0
+    rank: int = 0
+
+    def __str__(self) -> str:
+        size = f" {self.width}x{self.height}" if self.width else ""
+        batch = f" batch {self.batch}" if self.batch else ""
+        extra = f" {self.nets} nets" if self.nets else f" rank {self.rank}" if self.rank else ""
+        return f"{self.operation.replace('_', ' ')}{size}{batch}{extra}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A calibration.
+
+    Attributes:
+        spec: the model.
+        gpu, model: the names under which the profile is found by the simulator.
+        shapes: (width, height, batch) of the denoiser and the VAE; the text encoder runs at their batches.
+        device: where it runs, ``cpu``, ``cuda`` or ``cuda:1``.
+        warmup: calls (denoising steps, encodings) run untimed before each cell.
+        repeats: times that each cell is measured; of the denoiser each is ``steps_timed`` steps after one
+            that is dropped.
+        steps_timed: see ``repeats``.
+        controlnets: numbers of ControlNets to run in line, where the model has one; 0 is the plain step.
+        controlnet_batches: batches to run them at; None for all.
+        lora_rank: rank of the LoRA to measure; None for none.
+        load_from_disk: save random weights to a temporary folder and read them back, so that loading is
+            measured too.
+        energy: ``auto`` reads the device's energy counter where it has one.
+
+    Raises:
+        BackendError: nothing to measure, or a number that cannot be.
+    """
+
+    spec: ModelSpec
+    gpu: str
+    model: str
+    shapes: tuple[Shape, ...]
+    device: str = "cpu"
+    warmup: int = 2
+    repeats: int = 5
+    steps_timed: int = 5
+    controlnets: tuple[int, ...] = ()
+    controlnet_batches: tuple[int, ...] | None = None
+    lora_rank: int | None = None
+    load_from_disk: bool = False
+    energy: Literal["auto", "off"] = "auto"
+
+    def __post_init__(self) -> None:
+        for name in (self.gpu, self.model):
+            if not name or set(name) & set("/\\_ ") or name.startswith("."):
+                raise BackendError(
+                    f"{name!r} cannot name a profile file, <gpu>_<model>.yaml; use letters, digits, '.' and '-'"
+                )
+        if not self.shapes:
+            raise BackendError("nothing to measure; give at least one size and one batch")
+        sides = [number for shape in self.shapes for number in shape]
+        if min([self.repeats, self.steps_timed, self.lora_rank or 1, *sides]) < 1:
+            raise BackendError("sizes, batches, repeats, timed steps and the LoRA's rank must all be 1 or more")
+        if min([self.warmup, *self.controlnets]) < 0:
+            raise BackendError("warm-up calls and numbers of ControlNets must be 0 or more")
+
+    def cells(self, has_controlnets: bool) -> list[Cell]:
+        """Everything to measure, what is worth most first, so that a session that is cut keeps that."""
+        read = self.load_from_disk or self.spec.weights != "random"
+        found = [Cell(operation="load" if read else "draw")]
+        found += [Cell(operation="text_encode", batch=b) for b in sorted({batch for _, _, batch in self.shapes})]
+        for operation in ("step", "vae_decode", "vae_encode"):
+            found += [Cell(operation=operation, width=w, height=h, batch=b) for w, h, b in self._by_work()]
+        if has_controlnets:
+            for nets in sorted({n for n in self.controlnets if n}):
+                found += [
+                    Cell(operation="controlnet_step", width=w, height=h, batch=b, nets=nets)
+                    for w, h, b in self._by_work()
+                    if self.controlnet_batches is None or b in self.controlnet_batches
+                ]
+        if self.lora_rank is not None:
+            found.append(Cell(operation="lora", rank=self.lora_rank))
+        return found
+
+    def check_sizes(self) -> None:
+        """Refuse a size that the family cannot make, before anything is built.
+
+        Raises:
+            BackendError: a side that is not a multiple of what the family needs.
+        """
+        from backends.diffusers_.architectures import family_entry
+
+        module, _, adapter = family_entry(self.spec.family).adapter.rpartition(".")
+        unit = getattr(import_module(module), adapter).pixel_multiple
+        for width, height, _ in self.shapes:
+            if width % unit or height % unit:
+                raise BackendError(
+                    f"{self.spec.family} makes images whose sides are multiples of {unit}, not {width}x{height}"
+                )
+
+    def _by_work(self) -> Iterator[Shape]:
+        yield from sorted(set(self.shapes), key=lambda shape: (shape[0] * shape[1] * shape[2], shape))
+
+
+def grid(sizes: Iterable[tuple[int, int]], batches: Iterable[int]) -> tuple[Shape, ...]:
+    """Every size, (width, height) in pixels, at every batch."""
+    counts = list(batches)
+    return tuple((width, height, batch) for width, height in sizes for batch in counts)
+
+
+def model_name(family: str, variant: str | None, scale: str) -> str:
+    """How the simulator spells a model: ``sd3.5-large``; a tiny one ends in ``-tiny``, as it is no such model.
+
+    Raises:
+        LiveError: no such family, variant or scale.
+    """
+    from backends.diffusers_.architectures import architecture
+
+    shape = architecture(family, variant, "tiny" if scale == "tiny" else "full")
+    name = NAMES.get(shape.variant, shape.variant.replace("_", "-"))
+    return f"{name}-tiny" if scale == "tiny" else name

@@ -1,0 +1,175 @@
+"""One calibration from start to end: what is missing is measured, kept, and made into a profile."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from backends.base import BackendError
+from backends.calibrate.assemble import profile_of
+from backends.calibrate.bench import Bench, ran_out_of_memory
+from backends.calibrate.journal import Entry, Journal, Measured
+from backends.calibrate.machine import Machine, machine
+from backends.calibrate.page import write_page
+from backends.calibrate.plan import Cell, Plan
+from backends.diffusers_ import LiveModel
+from backends.diffusers_.architectures import architecture
+from backends.profile import Profile, shipped, write
+
+
+class Interrupted(KeyboardInterrupt):
+    """The calibration was stopped; the text says what is kept and how to go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A finished calibration.
+
+    Attributes:
+        files: the profile first, then the page and its figure.
+        entries: what was tried, in the plan's order; cells larger than one that did not fit are not there.
+    """
+
+    profile: Profile
+    files: tuple[Path, ...]
+    entries: tuple[Entry, ...]
+
+
+def calibrate(plan: Plan, folder: Path, progress: bool = True, model: LiveModel | None = None) -> Profile:
+    """Measure the cells of ``plan`` that the journal in ``folder`` lacks, and write the profile and its page.
+
+    Args:
+        progress: whether to show a progress bar on a terminal.
+        model: a model already built from ``plan.spec`` on ``plan.device``, so that it is not built again.
+
+    Raises:
+        BackendError: a size that cannot be, no such device, a model that cannot be built or does not fit, a
+            folder that cannot be written, or not one step that could be measured.
+        Interrupted: stopped by the user; what was measured is kept.
+    """
+    return complete(plan, folder, progress=progress, model=model).profile
+
+
+def complete(
+    plan: Plan,
+    folder: Path,
+    *,
+    progress: bool = True,
+    model: LiveModel | None = None,
+    fresh: bool = False,
+    measure: Callable[[Cell], Measured] | None = None,
+) -> Calibration:
+    """See :func:`calibrate`.
+
+    Args:
+        fresh: forget what the journal holds.
+        measure: measures a cell in place of a :class:`Bench`.
+    """
+    toy = plan.spec.scale == "tiny" or torch.device(plan.device).type == "cpu"
+    if toy and folder.resolve() == Path(str(shipped())).resolve():
+        raise BackendError(
+            f"{folder}: holds the shipped profiles of real GPUs and models, and this is none; name another --output"
+        )
+    if model is not None and plan.load_from_disk:
+        raise BackendError("a model that is built already cannot be loaded from disk; leave load_from_disk out")
+    plan.check_sizes()
+    spec = plan.spec
+    cells = plan.cells(bool(architecture(spec.family, spec.variant, spec.scale).controlnets))
+    here = machine(plan.device)
+    conditions = _conditions(plan, here)
+    journal = Journal(folder / f"{plan.gpu}_{plan.model}.journal.jsonl")
+    journal.prepare(fresh)
+    entries, note = journal.read()
+    if note is not None:
+        print(f"mezzotint: {note}", file=sys.stderr)
+    kept = {e.cell: e for e in entries if e.conditions == conditions and e.outcome != "failed"}
+    bench = Bench(plan, here, model)
+    with tqdm(total=len(cells), desc=plan.model, unit="cell", disable=None if progress else True) as bar:
+        try:
+            for cell in cells:
+                bar.set_postfix_str(str(cell))
+                if not _settled(cell, kept):
+                    if measure is None:
+                        bench.open(from_disk=plan.load_from_disk and cell.operation == "load")
+                    kept[cell] = _tried(cell, measure or bench, conditions)
+                    journal.add(kept[cell])
+                    bench.forget()
+                bar.update()
+        except KeyboardInterrupt:
+            done = sum(cell in kept for cell in cells)
+            raise Interrupted(
+                f"interrupted; {done} of {len(cells)} cells are kept in {journal.path}, and the same command goes on"
+            ) from None
+    profile = profile_of(plan, here.name, here.versions, kept.values())
+    file = folder / f"{plan.gpu}_{plan.model}.yaml"
+    write(profile, file)
+    ordered = [kept[cell] for cell in cells if cell in kept]
+    pages = write_page(profile, ordered, [cell for cell in cells if cell not in kept], folder)
+    return Calibration(profile, (file, *pages), tuple(ordered))
+
+
+def _conditions(plan: Plan, here: Machine) -> dict[str, str | int]:
+    """Everything besides the cell that decides a time, or how well it is known."""
+    spec = plan.spec
+    return {
+        "device": here.name,
+        **here.versions,
+        "family": spec.family,
+        "variant": spec.variant or "",
+        "weights": spec.weights,
+        "scale": spec.scale,
+        "dtype": spec.dtype,
+        "scheduler": spec.scheduler or "",
+        "warmup": plan.warmup,
+        "repeats": plan.repeats,
+        "steps_timed": plan.steps_timed,
+    }
+
+
+def _settled(cell: Cell, kept: dict[Cell, Entry]) -> bool:
+    """Whether ``cell`` needs no measuring: it was tried, or is larger than one that gave nothing."""
+    return cell in kept or any(_no_larger(other.cell, cell) for other in kept.values() if other.outcome != "measured")
+
+
+def _no_larger(cell: Cell, than: Cell) -> bool:
+    """Whether ``than`` cannot fit if ``cell`` does not: more images or more ControlNets of the same size.
+
+    A step with ControlNets holds all that the plain step does.
+    """
+    same = cell.operation == than.operation or (cell.operation, than.operation) == ("step", "controlnet_step")
+    more = cell.batch <= than.batch and cell.nets <= than.nets
+    return same and more and (cell.width, cell.height) == (than.width, than.height)
+
+
+def _tried(cell: Cell, measure: Callable[[Cell], Measured], conditions: dict[str, str | int]) -> Entry:
+    """Measure ``cell``; one that does not fit, or that a kernel refuses, costs only itself.
+
+    Raises:
+        BackendError: the device has failed for good.
+    """
+    outcome: dict[str, Any]
+    try:
+        outcome = {"outcome": "measured", "measured": measure(cell)}
+    except (RuntimeError, ValueError, MemoryError) as error:
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        if ran_out_of_memory(error):
+            outcome = {"outcome": "did not fit", "reason": reason}
+        elif isinstance(error, torch.AcceleratorError):
+            # After such an error every later call on the device fails too.
+            raise BackendError(f"{cell}: the device failed ({reason}); what was measured before is kept") from error
+        else:
+            outcome = {"outcome": "failed", "reason": reason}
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Entry(conditions=conditions, cell=cell, at=now, **outcome)
+
+
+def unmeasured(entries: Iterable[Entry]) -> list[str]:
+    """A line for each cell that gave nothing: which, and why."""
+    return [f"{entry.cell}: {entry.outcome} ({entry.reason})" for entry in entries if entry.outcome != "measured"]
