@@ -178,7 +178,7 @@ class Engine:
             self._call_next(0.0)
             for _ in range(1, self._open_at_once()):
                 self._call_next(0.0)
-            self.clock.at(0.0, CONTROL, self._sample)
+            self.clock.at(self._times[0], CONTROL, self._sample)
         self.clock.run()
         spent = Wall(time.perf_counter() - wall, time.process_time() - cpu)
         self._check()
@@ -307,8 +307,11 @@ class Engine:
         self.series.sample(now_s, self.arrived, self.in_system, len(self.scheduler), self.busy)
         if self.progress is not None:
             self.progress(self.arrived - self.in_system)
-        if self.arrived < self.rows or self.in_system:
-            self.clock.at(now_s + self.sample_s, CONTROL, self._sample)
+        # Nothing changes between events: a pause is one row, and where nothing is due the clock may stop.
+        due_s = self.clock.peek()
+        if due_s < float("inf"):
+            pause = max(1, int((due_s - now_s) // self.sample_s))
+            self.clock.at(now_s + pause * self.sample_s, CONTROL, self._sample)
 
     def _check(self) -> None:
         ended = int(np.count_nonzero(np.frombuffer(self.columns.outcome, np.uint8)))

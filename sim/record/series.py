@@ -6,7 +6,7 @@ import pyarrow as pa
 
 
 class Series:
-    """A row for every sampling instant, from the start of the clock to the end of the last request."""
+    """A row for every sampling instant from the first arrival on; a pause in which nothing happens is one row."""
 
     def __init__(self) -> None:
         self.time_s = array("d")

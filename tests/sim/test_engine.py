@@ -1,0 +1,69 @@
+"""What the engine does when things go wrong, and in which order when they go right."""
+
+import pytest
+
+from backends.base import Cost, Work, WorkFailed
+from sim.engine import Engine, stream
+from sim.errors import SimulationError
+from sim.request import Request
+from tests.sim.lab import Given, engine
+
+
+class Failing(Given):
+    """Cannot do the rows in ``bad``."""
+
+    def __init__(self, full_s: list[float], bad: set[int]) -> None:
+        super().__init__(full_s)
+        self.bad = bad
+
+    def whole(self, work: Work) -> Cost:
+        if work.row in self.bad:
+            raise WorkFailed("out of memory")
+        return super().whole(work)
+
+
+def test_work_that_fails_ends_its_request_and_frees_the_worker() -> None:
+    """Even when thousands fail in a row."""
+    rows = 3000
+    run = engine([0.0] * rows, [1.0] * rows, backend=Failing([1.0] * rows, set(range(1, rows - 1))))
+    run.run()
+    assert list(run.columns.outcome).count(3) == rows - 2
+    assert run.columns.finish_s[rows - 1] == 2.0
+    assert run.columns.reasons[1] == "out of memory"
+    assert run.busy == 0
+
+
+def test_a_scheduler_that_keeps_requests_is_found_out() -> None:
+    class Hoarder:
+        def bind(self, engine: Engine) -> None: ...
+
+        def offer(self, request: Request, now_s: float) -> None: ...
+
+        def free(self, worker: object, now_s: float) -> None: ...
+
+        def __len__(self) -> int:
+            return 3
+
+    with pytest.raises(SimulationError, match="of 3 requests 3 arrived and 0 ended; 3 still wait"):
+        engine([0.0, 1.0, 2.0], [1.0] * 3, scheduler=Hoarder()).run()
+
+
+def test_a_request_that_ends_twice_is_found_out() -> None:
+    run = engine([0.0], [1.0])
+    end = run.complete
+    run.complete = lambda request: (end(request), end(request))  # type: ignore[assignment, method-assign]
+    with pytest.raises(SimulationError, match="ended twice"):
+        run.run()
+
+
+def test_streams_of_different_names_differ_and_the_same_name_is_the_same() -> None:
+    assert stream(1, "arrivals").random() == stream(1, "arrivals").random()
+    draws = {stream(seed, name).random() for seed in (0, 1) for name in ("arrivals", "trace", "similarity space")}
+    assert len(draws) == 6
+
+
+def test_arrival_times_are_kept_to_the_last_bit() -> None:
+    times = [0.1, 0.1 + 0.2, 1 / 3, 1e9 + 0.1, 1e9 + 0.3]
+    run = engine(sorted(times), [0.1] * 5)
+    run.run()
+    assert list(run.columns.arrival_s) == sorted(times)

@@ -1,0 +1,156 @@
+"""Real pipelines as workers: tiny ones here, the same code with full-size ones on a GPU."""
+
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from sim.cli import main
+from sim.engine import Engine
+from sim.run import Outcome, assemble, check
+from tests.sim.lab import configured, simulated
+
+pytest.importorskip("torch")
+pytest.importorskip("diffusers")
+pytest.importorskip("peft")
+
+FAMILIES = ("sd1.5", "sdxl", "sd3", "flux", "sana")
+PARTNER = dict(zip(FAMILIES, (*FAMILIES[1:], FAMILIES[0]), strict=True))
+LIVE = ("backend=live", "backend.device=cpu", "cluster=local", "trace.requests=20", "arrivals.rate_rpm=12", "seed=3")
+
+
+def live(system: str, family: str, images: Path, *more: str) -> Outcome:
+    """20 requests at 64 pixels, in a trace whose users repeat themselves often."""
+    sizes = [f"models.{role}.{side}=64" for role in ("large", "small") for side in ("width", "height")]
+    names = [f"models.large.name={family}-tiny", f"models.small.name={PARTNER[family]}-tiny"]
+    repeats = ["trace.users=3", "trace.repeat_share=0.3"]
+    return simulated(f"system={system}", *LIVE, *sizes, *names, *repeats, f"backend.images={images}", *more)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("system", ["nirvana", "modm-throughput"])
+def test_every_family_serves_a_trace(system: str, family: str, tmp_path: Path) -> None:
+    """Images come out; the records hold K, sources and seconds that were really measured."""
+    from PIL import Image
+
+    outcome = live(system, family, tmp_path)
+    rows = outcome.requests.to_pandas()
+    assert outcome.summary["requests"]["completed"] == 20
+    hit = rows.source_id.notna()
+    assert 2 <= hit.sum() < 20
+    assert (rows.skipped[hit] > 0).all()
+    assert set(rows.model[~hit]) == {f"{family}-tiny"}
+    assert set(rows.model[hit]) == {f"{family if system == 'nirvana' else PARTNER[family]}-tiny"}
+    assert rows.denoise_s.gt(0).all()
+    assert rows.denoise_s.nunique() == 20, "seconds are measured, not looked up"
+    assert rows.decode_s.gt(0).all()
+    pictures = {file.stem: np.asarray(Image.open(file)) for file in tmp_path.glob("*.png")}
+    assert pictures.keys() == {str(i) for i in range(20)}
+    assert {picture.shape for picture in pictures.values()} == {(64, 64, 3)}
+    same = rows.index[rows.similarity == 1.0] if system == "nirvana" else []
+    assert len({picture.tobytes() for picture in pictures.values()}) >= 15
+    for row in same:  # the same prompt from the same latent is the same image, whatever the seed
+        source = rows.index[rows.request_id == rows.source_id[row]][0]
+        assert (pictures[str(row)] == pictures[str(source)]).all()
+
+
+def test_fewer_steps_take_less_time(tmp_path: Path) -> None:
+    rows = live("nirvana", "sdxl", tmp_path).requests.to_pandas()
+    per_step = rows.denoise_s / (rows.steps - rows.skipped)
+    assert rows.skipped.nunique() > 1
+    assert per_step.max() < 3 * per_step.median()
+
+
+def test_preloaded_artifacts_are_really_made(tmp_path: Path) -> None:
+    outcome = live("nirvana", "sdxl", tmp_path, "preload=8")
+    rows = outcome.requests.to_pandas()
+    assert len(rows) == 12
+    assert rows.source_id.isin([f"r{i:02d}" for i in range(8)]).any() or rows.source_id.notna().any()
+
+
+def test_a_worker_that_changes_models_really_loads_them(tmp_path: Path) -> None:
+    """One queue over both models: every change is a load that was done and timed."""
+    folder = tmp_path / "conf" / "system"
+    folder.mkdir(parents=True)
+    system = yaml.safe_load((resources.files("conf") / "system" / "modm-throughput.yaml").read_text())
+    system |= {"scheduler": {"_target_": "sim.schedule.fcfs.Fcfs"}, "name": "shared"}
+    system |= {"allocation": {"_target_": "sim.cluster.allocation.Uniform"}}
+    (folder / "shared.yaml").write_text(yaml.safe_dump(system))
+    shared = (f"hydra.searchpath=[file://{folder.parent}]", "cluster.count=1", f"backend.store={tmp_path / 'weights'}")
+    outcome = live("shared", "sd1.5", tmp_path / "images", *shared)
+    rows = outcome.requests.to_pandas()
+    changed = rows.sort_values("start_s").model.astype(str)
+    switches = int((changed.to_numpy()[1:] != changed.to_numpy()[:-1]).sum())
+    assert switches >= 2
+    assert outcome.summary["gpu"]["switches"] == switches
+    assert rows.load_s[rows.load_s > 0].nunique() == switches
+    assert (tmp_path / "weights" / "sd1.5-tiny" / "model_index.json").is_file()
+
+
+def test_memory_that_runs_out_fails_that_request_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from backends.diffusers_.serve import Live
+
+    serve = Live._run
+
+    def full_once(self: Live, model: object, work: object) -> object:
+        if getattr(work, "row", None) == 5:
+            raise torch.cuda.OutOfMemoryError("tried to allocate too much")
+        return serve(self, model, work)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Live, "_run", full_once)
+    outcome = live("vanilla", "sd1.5", tmp_path)
+    assert outcome.summary["requests"] == {"arrived": 20, "completed": 19, "discarded": 0, "failed": 1}
+    failed = outcome.requests.to_pandas().query("outcome == 'failed'")
+    assert list(failed.index) == [5]
+    assert "ran out of memory" in failed.reason.iloc[0]
+
+
+def test_latents_of_an_evicted_state_are_let_go(tmp_path: Path) -> None:
+    """The cache holds what it says it holds: no tensor of an item that was evicted."""
+    small = ("trace.requests=12", "system.door.cache.capacity=7", f"backend.images={tmp_path}", "models.large.width=64")
+    settings = check(configured("system=nirvana", *LIVE, *small, "models.large.height=64"))
+    engine: Engine = assemble(settings)[1]
+    engine.run()
+    cache = engine.door.cache  # type: ignore[attr-defined]
+    entries = list(cache._entries.values())
+    assert cache.items == sum(len(entry.artifact) for entry in entries) <= 7
+    assert all(bin(entry.held).count("1") == len(entry.artifact) for entry in entries)
+
+
+BAD = [
+    (["backend.models.sdxl-tiny.family=sdxxl"], "sdxxl"),
+    (["backend.models.sdxl-tiny.colour=red"], "backend.models"),
+    (["+backend.models.sdxl-tiny.weights=/nowhere"], "/nowhere"),
+    (["+backend.models.sdxl-tiny.scheduler=DPMSolverMultistepScheduler"], "DPMSolverMultistepScheduler"),
+    (["models.large.name=unheard-of"], "no live model is called unheard-of"),
+    (["backend.device=cuda:77"], "cuda:77"),
+    (["backend.dtype=float8"], "float8"),
+    (["models.large.width=100"], "multiples of"),
+    (["backend.store=/dev/null/x"], "/dev/null/x: cannot be made a folder"),
+    (["backend.threads=0"], "backend.threads"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), BAD)
+def test_what_cannot_be_served_is_one_line(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["run", *LIVE, *words, f"run.dir={tmp_path}"]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("mezzotint: error: ")
+    assert message in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_a_model_that_does_not_fit_is_refused_before_it_is_built(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from backends.diffusers_ import memory
+
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**20)
+    assert main(["run", *LIVE, "models.large.name=sd3.5-large", f"run.dir={tmp_path}"]) == 2
+    assert "GiB for its weights" in capsys.readouterr().err
