@@ -1,17 +1,16 @@
-"""Images that degrade in a known order, and a CLIP model of a few thousand weights."""
+"""One thread, and a CLIP model that is made once."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers")
 pytest.importorskip("diffusers")
 pytest.importorskip("torchmetrics")
 
-from backends.diffusers_.tokenizers import spelled  # noqa: E402
+from tests.backends.quality.lab import tiny_clip  # noqa: E402
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -22,37 +21,9 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def pictures(count: int, side: int, seed: int = 0) -> np.ndarray:
-    """Smooth colour fields with some grain: (count, side, side, 3)."""
-    rng = np.random.default_rng(seed)
-    x = np.linspace(0, 2 * np.pi, side)
-    waves = rng.uniform(0.5, 3, (count, 3, 2))
-    field = np.sin(x[None, :, None, None] * waves[:, None, None, :, 0]) * np.cos(
-        x[None, None, :, None] * waves[:, None, None, :, 1]
-    )
-    grain = rng.normal(0, 8, (count, side, side, 3))
-    return np.clip(127.5 + 90 * field + grain, 0, 255).astype(np.uint8)
-
-
-def noisy(images: np.ndarray, sigma: float, seed: int = 1) -> np.ndarray:
-    """``images`` with Gaussian noise of ``sigma`` levels; the same draw at every sigma."""
-    noise = np.random.default_rng(seed).normal(0, 1, images.shape)
-    return np.clip(images + sigma * noise, 0, 255).round().astype(np.uint8)
-
-
 @pytest.fixture(scope="session")
 def clip_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny CLIP model with random weights and a tokenizer that spells, as ``save_pretrained`` writes them."""
+    """A tiny CLIP model with random weights; treat as read-only."""
     folder = tmp_path_factory.mktemp("clip")
-    tokenizer = spelled("clip", 77)
-    layers = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    ends = {"bos_token_id": 512, "eos_token_id": 513, "pad_token_id": 513}
-    torch.manual_seed(0)
-    config = transformers.CLIPConfig(
-        text_config={**layers, **ends, "vocab_size": 514, "max_position_embeddings": 77},
-        vision_config={**layers, "image_size": 32, "patch_size": 8},
-        projection_dim=16,
-    )
-    transformers.CLIPModel(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    tiny_clip(folder)
     return folder

@@ -13,8 +13,7 @@ transformers = pytest.importorskip("transformers")
 
 from backends.base import BackendError  # noqa: E402
 from backends.quality import ClipScore, ClipWeights, PickScore, QualityError  # noqa: E402
-
-from .conftest import noisy, pictures  # noqa: E402
+from tests.backends.quality.lab import noisy, pictures  # noqa: E402
 
 PROMPTS = ["a red cat", "a lighthouse at dusk, oil on canvas " * 6, "x"]
 

@@ -13,8 +13,7 @@ from scipy.linalg import sqrtm
 torch = pytest.importorskip("torch")
 
 from backends.quality import Moments, QualityError, fid, frechet_distance, inception  # noqa: E402
-
-from .conftest import noisy, pictures  # noqa: E402
+from tests.backends.quality.lab import noisy, pictures  # noqa: E402
 
 
 def moments(seed: int, dim: int, rank: int) -> Moments:

@@ -9,8 +9,7 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 from backends.quality import PSNR_CAP_DB, Metric, MsSsim, Psnr, QualityError, Ssim, least_side, ms_ssim, psnr, ssim
-
-from .conftest import noisy, pictures
+from tests.backends.quality.lab import noisy, pictures
 
 ALL: list[Metric] = [Ssim(), MsSsim(), Psnr()]
 SIDE = least_side()
