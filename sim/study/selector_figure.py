@@ -1,0 +1,84 @@
+"""Quality against similarity for each K, with the thresholds that follow (as NIRVANA's Fig. 9, MoDM's Fig. 5a)."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from sim.study.palette import GREY, house_style, panels
+from sim.study.selector_rule import Floats, Threshold
+
+COLUMNS = 5
+
+_POINT, _OWN, _ALPHA = "#0072B2", "#D55E00", "#333333"
+
+
+@house_style()
+def draw(
+    similarity: Floats,
+    quality: Floats,
+    thresholds: Sequence[Threshold],
+    alpha: float,
+    published: Mapping[int, float],
+    paper: str,
+    warning: str | None,
+) -> Figure:
+    """A panel for each K: one point per pair, alpha across, our threshold down, the paper's as a tick below.
+
+    Args:
+        similarity: (n,).
+        quality: (n, len(thresholds)); NaN is not drawn.
+        thresholds: one for each K.
+        published: K -> similarity in ``paper``; may lack some or all.
+        warning: said above the panels.
+    """
+    columns = min(COLUMNS, len(thresholds))
+    rows = -(-len(thresholds) // columns)
+    figure, axes = panels(columns, rows, width=max(4.2, 2.1 * columns + 0.6), height=2.5 * rows + 0.8)
+    shown = quality[np.isfinite(quality)]
+    low, high = (float(shown.min()), float(shown.max())) if shown.size else (0.0, 1.0)
+    low, high = min(low, alpha), max(high, alpha)
+    margin = 0.06 * (high - low) + 1e-3
+    left, right = similarity.min(), similarity.max()
+    reach = [published[each.k] for each in thresholds if each.k in published]
+    left, right = min([left, *reach]), max([right, *reach])
+    air = 0.04 * (right - left) + 1e-3
+    for index, each in enumerate(thresholds):
+        panel = axes[index // columns][index % columns]
+        panel.scatter(similarity, quality[:, index], s=12, color=_POINT, alpha=0.65, linewidths=0)
+        panel.axhline(alpha, color=_ALPHA, linestyle="--", linewidth=1.0)
+        panel.set_ylim(low - margin, high + margin)
+        panel.set_xlim(left - air, right + air)
+        said = "none"
+        if each.at_least is not None:
+            panel.axvline(each.at_least, color=_OWN)
+            said = f"{each.at_least:.3f}"
+        if each.k in published:
+            panel.plot(
+                published[each.k],
+                0.02,
+                transform=panel.get_xaxis_transform(),
+                color=GREY,
+                marker="^",
+                markersize=7,
+                clip_on=False,
+            )
+        panel.set_title(f"K = {each.k}: {said}")
+        if index % columns == 0:
+            panel.set_ylabel("Quality, share of the full run's")
+        if index >= len(thresholds) - columns:
+            panel.set_xlabel("Similarity")
+    for index in range(len(thresholds), rows * columns):
+        axes[index // columns][index % columns].set_visible(False)
+    handles = [
+        Line2D([], [], color=_POINT, marker="o", markersize=4, linestyle="", label="a pair"),
+        Line2D([], [], color=_ALPHA, linestyle="--", linewidth=1.0, label=f"α = {alpha:g}"),
+        Line2D([], [], color=_OWN, label="threshold measured here"),
+    ]
+    if reach:
+        handles.append(Line2D([], [], color=GREY, marker="^", linestyle="", label=f"{paper}'s threshold"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    if warning:
+        figure.suptitle(warning, fontsize=8.5, color=_OWN)
+    return figure

@@ -1,0 +1,122 @@
+"""What a pair scores, by really making its images: in full, and from the cached artifact at each K."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from backends.base import BackendError
+from backends.diffusers_ import LiveModel
+from backends.diffusers_.chatter import hushed
+from backends.quality import ClipWeights, Images, Metric
+from sim.study.selector_journal import Scores
+from sim.study.selector_pairs import Pair
+from traces.similarity import DECIMALS
+
+
+@dataclass(frozen=True, slots=True)
+class LivePairs:
+    """Makes and scores the images of a pair on live models.
+
+    The cached prompt and the query are each run in full on the large model. The query is then run from each K: out
+    of the cached run's latent on the large model itself (NIRVANA), or, given a small model, out of the cached run's
+    final image on that one (MoDM).
+
+    Under a full-reference metric both runs start from the same noise, or the score would tell noises apart and not
+    prompts; otherwise each has its own, as in serving.
+
+    Attributes:
+        large, small: the models; None for ``small`` resumes on the large one.
+        metric: what scores an image.
+        clip: given, the pair's similarity is the cosine of the query and the cached image (MoDM, 3.2), not that of
+            the two prompts.
+        width, height: pixels.
+        steps: of a full run, N.
+        ks: steps skipped, each in 1..N-1.
+        seed: decides the noise.
+    """
+
+    large: LiveModel
+    small: LiveModel | None
+    metric: Metric
+    clip: ClipWeights | None
+    width: int
+    height: int
+    steps: int
+    ks: Sequence[int]
+    seed: int
+
+    def check(self) -> None:
+        """Refuse before long work what the models or the metric cannot do.
+
+        Raises:
+            BackendError: a size that a model does not make or that is too small for the metric; weights of a
+                metric that are not there.
+        """
+        for model in (self.large, self.small):
+            if model is not None:
+                model.latent_shape(self.width, self.height)
+        grey = np.full((1, self.height, self.width, 3), 128, np.uint8)
+        self.metric.score(grey, references=grey, prompts=["a cat"])
+        if self.clip is not None:
+            self.clip.cosines(grey, ["a cat"])
+
+    def __call__(self, pair: Pair) -> Scores:
+        """Make and score the pair's images.
+
+        Raises:
+            BackendError: the device ran out of memory.
+        """
+        try:
+            # prompts spelled in letters are longer than 77 tokens, and it would be said of each
+            with hushed("transformers"):
+                return self._scores(pair)
+        except torch.OutOfMemoryError as full:
+            raise BackendError(
+                f"{self.width}x{self.height} pixels do not fit into the memory of {self.large.device}; take a smaller "
+                "--size, or --dtype bfloat16. Finished pairs are kept"
+            ) from full
+
+    def _scores(self, pair: Pair) -> Scores:
+        seed = self._seed(pair.query)
+        own = seed if self.metric.full_reference else self._seed(pair.cached)
+        full = self._full(pair.query_prompt, seed)
+        needs_image = self.small is not None or self.clip is not None
+        conditioning = self.large.encode([pair.cached_prompt])
+        noise = self.large.noise(self.width, self.height, [own], self.steps)
+        cached = self.large.denoise(
+            conditioning, noise, self.steps, last_step=None if needs_image else max(self.ks), capture=self.ks
+        )
+        image = self.large.decode(cached.latents).images if needs_image else None
+        runner = self.small or self.large
+        conditioning = runner.encode([pair.query_prompt])
+        made = []
+        for k in self.ks:
+            if self.small is None:
+                latents = self.large.denoise(conditioning, cached.captured[k], self.steps, first_step=k).latents
+            else:
+                assert image is not None
+                latents = self.small.refine(
+                    conditioning, list(image), self.width, self.height, [seed], k, self.steps
+                ).latents
+            made.append(runner.decode(latents).images)
+        similarity = pair.similarity
+        if self.clip is not None:
+            assert image is not None
+            similarity = round(float(self.clip.cosines(image, [pair.query_prompt])[0]), DECIMALS)
+        # together, so that a metric sees the full image and the others under the same conditions
+        images = np.concatenate([full, *made])
+        scores = self.metric.score(
+            images, references=np.repeat(full, len(images), axis=0), prompts=[pair.query_prompt] * len(images)
+        )
+        return Scores(similarity, float(scores[0]), dict(zip(self.ks, scores[1:].tolist(), strict=True)))
+
+    def _full(self, prompt: str, seed: int) -> Images:
+        noise = self.large.noise(self.width, self.height, [seed], self.steps)
+        latents = self.large.denoise(self.large.encode([prompt]), noise, self.steps).latents
+        images: Images = self.large.decode(latents).images
+        return images
+
+    def _seed(self, row: int) -> int:
+        return int(np.random.SeedSequence(self.seed, spawn_key=(row,)).generate_state(1)[0])

@@ -1,0 +1,258 @@
+"""`mezzotint calibrate selector` from options to files: with planted scores, and on tiny live models."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("diffusers")
+pytest.importorskip("torchmetrics")
+
+import sim.cli  # noqa: E402
+from backends.base import BackendError  # noqa: E402
+from sim.build import build  # noqa: E402
+from sim.errors import ConfigError  # noqa: E402
+from sim.reuse.selector import Thresholds  # noqa: E402
+from sim.study import selector  # noqa: E402
+from sim.study.selector_journal import Scores  # noqa: E402
+from sim.study.selector_pairs import Pair  # noqa: E402
+from tests.backends.quality.lab import tiny_clip  # noqa: E402
+from traces.error import TraceError  # noqa: E402
+from traces.schema import write  # noqa: E402
+from traces.sources.synthetic import Synthetic  # noqa: E402
+
+TINY = ["--family", "sdxl", "--scale", "tiny", "--size", "64", "--requests", "200"]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def calibrate(folder: Path, *words: str) -> int:
+    parser = argparse.ArgumentParser()
+    selector.add_parser(parser.add_subparsers(dest="family"))
+    args = parser.parse_args(["selector", *TINY, "-o", str(folder), *words])
+    status: int = args.run(args)
+    return status
+
+
+class Planted:
+    """Scores that are a known function of similarity and K, in place of models; counts what is asked of it."""
+
+    def __init__(self, quality: Callable[[float, int], float], stop_after: int | None = None) -> None:
+        self.quality, self.stop_after = quality, stop_after
+        self.seen: list[tuple[int, int]] = []
+
+    def __call__(self, pair: Pair) -> Scores:
+        if len(self.seen) == self.stop_after:
+            raise KeyboardInterrupt
+        self.seen.append((pair.query, pair.cached))
+        scores = {k: 30 * self.quality(pair.similarity, k) for k in (5, 10, 15, 20, 25)}
+        return Scores(pair.similarity, 30.0, scores)
+
+
+def falls_with_k(similarity: float, k: int) -> float:
+    """Reaches 0.9 at s = 1 - 2.5 / K: 0.5, 0.75, 0.833, 0.875, 0.9."""
+    return 1 - (1 - similarity) * k / 25
+
+
+@pytest.fixture
+def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[Planted], Planted]:
+    def put(planted: Planted) -> Planted:
+        monkeypatch.setattr(selector, "_live", lambda options: planted)
+        return planted
+
+    return put
+
+
+def test_a_planted_crossing_comes_out_of_the_yaml(tmp_path: Path, plant: Any, capsys: Any) -> None:
+    """And the file is what the simulator builds its selector from."""
+    plant(Planted(falls_with_k))
+    assert calibrate(tmp_path, "--pairs", "60") == 0
+    written = yaml.safe_load((tmp_path / "selector" / "measured.yaml").read_text())
+    built = build(written, "selector")
+    assert isinstance(built, Thresholds)
+    table = pq.read_table(tmp_path / "pairs.parquet").to_pandas()
+    assert len(table) == 60 * 5
+    for k, limit in built.at_least.items():
+        rows = table[table["k"] == k]
+        assert limit == rows.loc[rows["similarity"] > 1 - 2.5 / k + 1e-9, "similarity"].min()
+        np.testing.assert_allclose(rows["quality"], [falls_with_k(s, k) for s in rows["similarity"]])
+        assert built.skip(limit) == k
+    assert (built.of_steps, built.strict) == (50, False)
+    head = (tmp_path / "selector" / "measured.yaml").read_text()
+    for said in ("random weights", "sdxl (tiny", "ssim", "alpha = 0.9", "60 of trace synthetic", "date: 20", "device:"):
+        assert said in head
+    page = (tmp_path / "selector.md").read_text()
+    assert "mean nothing" in page
+    assert "NIRVANA" in page
+    assert (tmp_path / "selector.png").read_bytes().startswith(b"\x89PNG")
+    assert capsys.readouterr().out.split() == [
+        str(tmp_path / name)
+        for name in (
+            "selector/measured.yaml",
+            "system/measured_base.yaml",
+            "system/measured.yaml",
+            "pairs.parquet",
+            "selector.png",
+            "selector.md",
+        )
+    ]
+
+
+@pytest.mark.parametrize("small", [(), ("--refine-family", "sana", "--refine-scale", "tiny")])
+def test_a_run_takes_the_thresholds_as_they_are(tmp_path: Path, plant: Any, small: tuple[str, ...]) -> None:
+    """None of the paper's K stay behind in the table, though Hydra merges mappings."""
+    plant(Planted(falls_with_k))
+    calibrate(tmp_path, "--pairs", "30", "--ks", "5,10", *small)
+    folder = tmp_path / "out"
+    overrides = ["system=measured", "trace.requests=60", "preload=30", f"run.dir={folder}"]
+    assert sim.cli.main(["run", "--config-dir", str(tmp_path), *overrides]) == 0
+    ran = yaml.safe_load((folder / "config.yaml").read_text())["system"]
+    written = yaml.safe_load((tmp_path / "selector" / "measured.yaml").read_text())
+    assert ran["door"]["selector"] == written
+    assert set(written["at_least"]) == {5, 10}
+    if small:
+        assert ran["name"] == "modm-measured"
+        assert ran["door"]["cache"]["space"] == {"_target_": "traces.similarity.TextToText"}
+        assert "reaches alpha = 0.95" in (tmp_path / "selector.md").read_text()
+    else:
+        assert ran["name"] == "nirvana-measured"
+        assert ran["door"]["cache"]["latents_at"] == [5, 10]
+
+
+def test_no_pair_is_measured_twice(tmp_path: Path, plant: Any, capsys: Any) -> None:
+    """Interrupted, asked again, asked for more, asked with another alpha or rule."""
+    first = plant(Planted(falls_with_k, stop_after=7))
+    with pytest.raises(KeyboardInterrupt):
+        calibrate(tmp_path, "--pairs", "20")
+    assert "the same command goes on" in capsys.readouterr().err
+    with (tmp_path / "journal.jsonl").open("ab") as journal:
+        journal.write(b'{"conditions": {"half')  # as a crash would leave it
+    second = plant(Planted(falls_with_k))
+    calibrate(tmp_path, "--pairs", "20")
+    assert len(first.seen) == 7
+    assert len(second.seen) == 13
+    assert not set(first.seen) & set(second.seen)
+    more = plant(Planted(falls_with_k))
+    calibrate(tmp_path, "--pairs", "25")
+    assert len(more.seen) == 5
+    none = plant(Planted(falls_with_k))
+    calibrate(tmp_path, "--pairs", "25", "--alpha", "0.5", "--rule", "mean")
+    assert none.seen == []
+    assert len((tmp_path / "journal.jsonl").read_text().splitlines()) == 25
+    other = plant(Planted(falls_with_k))
+    calibrate(tmp_path, "--pairs", "3", "--steps", "40")
+    assert len(other.seen) == 3
+
+
+def test_the_whole_trace_of_an_interrupted_run_ends_the_same(tmp_path: Path, plant: Any) -> None:
+    plant(Planted(falls_with_k, stop_after=4))
+    with pytest.raises(KeyboardInterrupt):
+        calibrate(tmp_path / "a", "--pairs", "10")
+    for folder in ("a", "b"):
+        plant(Planted(falls_with_k))
+        calibrate(tmp_path / folder, "--pairs", "10")
+    for name in ("selector/measured.yaml", "pairs.parquet", "selector.md"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_where_nothing_suffices_the_page_says_so_and_no_stale_table_stays(tmp_path: Path, plant: Any) -> None:
+    plant(Planted(lambda similarity, k: 1.0 if k == 5 else 0.0))
+    calibrate(tmp_path, "--pairs", "8")
+    head = (tmp_path / "selector" / "measured.yaml").read_text()
+    assert "K = 10, 15, 20, 25: left out" in head
+    assert set(yaml.safe_load(head)["at_least"]) == {5}
+    with pytest.raises(ConfigError, match=r"K = 5.*lower --alpha"):
+        calibrate(tmp_path, "--pairs", "8", "--alpha", "1")
+    assert "none suffices" in (tmp_path / "selector.md").read_text()
+    assert not list(tmp_path.glob("s*/*.yaml"))
+
+
+def test_resuming_on_the_same_model_on_tiny_images(tmp_path: Path) -> None:
+    """At full similarity a query resumed from its own prompt's latent is the full run: quality 1."""
+    repeats = Synthetic(requests=60, repeat_share=0.5, edit_share=0.3).load(np.random.default_rng(1))
+    write(repeats, tmp_path / "trace.parquet")
+    words = ("--pairs", "8", "--steps", "6", "--ks", "1,3", "--alpha", "0.2")
+    assert calibrate(tmp_path, "--trace", str(tmp_path / "trace.parquet"), *words) == 0
+    table = pq.read_table(tmp_path / "pairs.parquet").to_pandas()
+    same = table[table["query_prompt"] == table["cached_prompt"]]
+    assert len(same)
+    np.testing.assert_allclose(same["quality"], 1.0, atol=1e-5)
+    assert (table.loc[table["similarity"] < 0.99, "quality"] < 1).all()
+    assert (table["quality"].between(-1, 1 + 1e-6)).all()
+
+
+def test_refining_on_another_family_with_a_score_of_prompts(tmp_path: Path) -> None:
+    """MoDM's way: CLIPScore, CLIP's text-to-image similarity, a small model of another family."""
+    tiny_clip(tmp_path / "clip")
+    options = {
+        "--pairs": "3", "--steps": "4", "--ks": "1,2", "--alpha": "0.01", "--metric": "clipscore",
+        "--similarity": "image", "--clip": str(tmp_path / "clip"), "--refine-family": "sana", "--refine-scale": "tiny",
+    }  # fmt: skip
+    with suppress(ConfigError):  # a random CLIP may score every full image below 0, and then no similarity suffices
+        calibrate(tmp_path, *(word for option in options.items() for word in option))
+    table = pq.read_table(tmp_path / "pairs.parquet").to_pandas()
+    assert len(table) == 6
+    assert table["score"].between(-100, 100).all()
+    assert table["similarity"].between(-1, 1).all()
+    assert (table["similarity"] != table["text_similarity"]).all()
+    positive = table["full_score"] > 0
+    np.testing.assert_allclose(table["quality"][positive], (table["score"] / table["full_score"])[positive])
+    assert table["quality"][~positive].isna().all()
+    line = json.loads((tmp_path / "journal.jsonl").read_text().splitlines()[0])
+    assert line["conditions"]["small"]["family"] == "sana"
+    assert "refined by: sana" in (tmp_path / "selector.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "refused", "message"),
+    [
+        ("--metric lpips", ConfigError, r"--metric: found 'lpips', expected one of ssim"),
+        ("--family dalle", BackendError, r"unknown model family 'dalle'; live families are"),
+        ("--refine-family dalle", BackendError, r"'dalle'"),
+        ("--variant big", BackendError, r"no tiny variant 'big'"),
+        ("--ks 5,50", ConfigError, r"--ks: found 5,50, .*1 to 49"),
+        ("--ks 0", ConfigError, r"--ks"),
+        ("--ks five", ConfigError, r"whole numbers"),
+        ("--alpha 0", ConfigError, r"--alpha: found 0.0"),
+        ("--alpha 1.5", ConfigError, r"--alpha"),
+        ("--alpha nan", ConfigError, r"--alpha"),
+        ("--pairs 0", ConfigError, r"--pairs: found 0"),
+        ("--pairs 500", TraceError, r"200 prompts make 199 pairs, expected 500"),
+        ("--trace nowhere.parquet", TraceError, r"nowhere.parquet"),
+        ("--encoder bert", ConfigError, r"--encoder"),
+        ("--size 8by8", ConfigError, r"--size: found '8by8'"),
+        ("--size 30 --pairs 2", BackendError, r"multiples of"),
+        ("--metric ms-ssim --pairs 2", BackendError, r"64x64.*least side is 176"),
+        ("--metric clipscore", ConfigError, r"openai/clip-vit-large-patch14.*--clip"),
+        ("--metric pickscore", ConfigError, r"PickScore_v1.*--pickscore"),
+        ("--metric clipscore --clip nowhere --pairs 2", BackendError, r"nowhere: a CLIP model.*--clip"),
+        ("--refine-dtype float32", ConfigError, r"need --refine-family"),
+        ("--device tpu0", BackendError, r"tpu0"),
+        ("--dtype int8", ConfigError, r"--dtype: found 'int8'"),
+        ("--weights nowhere --pairs 2", BackendError, r"'nowhere' is not a folder"),
+    ],
+)
+def test_what_cannot_be_done_is_one_message(tmp_path: Path, words: str, refused: type[Exception], message: str) -> None:
+    with pytest.raises(refused, match=message) as caught:
+        calibrate(tmp_path, *words.split())
+    assert "\n" not in str(caught.value)
+
+
+def test_a_journal_that_is_not_one_names_its_line(tmp_path: Path, plant: Any) -> None:
+    plant(Planted(falls_with_k))
+    (tmp_path / "journal.jsonl").write_text('{"query": 1}\n')
+    with pytest.raises(ConfigError, match=r"journal.jsonl: line 1 is not a measured pair"):
+        calibrate(tmp_path, "--pairs", "2")

@@ -1,0 +1,102 @@
+"""Thresholds out of qualities: a planted crossing is found exactly, and the two rules keep their order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.study.selector_rule import Rule, lowest, thresholds
+
+KS = (5, 10, 15, 20, 25)
+
+
+def planted(similarity: np.ndarray) -> np.ndarray:
+    """A quality that falls with K and rises with similarity: 1 - (1 - s) K / 25."""
+    return 1 - (1 - similarity[:, None]) * np.array(KS) / 25
+
+
+@pytest.mark.parametrize("rule", ["all", "mean"])
+@pytest.mark.parametrize("alpha", [0.5, 0.9, 0.95])
+def test_a_planted_crossing_is_the_threshold(rule: Rule, alpha: float) -> None:
+    """Quality reaches alpha at s = 1 - (1 - alpha) 25 / K: under `all` the first pair beyond is the threshold."""
+    similarity = np.random.default_rng(3).permutation((np.arange(400) + 0.37) / 400)
+    found = thresholds(similarity, planted(similarity), KS, alpha, rule=rule, strict=True)
+    for each in found:
+        crossing = 1 - (1 - alpha) * 25 / each.k
+        assert each.at_least is not None
+        if rule == "all":
+            assert each.at_least == similarity[similarity > crossing].min()
+            assert each.worst > alpha
+        else:
+            # the mean over s..1 of a line is its value half way between
+            assert each.at_least == pytest.approx(max(0.0, 2 * crossing - 1), abs=0.006)
+        assert each.pairs == (similarity >= each.at_least).sum()
+
+
+def test_exceeding_and_reaching_differ_at_alpha_itself() -> None:
+    """Algorithm 2 asks for more than alpha, MoDM's equation 5 for as much."""
+    similarity, quality = np.array([0.2, 0.5, 0.8]), np.array([0.5, 0.75, 1.0])
+    assert lowest(similarity, quality, 0.75, rule="all", strict=True) == 0.8
+    assert lowest(similarity, quality, 0.75, rule="all", strict=False) == 0.5
+
+
+def test_one_bad_pair_stops_all_and_not_the_mean() -> None:
+    similarity = np.linspace(0, 1, 11)
+    quality = np.ones(11)
+    quality[6] = 0.0
+    assert lowest(similarity, quality, 0.9, rule="all", strict=True) == similarity[7]
+    assert lowest(similarity, quality, 0.9, rule="mean", strict=True) == similarity[0]
+
+
+def test_equal_similarities_stand_or_fall_together() -> None:
+    similarity, quality = np.array([0.5, 0.5, 0.9]), np.array([1.0, 0.1, 1.0])
+    assert lowest(similarity, quality, 0.8, rule="all", strict=True) == 0.9
+
+
+def test_a_quality_that_could_not_be_had_is_bad() -> None:
+    similarity, quality = np.array([0.5, 0.9]), np.array([1.0, np.nan])
+    for rule in ("all", "mean"):
+        assert lowest(similarity, quality, 0.1, rule=rule, strict=False) is None
+
+
+def test_a_k_that_fails_takes_the_larger_ones_with_it() -> None:
+    """And a larger K that would do with less is raised to the smaller one's threshold."""
+    similarity = np.array([0.2, 0.6, 0.9])
+    quality = np.array([[1.0, 0.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 1.0, 0.0]])
+    first, second, third, last = thresholds(similarity, quality, (1, 2, 3, 4), 0.5, rule="all", strict=True)
+    assert (first.at_least, second.at_least) == (0.2, 0.6)
+    assert (third.at_least, third.alone, third.pairs) == (0.6, 0.2, 2)
+    assert (last.at_least, last.pairs) == (None, 0)
+    swapped = thresholds(similarity, quality[:, [3, 0]], (1, 2), 0.5, rule="all", strict=True)
+    assert [each.at_least for each in swapped] == [None, None]
+    assert swapped[1].alone == 0.2
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    table=st.lists(
+        st.tuples(st.sampled_from(np.linspace(0, 1, 9).tolist()), *(st.floats(0, 1.2) for _ in range(3))),
+        min_size=1,
+        max_size=25,
+    ),
+    alpha=st.floats(0.05, 1),
+    strict=st.booleans(),
+)
+def test_laws_of_any_table(table: list[tuple[float, ...]], alpha: float, strict: bool) -> None:
+    """Thresholds never fall as K grows; `all` is never looser than `mean`; what lies above is as good as was asked."""
+    data = np.array(table)
+    similarity, quality = data[:, 0], data[:, 1:]
+
+    def found(rule: Rule, level: float = alpha) -> list[float]:
+        result = thresholds(similarity, quality, (1, 2, 3), level, rule=rule, strict=strict)
+        return [np.inf if each.at_least is None else each.at_least for each in result]
+
+    strictest, loosest = found("all"), found("mean")
+    for limits in (strictest, loosest):
+        assert limits == sorted(limits)
+    assert all(a >= b - 1e-12 for a, b in zip(strictest, loosest, strict=True))
+    for column, limit in enumerate(strictest):
+        assert (quality[similarity >= limit, column] >= alpha).all()
+    assert all(a >= b for a, b in zip(strictest, found("all", alpha / 2), strict=True))
