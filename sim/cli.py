@@ -1,14 +1,16 @@
 """The command line: ``mezzotint VERB``.
 
-``run`` hands its arguments to Hydra; the other verbs have options of their own. Whatever the user got wrong is
-one message on standard error and exit status 2; a traceback is always a defect of ours.
+``run`` and ``validate`` hand their arguments to Hydra; the other verbs have options of their own. Whatever the
+user got wrong is one message on standard error and exit status 2; a traceback is always a defect of ours.
 """
 
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -42,18 +44,36 @@ keys:    seed shapes extrapolate slo warmup preload sample_s run.dir   (--cfg jo
 --config-dir DIR adds YAML files of your own to the groups; their classes are imported from the working directory.
 """
 
+VALIDATE = ("backend=live", "cluster=local", "trace.requests=40", "arrivals.rate_rpm=60")
+"""What a validation runs unless told otherwise."""
+
+VALIDATE_HELP = """usage: mezzotint validate [KEY=VALUE ...]
+
+Serve a small trace live through a chosen system, profile the models that served it, simulate the same trace with the
+fresh profile, and print the error. Takes what `mezzotint run` takes; unless told otherwise, 40 synthetic requests on
+two tiny pipelines of the device at hand.
+
+  mezzotint validate system=nirvana
+  mezzotint validate system=modm-throughput models=sd35l-sdxl arrivals.rate_rpm=10 run.dir=validation
+"""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0, or 2 for anything that the user can put right."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if given[:1] == ["run"]:
-            return run(given[1:])
+            return configured(given[1:], job, RUN_HELP)
+        if given[:1] == ["validate"]:
+            chosen = {word.partition("=")[0] for word in given}
+            usual = [word for word in VALIDATE if word.partition("=")[0] not in chosen]
+            return configured([*usual, *given[1:]], validation, VALIDATE_HELP)
         parser = argparse.ArgumentParser(
             prog="mezzotint", description="Replays text-to-image traffic through published serving designs."
         )
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
         verbs.add_parser("run", help="one simulation, or a sweep with -m", add_help=False)
+        verbs.add_parser("validate", help="serve live, simulate the same, print the error", add_help=False)
         traces.cli.add_parser(verbs)
         sim.study.cli.add_parser(verbs)
         backends.cli.add_parser(verbs)
@@ -70,21 +90,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 141
 
 
-def run(overrides: Sequence[str]) -> int:
-    """``mezzotint run``: compose the configuration with Hydra, simulate, write the run directory.
+def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usage: str) -> int:
+    """A verb whose configuration Hydra composes: ``run`` and ``validate``.
 
     Hydra would print an error of its own and exit with 1; it is asked to raise instead, so that its errors are
     told as ours are.
     """
     if any(word in ("-h", "--help") for word in overrides):
-        print(RUN_HELP, end="")
+        print(usage, end="")
         return 0
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     os.environ["HYDRA_FULL_ERROR"] = "1"
     before, sys.argv = sys.argv, ["mezzotint", *overrides]
     try:
-        hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")(job)()
+        hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")(task)()
     except (HydraException, OmegaConfBaseException) as error:
         return _refuse(error)
     except SystemExit as stop:
@@ -96,25 +116,50 @@ def run(overrides: Sequence[str]) -> int:
 
 def job(config: DictConfig) -> None:
     """One simulation of a run or of a sweep: what Hydra calls, here or in a worker process."""
-    hydra_config = HydraConfig.get()
-    several = hydra_config.mode is RunMode.MULTIRUN
-    try:
-        resolved = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-        plain = {str(key): value for key, value in resolved.items()} if isinstance(resolved, dict) else {}
-        folder = Path(hydra_config.runtime.output_dir if several else str(plain["run"]["dir"]))
+    several = HydraConfig.get().mode is RunMode.MULTIRUN
+    with _told(several):
+        plain, folder = _resolved(config)
         outcome = simulate(plain, progress=not several)
         write(outcome, folder)
-    except (*REFUSED, OmegaConfBaseException) as error:
-        if several:
-            raise
-        # Hydra would announce a failed job in words of its own; a single run is refused in ours alone.
-        raise SystemExit(_refuse(error)) from None
     said = outcome.summary
     print(
         f"{said['system']}: {said['requests']['completed']} of {said['requests']['arrived']} requests completed, "
         f"{said['throughput_rpm']:.2f} per minute, p50 {_seconds(said['latency_s']['p50'])}, "
         f"p99 {_seconds(said['latency_s']['p99'])} -> {folder}"
     )
+
+
+def validation(config: DictConfig) -> None:
+    """One validation: serve live, profile, simulate the same, print the error."""
+    from sim.study.validate import validate
+
+    several = HydraConfig.get().mode is RunMode.MULTIRUN
+    with _told(several):
+        plain, folder = _resolved(config)
+        found = validate(plain, folder, progress=not several)
+    print(found.table())
+    for file in found.files:
+        print(file)
+
+
+def _resolved(config: DictConfig) -> tuple[dict[str, Any], Path]:
+    """The resolved configuration, and the directory of this run: of a sweep, one that Hydra numbered."""
+    hydra_config = HydraConfig.get()
+    resolved = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    plain = {str(key): value for key, value in resolved.items()} if isinstance(resolved, dict) else {}
+    several = hydra_config.mode is RunMode.MULTIRUN
+    return plain, Path(hydra_config.runtime.output_dir if several else str(plain["run"]["dir"]))
+
+
+@contextmanager
+def _told(several: bool) -> Iterator[None]:
+    """Refuse a single run in our words alone: Hydra, which names the job in a sweep, would add its own."""
+    try:
+        yield
+    except (*REFUSED, OmegaConfBaseException) as error:
+        if several:
+            raise
+        raise SystemExit(_refuse(error)) from None
 
 
 def _seconds(value: float | None) -> str:

@@ -103,6 +103,13 @@ def simulate(config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
     """
     settings = check(config)
     trace, engine = assemble(settings, progress=progress)
+    return replay(settings, trace, engine, config, progress=progress)
+
+
+def replay(
+    settings: Settings, trace: Trace, engine: Engine, config: Mapping[str, Any], *, progress: bool = False
+) -> Outcome:
+    """Run what ``assemble`` put together from ``config``, and say what happened. Raises what ``simulate`` raises."""
     name = settings.system.name
     with tqdm(total=engine.rows, unit="req", desc=name, disable=None if progress else True) as bar:
         engine.progress = lambda ended: bar.update(ended - bar.n)

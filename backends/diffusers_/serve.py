@@ -80,13 +80,18 @@ class Live:
             if folder is not None:
                 _make(Path(folder))
 
+    @property
+    def place(self) -> str:
+        """The device, as torch spells it."""
+        return str(self._place)
+
     def open(self, asked: Asked) -> None:
         """See Backend.open."""
         self._asked = asked
 
     def require(self, model: str) -> None:
         """See Backend.require. The model is built here, so that what cannot be is known before the run."""
-        self._model(model)
+        self.model(model)
 
     def whole(self, work: Work) -> Cost:
         """See Backend.whole. Raises WorkFailed when the device runs out of memory."""
@@ -100,7 +105,7 @@ class Live:
         """See Backend.load_s: free the model, load it again, and say how long that took."""
         self._built.pop(model, None)
         self._collect()
-        return self._model(model).load_s
+        return self.model(model).load_s
 
     def assumptions(self) -> list[Assumption]:
         """See Backend.assumptions."""
@@ -120,7 +125,7 @@ class Live:
         return said
 
     def _whole(self, work: Work) -> Cost:
-        model = self._model(work.model)
+        model = self.model(work.model)
         self._warm_up(work)
         image, latents, denoise_s, other_s = self._run(model, work)
         if self.images is not None and work.row >= 0:
@@ -153,7 +158,7 @@ class Live:
         if self.quality is None or self.reference is None:
             return None
         full = Work(self.reference, work.width, work.height, work.steps, row=work.row)
-        wanted, _, _, _ = self._run(self._model(self.reference), full)
+        wanted, _, _, _ = self._run(self.model(self.reference), full)
         return float(self.quality.score(image[None], wanted[None])[0])
 
     def _warm_up(self, work: Work) -> None:
@@ -162,7 +167,7 @@ class Live:
         if key in self._warm:
             return
         self._warm.add(key)
-        model = self._model(work.model)
+        model = self.model(work.model)
         conditioning = model.encode([""])
         noise = model.noise(work.width, work.height, [0], work.steps)
         latents = model.denoise(conditioning, noise, work.steps, last_step=min(WARM_UP_STEPS, work.steps)).latents
@@ -183,7 +188,8 @@ class Live:
         spec.torch_dtype  # noqa: B018 - refuses an unknown dtype now
         return spec
 
-    def _model(self, name: str) -> LiveModel:
+    def model(self, name: str) -> LiveModel:
+        """The model called ``name``, built if it is not there. Raises LiveError where it cannot be."""
         if name in self._built:
             return self._built[name]
         spec = self._stored(name, self._spec(name))

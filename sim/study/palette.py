@@ -46,7 +46,7 @@ STYLE: MappingProxyType[str, Any] = MappingProxyType(
 )
 
 # Okabe and Ito's palette ("Color Universal Design", 2008) without its yellow, which is lost on white.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _HATCHES = ("", "//", "..", "xx")
@@ -75,8 +75,8 @@ def marks(runs: Sequence[Run]) -> dict[str, Mark]:
     """A look for each series in `runs`; colours first, then dashes when they run out."""
     found: dict[str, Mark] = {}
     for index, series in enumerate(sorted({run.series for run in runs})):
-        colour, turn = index % len(_COLOURS), (index // len(_COLOURS)) % len(_DASHES)
-        found[series] = Mark(_COLOURS[colour], _DASHES[turn], _MARKERS[(colour + turn) % len(_MARKERS)], _HATCHES[turn])
+        colour, turn = index % len(COLOURS), (index // len(COLOURS)) % len(_DASHES)
+        found[series] = Mark(COLOURS[colour], _DASHES[turn], _MARKERS[(colour + turn) % len(_MARKERS)], _HATCHES[turn])
     return found
 
 

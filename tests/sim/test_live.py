@@ -22,8 +22,9 @@ LIVE = ("backend=live", "backend.device=cpu", "cluster=local", "trace.requests=2
 
 
 def live(system: str, family: str, images: Path, *more: str) -> Outcome:
-    """20 requests at 64 pixels, in a trace whose users repeat themselves often."""
-    sizes = [f"models.{role}.{side}=64" for role in ("large", "small") for side in ("width", "height")]
+    """20 requests of 20 steps at 64 pixels, in a trace whose users repeat themselves often."""
+    shape = {"width": 64, "height": 64, "steps": 20}
+    sizes = [f"models.{role}.{key}={value}" for role in ("large", "small") for key, value in shape.items()]
     names = [f"models.large.name={family}-tiny", f"models.small.name={PARTNER[family]}-tiny"]
     repeats = ["trace.users=3", "trace.repeat_share=0.3"]
     return simulated(f"system={system}", *LIVE, *sizes, *names, *repeats, f"backend.images={images}", *more)

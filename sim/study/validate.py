@@ -1,0 +1,163 @@
+"""`mezzotint validate`: how far a simulation is from the real thing.
+
+A small trace is served live, in virtual time, through a chosen system; the models that served it are profiled; the
+same trace is simulated with that profile; both are compared. The simulation sees nothing of the live run.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from backends.calibrate import Plan, calibrate
+from backends.profile import write as write_profile
+from sim.errors import ConfigError
+from sim.run import Outcome, assemble, check, replay, simulate, write
+from sim.study.palette import COLOURS, DPI, house_style
+from traces.aside import aside
+
+GPU = "here"
+"""What the device at hand is called in the profiles that are made for a validation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One figure of both runs. ``error`` is simulated over live, less one; None where live is 0."""
+
+    what: str
+    live: float
+    simulated: float
+
+    @property
+    def error(self) -> float | None:
+        """Relative error of the simulation."""
+        return self.simulated / self.live - 1 if self.live else None
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """A finished validation: the figures compared, how many requests and hits, and the files written."""
+
+    system: str
+    device: str
+    requests: int
+    hits_live: int
+    hits_simulated: int
+    rows: tuple[Comparison, ...]
+    files: tuple[Path, ...]
+
+    def table(self) -> str:
+        """The error table as Markdown."""
+        lines = [
+            f"{self.system} on {self.device}, {self.requests} requests; "
+            f"{self.hits_live} hits live, {self.hits_simulated} simulated",
+            "",
+            "| | live | simulated | error |",
+            "|---|---:|---:|---:|",
+        ]
+        for row in self.rows:
+            error = "-" if row.error is None else f"{row.error:+.1%}"
+            lines.append(f"| {row.what} | {row.live:.4g} | {row.simulated:.4g} | {error} |")
+        return "\n".join(lines)
+
+
+def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False) -> Validation:
+    """Serve live, profile, simulate, compare.
+
+    Args:
+        config: the resolved configuration of the live run; its backend must be live.
+        folder: gets ``live/`` and ``simulated/`` (run directories), ``profiles/``, ``validation.json``,
+            ``validation.md`` and ``validation.png``.
+        progress: show bars, where standard error is a terminal.
+
+    Raises:
+        ConfigError: the backend is not live. Whatever ``simulate`` and ``calibrate`` raise.
+    """
+    settings = check(config)
+    trace, engine = assemble(settings, progress=progress)
+    backend: Any = engine.backend
+    if not backend.live:
+        raise ConfigError("backend: a validation serves live and finds a backend that only looks up; add backend=live")
+    live = replay(settings, trace, engine, config, progress=progress)
+    write(live, folder / "live")
+    profiles = folder / "profiles"
+    profiles.mkdir(exist_ok=True)
+    rows = live.requests.to_pandas()
+    for name, served in rows.dropna(subset="model").groupby("model", observed=True):
+        model = backend.model(str(name))
+        shapes = tuple(sorted({(int(w), int(h), 1) for w, h in zip(served.width, served.height, strict=True)}))
+        plan = Plan(model.spec, GPU, str(name), shapes, device=backend.place, warmup=2, repeats=5, steps_timed=10)
+        profile = calibrate(plan, profiles, progress, model)
+        if (rows.load_s > 0).any():
+            reload_s = backend.load_s(str(name))
+            write_profile(profile.model_copy(update={"load_s": reload_s}), profiles / f"{GPU}_{name}.yaml")
+    profiled = {"_target_": "backends.profiled.Profiled", "gpu": GPU, "folder": str(profiles)}
+    simulated = simulate({**config, "backend": profiled}, progress=progress)
+    write(simulated, folder / "simulated")
+    found = _compared(live, simulated, backend.place, folder)
+    with ExitStack() as parts:
+        table, facts, figure = (parts.enter_context(aside(file)) for file in found.files)
+        table.write_text(f"# Validation\n\n{found.table()}\n\n![latency](validation.png)\n", encoding="utf-8")
+        facts.write_text(json.dumps(_facts(found), indent=2) + "\n", encoding="utf-8")
+        _draw(live, simulated, found).savefig(figure, format="png", dpi=DPI, metadata={"Software": None})
+    return found
+
+
+def _compared(live: Outcome, simulated: Outcome, device: str, folder: Path) -> Validation:
+    said, guessed = live.summary, simulated.summary
+    pairs = [
+        *((f"latency {p} [s]", said["latency_s"][p], guessed["latency_s"][p]) for p in ("mean", "p50", "p90", "p99")),
+        ("throughput [1/min]", said["throughput_rpm"], guessed["throughput_rpm"]),
+        ("GPU-seconds", _gpu_s(live), _gpu_s(simulated)),
+    ]
+    return Validation(
+        system=said["system"],
+        device=device,
+        requests=said["requests"]["arrived"],
+        hits_live=said["cache"]["hits"] or 0,
+        hits_simulated=guessed["cache"]["hits"] or 0,
+        rows=tuple(Comparison(what, float(a or 0), float(b or 0)) for what, a, b in pairs),
+        files=tuple(folder / f"validation.{ending}" for ending in ("md", "json", "png")),
+    )
+
+
+def _gpu_s(outcome: Outcome) -> float:
+    rows = outcome.requests.select(["load_s", "fetch_s", "denoise_s", "decode_s"]).to_pandas()
+    return float(rows.sum().sum())
+
+
+def _facts(found: Validation) -> dict[str, Any]:
+    kept = ("system", "device", "requests", "hits_live", "hits_simulated")
+    rows = [{"what": r.what, "live": r.live, "simulated": r.simulated, "error": r.error} for r in found.rows]
+    return {name: getattr(found, name) for name in kept} | {"rows": rows}
+
+
+@house_style()
+def _draw(live: Outcome, simulated: Outcome, found: Validation) -> Figure:
+    figure = Figure(figsize=(7.5, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    for outcome, label, colour, style in (
+        (live, "served live", COLOURS[0], "-"),
+        (simulated, "simulated", COLOURS[1], "--"),
+    ):
+        rows = outcome.requests.to_pandas().query("outcome == 'completed'")
+        latency_s = np.sort((rows.finish_s - rows.arrival_s).to_numpy())
+        share = np.arange(1, len(latency_s) + 1) / len(latency_s)
+        axes.step(latency_s, share, style, where="post", color=colour, linewidth=2, label=label)
+    axes.set(xlabel="Latency, arrival to finish (s)", ylabel="Completed requests no slower", ylim=(0, 1.02))
+    axes.yaxis.set_major_formatter("{x:.0%}")
+    mean = found.rows[0].error
+    axes.set_title(
+        f"{found.system}, {found.requests} requests on {found.device}: mean latency "
+        + ("not comparable" if mean is None else f"{mean:+.1%}"),
+        loc="left",
+        fontsize=10,
+    )
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False)
+    return figure

@@ -1,0 +1,45 @@
+"""The simulator states its own error: live, profiled, simulated, compared."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sim.cli import main
+
+pytest.importorskip("torch")
+pytest.importorskip("diffusers")
+
+QUICK = ("trace.requests=12", "models.large.width=64", "models.large.height=64", "models.large.steps=20")
+
+
+def test_a_validation_says_how_far_the_simulation_is_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Loose bounds: this machine may be busy, and the figure that counts is reported, not asserted."""
+    assert main(["validate", "system=nirvana", *QUICK, "trace.users=2", f"run.dir={tmp_path}"]) == 0
+    said = capsys.readouterr().out
+    assert "| latency mean [s] |" in said
+    assert (tmp_path / "validation.png").stat().st_size > 5_000
+    facts = json.loads((tmp_path / "validation.json").read_text())
+    errors = {row["what"]: row["error"] for row in facts["rows"]}
+    assert errors.keys() == {
+        "latency mean [s]", "latency p50 [s]", "latency p90 [s]", "latency p99 [s]", "throughput [1/min]", "GPU-seconds",
+    }  # fmt: skip
+    assert all(-0.9 < error < 9 for error in errors.values())
+    assert facts["requests"] == 12
+    for run in ("live", "simulated"):
+        assert json.loads((tmp_path / run / "summary.json").read_text())["requests"]["completed"] == 12
+    live, simulated = (json.loads((tmp_path / r / "summary.json").read_text()) for r in ("live", "simulated"))
+    assert live["trace"] == simulated["trace"]
+    assert any(a["what"] == "service times" for a in live["assumptions"])
+    assert any("step time of sdxl-tiny on here" in a["what"] for a in simulated["assumptions"])
+
+
+def test_only_a_live_backend_can_be_validated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["backend=profiled", "cluster=mi210", f"run.dir={tmp_path}"]
+    assert main(["validate", *words]) == 2
+    assert "add backend=live" in capsys.readouterr().err
+
+
+def test_help_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "--help"]) == 0
+    assert "print the error" in capsys.readouterr().out
