@@ -88,6 +88,7 @@ def run(args: argparse.Namespace) -> int:
         BackendError: something that the user can put right; the message says what.
     """
     try:
+        import backends.diffusers_  # noqa: F401  (says which packages are missing, and what brings them)
         from backends.calibrate.session import Interrupted, complete, unmeasured
     except ImportError as absent:
         raise BackendError(str(absent)) from None

@@ -230,12 +230,16 @@ def read(path: Path | Traversable) -> Profile:
 def write(profile: Profile, path: Path) -> None:
     """Write ``profile`` where :func:`read` will find it, whole or not at all.
 
+    ``schema`` closes the file, so that a copy of it that was cut short, at whatever byte, is refused.
+
     Raises BackendError naming the file when it cannot be written.
     """
     content = profile.model_dump(mode="json", by_alias=True, exclude_none=True)
     told = {key: value for key, value in content.items() if value not in ([], {})}
+    told["schema"] = told.pop("schema")
+    text = yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=118, default_flow_style=None)
     with aside(path) as temporary:
-        temporary.write_text(yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=118), encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
 
 
 @contextmanager

@@ -118,6 +118,8 @@ def _notes(plan: Plan, done: Sequence[Measured]) -> str:
         said = [f"{what}, weights from {spec.weights}."]
     if plan.load_from_disk:
         said.append("Loaded from files that were in the system's cache.")
+    if spec.dtype != "float32" and any(got.facts.get("vae_bits") == 32 for got in done):
+        said.append("The VAE runs in float32, because it overflows in float16.")
     clocks = [got.clock_mhz for got in done if got.clock_mhz]
     if clocks:
         said.append(f"SM clock after each cell {min(clocks)} to {max(clocks)} MHz, median {round(median(clocks))}.")

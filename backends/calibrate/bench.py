@@ -100,15 +100,16 @@ class Bench:
         return self.model
 
     def forget(self) -> None:
-        """Give the memory of the last cell back, so that the next starts from the weights alone."""
-        gc.collect()
+        """Give the GPU memory of the last cell back, so that the next starts from the weights alone."""
         if self.machine.device.type == "cuda":
+            gc.collect()
             torch.cuda.empty_cache()
 
     def _measure(self, cell: Cell, model: LiveModel) -> Measured:
         match cell.operation:
             case "draw" | "load":
-                return Measured(seconds={"seconds": [model.load_s]}, facts={"bytes": model.nbytes})
+                facts = {"bytes": model.nbytes, "vae_bits": 8 * model.pipe.vae.dtype.itemsize}
+                return Measured(seconds={"seconds": [model.load_s]}, facts=facts)
             case "text_encode":
                 return self._repeated(lambda: model.encode([PROMPT] * cell.batch).encode_s)
             case "vae_decode":

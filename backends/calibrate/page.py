@@ -104,10 +104,10 @@ def _add_ons(profile: Profile, entries: Sequence[Entry]) -> list[str]:
     if tried:
         rows = []
         for cell, got in tried:
-            extra, plain = typical(got)[0], typical(got, "without")[0]
-            size = f"{cell.width}×{cell.height}"
-            rows.append([cell.nets, size, cell.batch, _ms(plain), _ms(extra), f"{100 * extra / plain:.0f} %"])
-        head = ["nets", "size", "batch", "plain step [ms]", "added per step [ms]", "of the plain step"]
+            (extra, spread), plain = typical(got), typical(got, "without")[0]
+            size, share = f"{cell.width}×{cell.height}", f"{100 * extra / plain:.0f} %"
+            rows.append([cell.nets, size, cell.batch, _ms(plain), _ms(extra), _ms(spread), share])
+        head = ["nets", "size", "batch", "plain step [ms]", "added [ms]", "quartile spread [ms]", "of the plain step"]
         blocks += ["## ControlNets in line", _table(head, rows)]
     loras = [e.measured for e in entries if e.cell.operation == "lora" and e.measured]
     if profile.lora is not None and loras:

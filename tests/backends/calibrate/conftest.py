@@ -1,0 +1,95 @@
+"""Small calibrations: real ones of tiny models, and ones whose cells are measured by a function of the test's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("diffusers")
+pytest.importorskip("transformers")
+pytest.importorskip("peft")
+
+from backends.calibrate import Cell, Plan, grid  # noqa: E402
+from backends.calibrate.journal import Measured  # noqa: E402
+from backends.diffusers_ import ModelSpec, architectures  # noqa: E402
+
+FAMILIES = ("sd15", "sdxl", "sd3", "flux", "sana")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _parsed_once() -> Iterator[None]:
+    """The architectures' data files are parsed once, not eight times per calibration."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(architectures, "_data", cache(architectures._data))
+        yield
+
+
+@pytest.fixture
+def plan() -> Callable[..., Plan]:
+    """A plan of a tiny family, two sizes by two batches, with whatever the test changes."""
+
+    def made(family: str = "sdxl", dtype: Any = "float32", **changes: Any) -> Plan:
+        settings: dict[str, Any] = {
+            "gpu": "cpu",
+            "model": f"{family}-tiny",
+            "shapes": grid([(64, 64), (192, 192)], [1, 4]),
+            "warmup": 1,
+            "repeats": 2,
+            "steps_timed": 2,
+        }
+        return Plan(ModelSpec(family, scale="tiny", dtype=dtype), **(settings | changes))
+
+    return made
+
+
+class Stub:
+    """Measures cells in no time: seconds that follow from the cell alone, counted, with errors on demand.
+
+    ``stop_after`` interrupts the call after so many; ``broken`` gives the error for a cell, or None.
+    """
+
+    def __init__(
+        self, stop_after: int | None = None, broken: Callable[[Cell], BaseException | None] = lambda cell: None
+    ) -> None:
+        self.calls: Counter[Cell] = Counter()
+        self.stop_after = stop_after
+        self.broken = broken
+
+    def __call__(self, cell: Cell) -> Measured:
+        if self.stop_after is not None and self.calls.total() >= self.stop_after:
+            raise KeyboardInterrupt
+        error = self.broken(cell)
+        if error is not None:
+            raise error
+        self.calls[cell] += 1
+        seconds = (1 + cell.nets) * (0.01 + 1e-6 * cell.width * cell.height * cell.batch)
+        if cell.operation == "lora":
+            times = {name: [seconds] for name in ("read", "attach", "fuse", "unfuse", "patch")}
+            return Measured(seconds=times, facts={"bytes": 1000, "rank": cell.rank})
+        facts = {"bytes": 1000} if cell.operation in ("draw", "load") else {}
+        values = {"seconds": [seconds, 1.1 * seconds, 1.2 * seconds], "without": [0.01]}
+        return Measured(seconds=values, facts=facts)
+
+
+@pytest.fixture
+def stub() -> type[Stub]:
+    return Stub
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Everything in ``folder`` by name."""
+    return {file.name: file.read_bytes() for file in folder.iterdir()}

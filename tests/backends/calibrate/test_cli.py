@@ -1,0 +1,146 @@
+"""`mezzotint calibrate` from the command line: what it writes, and one clear error for what it cannot do."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("diffusers")
+
+from backends.calibrate.bench import Bench  # noqa: E402
+from backends.cli import FAMILIES  # noqa: E402
+from backends.diffusers_.architectures import families  # noqa: E402
+from backends.profile import read  # noqa: E402
+from sim.cli import main  # noqa: E402
+
+QUICK = [
+    "--scale",
+    "tiny",
+    "--device",
+    "cpu",
+    "--sizes",
+    "64",
+    "--batches",
+    "1",
+    "--repeats",
+    "1",
+    "--steps-timed",
+    "1",
+]
+QUICK += ["--warmup", "0", "--controlnets", "0", "--no-loras"]
+
+
+def test_it_writes_a_profile_a_page_and_a_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["calibrate", "sana", *QUICK, "--sizes", "64,96x64", "-o", str(tmp_path / "new" / "folder")]) == 0
+    written = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    assert [file.name for file in written] == ["cpu_sana-tiny.yaml", "cpu_sana-tiny.md", "cpu_sana-tiny_step.png"]
+    assert all(file.stat().st_size > 0 for file in written)
+    assert [(p.width, p.height) for p in read(written[0]).step] == [(64, 64), (96, 64)]
+    assert "![" in written[1].read_text()
+
+
+def test_interrupted_it_says_one_line_and_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    real = Bench.__call__
+
+    def counted(self: Bench, cell: Any) -> Any:
+        asked.append(cell)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return real(self, cell)
+
+    monkeypatch.setattr(Bench, "__call__", counted)
+    words = ["calibrate", "flux", *QUICK, "-o", str(tmp_path)]
+    assert main(words) == 130
+    said = [line for line in capsys.readouterr().err.splitlines() if "mezzotint" in line]
+    journal = tmp_path / "cpu_flux-tiny.journal.jsonl"
+    assert said == [f"mezzotint: interrupted; 2 of 5 cells are kept in {journal}, and the same command goes on"]
+    assert main(words) == 0
+    assert len(asked) == 6, "five cells, and the one that was cut"
+    assert asked[2] == asked[3]
+
+
+def test_every_family_has_a_verb() -> None:
+    assert set(FAMILIES) == set(families())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["sdxl", "--sizes", "64,6y4"], r"--sizes: found '6y4', expected .*512,768x1024"),
+        (["sdxl", "--sizes", "60"], "sdxl makes images whose sides are multiples of 8, not 60x60"),
+        (["sdxl", "--sizes", "0"], "must all be 1 or more"),
+        (["sdxl", "--batches", "1,,2"], r"--batches: found '1,,2', expected whole numbers"),
+        (["sdxl", "--repeats", "0"], "must all be 1 or more"),
+        (["sdxl", "--warmup", "-1"], "must be 0 or more"),
+        (["sdxl", "--weights", "nowhere"], "weights 'nowhere' is not a folder"),
+        (["sdxl", "--weights", "."], "not a pipeline folder"),
+        (["sdxl", "--variant", "sdxl_huge"], "has no tiny variant 'sdxl_huge'"),
+        (["sdxl", "--device", "tpu9"], "no device is called 'tpu9'"),
+        (["sdxl", "--gpu", "my gpu"], "'my gpu' cannot name a profile file"),
+    ],
+)
+def test_bad_input_is_one_clear_error(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["calibrate", words[0], *QUICK, *words[1:], "-o", str(tmp_path / "out")]) == 2
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("mezzotint")]
+    assert len(said) == 1
+    assert re.search(message, said[0])
+
+
+def test_an_unknown_family_lists_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["calibrate", "sd9"])
+    assert stopped.value.code == 2
+    said = capsys.readouterr().err
+    assert "sd9" in said
+    assert all(family in said for family in FAMILIES)
+
+
+def test_too_little_memory_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("backends.diffusers_.memory.available_bytes", lambda device: 1000)
+    assert main(["calibrate", "sdxl", *QUICK, "-o", str(tmp_path)]) == 2
+    assert "needs at least" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("build", ["DefaultCPUAllocator: can't allocate memory", "CUDA out of memory."])
+def test_a_model_that_turns_out_not_to_fit_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], build: str
+) -> None:
+    def full(*_: Any) -> None:
+        raise RuntimeError(build)
+
+    monkeypatch.setattr("backends.calibrate.bench.build", full)
+    assert main(["calibrate", "sdxl", *QUICK, "-o", str(tmp_path)]) == 2
+    assert f"sdxl-tiny did not fit on cpu ({build})" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    assert main(["calibrate", "sdxl", *QUICK, "-o", str(tmp_path / "file" / "out")]) == 2
+    said = capsys.readouterr().err
+    assert "cannot be written" in said
+    assert "--output" in said
+
+
+def test_without_the_live_extra_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "backends.diffusers_", None)
+    assert main(["calibrate", "sdxl", *QUICK, "-o", str(tmp_path)]) == 2
+    assert "backends.diffusers_" in capsys.readouterr().err

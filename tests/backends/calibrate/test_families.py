@@ -1,0 +1,144 @@
+"""Real calibrations of the five tiny families, read back by the simulator's backend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("diffusers")
+
+from backends.base import BackendError, Work  # noqa: E402
+from backends.calibrate import Cell, calibrate, grid, model_name  # noqa: E402
+from backends.calibrate.bench import Bench, ran_out_of_memory  # noqa: E402
+from backends.calibrate.machine import machine  # noqa: E402
+from backends.calibrate.session import complete  # noqa: E402
+from backends.diffusers_ import ModelSpec, build  # noqa: E402
+from backends.diffusers_.architectures import architecture, families  # noqa: E402
+from backends.profile import read, shipped  # noqa: E402
+from backends.profiled import Profiled  # noqa: E402
+
+from .conftest import FAMILIES, files  # noqa: E402
+
+LARGE = {"sd15": (128, 4), "sdxl": (128, 4), "sd3": (192, 4), "flux": (192, 4), "sana": (256, 8)}
+"""Side and batch at which a step takes visibly longer than at 64 and 1; SANA's latents are 32 times smaller."""
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_calibrated_family_can_be_simulated(plan: Any, tmp_path: Path, family: str) -> None:
+    side, batch = LARGE[family]
+    wanted = plan(family, lora_rank=2, shapes=((64, 64, 1), (side, side, 1), (side, side, batch)))
+    profile = calibrate(wanted, tmp_path, progress=False)
+    assert read(tmp_path / f"cpu_{family}-tiny.yaml") == profile
+    backend = Profiled("cpu", folder=str(tmp_path))
+    backend.require(wanted.model)
+    for operation in ("step", "vae_encode", "vae_decode"):
+        low = backend.seconds(operation, wanted.model, 64, 64)
+        high = backend.seconds(operation, wanted.model, side, side, batch)
+        assert 0 < low < high, operation
+    assert backend.seconds("text_encode", wanted.model, 64, 64) > 0
+    whole, tail = (backend.whole(Work(wanted.model, 64, 64, 10, skipped=k)).denoise_s for k in (0, 4))
+    assert tail == pytest.approx(0.6 * whole)
+    with pytest.raises(BackendError, match="outside the measured grid"):
+        backend.whole(Work(wanted.model, 512, 512, 10))
+    assert profile.load_s is None, "weights that were drawn say nothing about loading"
+    assert profile.lora is not None
+    assert profile.lora.rank == 2
+    assert profile.versions["torch"] == torch.__version__
+    assert profile.memory == profile.energy == [], "a CPU reports neither"
+    names = {f"cpu_{family}-tiny{end}" for end in (".yaml", ".md", ".journal.jsonl", "_step.png")}
+    assert set(files(tmp_path)) == names
+
+
+def test_controlnets_raise_the_step_time(plan: Any, tmp_path: Path) -> None:
+    wanted = plan("sdxl", shapes=grid([(192, 192)], [2]), controlnets=(0, 1, 3), repeats=3, controlnet_batches=(2,))
+    profile = calibrate(wanted, tmp_path, progress=False)
+    extra = {nets: table.seconds(192 * 192, 2) for nets, table in profile.controlnet_tables.items()}
+    assert set(extra) == {1, 3}
+    assert 0 < extra[1] < extra[3]
+
+
+def test_a_family_without_controlnets_goes_without(plan: Any) -> None:
+    assert not architecture("sana", scale="tiny").controlnets
+    cells = plan("sana", controlnets=(0, 1, 3)).cells(has_controlnets=False)
+    assert not [cell for cell in cells if cell.nets]
+
+
+def test_a_lora_is_measured_and_taken_out_again(plan: Any) -> None:
+    wanted = plan("sd15")
+    model = build(wanted.spec)
+    before = {name: each.clone() for name, each in model.denoiser.state_dict().items()}
+    measured = Bench(wanted, machine("cpu"), model)(Cell(operation="lora", rank=3))
+    assert {name for name, times in measured.seconds.items() if len(times) == wanted.repeats and min(times) > 0} == {
+        "read",
+        "attach",
+        "fuse",
+        "unfuse",
+        "patch",
+    }
+    layers = [each for name, each in before.items() if name.endswith(("to_q.weight", "to_k.weight", "to_v.weight"))]
+    layers += [each for name, each in before.items() if name.endswith("to_out.0.weight")]
+    assert measured.facts["bytes"] > sum(3 * (rows + columns) * 4 for rows, columns in (w.shape for w in layers))
+    for name, each in model.denoiser.state_dict().items():
+        torch.testing.assert_close(each, before[name], rtol=0, atol=1e-6)
+
+
+def test_a_model_that_is_built_is_not_built_again(plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = plan("sana", shapes=((64, 64, 1),))
+    model = build(wanted.spec)
+    monkeypatch.setattr("backends.calibrate.bench.build", None)
+    assert calibrate(wanted, tmp_path, progress=False, model=model).step[0].seconds > 0
+
+
+def test_loading_is_measured_from_a_folder_only(plan: Any, tmp_path: Path) -> None:
+    wanted = plan("sana", shapes=((64, 64, 1),), load_from_disk=True)
+    profile = calibrate(wanted, tmp_path, progress=False)
+    assert profile.load_s is not None
+    assert profile.load_s > 0
+    assert Profiled("cpu", folder=str(tmp_path)).load_s("sana-tiny") == profile.load_s
+    with pytest.raises(BackendError, match="built already"):
+        calibrate(wanted, tmp_path, model=build(wanted.spec))
+
+
+def test_what_runs_on_a_cpu_is_never_put_among_the_shipped_profiles(plan: Any, stub: Any) -> None:
+    folder = Path(str(shipped()))
+    before = files(folder)
+    with pytest.raises(BackendError, match="shipped profiles"):
+        complete(plan(), folder, measure=stub())
+    assert files(folder) == before
+
+
+def test_models_are_named_as_the_simulator_spells_them() -> None:
+    assert set(families()) == set(FAMILIES)
+    usual = [model_name(family, None, "full") for family in FAMILIES]
+    assert usual == ["sd1.5", "sdxl", "sd3.5-large", "flux-dev", "sana-1.6b"]
+    assert model_name("sdxl", None, "tiny") == "sdxl-tiny"
+    assert model_name("sd3", "sd35_medium", "full") == "sd3.5-medium"
+
+
+def test_too_little_memory_is_known_from_other_errors() -> None:
+    with pytest.raises(RuntimeError) as real:
+        torch.empty(2**60)
+    assert ran_out_of_memory(real.value)
+    assert ran_out_of_memory(torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB"))
+    assert not ran_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+
+
+def test_a_size_that_a_family_cannot_make_is_refused_before_anything_is_built(
+    plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backends.calibrate.bench.build", None)
+    with pytest.raises(BackendError, match="multiples of 32, not 80x64"):
+        calibrate(plan("sana", shapes=((80, 64, 1),)), tmp_path)
+
+
+def test_a_spec_is_part_of_what_is_resumed(plan: Any, tmp_path: Path, stub: Any) -> None:
+    """Another dtype, or more repeats, is another measurement."""
+    complete(plan(), tmp_path, measure=stub())
+    for other in (plan(dtype="bfloat16"), plan(repeats=3), plan(warmup=0)):
+        again = stub()
+        complete(other, tmp_path, measure=again)
+        assert set(again.calls) == set(other.cells(True))
+    assert ModelSpec("sdxl", scale="tiny") == plan().spec

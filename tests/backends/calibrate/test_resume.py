@@ -1,0 +1,164 @@
+"""What is measured is kept: nothing is measured twice, whenever the run was cut."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("diffusers")
+
+from backends.base import BackendError  # noqa: E402
+from backends.calibrate import Cell, grid  # noqa: E402
+from backends.calibrate.session import Interrupted, complete, unmeasured  # noqa: E402
+from backends.profile import read  # noqa: E402
+
+from .conftest import files  # noqa: E402
+
+ADD_ONS = {"lora_rank": 4, "controlnets": (0, 1, 3)}
+
+
+@pytest.fixture(autouse=True)
+def _undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures take longer than all else here; only the test that compares files draws them."""
+    if "same_bytes" not in request.node.name:
+        monkeypatch.setattr("backends.calibrate.page.draw", lambda profile, references, path: path.touch())
+
+
+@pytest.mark.parametrize("cut", [0, 1, 7, 21])
+def test_cut_after_any_cell_the_same_grid_is_completed(plan: Any, stub: Any, tmp_path: Path, cut: int) -> None:
+    wanted = plan(**ADD_ONS)
+    cells = wanted.cells(True)
+    whole = complete(wanted, tmp_path / "whole", measure=stub()).profile
+    first, second = stub(stop_after=cut), stub()
+    with pytest.raises(Interrupted, match=rf"interrupted; {cut} of {len(cells)} cells are kept in .*journal"):
+        complete(wanted, tmp_path / "cut", measure=first)
+    assert not list((tmp_path / "cut").glob("*.yaml")), "a profile is written when all is there"
+    resumed = complete(wanted, tmp_path / "cut", measure=second).profile
+    assert first.calls + second.calls == Counter(cells)
+    assert resumed.model_copy(update={"date": whole.date}) == whole
+
+
+def test_a_finished_calibration_measures_nothing_and_writes_the_same_bytes(
+    plan: Any, stub: Any, tmp_path: Path
+) -> None:
+    complete(plan(**ADD_ONS), tmp_path, measure=stub())
+    before, again = files(tmp_path), stub()
+    complete(plan(**ADD_ONS), tmp_path, measure=again)
+    assert not again.calls
+    assert files(tmp_path) == before
+
+
+def test_a_grid_can_grow(plan: Any, stub: Any, tmp_path: Path) -> None:
+    small, large = plan(shapes=grid([(64, 64)], [1])), plan(shapes=grid([(64, 64), (128, 64)], [1, 2]))
+    complete(small, tmp_path, measure=stub())
+    rest = stub()
+    assert len(complete(large, tmp_path, measure=rest).profile.step) == 4
+    assert set(rest.calls) == set(large.cells(True)) - set(small.cells(True))
+    assert len(complete(small, tmp_path, measure=stub()).profile.step) == 4, "what is known stays in the profile"
+
+
+def test_fresh_starts_anew(plan: Any, stub: Any, tmp_path: Path) -> None:
+    complete(plan(), tmp_path, measure=stub())
+    again = stub()
+    complete(plan(), tmp_path, measure=again, fresh=True)
+    assert again.calls == Counter(plan().cells(True))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.5, 0.77, 0.999])
+def test_a_journal_cut_at_any_byte_loses_only_its_last_cell(
+    plan: Any, stub: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], share: float
+) -> None:
+    before = complete(plan(), tmp_path, measure=stub()).profile
+    journal = tmp_path / "cpu_sdxl-tiny.journal.jsonl"
+    content = journal.read_bytes()
+    left = content[: int(share * len(content))]
+    journal.write_bytes(left)
+    again = stub()
+    after = complete(plan(), tmp_path, measure=again).profile
+    assert again.calls.total() == len(plan().cells(True)) - left.count(b"\n")
+    assert after.model_copy(update={"date": before.date}) == before
+    said = capsys.readouterr().err
+    assert ("half written" in said) == (not left.endswith(b"\n") and bool(left))
+    assert all(json.loads(line) for line in journal.read_text().splitlines())
+
+
+def test_a_line_that_is_no_entry_is_named(plan: Any, stub: Any, tmp_path: Path) -> None:
+    complete(plan(), tmp_path, measure=stub())
+    journal = tmp_path / "cpu_sdxl-tiny.journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([lines[0], b"{}\n", *lines[2:]]))
+    with pytest.raises(BackendError, match=r"journal\.jsonl: line 2: conditions: .*--fresh"):
+        complete(plan(), tmp_path, measure=stub())
+
+
+def _large(cell: Cell) -> BaseException | None:
+    """What an 80 GB card does at some batch: the step of a large size does not fit from batch 2 on."""
+    if cell.operation in ("step", "controlnet_step") and cell.width == 192 and cell.batch >= 2:
+        return torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+    return None
+
+
+def test_what_does_not_fit_is_recorded_and_everything_else_goes_on(plan: Any, stub: Any, tmp_path: Path) -> None:
+    wanted = plan(shapes=grid([(64, 64), (192, 192)], [1, 2, 4]), controlnets=(1,))
+    first = stub(broken=_large)
+    done = complete(wanted, tmp_path, measure=first)
+    misfits = [entry for entry in done.entries if entry.outcome == "did not fit"]
+    assert [(str(entry.cell), entry.measured) for entry in misfits] == [("step 192x192 batch 2", None)]
+    assert {cell for cell in wanted.cells(True) if _large(cell) is None} == set(first.calls)
+    assert [(p.width, p.batch) for p in done.profile.step] == [(64, 1), (64, 2), (64, 4), (192, 1)]
+    assert len(done.profile.vae_decode) == 6
+    page = (tmp_path / "cpu_sdxl-tiny.md").read_text()
+    assert "- step 192x192 batch 2: did not fit (CUDA out of memory. Tried to allocate 20.00 GiB)" in page
+    assert "- step 192x192 batch 4: not tried, a smaller one gave nothing" in page
+    second = stub()
+    complete(wanted, tmp_path, measure=second)
+    assert not second.calls, "it would not fit the next time either"
+
+
+def test_what_a_kernel_refuses_is_tried_again_by_the_next_run(plan: Any, stub: Any, tmp_path: Path) -> None:
+    def refused(cell: Cell) -> BaseException | None:
+        return RuntimeError("too many\nelements") if cell.operation == "vae_decode" and cell.batch == 4 else None
+
+    done = complete(plan(), tmp_path, measure=stub(broken=refused))
+    assert unmeasured(done.entries) == [
+        f"vae decode {size}x{size} batch 4: failed (too many elements)" for size in (64, 192)
+    ]
+    again = stub()
+    assert len(complete(plan(), tmp_path, measure=again).profile.vae_decode) == 4
+    assert set(again.calls) == {c for c in plan().cells(True) if c.operation == "vae_decode" and c.batch == 4}
+
+
+def test_a_device_that_failed_ends_the_run_and_what_was_measured_stays(plan: Any, stub: Any, tmp_path: Path) -> None:
+    def lost(cell: Cell) -> BaseException | None:
+        return torch.AcceleratorError("CUDA error: unspecified launch failure") if cell.width == 192 else None
+
+    first, second = stub(broken=lost), stub()
+    with pytest.raises(BackendError, match=r"step 192x192 batch 1: the device failed .*launch failure"):
+        complete(plan(), tmp_path, measure=first)
+    complete(plan(), tmp_path, measure=second)
+    assert first.calls + second.calls == Counter(plan().cells(True))
+
+
+def test_without_one_step_there_is_no_profile(plan: Any, stub: Any, tmp_path: Path) -> None:
+    def nothing(cell: Cell) -> BaseException | None:
+        return torch.cuda.OutOfMemoryError("out of memory") if cell.operation == "step" else None
+
+    with pytest.raises(BackendError, match=r"no denoising step of sdxl-tiny could be measured \(out of memory\)"):
+        complete(plan(), tmp_path, measure=stub(broken=nothing))
+
+
+def test_a_profile_cut_anywhere_is_refused(plan: Any, stub: Any, tmp_path: Path) -> None:
+    """At the end of a line too, where what is left is good YAML."""
+    complete(plan(), tmp_path, measure=stub())
+    content = (tmp_path / "cpu_sdxl-tiny.yaml").read_bytes().rstrip()
+    cut = tmp_path / "cut.yaml"
+    ends = [index for index in range(len(content)) if content[index : index + 1] == b"\n"]
+    for end in [*ends, *range(1, len(content), 41), len(content) - 1]:
+        cut.write_bytes(content[:end])
+        with pytest.raises(BackendError, match=r"cut\.yaml: .*re-measure it"):
+            read(cut)
