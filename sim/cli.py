@@ -21,6 +21,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 import backends.cli
 import sim.study.cli
+import sim.study.selector.command
 import traces.cli
 from backends.base import BackendError
 from sim.errors import ConfigError
@@ -76,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         verbs.add_parser("validate", help="serve live, simulate the same, print the error", add_help=False)
         traces.cli.add_parser(verbs)
         sim.study.cli.add_parser(verbs)
-        backends.cli.add_parser(verbs)
+        sim.study.selector.command.add_parser(backends.cli.add_parser(verbs))
         args = parser.parse_args(given)
         status: int = args.run(args)
         return status

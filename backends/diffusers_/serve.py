@@ -18,6 +18,7 @@ from backends.diffusers_.errors import LiveError
 from backends.diffusers_.memory import usable_device
 from backends.diffusers_.model import LiveModel
 from backends.diffusers_.spec import ModelSpec
+from backends.quality import Metric
 
 WARM_UP_STEPS = 2
 
@@ -51,7 +52,7 @@ class Live:
     device: str = "auto"
     dtype: str | None = None
     store: str | None = None
-    quality: Any = None
+    quality: Metric | None = None
     reference: str | None = None
     images: str | None = None
     threads: int = 1
@@ -74,6 +75,8 @@ class Live:
             torch.set_num_threads(self.threads)
         if (self.quality is None) != (self.reference is None):
             raise LiveError("backend.quality and backend.reference belong together; set both or neither")
+        if self.quality is not None and self.quality.name == "psnr":
+            raise LiveError("backend.quality: PSNR is in decibels and no factor; use Ssim, MsSsim or ClipScore")
         if self.quality is not None:
             self.quality_basis = f"{self.quality.name} against the full run of {self.reference}, same seed"
         for folder in (self.store, self.images):
@@ -159,7 +162,12 @@ class Live:
             return None
         full = Work(self.reference, work.width, work.height, work.steps, row=work.row)
         wanted, _, _, _ = self._run(self.model(self.reference), full)
-        return float(self.quality.score(image[None], wanted[None])[0])
+        made, prompts = image[None], [self._asked.prompt(work.row)]
+        if self.quality.full_reference:
+            return float(self.quality.score(made, references=wanted[None])[0])
+        return float(
+            self.quality.score(made, prompts=prompts)[0] / self.quality.score(wanted[None], prompts=prompts)[0]
+        )
 
     def _warm_up(self, work: Work) -> None:
         """The first run of a shape compiles and allocates; a server has long done that."""

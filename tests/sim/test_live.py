@@ -90,6 +90,20 @@ def test_a_worker_that_changes_models_really_loads_them(tmp_path: Path) -> None:
     assert (tmp_path / "weights" / "sd1.5-tiny" / "model_index.json").is_file()
 
 
+def test_quality_is_measured_against_the_full_run(tmp_path: Path) -> None:
+    """Only images that skipped steps have a factor; it is SSIM, and the summary says so and counts alpha."""
+    words = ("+backend.quality._target_=backends.quality.Ssim", "backend.reference=${models.large.name}")
+    outcome = live("nirvana", "sd1.5", tmp_path, *words)
+    rows = outcome.requests.to_pandas()
+    factor = rows.quality_factor
+    assert (factor.notna() == rows.source_id.notna()).all()
+    assert factor.dropna().between(-1, 1).all()
+    said = outcome.summary["quality"]
+    assert said["basis"] == "ssim against the full run of sd1.5-tiny, same seed"
+    assert said["factor_mean"] == pytest.approx(factor.mean())
+    assert said["below_alpha_share"] == pytest.approx((factor.dropna() < 0.9).mean())
+
+
 def test_memory_that_runs_out_fails_that_request_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sim.study.selector_pairs import choose
+from sim.study.selector.pairs import choose
 from traces.embeddings import HashedNgrams, embed
 from traces.error import TraceError
 from traces.schema import Trace

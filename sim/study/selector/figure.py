@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from sim.study.palette import GREY, house_style, panels
-from sim.study.selector_rule import Floats, Threshold
+from sim.study.selector.rule import Floats, Threshold
 
 COLUMNS = 5
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tqdm import tqdm
 
 from sim.errors import ConfigError
-from sim.study.selector_pairs import Pair
+from sim.study.selector.pairs import Pair
 
 Conditions = Mapping[str, Any]
 

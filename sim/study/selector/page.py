@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sim.errors import ConfigError
-from sim.study.selector_figure import draw
-from sim.study.selector_journal import Scores
-from sim.study.selector_pairs import Pair
-from sim.study.selector_rule import Floats, Threshold
+from sim.study.selector.figure import draw
+from sim.study.selector.journal import Scores
+from sim.study.selector.pairs import Pair
+from sim.study.selector.rule import Floats, Threshold
 from traces.aside import aside
 
-SELECTOR, SYSTEM, BASE = "selector/measured.yaml", "system/measured.yaml", "system/measured_base.yaml"
+SELECTOR = "selector/measured.yaml"
 PAIRS, FIGURE, PAGE = "pairs.parquet", "selector.png", "selector.md"
 
 
@@ -62,7 +62,13 @@ class Findings:
     @property
     def command(self) -> str:
         """What runs a system with these thresholds, but for the folder."""
-        return f"mezzotint run --config-dir FOLDER system=measured encoder={self.encoder}"
+        chosen = ["system=modm-throughput" if self.refines else "system=nirvana"]
+        chosen += ["selector@system.door.selector=measured", f"encoder={self.encoder}"]
+        if not self.refines:
+            chosen.append(f"system.door.cache.latents_at=[{','.join(map(str, self.at_least))}]")
+        elif not self.of_images:
+            chosen.append("space@system.door.cache.space=text")
+        return f"mezzotint run --config-dir FOLDER {' '.join(chosen)}"
 
 
 def publish(found: Findings, folder: Path) -> list[Path]:
@@ -78,9 +84,8 @@ def publish(found: Findings, folder: Path) -> list[Path]:
         TraceError, ConfigError: the folder cannot be written to.
     """
     try:
-        for name in ("selector", "system"):
-            (folder / name).mkdir(parents=True, exist_ok=True)
-        written = {SELECTOR: _selector(found), BASE: _base(found), SYSTEM: _system(found)}
+        (folder / SELECTOR).parent.mkdir(parents=True, exist_ok=True)
+        written = {SELECTOR: _selector(found)}
         if not found.at_least:
             for name in written:
                 (folder / name).unlink(missing_ok=True)
@@ -113,38 +118,12 @@ def _selector(found: Findings) -> str:
     said = f"# no similarity of the pairs sufficed for K = {', '.join(without)}: left out\n" if without else ""
     return (
         "# How many steps a similarity allows to skip, measured by `mezzotint calibrate selector`.\n"
-        f"{_head(found)}{said}"
+        f"# {found.command}\n{_head(found)}{said}"
         "_target_: sim.reuse.selector.Thresholds\n"
         f"at_least: {{{table}}}\n"
         f"of_steps: {found.steps}\n"
         "strict: false  # the pairs at a threshold were good enough themselves\n"
-    )
-
-
-def _base(found: Findings) -> str:
-    paper = "modm-throughput" if found.refines else "nirvana"
-    cleared = "door: {selector: null"
-    if found.refines and not found.of_images:
-        cleared += ", cache: {space: null}"
-    return (
-        f"# {paper} with room for what was measured: merged into the paper's table, ours would keep the K that it "
-        f"lacks.\ndefaults: [{paper}]\n{cleared}}}\n"
-    )
-
-
-def _system(found: Findings) -> str:
-    ks = ", ".join(map(str, found.at_least))
-    if not found.refines:
-        about, name, cache = "NIRVANA", "nirvana-measured", f"{{latents_at: [{ks}]}}"
-    elif found.of_images:
-        about, name, cache = "MoDM", "modm-measured", "{}"
-    else:
-        about, name = "MoDM, searching by the prompts' similarity,", "modm-measured"
-        cache = "{space: {_target_: traces.similarity.TextToText}}"
-    return (
-        f"# {about} with thresholds of our own: {found.command}\n"
-        "defaults: [measured_base, /selector@door.selector: measured, _self_]\n"
-        f"name: {name}\ndoor: {{cache: {cache}}}\n"
+        f"alpha: {found.alpha:g}\n"
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from sim.errors import ConfigError
-from sim.study.selector_rule import Rule
+from sim.study.selector.rule import Rule
 
 ALPHA, ALPHA_REFINED, ALPHA_PSNR = 0.9, 0.95, 0.3
 """NIRVANA 5.3.1; MoDM 5.2; 30 of the 100 dB that identical images score, where differences begin to be seen."""

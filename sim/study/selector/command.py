@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from backends.base import BackendError
 from sim.errors import ConfigError
-from sim.study.selector_options import ModelOptions, Options, checked
+from sim.study.selector.options import ModelOptions, Options, checked
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from backends.calibrate.machine import Machine
     from backends.diffusers_ import LiveModel
     from backends.quality import ClipWeights, Metric
-    from sim.study.selector_journal import Scores
-    from sim.study.selector_live import LivePairs
-    from sim.study.selector_page import Findings
-    from sim.study.selector_pairs import Pair
+    from sim.study.selector.journal import Scores
+    from sim.study.selector.live import LivePairs
+    from sim.study.selector.page import Findings
+    from sim.study.selector.pairs import Pair
     from traces.schema import Trace
 
 JOURNAL = "journal.jsonl"
@@ -92,9 +92,9 @@ def run(args: argparse.Namespace) -> int:
         raise BackendError(f"making images needs {', '.join(missing)}; install with: pip install 'mezzotint[live]'")
     from backends.calibrate.machine import machine
     from backends.diffusers_.architectures import architecture
-    from sim.study.selector_journal import Journal, measure
-    from sim.study.selector_page import publish
-    from sim.study.selector_pairs import choose
+    from sim.study.selector.journal import Journal, measure
+    from sim.study.selector.page import publish
+    from sim.study.selector.pairs import choose
     from traces.embeddings import HashedNgrams, MiniLM, embed
 
     for model in (options.large, options.small):
@@ -135,8 +135,8 @@ def findings(
     """
     import numpy as np
 
-    from sim.study.selector_page import Findings
-    from sim.study.selector_rule import thresholds
+    from sim.study.selector.page import Findings
+    from sim.study.selector.rule import thresholds
 
     similarity = np.array([each.similarity for each in scores], np.float64)
     full = np.array([[each.full] for each in scores], np.float64)
@@ -222,7 +222,7 @@ def _live(options: Options) -> "LivePairs":
 
 def _opened(options: Options) -> "LivePairs":
     from backends.quality import ClipWeights
-    from sim.study.selector_live import LivePairs
+    from sim.study.selector.live import LivePairs
 
     clip = None
     if options.metric == "clipscore" or options.similarity == "image":

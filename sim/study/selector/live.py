@@ -10,8 +10,8 @@ from backends.base import BackendError
 from backends.diffusers_ import LiveModel
 from backends.diffusers_.chatter import hushed
 from backends.quality import ClipWeights, Images, Metric
-from sim.study.selector_journal import Scores
-from sim.study.selector_pairs import Pair
+from sim.study.selector.journal import Scores
+from sim.study.selector.pairs import Pair
 from traces.similarity import DECIMALS
 
 
