@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import SchemaError
 
 from sim.errors import ConfigError
 
@@ -57,8 +58,11 @@ def _argument(value: Any, key: str, hint: Any) -> Any:
         return value
     try:
         return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
-    except PydanticUserError:
-        return value
+    except (PydanticUserError, SchemaError):
+        # A protocol: whatever fits it was built above, so what is left can only be null where that is allowed.
+        if value is None and type(None) in typing.get_args(hint):
+            return None
+        raise ConfigError(f"{key}: found {value!r}, expected a mapping with {TARGET}") from None
     except ValidationError as error:
         raise ConfigError(f"{key}: found {value!r}, expected {_spelled(hint)}") from error
 

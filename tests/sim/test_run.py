@@ -202,6 +202,8 @@ def test_shapes_of_the_trace_change_the_times_and_the_limits() -> None:
         (["+system.door.colour=red"], "system.door.colour: .* takes no such setting; it takes role"),
         (["~cluster.gpu.idle_w"], "cluster.gpu.idle_w: .* needs this setting"),
         (["cluster.gpu.idle_w=900"], "active_w >= idle_w"),
+        (["system=nirvana", "system.door.admission=5"], "system.door.admission: found 5, expected a mapping"),
+        (["system=nirvana", "system.door.cache=5"], "system.door.cache: found 5, expected a mapping"),
         (["sample_s=0"], "sample_s: input should be greater than 0"),
         (["slo=[2,-1]"], r"slo\.1: "),
     ],
