@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 class BackendError(ValueError):
@@ -69,6 +69,7 @@ class Asked(Protocol):
     def seed(self, row: int) -> int: ...
 
 
+@runtime_checkable
 class Backend(Protocol):
     """What a step costs on one kind of GPU.
 

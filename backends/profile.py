@@ -266,6 +266,10 @@ def find(gpu: str, folders: Iterable[Path | Traversable]) -> dict[str, Profile]:
         for file in sorted(folder.iterdir(), key=lambda f: f.name):
             if file.name.endswith(".yaml") and file.name.startswith(f"{gpu}_"):
                 profile = read(file)
+                if profile.gpu != gpu:
+                    raise BackendError(
+                        f"{file}: gpu: found {profile.gpu!r}, expected {gpu!r} as its name says; rename it"
+                    )
                 found[profile.model] = profile
     return found
 

@@ -24,14 +24,17 @@ import sim.study.cli
 import sim.study.selector.command
 import traces.cli
 from backends.base import BackendError
-from sim.errors import ConfigError
-from sim.run import simulate, write
+from sim.errors import ConfigError, SimulationError
+from sim.run import SUMMARY, check, check_folder, simulate, write
 from sim.study.runs import ReportError
 from traces.error import TraceError
 
 USAGE_ERROR = 2
-REFUSED = (ConfigError, TraceError, BackendError, ReportError)
-"""What the user can put right."""
+REFUSED = (ConfigError, TraceError, BackendError, ReportError, SimulationError)
+"""What the user can put right; a SimulationError is a policy's, and the policies may be the user's own."""
+
+VALUED = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p")
+"""Hydra's options that take a value."""
 
 RUN_HELP = """usage: mezzotint run [-m] [--config-dir DIR] [--cfg job] [KEY=VALUE ...]
 
@@ -103,16 +106,50 @@ def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usa
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     os.environ["HYDRA_FULL_ERROR"] = "1"
-    before, sys.argv = sys.argv, ["mezzotint", *overrides]
+    composed: list[bool] = []
+
+    def noted(config: DictConfig) -> None:
+        composed.append(True)
+        task(config)
+
+    before, sys.argv = sys.argv, ["mezzotint", *_arranged(overrides)]
     try:
-        hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")(task)()
-    except (HydraException, OmegaConfBaseException) as error:
+        _refuse_used_sweep(overrides)
+        several = "-m" in overrides or "--multirun" in overrides
+        hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")(task if several else noted)()
+    except (*REFUSED, HydraException, OmegaConfBaseException, OSError) as error:
         return _refuse(error)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else USAGE_ERROR
+    except (ValueError, TypeError, AttributeError) as error:
+        if composed or "-m" in overrides or "--multirun" in overrides:
+            raise
+        return _refuse(error)  # Hydra could not compose the configuration: group=null, for one
     finally:
         sys.argv = before
     return 0
+
+
+def _arranged(words: Sequence[str]) -> list[str]:
+    """Options before overrides, as Hydra's parser wants them, and a relative --config-path from where we stand."""
+    options: list[str] = []
+    overrides: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word in VALUED:
+            value = next(rest, "")
+            local = word in ("--config-path", "-cp") and "://" not in value
+            options += [word, os.path.abspath(value) if local else value]
+        else:
+            (options if word.startswith("-") else overrides).append(word)
+    return [*options, *overrides]
+
+
+def _refuse_used_sweep(words: Sequence[str]) -> None:
+    """A sweep numbers its runs from 0: in a folder that holds runs, old ones would pass for its own."""
+    folders = [word.partition("=")[2] for word in words if word.startswith("run.dir=")]
+    if ("-m" in words or "--multirun" in words) and folders and any(Path(folders[-1]).glob(f"*/{SUMMARY}")):
+        raise ConfigError(f"run.dir: {folders[-1]} holds the runs of another sweep; remove it or name another folder")
 
 
 def job(config: DictConfig) -> None:
@@ -120,12 +157,13 @@ def job(config: DictConfig) -> None:
     several = HydraConfig.get().mode is RunMode.MULTIRUN
     with _told(several):
         plain, folder = _resolved(config)
+        check_folder(folder)
         outcome = simulate(plain, progress=not several)
         write(outcome, folder)
     said = outcome.summary
     print(
         f"{said['system']}: {said['requests']['completed']} of {said['requests']['arrived']} requests completed, "
-        f"{said['throughput_rpm']:.2f} per minute, p50 {_seconds(said['latency_s']['p50'])}, "
+        f"{said['throughput_rpm'] or float('nan'):.2f} per minute, p50 {_seconds(said['latency_s']['p50'])}, "
         f"p99 {_seconds(said['latency_s']['p99'])} -> {folder}"
     )
 
@@ -137,6 +175,7 @@ def validation(config: DictConfig) -> None:
     several = HydraConfig.get().mode is RunMode.MULTIRUN
     with _told(several):
         plain, folder = _resolved(config)
+        check_folder(folder)
         found = validate(plain, folder, progress=not several)
     print(found.table())
     for file in found.files:
@@ -149,7 +188,7 @@ def _resolved(config: DictConfig) -> tuple[dict[str, Any], Path]:
     resolved = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     plain = {str(key): value for key, value in resolved.items()} if isinstance(resolved, dict) else {}
     several = hydra_config.mode is RunMode.MULTIRUN
-    return plain, Path(hydra_config.runtime.output_dir if several else str(plain["run"]["dir"]))
+    return plain, Path(hydra_config.runtime.output_dir if several else check(plain).run.dir)
 
 
 @contextmanager

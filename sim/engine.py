@@ -5,11 +5,12 @@ from one to the next; what they decide is theirs. Every part is given the engine
 (``bind``), and finds in it the clock, the backend, the models, the workers and its random stream.
 """
 
+import math
 import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +35,10 @@ class Model:
     height: int
 
     def __post_init__(self) -> None:
-        if min(self.steps, self.width, self.height) <= 0:
-            raise ConfigError(f"models: {self.name}: steps, width and height must be positive, found {self}")
+        if not (0 < self.steps <= 10_000 and 0 < self.width <= 65_536 and 0 < self.height <= 65_536):
+            raise ConfigError(
+                f"models: {self.name}: expected 1 to 10,000 steps and sides of 1 to 65,536 pixels, found {self}"
+            )
 
 
 def in_role(models: Mapping[str, Model], role: str) -> Model:
@@ -47,6 +50,7 @@ def in_role(models: Mapping[str, Model], role: str) -> Model:
     return models[role]
 
 
+@runtime_checkable
 class Door(Protocol):
     """The front door: decides what will run for a request. It takes time but no GPU."""
 
@@ -62,6 +66,7 @@ class Door(Protocol):
         """Make the artifacts of ``request`` visible to searches."""
 
 
+@runtime_checkable
 class Scheduler(Protocol):
     """Who runs next, and where."""
 
@@ -77,6 +82,7 @@ class Scheduler(Protocol):
         """Requests that wait."""
 
 
+@runtime_checkable
 class Executor(Protocol):
     """How a worker turns plans into time."""
 
@@ -195,13 +201,12 @@ class Engine:
         return model
 
     def assign(self, request: Request, model: Model) -> None:
-        """Plan ``request`` for ``model``; with native shapes it takes that model's, K its share of N."""
+        """Plan ``request`` for ``model``: with native shapes it takes that model's; K keeps its share of N."""
         request.model = model.name
-        if self.native and request.steps != model.steps:
-            request.skipped = request.skipped * model.steps // request.steps
-            request.steps = model.steps
         if self.native:
-            request.width, request.height = model.width, model.height
+            request.width, request.height, request.steps = model.width, model.height, model.steps
+        if request.k:
+            request.skipped = request.k * request.steps // request.of_steps
 
     def work(self, request: Request) -> Work:
         """The plan of ``request`` as its backend runs it. Raises SimulationError where no model is planned."""
@@ -310,8 +315,11 @@ class Engine:
         # Nothing changes between events: a pause is one row, and where nothing is due the clock may stop.
         due_s = self.clock.peek()
         if due_s < float("inf"):
-            pause = max(1, int((due_s - now_s) // self.sample_s))
-            self.clock.at(now_s + pause * self.sample_s, CONTROL, self._sample)
+            pause_s = max(1.0, (due_s - now_s) // self.sample_s) * self.sample_s
+            at_s = now_s + pause_s
+            if not now_s < at_s < float("inf"):
+                at_s = math.nextafter(due_s, float("inf"))
+            self.clock.at(at_s, CONTROL, self._sample)
 
     def _check(self) -> None:
         ended = int(np.count_nonzero(np.frombuffer(self.columns.outcome, np.uint8)))

@@ -12,9 +12,11 @@ class Request:
     """One row of the trace on its way through the system.
 
     ``row`` counts from the first row that is served. The front door fills in the plan: ``model`` (None: the
-    artifact itself is the answer and no GPU runs), ``skipped`` (K), ``source`` (the row whose artifact is
+    artifact itself is the answer and no GPU runs), ``k`` of ``of_steps`` as the selector's table has it and
+    ``skipped``, the same share of this request's steps, ``source`` (the row whose artifact is
     used, or -1, counted from the head of the trace), its age and its
-    ``similarity``; ``searched`` says that a cache was looked into, ``hole`` that the state wanted there was
+    ``similarity``; ``searched`` says that a cache was looked into, ``switched`` that the worker
+    had to change models, ``hole`` that the state wanted there was
     gone. With a live backend ``artifact`` is what it starts from, ``capture`` what must be kept on the way and
     ``made`` what was. All times are in seconds of simulated time.
     """
@@ -25,6 +27,8 @@ class Request:
     height: int
     steps: int
     model: str | None = None
+    k: int = 0
+    of_steps: int = 1
     skipped: int = 0
     source: int = MISSING
     source_age_s: float = 0.0
@@ -32,6 +36,7 @@ class Request:
     refine: bool = False
     searched: bool = False
     hole: bool = False
+    switched: bool = False
     search_s: float = 0.0
     fetch_s: float = 0.0
     start_s: float = 0.0

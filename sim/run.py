@@ -1,6 +1,7 @@
 """One simulation, from a resolved configuration to the files of a run directory."""
 
 import json
+import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,18 +12,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from tqdm import tqdm
 
+from backends.base import Backend
 from sim.build import build
-from sim.engine import Engine, Model, in_role, stream
+from sim.cluster.allocation import Allocation
+from sim.cluster.worker import Gpu
+from sim.engine import Door, Engine, Executor, Model, Scheduler, in_role, stream
 from sim.errors import ConfigError
 from sim.record.summary import summarise
+from traces.arrivals import Arrivals
 from traces.aside import aside
-from traces.embeddings import embed
+from traces.embeddings import Encoder, embed
 from traces.schema import Trace
+from traces.sources import Source
 
 SUMMARY, REQUESTS, CLUSTER, CONFIG = "summary.json", "requests.parquet", "cluster.parquet", "config.yaml"
+
+
+def _told_apart(multiples: list[float]) -> list[float]:
+    if len({f"{multiple:g}" for multiple in multiples}) < len(multiples):
+        raise ValueError("expected multiples that differ in their first six digits")
+    return multiples
 
 
 class Cluster(BaseModel):
@@ -33,8 +45,24 @@ class Cluster(BaseModel):
     gpu: dict[str, Any]
 
 
+class Said(BaseModel):
+    """A number of the system's file that nobody published, for the summary."""
+
+    model_config = ConfigDict(extra="forbid")
+    what: str
+    value: Any
+    source: str
+
+
+class Directory(BaseModel):
+    """Where the run directory is."""
+
+    model_config = ConfigDict(extra="forbid")
+    dir: Annotated[str, Field(min_length=1)]
+
+
 class System(BaseModel):
-    """The parts of a system, each a mapping with ``_target_``."""
+    """The parts of a system, each a mapping with ``_target_``, and what of its settings is assumed."""
 
     model_config = ConfigDict(extra="forbid")
     name: Annotated[str, Field(min_length=1)]
@@ -42,6 +70,7 @@ class System(BaseModel):
     scheduler: dict[str, Any]
     allocation: dict[str, Any]
     executor: dict[str, Any]
+    assumptions: list[Said] = []
 
 
 class Settings(BaseModel):
@@ -51,11 +80,11 @@ class Settings(BaseModel):
     seed: Annotated[int, Field(ge=0)]
     shapes: Literal["model", "trace"]
     extrapolate: Literal["error", "warn"]
-    slo: list[Annotated[float, Field(gt=0, allow_inf_nan=False)]]
+    slo: Annotated[list[Annotated[float, Field(gt=0, allow_inf_nan=False)]], AfterValidator(_told_apart)]
     warmup: Annotated[int, Field(ge=0)]
     preload: Annotated[int, Field(ge=0)]
     sample_s: Annotated[float, Field(gt=0, allow_inf_nan=False)]
-    run: dict[str, Any]
+    run: Directory
     models: dict[str, dict[str, Any]]
     trace: dict[str, Any]
     encoder: dict[str, Any]
@@ -119,45 +148,66 @@ def replay(
         summarise(engine, trace, wall, system=name, slo=settings.slo, warmup=settings.warmup),
         engine.columns.table(trace.table.column("request_id"), settings.preload),
         engine.series.table(),
-        {**config, "run": {"dir": None}},
+        again(config),
     )
 
 
 def assemble(settings: Settings, *, progress: bool = False) -> tuple[Trace, Engine]:
     """Load the trace and put the system together, ready to run. Raises what ``simulate`` raises."""
-    trace: Trace = build(settings.trace, "trace").load(stream(settings.seed, "trace"))
+    source: Source = build(settings.trace, "trace", Source)
+    trace = source.load(stream(settings.seed, "trace"))
     if len(trace) - settings.preload - settings.warmup <= 0:
         raise ConfigError(
             f"preload={settings.preload} and warmup={settings.warmup} leave nothing of the {len(trace)} requests of "
             f"{trace.name} to measure; lower them or take a longer trace"
         )
-    models: dict[str, Model] = {role: build(m, f"models.{role}") for role, m in settings.models.items()}
-    backend = build(settings.backend, "backend")
+    models: dict[str, Model] = {role: build(m, f"models.{role}", Model) for role, m in settings.models.items()}
+    backend: Backend = build(settings.backend, "backend", Backend)
     backend.open(Rows(trace))
     system = settings.system
-    allocation = build(system.allocation, "system.allocation")
-    schedule = build(settings.arrivals, "arrivals").schedule(
-        trace.arrival_s[settings.preload :], stream(settings.seed, "arrivals")
-    )
+    allocation: Allocation = build(system.allocation, "system.allocation", Allocation)
+    arrivals: Arrivals = build(settings.arrivals, "arrivals", Arrivals)
+    encoder: Encoder = build(settings.encoder, "encoder", Encoder)
+
+    def embeddings() -> np.ndarray[Any, Any]:
+        engine.assume(
+            "similarity of prompts",
+            f"cosine of {encoder.name}",
+            "the papers' thresholds are on CLIP's scale; this encoder's cosine is used as if it were",
+        )
+        return embed(trace, encoder, progress=None if progress else False)
+
     engine = Engine(
-        schedule=schedule,
+        schedule=arrivals.schedule(trace.arrival_s[settings.preload :], stream(settings.seed, "arrivals")),
         shapes=_shapes(trace, in_role(models, "large"), settings.shapes),
         models=models,
-        gpu=build(settings.cluster.gpu, "cluster.gpu"),
+        gpu=build(settings.cluster.gpu, "cluster.gpu", Gpu),
         workers=allocation.workers(settings.cluster.count, models, backend),
         backend=backend,
-        door=build(system.door, "system.door"),
-        scheduler=build(system.scheduler, "system.scheduler"),
-        executor=build(system.executor, "system.executor"),
+        door=build(system.door, "system.door", Door),
+        scheduler=build(system.scheduler, "system.scheduler", Scheduler),
+        executor=build(system.executor, "system.executor", Executor),
         seed=settings.seed,
-        embeddings=lambda: embed(trace, build(settings.encoder, "encoder"), progress=None if progress else False),
+        embeddings=embeddings,
         native=settings.shapes == "model",
         preload=settings.preload,
         sample_s=settings.sample_s,
     )
+    _assume(engine, trace, system)
+    return trace, engine
+
+
+def _assume(engine: Engine, trace: Trace, system: System) -> None:
+    """Say what the trace and the system's file rest on."""
     if trace.notes.get("synthetic"):
         engine.assume("the trace is synthetic", trace.name, trace.source)
-    return trace, engine
+    if "arrival_s" in trace.notes:
+        engine.assume("arrival times of the trace", trace.notes["arrival_s"], trace.source)
+    images = trace.column("images")
+    if (images > 1).any():
+        engine.assume("images per request", 1, f"{int((images > 1).sum())} requests ask for more; one is served")
+    for said in system.assumptions:
+        engine.assume(said.what, said.value, said.source)
 
 
 def check(config: Mapping[str, Any]) -> Settings:
@@ -169,6 +219,34 @@ def check(config: Mapping[str, Any]) -> Settings:
         key = ".".join(str(part) for part in first["loc"])
         found = "" if first["type"] == "missing" else f", found {first['input']!r}"
         raise ConfigError(f"{key}: {first['msg'][0].lower()}{first['msg'][1:]}{found}") from None
+
+
+def again(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration as config.yaml holds it: a run directory has to be named, and Hydra keeps out of it.
+
+    ``mezzotint run --config-path DIR --config-name config run.dir=NEW`` reads it as it is.
+    """
+    quiet = [{f"override hydra/{group}": "none"} for group in ("job_logging", "hydra_logging")]
+    return {
+        "defaults": [*quiet, {"override hydra/launcher": "joblib"}, "_self_"],
+        **{key: value for key, value in config.items() if key not in ("defaults", "hydra", "run")},
+        "run": {"dir": "???"},
+        "hydra": {
+            "output_subdir": None,
+            "job": {"chdir": False},
+            "run": {"dir": "."},
+            "sweep": {"dir": "${run.dir}", "subdir": "${hydra.job.num}"},
+        },
+    }
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse, before any long work, a run directory that could not be written. Raises ConfigError."""
+    nearest = folder
+    while not nearest.exists() and nearest != nearest.parent:
+        nearest = nearest.parent
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        raise ConfigError(f"run.dir: {folder} cannot be used ({nearest} is no folder to write in); name another folder")
 
 
 def write(outcome: Outcome, folder: Path) -> None:

@@ -1,7 +1,7 @@
 """When requests arrive: the trace's own clock or a process put in its place."""
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ class Schedule:
         check_number("arrivals", "think_s", self.think_s, least=0.0)
 
 
+@runtime_checkable
 class Arrivals(Protocol):
     """Decides when the requests of a trace arrive."""
 

@@ -3,7 +3,7 @@
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from traces.error import TraceError
@@ -40,4 +40,5 @@ def aside(path: Path) -> Iterator[Path]:
         reason = error.strerror or str(error)
         raise TraceError(f"{path}: cannot be written ({reason}); free the disk or name another path") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # on a file system that cannot be written, the reason is already being raised
+            temporary.unlink(missing_ok=True)

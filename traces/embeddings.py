@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ BLOCK = 2048
 Vectors = npt.NDArray[np.float32]
 
 
+@runtime_checkable
 class Encoder(Protocol):
     """Turns text into vectors whose dot product is a similarity in [-1, 1]."""
 
@@ -66,6 +67,8 @@ class HashedNgrams:
 
     def __post_init__(self) -> None:
         check_count("encoder", "dim", self.dim)
+        if self.dim > 65_536:
+            raise TraceError(f"encoder: dim={self.dim}, expected at most 65536; a row of it would not fit in memory")
 
     @property
     def name(self) -> str:

@@ -9,7 +9,7 @@ that was inserted first is found, as an argmax over a cache in insertion order w
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ _NEAR = np.float32(4e-6)
 """How far a float32 product may lie below the largest one and still win once computed in float64."""
 
 
+@runtime_checkable
 class Space(Protocol):
     """Vectors of one trace, as queries and as artifacts. All are float32."""
 

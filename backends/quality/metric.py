@@ -1,7 +1,7 @@
 """What a quality metric is: one number per image."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ Images = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
 
+@runtime_checkable
 class Metric(Protocol):
     """Scores images one by one.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from backends.base import Backend, Work
 from sim.cluster.worker import Worker
@@ -10,6 +10,7 @@ from sim.engine import Model, in_role
 from sim.errors import ConfigError
 
 
+@runtime_checkable
 class Allocation(Protocol):
     """Makes the workers of a cluster."""
 
@@ -66,6 +67,8 @@ class FixedSplit:
         ratio = full_s(backend, in_role(models, "small")) / full_s(backend, in_role(models, "large"))
         misses = 1 - self.hit_rate
         hits = self.hit_rate * self.steps_left * ratio
+        if misses + hits == 0:
+            raise ConfigError("system.allocation: hit_rate 1 with steps_left 0 leaves no work to split GPUs for")
         return min(max(round(count * misses / (misses + hits)), 1), count - 1)
 
 

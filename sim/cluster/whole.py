@@ -30,8 +30,7 @@ class WholeRequest:
         if worker.model != work.model:
             request.load_s = engine.backend.load_s(work.model)
             worker.model = work.model
-            worker.switches += 1
-            worker.switch_s += request.load_s
+            request.switched = True
         engine.busy += 1
         try:
             cost = engine.backend.whole(work)

@@ -25,7 +25,8 @@ class Gpu:
 
     def __post_init__(self) -> None:
         active_w, idle_w, price = (0.0 if v is None else v for v in (self.active_w, self.idle_w, self.usd_per_gpu_h))
-        if (self.active_w is None) != (self.idle_w is None) or not (active_w >= idle_w >= 0 and price >= 0):
+        sane = float("inf") > active_w >= idle_w >= 0 and 0 <= price < float("inf")
+        if (self.active_w is None) != (self.idle_w is None) or not sane:
             raise ConfigError(
                 f"cluster.gpu: expected active_w >= idle_w >= 0 W (or both null) and a price of 0 or more, found {self}"
             )
@@ -42,5 +43,3 @@ class Worker:
     id: int
     role: str
     model: str
-    switches: int = 0
-    switch_s: float = 0.0

@@ -41,6 +41,8 @@ class Columns:
         self.height = integers(MISSING)
         self.steps = integers(MISSING)
         self.skipped = integers(0)
+        self.k = integers(0)
+        self.switched = array("B", [0]) * rows
         self.searched = array("B", [0]) * rows
         self.hole = array("B", [0]) * rows
         self.evictions = integers(0)
@@ -74,6 +76,7 @@ class Columns:
             self.similarity[row] = request.similarity
             if request.source != MISSING:
                 self.skipped[row] = request.skipped
+                self.k[row] = request.k
                 self.source[row] = request.source
                 self.source_age_s[row] = request.source_age_s
                 self.fetch_s[row] = request.fetch_s
@@ -85,7 +88,8 @@ class Columns:
                 self.denoise_s[row] = request.denoise_s
                 self.decode_s[row] = request.decode_s
                 self.energy_j[row] = request.energy_j
-                if request.load_s:
+                if request.switched:
+                    self.switched[row] = True
                     self.load_s[row] = request.load_s
                 if request.quality == request.quality:
                     self.quality[row] = request.quality

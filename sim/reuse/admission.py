@@ -1,12 +1,13 @@
 """Admission: which finished requests leave artifacts in the cache."""
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from sim.engine import Engine
 from sim.request import Request
 
 
+@runtime_checkable
 class Admission(Protocol):
     """Decides at completion whether the artifacts of a request are kept."""
 

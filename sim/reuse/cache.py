@@ -127,9 +127,13 @@ class Cache:
     def insert(self, request: Request, now_s: float) -> None:
         """Store what ``request`` left behind, evicting what it takes to make room.
 
-        An entry of more items than the whole capacity is not stored.
+        A request that itself began at K leaves only the states after K. An entry of more items than the whole
+        capacity is not stored.
         """
-        size = len(self._ks)
+        ks = [k for k in self._ks if k == FINAL or k > request.k]
+        size = len(ks)
+        if size == 0:
+            return
         if self.capacity is not None:
             if size > self.capacity:
                 return
@@ -140,12 +144,13 @@ class Cache:
         self._next += 1
         shape = self._shape(request)
         row = request.row + self._preload
-        self._entries[entry] = Entry(row, now_s, shape, (1 << size) - 1, request.made)
+        held = sum(1 << self._ks.index(k) for k in ks)
+        self._entries[entry] = Entry(row, now_s, shape, held, request.made)
         index = self._indexes.get(shape)
         if index is None:
             index = self._indexes[shape] = ExactIndex(self.space, self._rows)
         index.add(entry, row)
-        for k in self._ks:
+        for k in ks:
             self.eviction.added(Item(entry, k))
         self.items += size
 

@@ -54,7 +54,7 @@ class Reuse:
         fetch_s: seconds to fetch an artifact, on the worker (NIRVANA's l_r, 4.1).
 
     Raises:
-        ConfigError: a negative time.
+        ConfigError: a negative time, or latents of one model for another to resume.
     """
 
     cache: Cache
@@ -73,6 +73,11 @@ class Reuse:
         for name in ("embed_s", "search_s", "fetch_s"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ConfigError(f"door.{name}: found {getattr(self, name)}, expected 0 or more seconds")
+        if self.cache.latents_at and self.hit_role != self.miss_role:
+            raise ConfigError(
+                f"door.hit_role: found {self.hit_role!r} beside miss_role {self.miss_role!r}; a latent is bound to the "
+                "model that made it: use one role for both, or cache final images (latents_at: [])"
+            )
 
     def bind(self, engine: Engine) -> None:
         """See Door.bind. The rows to preload are inserted here, as full generations made at time 0."""
@@ -101,29 +106,35 @@ class Reuse:
         k = self.selector.skip(match.similarity)
         state = self.cache.get(match, k, now_s, request) if k > 0 else None
         if state is not None:
-            skipped = state.k * request.steps // self.selector.of_steps
-            if skipped > 0:
-                self._start_from(request, match.row, skipped, state)
+            self._start_from(request, match.row, state)
         return took_s
 
     def _in_full(self, request: Request) -> None:
+        request.k = request.skipped = 0
         self._engine.assign(request, self._miss_model)
-        if self.cache.latents_at and self._engine.backend.live:
-            of_steps = self.selector.of_steps
-            request.capture = {k: k * request.steps // of_steps for k in self.cache.latents_at}
+        self._capture(request)
 
-    def _start_from(self, request: Request, row: int, skipped: int, state: State) -> None:
+    def _start_from(self, request: Request, row: int, state: State) -> None:
+        request.k, request.of_steps = state.k, self.selector.of_steps
+        self._engine.assign(request, self._hit_model)
+        if request.skipped == 0:  # a model of so few steps that K is less than one of them
+            self._in_full(request)
+            return
         request.source = row
         request.source_age_s = state.age_s
         request.artifact = state.artifact
-        request.capture = None
-        request.skipped = skipped
         request.fetch_s = self.fetch_s
         request.refine = not self.cache.latents_at
-        if skipped >= request.steps:
+        self._capture(request)
+        if request.skipped >= request.steps:
             request.model = None
-        else:
-            self._engine.assign(request, self._hit_model)
+
+    def _capture(self, request: Request) -> None:
+        """What a live backend must keep on the way: the states after K that this run passes through."""
+        if self._engine.backend.live and self.cache.latents_at:
+            of_steps = self.selector.of_steps
+            passed = [k for k in self.cache.latents_at if k > request.k]
+            request.capture = {k: k * request.steps // of_steps for k in passed}
 
     def completed(self, request: Request) -> bool:
         """See Door.completed."""

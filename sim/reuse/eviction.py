@@ -2,7 +2,7 @@
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 
 class Item(NamedTuple):
@@ -18,6 +18,7 @@ class Item(NamedTuple):
 FINAL = -1
 
 
+@runtime_checkable
 class Eviction(Protocol):
     """Keeps what it needs to know of the items in a cache to name the next one to go."""
 

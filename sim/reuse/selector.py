@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from sim.errors import ConfigError
 
 
+@runtime_checkable
 class Selector(Protocol):
     """Turns the similarity of the best match into K."""
 

@@ -161,6 +161,12 @@ def test_a_file_cut_short_is_one_clear_error(tmp_path: Path, content: bytes) -> 
         find("g", [tmp_path])
 
 
+def test_a_file_named_for_another_gpu_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mi210_m.yaml").write_text(yaml.safe_dump(GOOD))
+    with pytest.raises(BackendError, match=r"mi210_m\.yaml: gpu: found 'g', expected 'mi210'"):
+        Profiled("mi210", folder=str(tmp_path))
+
+
 def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match="not a folder of profiles"):
         Profiled("mi210", folder=str(tmp_path / "nowhere"))

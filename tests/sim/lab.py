@@ -68,7 +68,7 @@ def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
 def configured(*overrides: str) -> dict[str, Any]:
     """The resolved configuration, as the command line would compose it."""
     with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", overrides=[*overrides, "run.dir=unused"])
+        config = compose("config", overrides=["run.dir=unused", *overrides])
     plain = OmegaConf.to_container(config, resolve=True)
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}

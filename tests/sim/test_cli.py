@@ -55,6 +55,23 @@ def test_a_sweep_gives_what_its_runs_give_one_by_one(tmp_path: Path) -> None:
         assert said[0] == said[1]
 
 
+def test_a_sweep_keeps_out_of_a_folder_that_holds_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("sweep/0").mkdir(parents=True)
+    Path("sweep/0/summary.json").write_text("{}")
+    assert main(["run", "system=vanilla", "-m", *SMALL, "seed=7", "run.dir=sweep"]) == 2
+    assert "sweep holds the runs of another sweep" in capsys.readouterr().err
+
+
+def test_a_finished_run_can_be_run_again(tmp_path: Path) -> None:
+    """From its own config.yaml, by a relative path, into a folder that must be named, with the same bytes."""
+    assert main(["run", *SMALL, "system=nirvana", "run.dir=one"]) == 0
+    assert main(["run", "--config-path", "one", "--config-name", "config", "run.dir=two"]) == 0
+    assert Path("one/requests.parquet").read_bytes() == Path("two/requests.parquet").read_bytes()
+    assert Path("one/config.yaml").read_bytes() == Path("two/config.yaml").read_bytes()
+    assert main(["run", "--config-path", "one", "--config-name", "config"]) == 2
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["one", "two"]
+
+
 def test_a_sweep_finishes_the_runs_that_can_be_finished() -> None:
     done = mezzotint("run", "-m", *SMALL, "cluster=h100,mi210", "run.dir=sweep")
     assert done.returncode == 2
@@ -144,6 +161,12 @@ def test_a_policy_from_outside_is_one_class_and_one_file() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["run", "models=null"], "must be a string"),
+        (["run", "run=5"], "run: "),
+        (["run", "run.dir="], "run.dir: "),
+        (["run", "system.scheduler._target_=broken.Policy"], "broken cannot be imported (SyntaxError"),
+        (["run", "system=small-model", "system.scheduler._target_=sim.schedule.hit_miss.HitMiss"], "no worker may run"),
+        (["run", "system=nirvana", "encoder.dim=99999999999"], "dim=99999999999"),
         (["run", "nosuch=1"], "Could not override 'nosuch'"),
         (["run", "+nosuch=1"], "nosuch: extra inputs are not permitted"),
         (["run", "system=nosuch"], "Could not find 'system/nosuch'"),
@@ -170,7 +193,9 @@ def test_a_policy_from_outside_is_one_class_and_one_file() -> None:
 def test_what_the_user_can_put_right_is_one_line(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(words) == 2
+    Path("broken.py").write_text("class Policy(:\n")
+    small = ["trace.requests=60"] if words[0] == "run" and "trace=file" not in words else []
+    assert main([*words, *small]) == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith("mezzotint: error: ")

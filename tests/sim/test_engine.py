@@ -67,3 +67,26 @@ def test_arrival_times_are_kept_to_the_last_bit() -> None:
     run = engine(sorted(times), [0.1] * 5)
     run.run()
     assert list(run.columns.arrival_s) == sorted(times)
+
+
+def test_littles_law_is_checked_in_every_run() -> None:
+    run = engine([0.0, 1.0], [5.0, 5.0])
+    run._area_s = 3.0
+    with pytest.raises(SimulationError, match="Little's law fails"):
+        run.run()
+
+
+def test_controllers_act_before_the_requests_of_their_instant_come() -> None:
+    """The row of the series at 60 s does not yet hold the request that arrives at 60 s."""
+    run = engine([0.0, 60.0, 61.0], [1.0] * 3, sample_s=60.0)
+    run.run()
+    assert list(run.series.time_s)[:2] == [0.0, 60.0]
+    assert list(run.series.arrived)[:2] == [0, 1]
+
+
+@pytest.mark.parametrize("span_s", [1e3, 1e9, 1e300])
+def test_a_long_pause_costs_a_row_and_no_time(span_s: float) -> None:
+    run = engine([0.0, span_s], [1.0, 1.0], sample_s=1e-3)
+    run.run()
+    assert len(run.series.time_s) < 3000
+    assert run.arrived == 2

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.cluster.worker import Worker
-from sim.engine import Engine
+from sim.engine import Engine, Model
 from sim.errors import ConfigError
 from sim.request import MISSING
 from sim.reuse.admission import Admission, All, Large, Misses
@@ -14,6 +14,7 @@ from sim.reuse.cache import Cache
 from sim.reuse.door import Reuse
 from sim.reuse.eviction import Fifo
 from sim.reuse.selector import Thresholds
+from sim.schedule.hit_miss import HitMiss
 from tests.sim.lab import Given, engine
 from traces.arrivals import Schedule
 from traces.similarity import DECIMALS, TextToText
@@ -58,7 +59,7 @@ def model(embeddings: np.ndarray, capacity: int | None, ks: tuple[int, ...], eve
                 source, skipped = best, wanted
         said.append((source, skipped))
         if everything or source == MISSING:
-            new = [(row, k) for k in ks or (0,)]
+            new = [(row, k) for k in ks if k > skipped] if ks else [(row, 0)]
             if capacity is not None:
                 if len(new) > capacity:
                     continue
@@ -167,8 +168,42 @@ def test_a_hit_on_another_model_loads_it_where_it_is_not_resident() -> None:
     door = cached(None, admission=All(), hit_role="small")
     run = served(same, door, 0.1, backend=Given([0.1] * 3, load_s=0.25), workers=[Worker(0, "large", "large")])
     assert list(run.columns.load_s) == [0.0, 0.25, 0.0]
-    assert run.workers[0].switches == 1
+    assert list(run.columns.switched) == [0, 1, 0]
     assert run.columns.finish_s[1] == pytest.approx(1 + 0.25 + 0.1 * 25 / 50)
+
+
+def test_a_latent_is_bound_to_the_model_that_made_it() -> None:
+    with pytest.raises(ConfigError, match=r"door\.hit_role: found 'small' beside miss_role 'large'"):
+        cached(10, (5, 25), hit_role="small")
+
+
+def test_a_hit_leaves_only_the_states_after_its_own_start() -> None:
+    """Equal prompts: the second resumes at 10, so it can leave 15 and 25 but has never been at 5 or 10."""
+    close = np.array([[1, 0], [0.8, 0.6], [0.8, 0.6]], np.float32)
+    door = cached(None, (5, 10, 15, 25), admission=All())
+    run = served(close, door)
+    assert list(run.columns.skipped) == [0, 10, 25]
+    assert [bin(entry.held).count("1") for entry in door.cache._entries.values()] == [4, 2]
+
+
+def test_k_keeps_its_share_of_the_steps_of_the_model_that_runs() -> None:
+    """A table for 50 steps, a large model of 28, a small one of 50: hits skip the table's K."""
+    models = {"large": Model("large", 28, 64, 64), "small": Model("small", 50, 64, 64)}
+    workers = [Worker(0, "large", "large"), Worker(1, "small", "small")]
+    close = np.array([[1, 0], [0.8, 0.6], [1, 0]], np.float32)
+    run = served(close, cached(None, hit_role="small"), models=models, workers=workers, scheduler=HitMiss())
+    assert list(run.columns.skipped) == [0, 10, 25]
+    assert list(run.columns.k) == [0, 10, 25]
+    assert list(run.columns.steps) == [28, 50, 50]
+    large = served(close, cached(None), models=models)
+    assert list(large.columns.skipped) == [0, 10 * 28 // 50, 25 * 28 // 50]
+
+
+def test_less_than_one_step_is_no_hit() -> None:
+    models = {"large": Model("large", 4, 64, 64)}
+    close = np.array([[1, 0], [0.7, 0.714]], np.float32)
+    run = served(close, cached(None), models=models)
+    assert list(run.columns.source) == [MISSING, MISSING]
 
 
 @pytest.mark.parametrize("strict", [True, False])

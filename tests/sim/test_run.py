@@ -8,8 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from sim.errors import ConfigError
+from sim.record.summary import Window
+from sim.request import Request
+from sim.reuse.door import Direct
 from sim.run import Outcome, write
-from tests.sim.lab import configured, simulated
+from tests.sim.lab import Given, configured, engine, simulated
+from traces.schema import make
+from traces.schema import write as write_trace
 
 SCHEMA = {
     "schema": None,
@@ -164,12 +169,58 @@ def test_the_warm_up_is_left_out_of_the_measured_window() -> None:
     kept = rows.iloc[200:]
     assert part.summary["latency_s"]["mean"] == pytest.approx((kept.finish_s - kept.arrival_s).mean())
     start, end = kept.arrival_s.iloc[0], kept.finish_s.max()
-    inside = (rows.finish_s >= start).sum()
+    inside = rows.finish_s.between(start, end).sum()
     assert part.summary["throughput_rpm"] == pytest.approx(60 * inside / (end - start))
-    busy = (rows.finish_s.clip(lower=start) - rows.start_s.clip(lower=start)).sum()
+    busy = (rows.finish_s.clip(start, end) - rows.start_s.clip(start, end)).sum()
     assert part.summary["gpu"]["busy_fraction"] == pytest.approx(busy / (16 * (end - start)))
     energy = 300 * busy + 60 * (16 * (end - start) - busy)
     assert part.summary["energy_j"]["total"] == pytest.approx(energy)
+
+
+def test_what_outlasts_the_measured_requests_is_outside_the_window() -> None:
+    """A warm-up request that ends last: no GPU is busy for longer than the window."""
+    run = engine([0.0, 1.0, 2.0], [100.0, 1.0, 1.0], 2)
+    run.run()
+    window = Window(run, 1)
+    assert (window.start_s, window.end_s) == (1.0, 3.0)
+    assert window.completions() == 2
+    assert window.gpu()[0] == pytest.approx(2.0 + 2.0)
+
+
+def test_a_latency_that_equals_its_limit_keeps_it() -> None:
+    """Two in flight on one GPU: every latency but the first is exactly twice the standalone one."""
+    said = simulated(
+        "cluster=a10g", "cluster.count=1", "arrivals=closed", "arrivals.outstanding=2", "slo=[2]", "trace.requests=500"
+    )  # fmt: skip
+    assert said.summary["slo"]["2x"]["violation_rate"] == 0.0
+
+
+def test_loads_that_take_no_time_are_counted_all_the_same() -> None:
+    counts = []
+    for seconds in (0, 20):
+        run = engine(
+            [0.0, 1.0, 2.0], [0.1] * 3, door=Alternating(), backend=Given([0.1] * 3, load_s=float(seconds))
+        )  # fmt: skip
+        run.run()
+        counts.append(sum(run.columns.switched))
+    assert counts == [2, 2]
+
+
+class Alternating(Direct):
+    """Large, small, large."""
+
+    def admit(self, request: Request, now_s: float) -> float:
+        self._engine.assign(request, self._engine.model(("large", "small")[request.row % 2]))
+        return 0.0
+
+
+def test_several_images_per_request_are_declared(tmp_path: Path) -> None:
+    columns = {"request_id": ["a", "b"], "arrival_s": [0.0, 1.0], "images": [1, 4]}
+    write_trace(make(columns, name="t", source="test", notes={}, where="test"), tmp_path / "t.parquet")
+    said = simulated("trace=file", f"trace.path={tmp_path / 't.parquet'}").summary["assumptions"]
+    assert [a["source"] for a in said if a["what"] == "images per request"] == [
+        "1 requests ask for more; one is served"
+    ]
 
 
 def test_the_price_of_a_gpu_hour_is_spread_over_the_images() -> None:
@@ -202,8 +253,23 @@ def test_shapes_of_the_trace_change_the_times_and_the_limits() -> None:
         (["+system.door.colour=red"], "system.door.colour: .* takes no such setting; it takes role"),
         (["~cluster.gpu.idle_w"], "cluster.gpu.idle_w: .* needs this setting"),
         (["cluster.gpu.idle_w=900"], "active_w >= idle_w"),
-        (["system=nirvana", "system.door.admission=5"], "system.door.admission: found 5, expected a mapping"),
+        (["system=nirvana", "system.door.admission=5"], "system.door.admission: found 5, expected Admission"),
         (["system=nirvana", "system.door.cache=5"], "system.door.cache: found 5, expected a mapping"),
+        (["slo=[2,2.0000001]"], "slo: .*differ"),
+        (["run.dir=null"], r"run\.dir: "),
+        (["run="], "run: "),
+        (["cluster.gpu.usd_per_gpu_h=inf"], r"cluster\.gpu: expected"),
+        (["models.large.steps=99999999999"], "10,000 steps"),
+        (
+            ["system=modm-throughput", "system.allocation.hit_rate=1", "system.allocation.steps_left=0"],
+            "no work to split",
+        ),
+        (
+            ["system.scheduler._target_=sim.reuse.door.Direct"],
+            "system.scheduler: sim.reuse.door.Direct is no Scheduler",
+        ),
+        (["system.scheduler._target_=.foo.bar"], "cannot be imported"),
+        (["system.scheduler._target_=builtins.int"], "system.scheduler"),
         (["sample_s=0"], "sample_s: input should be greater than 0"),
         (["slo=[2,-1]"], r"slo\.1: "),
     ],
@@ -231,4 +297,7 @@ def test_a_disk_that_cannot_be_written_leaves_the_older_run_as_it_was(
 
 def test_config_yaml_is_the_run_again(tmp_path: Path) -> None:
     outcome = simulated("system=nirvana", "trace.requests=80")
-    assert outcome.config == configured("system=nirvana", "trace.requests=80") | {"run": {"dir": None}}
+    asked = configured("system=nirvana", "trace.requests=80")
+    asked.pop("run")
+    assert asked.items() <= outcome.config.items()
+    assert outcome.config.keys() - asked.keys() == {"defaults", "hydra", "run"}

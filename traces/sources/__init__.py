@@ -1,12 +1,13 @@
 """Where traces come from: one small file for each source."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from traces.schema import Trace
 
 
+@runtime_checkable
 class Source(Protocol):
     """Anything that can produce a canonical trace."""
 

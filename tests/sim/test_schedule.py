@@ -1,0 +1,135 @@
+"""Queues: whose turn it is, against models of them that are too slow to be wrong."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.base import Cost, Work
+from sim.cluster.allocation import FixedSplit
+from sim.cluster.worker import Worker
+from sim.engine import Engine, Model
+from sim.request import Request
+from sim.reuse.door import Direct
+from sim.schedule.hit_miss import HitMiss
+from tests.sim.lab import Given, engine
+
+
+class Marked(Direct):
+    """Rows in ``hits`` are hits on the small model, the others misses on the large one."""
+
+    def __init__(self, hits: set[int]) -> None:
+        super().__init__()
+        self.hits = hits
+
+    def bind(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def admit(self, request: Request, now_s: float) -> float:
+        hit = request.row in self.hits
+        request.source = 0 if hit else -1
+        self._engine.assign(request, self._engine.model("small" if hit else "large"))
+        return 0.0
+
+
+def starts(times: list[float], took: list[float], hits: set[int], roles: list[str], both: bool) -> list[float]:
+    """Start of every request, by trying at every instant, in order, what each idle worker would take."""
+    begun: dict[int, float] = {}
+    free = [0.0] * len(roles)
+    while len(begun) < len(times):
+        open_ = [i for i in range(len(times)) if i not in begun]
+        best: tuple[float, int, int, int] | None = None
+        for worker, role in enumerate(roles):
+            misses = [i for i in open_ if i not in hits]
+            own = [i for i in open_ if i in hits]
+            for rank, queue in enumerate([misses, own if both else []] if role == "large" else [own]):
+                if queue:
+                    at = max(free[worker], times[queue[0]])
+                    option = (at, rank, queue[0], worker)
+                    if best is None or option < best:
+                        best = option
+        assert best is not None
+        at, _, row, worker = best
+        begun[row] = at
+        free[worker] = at + took[row]
+    return [begun[i] for i in range(len(times))]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    gaps=st.lists(st.integers(1, 997), min_size=1, max_size=40),
+    took=st.lists(st.integers(1, 4999), min_size=40, max_size=40),
+    hits=st.sets(st.integers(0, 39)),
+    small=st.integers(1, 3),
+    large=st.integers(1, 3),
+)
+def test_each_queue_is_served_in_order_by_its_own_workers(
+    gaps: list[int], took: list[int], hits: set[int], small: int, large: int
+) -> None:
+    """Throughput mode: misses on the large workers, hits on the small ones, neither waiting for the other."""
+    times = [float(sum(gaps[: i + 1])) for i in range(len(gaps))]
+    seconds = [float(t) for t in took[: len(times)]]
+    roles = ["large"] * large + ["small"] * small
+    workers = [Worker(i, role, role) for i, role in enumerate(roles)]
+    run = engine(times, seconds, workers=workers, door=Marked(hits), scheduler=HitMiss())
+    run.run()
+    assert list(run.columns.start_s) == starts(times, seconds, hits, roles, both=False)
+    for row in range(len(times)):
+        assert roles[run.columns.worker[row]] == ("small" if row in hits else "large")
+
+
+def test_in_quality_mode_a_large_worker_without_misses_takes_a_hit() -> None:
+    """Two hits at once, one worker of each kind: the second hit is refined on the large model."""
+    workers = [Worker(0, "large", "large"), Worker(1, "small", "small")]
+    for both, expected in ((True, [0.0, 0.0, 5.0]), (False, [0.0, 5.0, 0.0])):
+        run = engine(
+            [0.0, 0.0, 0.0], [5.0] * 3, workers=[Worker(w.id, w.role, w.model) for w in workers],
+            door=Marked({0, 1}), scheduler=HitMiss(large_takes_hits=both),
+        )  # fmt: skip
+        run.run()
+        assert list(run.columns.start_s) == expected
+        large = run.columns.model_code["large"]
+        assert (run.columns.model[1] == large) is both
+
+
+def test_a_large_worker_serves_waiting_misses_before_waiting_hits() -> None:
+    workers = [Worker(0, "large", "large")]
+    scheduler = HitMiss(large_takes_hits=True)
+    run = engine([0.0, 1.0, 2.0], [9.0] * 3, workers=workers, door=Marked({1}), scheduler=scheduler)
+    run.run()
+    assert list(run.columns.start_s) == [0.0, 18.0, 9.0]
+
+
+def test_the_worker_that_was_idle_longest_serves_next() -> None:
+    run = engine([0.0, 0.5, 10.0, 20.0], [2.0, 1.0, 1.0, 1.0], 3)
+    run.run()
+    assert list(run.columns.worker) == [0, 1, 2, 1]
+
+
+class Timed(Given):
+    """MoDM's artifact on MI210: 91.5 s for the large model, 16.5 s (SDXL) or 6.5 s (SANA) for the small one."""
+
+    def __init__(self, small_s: float) -> None:
+        super().__init__([])
+        self.seconds = {"large": 91.5, "small": small_s}
+
+    def whole(self, work: Work) -> Cost:
+        return Cost(self.seconds[work.model], 0.0)
+
+
+@pytest.mark.parametrize(
+    ("count", "small_s", "hit_rate", "left", "large"),
+    [
+        (16, 16.5, 0.7, 0.8, 12),
+        (16, 6.5, 0.7, 0.8, 14),
+        (4, 16.5, 0.7, 0.8, 3),
+        (16, 16.5, 1.0, 0.8, 1),
+        (16, 16.5, 0.0, 1.0, 15),
+    ],
+)
+def test_the_planned_split_is_modms_equation_12(
+    count: int, small_s: float, hit_rate: float, left: float, large: int
+) -> None:
+    """N_l = round(N (1-h) / ((1-h) + h q P_l/P_s)), with at least one GPU for either."""
+    models = {role: Model(role, 50, 64, 64) for role in ("large", "small")}
+    workers = FixedSplit(None, hit_rate, left).workers(count, models, Timed(small_s))
+    assert [w.role for w in workers] == ["large"] * large + ["small"] * (count - large)
