@@ -15,7 +15,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from tqdm import tqdm
 
-from backends.base import Backend
+from backends.base import Assumption, Backend
 from sim.build import build
 from sim.cluster.allocation import Allocation
 from sim.cluster.worker import Gpu
@@ -45,15 +45,6 @@ class Cluster(BaseModel):
     gpu: dict[str, Any]
 
 
-class Said(BaseModel):
-    """A number of the system's file that nobody published, for the summary."""
-
-    model_config = ConfigDict(extra="forbid")
-    what: str
-    value: Any
-    source: str
-
-
 class Directory(BaseModel):
     """Where the run directory is."""
 
@@ -70,7 +61,7 @@ class System(BaseModel):
     scheduler: dict[str, Any]
     allocation: dict[str, Any]
     executor: dict[str, Any]
-    assumptions: list[Said] = []
+    assumptions: list[Assumption] = []
 
 
 class Settings(BaseModel):
@@ -193,11 +184,11 @@ def assemble(settings: Settings, *, progress: bool = False) -> tuple[Trace, Engi
         preload=settings.preload,
         sample_s=settings.sample_s,
     )
-    _assume(engine, trace, system)
+    _assume(engine, trace, system, allocation.assumptions())
     return trace, engine
 
 
-def _assume(engine: Engine, trace: Trace, system: System) -> None:
+def _assume(engine: Engine, trace: Trace, system: System, allocated: list[Assumption]) -> None:
     """Say what the trace and the system's file rest on."""
     if trace.notes.get("synthetic"):
         engine.assume("the trace is synthetic", trace.name, trace.source)
@@ -206,7 +197,7 @@ def _assume(engine: Engine, trace: Trace, system: System) -> None:
     images = trace.column("images")
     if (images > 1).any():
         engine.assume("images per request", 1, f"{int((images > 1).sum())} requests ask for more; one is served")
-    for said in system.assumptions:
+    for said in (*system.assumptions, *allocated):
         engine.assume(said.what, said.value, said.source)
 
 

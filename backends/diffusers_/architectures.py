@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
@@ -144,6 +145,7 @@ def published_parts() -> tuple[Part, ...]:
     return tuple(each for each in found if each.parameters_millions is not None)
 
 
+@cache
 def _data(scale: Scale) -> Any:
     name = "architectures.yaml" if scale == "full" else "tiny.yaml"
     return yaml.safe_load(files("backends.diffusers_").joinpath(name).read_text(encoding="utf-8"))

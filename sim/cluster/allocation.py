@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from backends.base import Backend, Work
+from backends.base import Assumption, Backend, Work
 from sim.cluster.worker import Worker
 from sim.engine import Model, in_role
 from sim.errors import ConfigError
@@ -17,6 +17,9 @@ class Allocation(Protocol):
     def workers(self, count: int, models: Mapping[str, Model], backend: Backend) -> list[Worker]:
         """``count`` workers, each with a role and its model resident."""
 
+    def assumptions(self) -> list[Assumption]:
+        """What the split rests on that nobody measured."""
+
 
 @dataclass(slots=True)
 class Uniform:
@@ -27,6 +30,10 @@ class Uniform:
     def workers(self, count: int, models: Mapping[str, Model], backend: Backend) -> list[Worker]:
         """See Allocation.workers."""
         return [Worker(i, self.role, in_role(models, self.role).name) for i in range(count)]
+
+    def assumptions(self) -> list[Assumption]:
+        """See Allocation.assumptions."""
+        return []
 
 
 @dataclass(slots=True)
@@ -62,6 +69,15 @@ class FixedSplit:
             )
         roles = ["large"] * large + ["small"] * (count - large)
         return [Worker(i, role, in_role(models, role).name) for i, role in enumerate(roles)]
+
+    def assumptions(self) -> list[Assumption]:
+        """See Allocation.assumptions."""
+        if self.large is not None:
+            return []
+        planned = [self.hit_rate, self.steps_left]
+        return [
+            Assumption("hit rate and share of steps left that the split is planned for", planned, "MoDM's artifact")
+        ]
 
     def _planned(self, count: int, models: Mapping[str, Model], backend: Backend) -> int:
         ratio = full_s(backend, in_role(models, "small")) / full_s(backend, in_role(models, "large"))

@@ -108,6 +108,9 @@ def test_every_summary_names_what_it_rests_on(finished: dict[str, Outcome]) -> N
     said = {a["what"] for a in finished["modm-throughput"].summary["assumptions"]}
     assert {"the trace is synthetic", "text-to-image similarity", "GPU power, at work and idle [W]"} <= said
     assert {"step time of sd3.5-large on mi210", "step time of sdxl on mi210"} <= said
+    assert {"similarity of prompts", "fetch time of an image [s]"} <= said
+    assert "hit rate and share of steps left that the split is planned for" in said
+    assert "similarity for retrieval" in {a["what"] for a in finished["pinecone"].summary["assumptions"]}
     assert "text-to-image similarity" not in {a["what"] for a in finished["nirvana"].summary["assumptions"]}
 
 
