@@ -1,6 +1,8 @@
 """Files that appear whole or not at all."""
 
 import os
+import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -40,5 +42,15 @@ def aside(path: Path) -> Iterator[Path]:
         reason = error.strerror or str(error)
         raise TraceError(f"{path}: cannot be written ({reason}); free the disk or name another path") from error
     finally:
-        with suppress(OSError):  # on a file system that cannot be written, the reason is already being raised
-            temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # it was renamed, or could never be made
+            temporary.unlink()
+
+
+@contextmanager
+def folder_aside(path: Path) -> Iterator[Path]:
+    """Give a temporary folder on the disk of `path`; it is removed, with all in it, when the block ends."""
+    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,7 @@
 """A name for the content of a trace that does not depend on how the file is laid out."""
 
 import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -17,38 +18,63 @@ def content_digest(table: pa.Table) -> str:
     groups, compression, metadata and the file's name do not enter. What lies behind a null does not
     either, and -0.0 is 0.0.
     """
-    total = hashlib.sha256(f"mezzotint trace 1: {table.num_rows} rows".encode())
-    for name in table.column_names:
-        column = table.column(name)
+    return streamed_digest(table.schema, table.num_rows, lambda name: table.column(name).chunks)
+
+
+def streamed_digest(schema: pa.Schema, rows: int, chunks: Callable[[str], Iterable[pa.Array]]) -> str:
+    """`content_digest` of a table that need not be in memory.
+
+    Args:
+        schema: the table's columns.
+        rows: the number of its rows.
+        chunks: gives one column's values from its name, in pieces of any length. Each column is asked
+            for once, in order, and only `BLOCK` rows of it are held at a time.
+    """
+    total = hashlib.sha256(f"mezzotint trace 1: {rows} rows".encode())
+    for field in schema:
         # Parquet renames the items of lists, so the type's own text is not stable
-        kind = column.type
-        kind = f"list of {kind.value_type}" if pa.types.is_list(kind) else str(kind)
-        total.update(f"\n{name}: {kind}\n".encode())
-        for start in range(0, table.num_rows, BLOCK):
-            _update(total, _contiguous(column.slice(start, BLOCK)))
+        kind = f"list of {field.type.value_type}" if pa.types.is_list(field.type) else str(field.type)
+        total.update(f"\n{field.name}: {kind}\n".encode())
+        for block in _blocks(chunks(field.name)):
+            _update(total, block)
     return total.hexdigest()
 
 
-def _contiguous(column: pa.ChunkedArray) -> pa.Array:
-    combined = column.combine_chunks()
-    if isinstance(combined, pa.ChunkedArray):
-        return pa.concat_arrays(combined.chunks) if combined.num_chunks else pa.array([], column.type)
-    return combined
+def _blocks(chunks: Iterable[pa.Array]) -> Iterator[list[pa.Array]]:
+    """The same values in lists of pieces that add up to `BLOCK` rows each, the last one to fewer."""
+    block: list[pa.Array] = []
+    missing = BLOCK
+    for chunk in chunks:
+        while len(chunk):
+            piece, chunk = chunk.slice(0, missing), chunk.slice(missing)
+            block.append(piece)
+            missing -= len(piece)
+            if not missing:
+                yield block
+                block, missing = [], BLOCK
+    if block:
+        yield block
 
 
-def _update(total: "hashlib._Hash", array: pa.Array) -> None:
-    total.update(np.packbits(array.is_null().to_numpy(zero_copy_only=False)).tobytes())
-    if pa.types.is_list(array.type):
-        total.update(array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).tobytes())
-        _update(total, pc.list_flatten(array))
-    elif pa.types.is_string(array.type):
-        filled = array.fill_null("")
-        total.update(pc.binary_length(filled).to_numpy(zero_copy_only=False).tobytes())
-        if len(filled):
-            _, offsets, data = filled.buffers()
-            ends = np.frombuffer(offsets, np.int32)[filled.offset : filled.offset + len(filled) + 1]
-            if data is not None:
-                total.update(memoryview(data)[int(ends[0]) : int(ends[-1])])
+def _update(total: "hashlib._Hash", block: Sequence[pa.Array]) -> None:
+    nulls = [piece.is_null().to_numpy(zero_copy_only=False) for piece in block]
+    total.update(np.packbits(np.concatenate(nulls)).tobytes())
+    kind = block[0].type
+    if pa.types.is_list(kind):
+        for piece in block:
+            total.update(piece.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).tobytes())
+        _update(total, [pc.list_flatten(piece) for piece in block])
+    elif pa.types.is_string(kind):
+        filled = [piece.fill_null("") for piece in block]
+        for piece in filled:
+            total.update(pc.binary_length(piece).to_numpy(zero_copy_only=False).tobytes())
+        for piece in filled:
+            if len(piece):
+                _, offsets, data = piece.buffers()
+                ends = np.frombuffer(offsets, np.int32)[piece.offset : piece.offset + len(piece) + 1]
+                if data is not None:
+                    total.update(memoryview(data)[int(ends[0]) : int(ends[-1])])
     else:
-        values = array.fill_null(0).to_numpy(zero_copy_only=False)
-        total.update((values + values.dtype.type(0)).tobytes())
+        for piece in block:
+            values = piece.fill_null(0).to_numpy(zero_copy_only=False)
+            total.update((values + values.dtype.type(0)).tobytes())

@@ -1,7 +1,7 @@
 """The canonical trace: one typed table of requests in the order of their arrival."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from traces.aside import aside
+from traces.columns import SCHEMA, UNITS, conform
 from traces.digest import content_digest
 from traces.error import TraceError
-from traces.validation import Origin, check_cells, check_order, shown
+from traces.opening import regular
+from traces.validation import Origin, check_cells, check_order, check_unique, shown
 
 __all__ = ["SCHEMA", "Origin", "Trace", "TraceError", "content_digest", "make", "read", "validate", "write"]
 
@@ -22,44 +24,6 @@ VERSION = 1
 """Version of the file layout, kept in the file's metadata."""
 
 METADATA_KEY = b"mezzotint"
-
-UNITS: Mapping[str, str] = {
-    "request_id": "unique name of the request",
-    "arrival_s": "seconds since the start of the trace",
-    "user_id": "name of the user",
-    "prompt": "text",
-    "width": "pixels",
-    "height": "pixels",
-    "steps": "denoising steps",
-    "images": "images per request",
-    "base_model": "name of the base model",
-    "controlnets": "names of ControlNets",
-    "loras": "names of LoRAs",
-    "seed": "seed of the noise",
-}
-
-
-def _field(name: str, kind: pa.DataType, *, nullable: bool = True) -> pa.Field:
-    return pa.field(name, kind, nullable=nullable, metadata={"unit": UNITS[name]})
-
-
-SCHEMA: pa.Schema = pa.schema(
-    [
-        _field("request_id", pa.string(), nullable=False),
-        _field("arrival_s", pa.float64(), nullable=False),
-        _field("user_id", pa.string()),
-        _field("prompt", pa.string()),
-        _field("width", pa.int32()),
-        _field("height", pa.int32()),
-        _field("steps", pa.int32()),
-        _field("images", pa.int32()),
-        _field("base_model", pa.string()),
-        _field("controlnets", pa.list_(pa.string())),
-        _field("loras", pa.list_(pa.string())),
-        _field("seed", pa.int64()),
-    ]
-)
-"""The columns of every trace. What a source lacks is null; an empty list says "none were used"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,62 +82,6 @@ class Trace:
         return self.table.column("prompt")
 
 
-def conform(table: pa.Table | Mapping[str, Any], origin: Origin) -> pa.Table:
-    """Bring columns into the order and the types of `SCHEMA`; absent optional columns become null.
-
-    Args:
-        table: a table, or a mapping from column name to anything that Arrow can convert, (n,) each.
-        origin: how error messages name it, its rows and columns.
-
-    Raises:
-        TraceError: a column is unknown, required and missing, of another length, or holds values
-            that its type cannot.
-    """
-    columns = {name: table.column(name) for name in table.column_names} if isinstance(table, pa.Table) else table
-    unknown = [name for name in columns if name not in SCHEMA.names]
-    if unknown:
-        raise TraceError(
-            f"{origin.where}: column {unknown[0]}: not a column of a trace; expected only {', '.join(SCHEMA.names)};"
-            " rename or drop it"
-        )
-    for name in ("request_id", "arrival_s"):
-        if name not in columns:
-            raise TraceError(f"{origin.where}: column {name}: missing, every trace needs it; add it")
-    count = len(columns["request_id"])
-    arrays = []
-    for field in SCHEMA:
-        values = columns.get(field.name)
-        if values is None:
-            arrays.append(pa.nulls(count, field.type))
-            continue
-        if len(values) != count:
-            raise TraceError(
-                f"{origin.where}: column {field.name}: found {len(values)} values, expected {count} as in"
-                " request_id; make the columns equally long"
-            )
-        arrays.append(_converted(values, field, origin))
-    return pa.Table.from_arrays(arrays, schema=SCHEMA)
-
-
-def _converted(values: Any, field: pa.Field, origin: Origin) -> pa.Array | pa.ChunkedArray:
-    try:
-        if not isinstance(values, pa.Array | pa.ChunkedArray):
-            values = pa.array(values)
-        return values if values.type == field.type else values.cast(field.type)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        cell, found = f"{origin.where}: column {field.name}", shown(str(error))
-        for index, value in enumerate(values):
-            plain = value.as_py() if isinstance(value, pa.Scalar) else value
-            try:
-                pa.scalar(plain).cast(field.type)
-            except (pa.ArrowException, TypeError, ValueError, OverflowError):
-                cell, found = origin.cell(index, field.name), shown(repr(plain))
-                break
-        raise TraceError(
-            f"{cell}: found {found}, expected {field.type}, {UNITS[field.name]}; fix or drop the row"
-        ) from error
-
-
 def validate(table: pa.Table, where: str) -> None:
     """Check that `table` is a canonical trace.
 
@@ -203,6 +111,7 @@ def validate(table: pa.Table, where: str) -> None:
                 f"{where}: column {field.name}: found type {kind}, expected {field.type}; convert the column"
             )
     check_cells(table, Origin(where))
+    check_unique(table.column("request_id"), Origin(where))
     check_order(table, Origin(where))
 
 
@@ -230,18 +139,24 @@ def make(
     """
     origin = where if isinstance(where, Origin) else Origin(where)
     notes = dict(notes or {})
-    try:
-        json.dumps(notes, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise TraceError(f"{origin.where}: notes cannot be kept as JSON ({error}); use plain values") from error
+    check_notes(notes, origin.where)
     canonical = conform(table, origin)
     check_cells(canonical, origin)
+    check_unique(canonical.column("request_id"), origin)
     if isinstance(where, Origin):
         order = np.argsort(canonical.column("arrival_s").to_numpy(), kind="stable")
         canonical = canonical.take(pa.array(order))
     else:
         check_order(canonical, origin)
     return Trace(table=canonical, name=name, source=source, digest=content_digest(canonical), notes=notes)
+
+
+def check_notes(notes: dict[str, Any], where: str) -> None:
+    """Raise TraceError unless `notes` can be kept as JSON."""
+    try:
+        json.dumps(notes, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise TraceError(f"{where}: notes cannot be kept as JSON ({error}); use plain values") from error
 
 
 def write(trace: Trace, path: Path | str) -> Trace:
@@ -251,18 +166,33 @@ def write(trace: Trace, path: Path | str) -> Trace:
         TraceError: the path cannot be written (a folder, a missing folder, a full disk).
     """
     path = Path(path)
+    with aside(path) as temporary:
+        write_tables(
+            temporary, [trace.table], name=trace.name, source=trace.source, notes=trace.notes, digest=trace.digest
+        )
+    return replace(trace, path=path)
+
+
+def write_tables(
+    path: Path, tables: Iterable[pa.Table], *, name: str, source: str, notes: dict[str, Any], digest: str
+) -> None:
+    """Write the file of a trace whose rows come in `tables`, one after another; see `Trace` for the rest.
+
+    Raises:
+        OSError: the disk is full, or permission is lacking.
+    """
     about = {
         "schema": VERSION,
-        "name": trace.name,
-        "source": trace.source,
+        "name": name,
+        "source": source,
         "units": dict(UNITS),
-        "notes": trace.notes,
-        "digest": trace.digest,
+        "notes": notes,
+        "digest": digest,
     }
-    table = trace.table.replace_schema_metadata({METADATA_KEY: json.dumps(about, sort_keys=True)})
-    with aside(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
-    return replace(trace, path=path)
+    schema = SCHEMA.with_metadata({METADATA_KEY: json.dumps(about, sort_keys=True)})
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table.cast(schema))
 
 
 def read(path: Path | str) -> Trace:
@@ -294,13 +224,7 @@ def read(path: Path | str) -> Trace:
 
 
 def _read_parquet(path: Path) -> pa.Table:
-    if path.is_dir():
-        raise TraceError(f"{path}: is a folder, expected a Parquet file; name the file inside it")
-    if not path.exists():
-        raise TraceError(
-            f"{path}: no such file; check the path, or make one with `mezzotint trace import`"
-            " or `mezzotint trace synth`"
-        )
+    regular(path)
     try:
         return pq.ParquetFile(path).read()
     except (pa.ArrowException, OSError) as error:

@@ -63,15 +63,59 @@ def check_cells(table: pa.Table, origin: Origin) -> None:
             f"{origin.where}: holds data that is not valid ({shown(str(error))}), expected UTF-8 text and"
             " whole columns; write the file again"
         ) from error
-    for name in ("request_id", "arrival_s"):
-        _refuse(table, name, pc.is_null(table.column(name)), "a value", origin)
-    arrival_s = table.column("arrival_s")
-    bad = pc.or_(pc.invert(pc.is_finite(arrival_s)), pc.less(arrival_s, 0.0))
-    _refuse(table, "arrival_s", bad, "finite seconds, 0 or later", origin)
+    ids = table.column("request_id")
+    refuse(ids, pc.is_null(ids), "request_id", "a value", origin)
+    check_times(table.column("arrival_s"), origin)
     for name in POSITIVE:
-        _refuse(table, name, pc.less_equal(table.column(name), 0), "a positive integer", origin)
-    _refuse(table, "seed", pc.less(table.column("seed"), 0), "an integer, 0 or more, or null", origin)
-    _check_unique(table.column("request_id"), origin)
+        column = table.column(name)
+        refuse(column, pc.less_equal(column, 0), name, "a positive integer", origin)
+    seeds = table.column("seed")
+    refuse(seeds, pc.less(seeds, 0), "seed", "an integer, 0 or more, or null", origin)
+
+
+def check_times(times: pa.ChunkedArray, origin: Origin, *, relative: bool = True) -> None:
+    """Check arrivals, (n,) seconds or timestamps; `relative` ones are counted from the start of the trace.
+
+    Raises:
+        TraceError: one is null, not finite, or relative and negative.
+    """
+    refuse(times, pc.is_null(times), "arrival_s", "a value", origin)
+    if not pa.types.is_timestamp(times.type):
+        bad = pc.invert(pc.is_finite(times))
+        if relative:
+            bad = pc.or_(bad, pc.less(times, 0.0))
+        refuse(times, bad, "arrival_s", "finite seconds, 0 or later" if relative else "finite seconds", origin)
+
+
+def check_text(table: pa.Table, origin: Origin, limit: int) -> None:
+    """Check what text of unknown origin may hold in its cells.
+
+    Args:
+        table: columns as in `traces.columns.SCHEMA`, (n, 12), of valid UTF-8.
+        origin: how to name the file, its rows and columns.
+        limit: bytes of the longest text in a cell.
+
+    Raises:
+        TraceError: a text is longer than `limit`, or holds a NUL character.
+    """
+    for name in table.column_names:
+        column, rows = table.column(name), None
+        if pa.types.is_list(column.type):
+            rows, column = pc.list_parent_indices(column), pc.list_flatten(column)
+        if not pa.types.is_string(column.type):
+            continue
+        for bad, expected in (
+            (pc.greater(pc.binary_length(column), limit), f"at most {limit:,} bytes; raise --max-prompt-bytes,"),
+            (pc.match_substring(column, "\0"), "text without NUL characters; save the file as UTF-8,"),
+        ):
+            index = pc.index(pc.fill_null(bad, False), True).as_py()
+            if index >= 0:
+                row = index if rows is None else rows[index].as_py()
+                text = column[index].as_py()
+                raise TraceError(
+                    f"{origin.cell(row, name)}: found {shown(repr(text[:200]), 60)} of"
+                    f" {len(text.encode()):,} bytes, expected {expected} or fix or drop the row"
+                )
 
 
 def check_order(table: pa.Table, origin: Origin) -> None:
@@ -90,26 +134,45 @@ def check_order(table: pa.Table, origin: Origin) -> None:
         )
 
 
-def _refuse(table: pa.Table, column: str, bad: Any, expected: str, origin: Origin) -> None:
+def refuse(column: pa.ChunkedArray, bad: Any, name: str, expected: str, origin: Origin) -> None:
+    """Raise TraceError naming the first of the (n,) cells of `column` that is `bad`, if any.
+
+    Args:
+        column: the cells.
+        bad: (n,) booleans; null is not bad.
+        name: the column's canonical name.
+        expected: what a good cell holds, in words.
+        origin: how to name the file, its rows and columns.
+    """
     # pc.index has no notion of null, and a null comparison is not a fault
     index = pc.index(pc.fill_null(bad, False), True).as_py()
     if index >= 0:
-        value = table.column(column)[index].as_py()
+        value = column[index].as_py()
         found = "null" if value is None else shown(repr(value))
-        raise TraceError(f"{origin.cell(index, column)}: found {found}, expected {expected}; fix or drop the row")
+        raise TraceError(f"{origin.cell(index, name)}: found {found}, expected {expected}; fix or drop the row")
 
 
-def _check_unique(ids: pa.ChunkedArray, origin: Origin) -> None:
+def check_unique(ids: pa.ChunkedArray, origin: Origin) -> None:
+    """Check that no name occurs twice.
+
+    Raises:
+        TraceError: naming the first row whose name an earlier row has.
+    """
     if pc.count_distinct(ids).as_py() == len(ids):
         return
     seen: dict[str, int] = {}
     for index, name in enumerate(ids.to_pylist()):
         if name in seen:
-            raise TraceError(
-                f"{origin.cell(index, 'request_id')}: found {shown(repr(name))}, which row"
-                f" {origin.row(seen[name])} has already, expected a unique name; rename or drop the row"
-            )
+            raise repeated(name, origin.row(seen[name]), origin.row(index), origin)
         seen[name] = index
+
+
+def repeated(name: str, first: int, second: int, origin: Origin) -> TraceError:
+    """The error for two requests of one name, in the rows `first` and `second` of the source."""
+    return TraceError(
+        f"{origin.where}: row {second}, column {origin.columns.get('request_id', 'request_id')}: found"
+        f" {shown(repr(name))}, which row {first} has already, expected a unique name; rename or drop the row"
+    )
 
 
 def check_number(

@@ -259,7 +259,7 @@ def test_csv_may_be_gzipped_and_marked(tmp_path: Path) -> None:
         ("", {}, "cannot be read as delimited text"),
         ("prompt,arrival_s\n", {}, "found no rows"),
         ("\n\n", {}, "t.csv"),
-        ("prompt,arrival_s\na,1\nb,2,3\n", {}, "Expected 2 columns, got 3"),
+        ("prompt,arrival_s\na,1\nb,2,3\n", {}, r"row 1: found 3 cells \(b,2,3\), expected 2 as in"),
         ("prompt,prompt\na,1\n", {}, "'prompt' twice"),
         ("text\na\n", {}, "none of which is a column of a trace"),
         ("text\na\n", {"columns": {"prompt": "txt"}}, "column 'txt' is missing, found text"),

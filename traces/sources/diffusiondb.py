@@ -1,7 +1,8 @@
 """DiffusionDB: prompts and settings of 2 million images made on Stable Diffusion's public server."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from traces.error import TraceError
-from traces.schema import Origin, Trace, make
-from traces.sources.delimited import integers, numbers, read_delimited, require_column, timestamps
-from traces.validation import check_count, check_number, shown
+from traces.intake import Batch, Reading, Tables, arriving, gather, slices
+from traces.opening import Limits
+from traces.schema import Trace
+from traces.sources.cells import Timestamps, integers, numbers
+from traces.sources.columnar import plain_text, read_parquet
+from traces.sources.delimited import read_delimited, read_header, require_column
+from traces.validation import Origin, check_count, check_number, shown
 
 HUB_FILE = "hf://datasets/poloclub/diffusiondb/metadata.parquet"
 
@@ -31,7 +35,7 @@ COLUMNS = {
 
 SCORES = ("image_nsfw", "prompt_nsfw")
 
-MINUTE_S = 60
+MINUTE_US = 60_000_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,7 +45,8 @@ class DiffusionDB:
     The rows are always sorted by timestamp: the published file is ordered by part, then user, then
     time, and replayed in that order it puts one user's near-copies side by side and flatters every
     cache. Timestamps are whole minutes, so arrivals are spread evenly at random inside their minute
-    (rows of one minute keep the file's order) and counted in seconds from the first minute.
+    (rows of one minute keep the file's order) and counted in seconds from the first minute. If any
+    timestamp of the file is finer than that, all are taken as stamped.
 
     A row without a timestamp was deleted before the authors collected times; it has no place in the
     order and is skipped, and counted in the notes. The user "deleted_account" becomes null.
@@ -56,6 +61,7 @@ class DiffusionDB:
             drops only these. None keeps everything.
         limit: keep only this many requests, the earliest.
         name: what reports call the trace.
+        limits: how much is read.
 
     Raises:
         TraceError: `nsfw_max` is negative or not finite, or `limit` is not a whole number above 0.
@@ -65,6 +71,7 @@ class DiffusionDB:
     nsfw_max: float | None = None
     limit: int | None = None
     name: str = "diffusiondb"
+    limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         if self.nsfw_max is not None:
@@ -79,73 +86,76 @@ class DiffusionDB:
             TraceError: the file is missing, of another format or cut short; a column is missing or of
                 another type; a cell is not valid; nothing is left; the hub cannot be reached.
         """
+        return gather(self.read(rng))
+
+    def read(self, rng: np.random.Generator) -> Reading:
+        """Open the table. Raises TraceError as `load`, most of it when the batches are read."""
         where = HUB_FILE if self.path is None else str(Path(self.path).expanduser())
-        table = _plain_text(_from_hub() if self.path is None else _from_file(Path(where)))
-        for column in COLUMNS.values():
-            require_column(table, column, where)
-        origin = Origin(where, COLUMNS)
-        time_s = _seconds(table.column("timestamp"), origin)
-        keep = ~np.isnan(time_s)
         notes: dict[str, Any] = {
             "licence": "CC0-1.0",
             "file": Path(where).name,
-            "rows": table.num_rows,
-            "rows_without_timestamp": int((~keep).sum()),
+            "rows": 0,
+            "rows_without_timestamp": 0,
             "nsfw_max": self.nsfw_max,
             "rows_above_nsfw_max": 0,
             "limit": self.limit,
         }
-        if self.nsfw_max is not None:
-            clean = _clean(table, self.nsfw_max, origin)
-            notes["rows_above_nsfw_max"] = int((keep & ~clean).sum())
-            keep &= clean
-        rows = np.flatnonzero(keep)
-        if not rows.size:
-            raise TraceError(f"{where}: no rows are left of {table.num_rows}; loosen nsfw_max or check the file")
-        rows = rows[np.argsort(time_s[rows], kind="stable")][: self.limit]
-        table, time_s = table.take(pa.array(rows)), time_s[rows]
-        arrival_s, notes["arrival_s"] = _spread(time_s, rng)
-        origin = Origin(where, COLUMNS, rows)
-        named = "image_name" in table.column_names
-        return make(
-            {
-                "request_id": table.column("image_name") if named else pa.array(rows).cast(pa.string()),
-                "arrival_s": arrival_s,
-                "user_id": _users(table.column("user_name"), origin),
-                "prompt": table.column("prompt"),
-                **{
-                    name: _whole(table.column(COLUMNS[name]), origin, name)
-                    for name in ("width", "height", "steps", "seed")
-                },
-                "images": np.ones(len(rows), np.int32),
-            },
+        spread = _Spread(rng, self.limit, notes)
+        return Reading(
+            where=where,
             name=self.name,
             source="DiffusionDB (Wang et al. 2022), metadata table",
+            batches=self._batches(where, notes, spread),
             notes=notes,
-            where=origin,
+            settle=spread.settle,
+            limits=self.limits,
         )
 
+    def _tables(self, where: str) -> Iterator[pa.Table]:
+        if self.path is None:
+            return slices(plain_text(_from_hub()))
+        path = Path(where)
+        if path.suffix == ".parquet":
+            return read_parquet(
+                path, self.limits, {*COLUMNS.values(), *SCORES, "image_name"}, "DiffusionDB's metadata.parquet"
+            )
+        return read_delimited(path, self.limits, read_header(path, self.limits))
 
-def _from_file(path: Path) -> pa.Table:
-    if path.suffix != ".parquet":
-        return read_delimited(path)
-    try:
-        file = pq.ParquetFile(path)
-        wanted = [name for name in file.schema_arrow.names if name in {*COLUMNS.values(), *SCORES, "image_name"}]
-        return file.read(columns=wanted)
-    except FileNotFoundError as error:
-        raise TraceError(f"{path}: no such file; check the path") from error
-    except (pa.ArrowException, OSError) as error:
-        raise TraceError(
-            f"{path}: cannot be read as Parquet ({shown(str(error))}), expected DiffusionDB's metadata.parquet;"
-            " fetch it again if it is cut short"
-        ) from error
+    def _batches(self, where: str, notes: dict[str, Any], spread: "_Spread") -> Iterator[Batch]:
+        stamps = Timestamps()
+        kept = 0
+        for table in self._tables(where):
+            for column in COLUMNS.values():
+                require_column(table.column_names, column, where)
+            origin = Origin(where, COLUMNS, np.arange(notes["rows"], notes["rows"] + table.num_rows))
+            times = _times(table.column("timestamp"), stamps, origin)
+            keep = times.is_valid().to_numpy()
+            notes["rows"] += table.num_rows
+            notes["rows_without_timestamp"] += int((~keep).sum())
+            if self.nsfw_max is not None:
+                clean = _clean(table, self.nsfw_max, origin)
+                notes["rows_above_nsfw_max"] += int((keep & ~clean).sum())
+                keep &= clean
+            at = np.flatnonzero(keep)
+            kept += at.size
+            origin = Origin(where, COLUMNS, origin.rows[at] if origin.rows is not None else at)
+            table, times = table.take(pa.array(at)), times.take(pa.array(at))
+            spread.see(times)
+            yield Batch(_columns(table, origin), times, origin)
+        if notes["rows"] and not kept:
+            raise TraceError(f"{where}: no rows are left of {notes['rows']}; loosen nsfw_max or check the file")
 
 
-def _plain_text(table: pa.Table) -> pa.Table:
-    # some writers of Parquet choose 64-bit offsets for text
-    kinds = [pa.string() if pa.types.is_large_string(kind) else kind for kind in table.schema.types]
-    return table.cast(pa.schema(zip(table.column_names, kinds, strict=True)))
+def _columns(table: pa.Table, origin: Origin) -> dict[str, Any]:
+    columns = {
+        "user_id": _users(table.column("user_name"), origin),
+        "prompt": table.column("prompt"),
+        **{name: _whole(table.column(COLUMNS[name]), origin, name) for name in ("width", "height", "steps", "seed")},
+        "images": np.ones(table.num_rows, np.int32),
+    }
+    if "image_name" in table.column_names:
+        columns["request_id"] = table.column("image_name")
+    return columns
 
 
 def _from_hub() -> pa.Table:
@@ -162,35 +172,81 @@ def _from_hub() -> pa.Table:
         ) from error
 
 
-def _seconds(column: pa.ChunkedArray, origin: Origin) -> npt.NDArray[np.float64]:
-    """Timestamps as seconds since 1970, (n,), NaN where null."""
+def _times(column: pa.ChunkedArray, stamps: Timestamps, origin: Origin) -> pa.ChunkedArray:
+    """UTC timestamps in microseconds, (n,)."""
     if pa.types.is_string(column.type):
-        times = timestamps(column, origin, "arrival_s")
-        column = pa.chunked_array([pa.array(times)])
+        return pa.chunked_array([stamps.read(column, origin, "arrival_s")])
     if not pa.types.is_timestamp(column.type):
         raise TraceError(f"{origin.where}: column timestamp: found type {column.type}, expected timestamps")
-    microseconds = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
-    seconds: npt.NDArray[np.float64] = pc.divide(microseconds.cast(pa.float64()), 1e6).to_numpy()
-    return seconds
+    # Parquet keeps times with a zone in UTC; those without one are UTC in the published table
+    ticks = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
+    return ticks.cast(pa.timestamp("us", "UTC"))
 
 
-def _spread(time_s: npt.NDArray[np.float64], rng: np.random.Generator) -> tuple[npt.NDArray[np.float64], str]:
-    """Arrivals in seconds from the first minute, sorted, for sorted `time_s`; and how they were made."""
-    minute = np.floor_divide(time_s, MINUTE_S)
-    start_s = (minute - minute[0]) * MINUTE_S
-    if (time_s != minute * MINUTE_S).any():
-        return time_s - minute[0] * MINUTE_S, "as stamped, which is finer than minutes"
-    offset_s = rng.random(len(time_s)) * MINUTE_S
-    offset_s = offset_s[np.lexsort((offset_s, minute))]
-    # adding may round up into the next minute
-    last_s = np.nextafter(start_s + MINUTE_S, -math.inf)
-    return np.minimum(start_s + offset_s, last_s), "spread at random inside the minute of their stamp"
+class _Spread:
+    """Places arrivals inside the minute that their stamp names.
+
+    Held in memory are the requests of one minute.
+    """
+
+    def __init__(self, rng: np.random.Generator, limit: int | None, notes: dict[str, Any]) -> None:
+        self._rng, self._limit, self._notes = rng, limit, notes
+        self._finer = False
+
+    def see(self, times: pa.ChunkedArray) -> None:
+        """Take note whether stamps are finer than minutes."""
+        self._finer |= bool((times.cast(pa.int64()).to_numpy() % MINUTE_US).any())
+
+    def settle(self, tables: Tables) -> Tables:
+        """See `traces.intake.Reading.settle`."""
+        how = "as stamped, which is finer than minutes" if self._finer else "spread at random inside the minute"
+        self._notes["arrival_s"] = how if self._finer else f"{how} of their stamp"
+        first: int | None = None
+        held: list[pa.Table] = []
+        for table in self._limited(tables):
+            minutes = _minutes(table)
+            first = int(minutes[0]) if first is None else first
+            # the last minute may go on in the next table
+            start = int(np.searchsorted(minutes, minutes[-1]))
+            if held and (start or _minutes(held[0].slice(0, 1))[0] != minutes[-1]):
+                yield self._placed(pa.concat_tables([*held, table.slice(0, start)]), first)
+                held = []
+            elif start:
+                yield self._placed(table.slice(0, start), first)
+            held.append(table.slice(start))
+        if held and first is not None:
+            yield self._placed(pa.concat_tables(held), first)
+
+    def _limited(self, tables: Tables) -> Tables:
+        left = self._limit
+        for table in tables:
+            yield table if left is None else table.slice(0, left)
+            if left is not None:
+                left -= table.num_rows
+                if left <= 0:
+                    return
+
+    def _placed(self, table: pa.Table, first: int) -> pa.Table:
+        minutes = _minutes(table)
+        if self._finer:
+            return arriving(table, (table.column("time").cast(pa.int64()).to_numpy() - first * MINUTE_US) / 1e6)
+        start_s = (minutes - first) * 60.0
+        offset_s: npt.NDArray[np.float64] = self._rng.random(len(minutes)) * 60.0
+        offset_s = offset_s[np.lexsort((offset_s, minutes))]
+        # adding may round up into the next minute
+        return arriving(table, np.minimum(start_s + offset_s, np.nextafter(start_s + 60.0, -math.inf)))
+
+
+def _minutes(table: pa.Table) -> npt.NDArray[np.int64]:
+    """The minute of each row since 1970, (n,)."""
+    ticks: npt.NDArray[np.int64] = table.column("time").cast(pa.int64()).to_numpy()
+    return ticks // MINUTE_US
 
 
 def _clean(table: pa.Table, nsfw_max: float, origin: Origin) -> npt.NDArray[np.bool_]:
     clean = np.ones(table.num_rows, np.bool_)
     for name in SCORES:
-        require_column(table, name, origin.where)
+        require_column(table.column_names, name, origin.where)
         column = table.column(name)
         if pa.types.is_string(column.type):
             column = numbers(column, origin, name)
