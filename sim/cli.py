@@ -43,7 +43,7 @@ Run one simulation; with -m, every combination of comma-separated values.
   mezzotint run system=nirvana trace=file trace.path=ddb.parquet arrivals.rate_rpm=10 run.dir=out
   mezzotint run -m system=vanilla,modm-throughput arrivals.rate_rpm=6,10,14 run.dir=sweep
 
-groups:  system= trace= arrivals= cluster= models= backend= encoder=   (a wrong name lists the choices)
+groups:  system= trace= arrivals= cluster= models= backend= encoder= search=   (a wrong name lists the choices)
 keys:    seed shapes extrapolate slo warmup preload sample_s run.dir   (--cfg job prints them all)
 --config-dir DIR adds YAML files of your own to the groups; their classes are imported from the working directory.
 """

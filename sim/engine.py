@@ -23,6 +23,7 @@ from sim.record.columns import COMPLETED, DISCARDED, FAILED, Columns
 from sim.record.series import Series
 from sim.request import Request
 from traces.arrivals import Schedule
+from traces.search import Search
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,8 @@ class Engine:
         gpu: the kind of GPU, its power draw and its price.
         workers: the cluster.
         seed: the run's seed; every random stream is spawned from it by name.
+        search: how caches are searched; every way finds the same.
+        content: names the trace and its encoder, for what is remembered on disk; None keeps nothing.
         embeddings: gives the text embeddings (preload + n, d) of all rows, the preloaded ones first.
         native: every request takes the shape and steps of the model that its plan names, not its own.
         preload: rows at the head of the trace that fill the caches at the start and are not served.
@@ -122,6 +125,8 @@ class Engine:
         executor: Executor,
         seed: int,
         embeddings: Callable[[], NDArray[np.float32]],
+        search: Search,
+        content: str | None = None,
         native: bool = True,
         preload: int = 0,
         sample_s: float = 60.0,
@@ -136,6 +141,8 @@ class Engine:
         self.executor = executor
         self.seed = seed
         self.embeddings = embeddings
+        self.search = search
+        self.content = content
         self.native = native
         self.preload = preload
         self.sample_s = sample_s

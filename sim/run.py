@@ -26,6 +26,7 @@ from traces.arrivals import Arrivals
 from traces.aside import aside
 from traces.embeddings import Encoder, embed
 from traces.schema import Trace
+from traces.search import Search
 from traces.sources import Source
 
 SUMMARY, REQUESTS, CLUSTER, CONFIG = "summary.json", "requests.parquet", "cluster.parquet", "config.yaml"
@@ -79,6 +80,7 @@ class Settings(BaseModel):
     models: dict[str, dict[str, Any]]
     trace: dict[str, Any]
     encoder: dict[str, Any]
+    search: dict[str, Any]
     arrivals: dict[str, Any]
     cluster: Cluster
     backend: dict[str, Any]
@@ -180,6 +182,8 @@ def assemble(settings: Settings, *, progress: bool = False) -> tuple[Trace, Engi
         executor=build(system.executor, "system.executor", Executor),
         seed=settings.seed,
         embeddings=embeddings,
+        search=build(settings.search, "search", Search),
+        content=f"{trace.digest} {encoder.name}",
         native=settings.shapes == "model",
         preload=settings.preload,
         sample_s=settings.sample_s,

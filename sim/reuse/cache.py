@@ -4,14 +4,16 @@ Find, get, insert and evict are separate: ``find`` names the best match, ``get``
 (and counts as its use), ``insert`` stores what a request left behind, and eviction makes room before that.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sim.engine import Engine
+from sim.engine import Engine, stream
 from sim.errors import ConfigError
 from sim.request import Request
 from sim.reuse.eviction import FINAL, Eviction, Item
-from traces.similarity import ExactIndex, Space
+from traces.search import Index
+from traces.similarity import Space
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +72,9 @@ class Cache:
     items: int = field(init=False, default=0)
     _engine: Engine = field(init=False, repr=False)
     _entries: dict[int, Entry] = field(init=False, default_factory=dict, repr=False)
-    _indexes: dict[tuple[int, int, int] | None, ExactIndex] = field(init=False, default_factory=dict, repr=False)
+    _indexes: dict[tuple[int, int, int] | None, Index] = field(init=False, default_factory=dict, repr=False)
     _next: int = field(init=False, default=0)
-    _rows: int = field(init=False, default=0)
+    _index: Callable[[], Index] = field(init=False, repr=False)
     _preload: int = field(init=False, default=0)
     _ks: tuple[int, ...] = field(init=False, default=())
 
@@ -83,21 +85,22 @@ class Cache:
             raise ConfigError(f"cache.latents_at: found {self.latents_at}, expected positive steps")
         self._ks = tuple(sorted(set(self.latents_at))) or (FINAL,)
 
-    def bind(self, engine: Engine) -> None:
-        """Take the embeddings and the length of the trace."""
+    def bind(self, engine: Engine, floor: float) -> None:
+        """Take the trace's embeddings. What is less similar than ``floor`` is never found."""
         self._engine = engine
         vectors = engine.embeddings()
-        self.space.bind(vectors, engine.rng("similarity space"))
+        # Modelled images belong to the trace: another seed of the run must not change what they look like.
+        self.space.bind(vectors, stream(0, f"images of {engine.content}"))
         for what, value, source in self.space.assumptions():
             engine.assume(what, value, source)
-        self._rows = len(vectors)
         self._preload = engine.preload
+        self._index = engine.search.open(self.space, len(vectors), floor, engine.content)
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def find(self, request: Request) -> Match | None:
-        """The most similar entry for ``request``, whatever its similarity; None where there is none."""
+        """The most similar entry for ``request``; None where none reaches the floor."""
         index = self._indexes.get(self._shape(request))
         found = None if index is None else index.best(request.row + self._preload)
         if found is None:
@@ -148,7 +151,7 @@ class Cache:
         self._entries[entry] = Entry(row, now_s, shape, held, request.made)
         index = self._indexes.get(shape)
         if index is None:
-            index = self._indexes[shape] = ExactIndex(self.space, self._rows)
+            index = self._indexes[shape] = self._index()
         index.add(entry, row)
         for k in ks:
             self.eviction.added(Item(entry, k))

@@ -14,6 +14,10 @@ class Selector(Protocol):
     of_steps: int
     alpha: float | None
 
+    @property
+    def floor(self) -> float:
+        """No similarity below it skips a step; -inf where that is not known."""
+
     def skip(self, similarity: float) -> int:
         """Steps to skip of ``of_steps``: 0 is a miss, ``of_steps`` returns the artifact as it is."""
 
@@ -51,6 +55,11 @@ class Thresholds:
                 f"selector: at_least falls as K grows ({self.at_least}); a larger K needs a larger similarity"
             )
         self._falling = [(self.at_least[k], k) for k in reversed(ks)]
+
+    @property
+    def floor(self) -> float:
+        """See Selector.floor."""
+        return self._falling[-1][0]
 
     def skip(self, similarity: float) -> int:
         """See Selector.skip."""

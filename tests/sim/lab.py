@@ -15,6 +15,7 @@ from sim.reuse.door import Direct
 from sim.run import Outcome, simulate
 from sim.schedule.fcfs import Fcfs
 from traces.arrivals import Schedule
+from traces.search import Exact
 
 
 class Given:
@@ -60,6 +61,7 @@ def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
         "scheduler": Fcfs(),
         "executor": WholeRequest(),
         "seed": 0,
+        "search": Exact(),
         "embeddings": lambda: np.eye(rows + preload, dtype=np.float32),
     }
     return Engine(**(settings | parts))

@@ -1,12 +1,16 @@
 """Search against brute force: the best live artifact, ties to the oldest."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from traces import neighbours
 from traces.error import TraceError
-from traces.similarity import DECIMALS, ExactIndex, Space, TextToImage, TextToText
+from traces.search import Exact, Index, Remembered, RememberedIndex
+from traces.similarity import Space, TextToImage, TextToText, similarity
 
 
 def unit(rows: np.ndarray) -> np.ndarray:
@@ -14,49 +18,107 @@ def unit(rows: np.ndarray) -> np.ndarray:
     return (rows / np.where(norms == 0, 1, norms)).astype(np.float32)
 
 
-def brute(space: Space, live: dict[int, int], row: int) -> tuple[int, float] | None:
+def brute(space: Space, live: dict[int, int], row: int, floor: float) -> tuple[int, float] | None:
+    """Compare with everything; the highest, among equals the oldest, unless it lies below the floor."""
     if not live:
         return None
-    query = space.queries(row, row + 1)[0].astype(np.float64)
-    scored = [(round(float(space.artifact(r).astype(np.float64) @ query), DECIMALS), -e) for e, r in live.items()]
-    similarity, entry = max(scored)
-    return -entry, similarity
+    query = np.repeat(space.queries(row, row + 1), len(live), axis=0)
+    scores = similarity(query, space.artifacts(np.array(list(live.values()))))
+    best = max(zip(scores, (-entry for entry in live), strict=True))
+    return None if best[0] < floor else (-best[1], float(best[0]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     rows=st.integers(1, 120),
     dim=st.integers(1, 6),
     block=st.integers(1, 40),
+    most=st.integers(1, 12),
+    floor=st.sampled_from([-np.inf, -0.5, 0.0, 0.2, 0.5, 0.65, 1.0]),
     image=st.booleans(),
     actions=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 4)), min_size=120, max_size=120),
 )
-def test_the_index_finds_what_brute_force_finds(
-    seed: int, rows: int, dim: int, block: int, image: bool, actions: list[tuple[float, int]]
+def test_every_index_finds_what_brute_force_finds(
+    seed: int,
+    rows: int,
+    dim: int,
+    block: int,
+    most: int,
+    floor: float,
+    image: bool,
+    actions: list[tuple[float, int]],
 ) -> None:
-    """Whatever enters and leaves, in whatever order, with many equal vectors and skipped queries."""
+    """Compared as it goes or remembered, whatever enters and leaves, with many equal vectors and skipped queries."""
     rng = np.random.default_rng(seed)
-    space: Space = TextToImage(0.3, 0.0, 0.1) if image else TextToText()
+    space: Space = TextToImage(0.9, 0.0, 0.1) if image else TextToText()
     space.bind(unit(rng.integers(-2, 3, (rows, dim)).astype(float)), rng)
-    index, live, entry = ExactIndex(space, rows, block), dict[int, int](), 0
+    indexes: list[Index] = [
+        search.open(space, rows, floor, None)()
+        for search in (Exact(block), Remembered(most=most), Remembered(longest=0))
+    ]
+    live, entry = dict[int, int](), 0
     for row, (chance, leave) in zip(range(rows), actions, strict=False):
         if chance < 0.9:
-            assert index.best(row) == brute(space, live, row)
+            expected = brute(space, live, row, floor)
+            assert [index.best(row) for index in indexes] == [expected] * len(indexes)
         if chance > 0.2:
-            index.add(entry, row)
+            for index in indexes:
+                index.add(entry, row)
             live[entry] = row
             entry += 1
         for gone in list(live)[:: max(1, leave)][: leave if chance < 0.5 else 0]:
-            index.remove(gone)
+            for index in indexes:
+                index.remove(gone)
             del live[gone]
-        assert len(index) == len(live)
+        assert [len(index) for index in indexes] == [len(live)] * len(indexes)
+
+
+def test_the_cache_itself_is_searched_only_where_the_list_is_cut_and_holds_nothing_live() -> None:
+    space = TextToText()
+    space.bind(unit(np.array([[1, 0], [1, 0.01], [1, 0.02], [0, 1], [1, 0.03]])), np.random.default_rng(0))
+    index = Remembered(most=1).open(space, 5, 0.5, None)()
+    assert isinstance(index, RememberedIndex)
+    for row in range(3):
+        index.add(row, row)
+    assert index.best(3) is None
+    assert index.fallbacks == 0
+    assert index.best(4) == (2, 0.99995)
+    assert index.fallbacks == 1, "its one neighbour may have an equal that is older"
+    index.remove(2)
+    assert index.best(4) == (1, 0.9998)
+
+
+def test_neighbours_are_found_once_and_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path))
+    space = TextToText()
+    space.bind(unit(np.random.default_rng(0).normal(size=(300, 4))), np.random.default_rng(0))
+    first = neighbours.remembered(space, 300, 0.5, 8, "trace encoder")
+    monkeypatch.setattr(neighbours, "find", None)
+    again = neighbours.remembered(space, 300, 0.5, 8, "trace encoder")
+    for name in neighbours.FILES:
+        np.testing.assert_array_equal(getattr(first, name), getattr(again, name))
+    assert not list(tmp_path.rglob("*.part"))
+    with pytest.raises(TypeError):
+        neighbours.remembered(space, 300, 0.6, 8, "trace encoder")
+
+
+@pytest.mark.parametrize("name", neighbours.FILES)
+def test_neighbours_that_were_cut_short_are_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path))
+    space = TextToText()
+    space.bind(unit(np.ones((50, 3))), np.random.default_rng(0))
+    neighbours.remembered(space, 50, 0.5, 8, "x")
+    [file] = tmp_path.rglob(f"{name}.npy")
+    file.write_bytes(file.read_bytes()[:-60])
+    with pytest.raises(TraceError, match="delete it and it is found again"):
+        neighbours.remembered(space, 50, 0.5, 8, "x")
 
 
 def test_among_equals_the_oldest_is_found() -> None:
     space = TextToText()
     space.bind(unit(np.ones((5, 3))), np.random.default_rng(0))
-    index = ExactIndex(space, 5)
+    index = Exact().open(space, 5, 0.5, None)()
     for entry in range(3):
         index.add(entry, entry)
     assert index.best(3) == (0, 1.0)
@@ -67,10 +129,10 @@ def test_among_equals_the_oldest_is_found() -> None:
 def test_an_image_scores_its_own_clip_score_on_its_own_prompt_and_little_on_others() -> None:
     space = TextToImage(clip_score=0.3, spread=0.02, unrelated=0.1)
     space.bind(np.eye(2000, 64, dtype=np.float32)[np.arange(2000) % 64], np.random.default_rng(0))
-    own = np.array([space.artifact(row) @ space.queries(row, row + 1)[0] for row in range(2000)])
+    own = np.array([space.artifacts(np.array([row]))[0] @ space.queries(row, row + 1)[0] for row in range(2000)])
     assert own.mean() == pytest.approx(0.3, abs=0.002)
     assert own.std() == pytest.approx(0.02, rel=0.1)
-    assert space.artifact(0) @ space.queries(1, 2)[0] == pytest.approx(0.1)
+    assert space.artifacts(np.array([0]))[0] @ space.queries(1, 2)[0] == pytest.approx(0.1)
     assert [what for what, _, _ in space.assumptions()] == ["text-to-image similarity"]
 
 
@@ -78,8 +140,8 @@ def test_double_precision_is_refused() -> None:
     """A stray float64 array makes a search fifteen times slower, and nobody would notice."""
     space = TextToText()
     space.bind(np.eye(3), np.random.default_rng(0))  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="float64, expected float32"):
-        ExactIndex(space, 3).add(0, 0)
+    with pytest.raises(TypeError, match="found float64, expected float32"):
+        Exact().open(space, 3, 0.5, None)
 
 
 @pytest.mark.parametrize("given_", [(0.1, 0.02, 0.2), (1.2, 0.02, 0.1), (0.3, -1.0, 0.1), (float("nan"), 0.1, 0.1)])

@@ -1,0 +1,252 @@
+"""Nearest-artifact search: which artifact that is in a cache now is the most similar to a prompt.
+
+An *index* holds the artifacts of one cache (or one part of it) and answers exactly what comparing a query with
+all of them would: the highest similarity that is not below the floor, among equals the artifact inserted first,
+as an argmax over a cache in insertion order (MoDM, 3.2). The floor is the lowest similarity that any K asks for:
+below it a request is a miss whatever was found, and a vector database would be told so too.
+
+A *search* makes indexes: ``Exact`` compares as the run goes; ``Remembered`` compares the rows of a trace once, keeps
+the result on disk, and looks it up in every later run, whatever its cache, policy, cluster or rate.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traces.bound import SLACK, Bound, fit
+from traces.error import TraceError
+from traces.neighbours import UNIT, Neighbours, remembered
+from traces.similarity import DECIMALS, Floats, Space
+
+Found = tuple[int, float]
+"""An entry and its similarity."""
+
+
+class Index(Protocol):
+    """The artifacts that are in a cache now."""
+
+    def add(self, entry: int, row: int) -> None:
+        """Let the artifact of ``row`` be found as ``entry``. Entries are given in increasing order."""
+
+    def remove(self, entry: int) -> None:
+        """Let ``entry`` no longer be found."""
+
+    def best(self, row: int) -> Found | None:
+        """The best entry for the prompt of ``row``; None where none reaches the floor. Rows never fall."""
+
+    def __len__(self) -> int: ...
+
+
+@runtime_checkable
+class Search(Protocol):
+    """Makes indexes over one space of one trace."""
+
+    def open(self, space: Space, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
+        """What makes the indexes of a run.
+
+        Args:
+            space: bound to the trace.
+            rows: of the trace, preloaded ones included.
+            floor: similarities below it are not found.
+            content: names the trace and the encoder, for what is remembered; None keeps nothing on disk.
+        """
+
+
+@dataclass(slots=True)
+class Exact:
+    """Compares coming queries with the cache as it is, ``block`` of them at a time."""
+
+    block: int = 256
+
+    def __post_init__(self) -> None:
+        if self.block < 1:
+            raise TraceError(f"search.block: found {self.block}, expected 1 or more")
+
+    def open(self, space: Space, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
+        """See Search.open."""
+        bound = fit(space, rows)
+        return lambda: ExactIndex(space, rows, floor, bound, self.block)
+
+
+@dataclass(slots=True)
+class Remembered:
+    """Finds every row's earlier neighbours above the floor once, on disk, and looks them up from then on.
+
+    Args:
+        longest: traces of more rows are searched as ``Exact`` does, since finding all neighbours takes time that
+            grows with the square of the rows.
+        most: neighbours kept of a row, the most similar ones. Where none of them is in the cache and there were
+            more, the cache itself is searched.
+    """
+
+    longest: int = 200_000
+    most: int = 256
+
+    def __post_init__(self) -> None:
+        if self.longest < 0 or self.most < 1:
+            raise TraceError(f"search: found longest={self.longest}, most={self.most}; expected 0 or more, 1 or more")
+
+    def open(self, space: Space, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
+        """See Search.open."""
+        if rows > self.longest or floor == -np.inf:
+            return Exact().open(space, rows, floor, content)
+        known = remembered(space, rows, floor, self.most, content)
+        return lambda: RememberedIndex(known, lambda: Exact().open(space, rows, floor, content)())
+
+
+class RememberedIndex:
+    """Looks a row's neighbours up, best first, until one is in the cache."""
+
+    def __init__(self, known: Neighbours, exact: Callable[[], Index]) -> None:
+        self._known = known
+        self._exact = exact
+        self._entry_of: dict[int, int] = {}
+        self._row_of: dict[int, int] = {}
+        self._fallback: Index | None = None
+        self.fallbacks = 0
+
+    def __len__(self) -> int:
+        return len(self._row_of)
+
+    def add(self, entry: int, row: int) -> None:
+        """See Index.add."""
+        self._entry_of[row] = entry
+        self._row_of[entry] = row
+        if self._fallback is not None:
+            self._fallback.add(entry, row)
+
+    def remove(self, entry: int) -> None:
+        """See Index.remove."""
+        del self._entry_of[self._row_of.pop(entry)]
+        if self._fallback is not None:
+            self._fallback.remove(entry)
+
+    def best(self, row: int) -> Found | None:
+        """See Index.best."""
+        rows, units, complete = self._known.of(row)
+        entry_of = self._entry_of
+        for at, neighbour in enumerate(rows):
+            if neighbour in entry_of:
+                unit = units[at]
+                if unit == units[-1] and not complete:
+                    break  # among equals the oldest is found, and not all equals are known
+                entry = entry_of[neighbour]
+                for other in range(at + 1, len(rows)):
+                    if units[other] != unit:
+                        break
+                    entry = min(entry, entry_of.get(rows[other], entry))
+                return entry, unit / UNIT
+        if complete:
+            return None
+        return self._search(row)
+
+    def _search(self, row: int) -> Found | None:
+        self.fallbacks += 1
+        if self._fallback is None:
+            self._fallback = self._exact()
+            for entry in sorted(self._row_of):
+                self._fallback.add(entry, self._row_of[entry])
+        return self._fallback.best(row)
+
+
+class ExactIndex:
+    """Exact search over a changing set of artifacts, in blocks of coming queries.
+
+    The rows that will be looked up are known in advance and come in increasing order, so ``block`` of them are
+    compared with the whole set in one matrix product; what enters or leaves before a query's turn is taken into
+    account then. Products of short vectors tell which artifacts can reach the floor, and only those are compared
+    in full (traces.bound).
+    """
+
+    def __init__(self, space: Space, rows: int, floor: float, bound: Bound, block: int = 256) -> None:
+        self._space = space
+        self._rows = rows
+        self._floor = floor
+        self._bound = bound
+        self._block = block
+        self._vectors = np.empty((0, 0), np.float32)
+        self._short = np.empty((0, 0), np.float32)
+        self._entry = np.empty(0, np.int64)
+        self._slot: dict[int, int] = {}
+        self._free: list[int] = []
+        self._used = 0
+        self._start = self._stop = 0
+        self._queries = self._queries_short = self._bounds = np.empty((0, 0), np.float32)
+        self._changed: dict[int, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._slot)
+
+    def add(self, entry: int, row: int) -> None:
+        """See Index.add."""
+        vector = self._space.artifacts(np.array([row]))
+        slot = self._free.pop() if self._free else self._used
+        if slot == self._used:
+            self._used += 1
+            if self._used > len(self._vectors):
+                self._grow(vector.shape[1])
+        self._vectors[slot] = vector[0]
+        self._short[slot] = self._bound.short(vector)[0]
+        self._entry[slot] = entry
+        self._slot[entry] = slot
+        self._changed[slot] = None
+
+    def remove(self, entry: int) -> None:
+        """See Index.remove."""
+        slot = self._slot.pop(entry)
+        self._entry[slot] = -1
+        self._free.append(slot)
+        self._changed[slot] = None
+
+    def best(self, row: int) -> Found | None:
+        """See Index.best."""
+        if not self._slot:
+            return None
+        if not self._start <= row < self._stop:
+            self._compare_from(row)
+        bounds = self._bounds[row - self._start]
+        if self._changed:
+            bounds = self._amend(bounds, self._queries_short[row - self._start])
+        query = self._queries[row - self._start].astype(np.float64)
+        least = max(np.float32(self._floor), self._reached(bounds, query)) - SLACK
+        near = np.flatnonzero(bounds >= least)
+        if not len(near):
+            return None
+        exact = np.round(self._vectors[near].astype(np.float64) @ query, DECIMALS)
+        top = exact.max()
+        if not top >= self._floor:
+            return None
+        return int(self._entry[near[exact == top]].min()), float(top)
+
+    def _reached(self, bounds: Floats, query: NDArray[np.float64]) -> np.float32:
+        """A similarity that some artifact has: of the one with the highest bound."""
+        return np.float32(self._vectors[bounds.argmax()].astype(np.float64) @ query)
+
+    def _amend(self, bounds: Floats, query: Floats) -> Floats:
+        """The bounds of one query, corrected in the slots that changed since its block was compared."""
+        slots = np.fromiter(self._changed, np.int64, len(self._changed))
+        if len(bounds) < self._used:
+            bounds = np.concatenate((bounds, np.full(self._used - len(bounds), -np.inf, np.float32)))
+        bounds[slots] = np.where(self._entry[slots] >= 0, self._short[slots] @ query, -np.inf)
+        return bounds
+
+    def _compare_from(self, row: int) -> None:
+        self._start, self._stop = row, min(row + self._block, self._rows)
+        self._queries = self._space.queries(self._start, self._stop)
+        self._queries_short = self._bound.short(self._queries)
+        self._bounds = self._queries_short @ self._short[: self._used].T
+        self._bounds[:, self._entry[: self._used] < 0] = -np.inf
+        self._changed = {}
+
+    def _grow(self, dim: int) -> None:
+        size = max(64, 2 * len(self._vectors))
+        vectors = np.zeros((size, dim), np.float32)
+        short = np.zeros((size, self._bound.axes.shape[1] + 1), np.float32)
+        if self._used > 1:
+            vectors[: len(self._vectors)] = self._vectors
+            short[: len(self._short)] = self._short
+        self._vectors, self._short = vectors, short
+        self._entry = np.concatenate((self._entry, np.full(size - len(self._entry), -1, np.int64)))
