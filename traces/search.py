@@ -152,6 +152,64 @@ class RememberedIndex:
         return self._fallback.best(row)
 
 
+class Slots:
+    """The vectors of the artifacts held now, in rows of an array that are used again."""
+
+    def __init__(self, space: Space, bound: Bound) -> None:
+        self._space = space
+        self._bound = bound
+        self.vectors = np.empty((0, 0), np.float32)
+        self.short = np.empty((0, 0), np.float32)
+        self.entry = np.empty(0, np.int64)
+        self.used = 0
+        self._slot: dict[int, int] = {}
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._slot)
+
+    def add(self, entry: int, row: int) -> int:
+        """Store the artifact of ``row``; returns its slot."""
+        vector = self._space.artifacts(np.array([row]))
+        slot = self._free.pop() if self._free else self.used
+        if slot == self.used:
+            self.used += 1
+            if self.used > len(self.vectors):
+                self._grow(vector.shape[1])
+        self.vectors[slot] = vector[0]
+        self.short[slot] = self._bound.short(vector)[0]
+        self.entry[slot] = entry
+        self._slot[entry] = slot
+        return slot
+
+    def remove(self, entry: int) -> int:
+        """Let ``entry`` go; returns the slot that it had, whose entry is -1 from now on."""
+        slot = self._slot.pop(entry)
+        self.entry[slot] = -1
+        self._free.append(slot)
+        return slot
+
+    def best(self, slots: NDArray[np.int64], query: NDArray[np.float64], floor: float) -> Found | None:
+        """The best of the artifacts in ``slots``: the highest similarity not below ``floor``, the oldest of equals."""
+        if not len(slots):
+            return None
+        exact = np.round(self.vectors[slots].astype(np.float64) @ query, DECIMALS)
+        top = exact.max()
+        if not top >= floor:
+            return None
+        return int(self.entry[slots[exact == top]].min()), float(top)
+
+    def _grow(self, dim: int) -> None:
+        size = max(64, 2 * len(self.vectors))
+        vectors = np.zeros((size, dim), np.float32)
+        short = np.zeros((size, self._bound.axes.shape[1] + 1), np.float32)
+        if self.used > 1:
+            vectors[: len(self.vectors)] = self.vectors
+            short[: len(self.short)] = self.short
+        self.vectors, self.short = vectors, short
+        self.entry = np.concatenate((self.entry, np.full(size - len(self.entry), -1, np.int64)))
+
+
 class ExactIndex:
     """Exact search over a changing set of artifacts, in blocks of coming queries.
 
@@ -167,43 +225,25 @@ class ExactIndex:
         self._floor = floor
         self._bound = bound
         self._block = block
-        self._vectors = np.empty((0, 0), np.float32)
-        self._short = np.empty((0, 0), np.float32)
-        self._entry = np.empty(0, np.int64)
-        self._slot: dict[int, int] = {}
-        self._free: list[int] = []
-        self._used = 0
+        self._slots = Slots(space, bound)
         self._start = self._stop = 0
         self._queries = self._queries_short = self._bounds = np.empty((0, 0), np.float32)
         self._changed: dict[int, None] = {}
 
     def __len__(self) -> int:
-        return len(self._slot)
+        return len(self._slots)
 
     def add(self, entry: int, row: int) -> None:
         """See Index.add."""
-        vector = self._space.artifacts(np.array([row]))
-        slot = self._free.pop() if self._free else self._used
-        if slot == self._used:
-            self._used += 1
-            if self._used > len(self._vectors):
-                self._grow(vector.shape[1])
-        self._vectors[slot] = vector[0]
-        self._short[slot] = self._bound.short(vector)[0]
-        self._entry[slot] = entry
-        self._slot[entry] = slot
-        self._changed[slot] = None
+        self._changed[self._slots.add(entry, row)] = None
 
     def remove(self, entry: int) -> None:
         """See Index.remove."""
-        slot = self._slot.pop(entry)
-        self._entry[slot] = -1
-        self._free.append(slot)
-        self._changed[slot] = None
+        self._changed[self._slots.remove(entry)] = None
 
     def best(self, row: int) -> Found | None:
         """See Index.best."""
-        if not self._slot:
+        if not len(self._slots):
             return None
         if not self._start <= row < self._stop:
             self._compare_from(row)
@@ -211,42 +251,25 @@ class ExactIndex:
         if self._changed:
             bounds = self._amend(bounds, self._queries_short[row - self._start])
         query = self._queries[row - self._start].astype(np.float64)
-        least = max(np.float32(self._floor), self._reached(bounds, query)) - SLACK
-        near = np.flatnonzero(bounds >= least)
-        if not len(near):
-            return None
-        exact = np.round(self._vectors[near].astype(np.float64) @ query, DECIMALS)
-        top = exact.max()
-        if not top >= self._floor:
-            return None
-        return int(self._entry[near[exact == top]].min()), float(top)
-
-    def _reached(self, bounds: Floats, query: NDArray[np.float64]) -> np.float32:
-        """A similarity that some artifact has: of the one with the highest bound."""
-        return np.float32(self._vectors[bounds.argmax()].astype(np.float64) @ query)
+        # A similarity that is reached, that of the artifact with the highest bound, rules out all lower bounds.
+        reached = np.float32(self._slots.vectors[bounds.argmax()].astype(np.float64) @ query)
+        least = max(np.float32(self._floor), reached) - SLACK
+        return self._slots.best(np.flatnonzero(bounds >= least), query, self._floor)
 
     def _amend(self, bounds: Floats, query: Floats) -> Floats:
         """The bounds of one query, corrected in the slots that changed since its block was compared."""
+        held = self._slots
         slots = np.fromiter(self._changed, np.int64, len(self._changed))
-        if len(bounds) < self._used:
-            bounds = np.concatenate((bounds, np.full(self._used - len(bounds), -np.inf, np.float32)))
-        bounds[slots] = np.where(self._entry[slots] >= 0, self._short[slots] @ query, -np.inf)
+        if len(bounds) < held.used:
+            bounds = np.concatenate((bounds, np.full(held.used - len(bounds), -np.inf, np.float32)))
+        bounds[slots] = np.where(held.entry[slots] >= 0, held.short[slots] @ query, -np.inf)
         return bounds
 
     def _compare_from(self, row: int) -> None:
+        held = self._slots
         self._start, self._stop = row, min(row + self._block, self._rows)
         self._queries = self._space.queries(self._start, self._stop)
         self._queries_short = self._bound.short(self._queries)
-        self._bounds = self._queries_short @ self._short[: self._used].T
-        self._bounds[:, self._entry[: self._used] < 0] = -np.inf
+        self._bounds = self._queries_short @ held.short[: held.used].T
+        self._bounds[:, held.entry[: held.used] < 0] = -np.inf
         self._changed = {}
-
-    def _grow(self, dim: int) -> None:
-        size = max(64, 2 * len(self._vectors))
-        vectors = np.zeros((size, dim), np.float32)
-        short = np.zeros((size, self._bound.axes.shape[1] + 1), np.float32)
-        if self._used > 1:
-            vectors[: len(self._vectors)] = self._vectors
-            short[: len(self._short)] = self._short
-        self._vectors, self._short = vectors, short
-        self._entry = np.concatenate((self._entry, np.full(size - len(self._entry), -1, np.int64)))

@@ -40,6 +40,8 @@ def main() -> int:
         name = row["name"].removeprefix("test_").replace("_", " ").replace("[", " [")
         budget = row["extra_info"]["budget"]
         asked = f"{budget:,}" if budget else ""
+        if "recall" in row["extra_info"]:
+            name += f", recall@1 {row['extra_info']['recall']:.4f}"
         lines.append(f"| {name} | {count:,} | {count / seconds:,.0f} | {1e6 * seconds / count:.1f} | {asked} |")
     lines += ["", f"Peak memory of `mezzotint run trace.requests=2000000`: {peak_gib:.2f} GiB (budget 4).", ""]
     PAGE.write_text("\n".join(lines))

@@ -15,6 +15,7 @@ from sim.engine import Engine
 from sim.reuse.door import Reuse
 from sim.run import assemble, check
 from tests.sim.lab import configured, engine
+from traces.approximate import Approximate
 from traces.arrivals import Schedule
 from traces.curves import fifo
 from traces.neighbours import remembered
@@ -81,18 +82,21 @@ def test_a_10k_cache(benchmark: Benchmark, system: str, search: str) -> None:
     assert len(trace) == count + held
 
 
-@pytest.mark.parametrize("held", [10_000, 100_000])
-def test_exact_search_alone(benchmark: Benchmark, held: int) -> None:
+@pytest.mark.parametrize(("how", "held"), [("exact", 10_000), ("exact", 100_000), ("approximate", 100_000)])
+def test_search_alone(benchmark: Benchmark, how: str, held: int) -> None:
     """A sliding window over the prompts of the built-in trace, 512 dimensions: find, evict, insert."""
+    if how == "approximate":
+        pytest.importorskip("faiss")
     held, count = held // SCALE, 10_000 // SCALE
     settings = check(configured(f"trace.requests={held + count}", "system=nirvana"))
     rows = held + count
     space = TextToText()
     space.bind(assemble(settings)[1].embeddings(), np.random.default_rng(0))
     benchmark.extra_info |= {"requests": count, "budget": 5_000 if held * SCALE == 10_000 else 4_000}
+    made = (Approximate() if how == "approximate" else Exact()).open(space, rows, 0.65, None)
 
     def setup() -> tuple[tuple[Index], dict[str, Any]]:
-        index = Exact().open(space, rows, 0.65, None)()
+        index = made()
         for row in range(held):
             index.add(row, row)
         return (index,), {}
@@ -104,6 +108,18 @@ def test_exact_search_alone(benchmark: Benchmark, held: int) -> None:
             index.add(row, row)
 
     benchmark.pedantic(slide, setup=setup, rounds=ROUNDS)
+    if how == "approximate":
+        benchmark.extra_info["recall"] = recall(space, made(), Exact().open(space, rows, 0.65, None)(), held, count)
+
+
+def recall(space: TextToText, near: Index, exact: Index, held: int, count: int) -> float:
+    """Share of the queries with a match above the floor whose best match is found."""
+    for row in range(held):
+        near.add(row, row)
+        exact.add(row, row)
+    wanted = [(exact.best(row), near.best(row)) for row in range(held, held + count)]
+    matched = [best == found for best, found in wanted if best is not None]
+    return sum(matched) / max(1, len(matched))
 
 
 def test_the_fifo_curve_of_all_sizes(benchmark: Benchmark) -> None:

@@ -148,3 +148,32 @@ def test_double_precision_is_refused() -> None:
 def test_a_space_that_cannot_be_is_refused(given_: tuple[float, float, float]) -> None:
     with pytest.raises(TraceError, match="expected 0 <= unrelated < clip_score"):
         TextToImage(*given_)
+
+
+def test_approximate_search_misses_few_and_never_answers_wrongly() -> None:
+    """A sliding window of prompts in themes: recall at 1 of 0.99, and whatever it finds has that similarity."""
+    pytest.importorskip("faiss")
+    from traces.approximate import Approximate
+
+    rng = np.random.default_rng(0)
+    themes = rng.normal(size=(200, 64))
+    vectors = unit(themes[rng.integers(0, 200, 6000)] + 0.4 * rng.normal(size=(6000, 64)))
+    space = TextToText()
+    space.bind(vectors, rng)
+    exact, near = (search.open(space, 6000, 0.65, None)() for search in (Exact(), Approximate(axes=32)))
+    same = asked = 0
+    for row in range(6000):
+        expected, found = exact.best(row), near.best(row)
+        asked += expected is not None
+        same += expected is not None and found == expected
+        if found is not None:
+            assert expected is not None
+            assert 0.65 <= found[1] <= expected[1]
+            assert found[1] == similarity(vectors[row : row + 1], vectors[found[0] : found[0] + 1])[0]
+        for index in (exact, near):
+            index.add(row, row)
+            if row >= 2000:
+                index.remove(row - 2000)
+        assert len(exact) == len(near) == min(row + 1, 2000)
+    assert asked > 3000
+    assert same / asked >= 0.99
