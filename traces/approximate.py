@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from traces.bound import Bound, fit
+from traces.bound import SLACK, Bound, fit
 from traces.error import TraceError
 from traces.search import Found, Index, Slots
 from traces.similarity import Space
@@ -34,7 +34,7 @@ class Approximate:
     """
 
     candidates: int = 64
-    axes: int = 192
+    axes: int = 128
     block: int = 256
 
     def __post_init__(self) -> None:
@@ -77,7 +77,7 @@ class ApproximateIndex:
         self._came: dict[int, int] = {}
         self._gone = 0
         self._start = self._stop = 0
-        self._queries = np.empty((0, 0), np.float32)
+        self._queries = self._short = np.empty((0, 0), np.float32)
         self._found = np.empty((0, 0), np.int64)
 
     def __len__(self) -> int:
@@ -104,8 +104,9 @@ class ApproximateIndex:
         slots = self._coded_slot[found]
         slots = slots[self._slots.entry[slots] == self._coded_entry[found]]
         came = np.fromiter(self._came.values(), np.int64, len(self._came))
-        query = self._queries[row - self._start].astype(np.float64)
-        return self._slots.best(np.concatenate((slots, came)), query, self._floor)
+        slots = np.concatenate((slots, came))
+        reach = self._slots.short[slots] @ self._short[row - self._start] >= np.float32(self._floor) - SLACK
+        return self._slots.best(slots[reach], self._queries[row - self._start].astype(np.float64), self._floor)
 
     def _compare_from(self, row: int) -> None:
         if self._gone > len(self._slots) // 2:
@@ -122,7 +123,8 @@ class ApproximateIndex:
         self._came = {}
         self._start, self._stop = row, min(row + self._settings.block, self._rows)
         self._queries = self._space.queries(self._start, self._stop)
-        coordinates = np.ascontiguousarray(self._bound.short(self._queries)[:, : self._codes.d])
+        self._short = self._bound.short(self._queries)
+        coordinates = np.ascontiguousarray(self._short[:, : self._codes.d])
         self._found = self._codes.search(coordinates, self._settings.candidates)[1]
 
 
