@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,21 +12,41 @@ import numpy as np
 from traces.aside import check_target
 from traces.describe import describe, render
 from traces.error import TraceError
+from traces.intake import Written, store
+from traces.opening import Limits
+from traces.pairing import TAKEN, pair
 from traces.schema import Trace, read, write
-from traces.sources import Source
+from traces.sources import Streamed
 from traces.sources.delimited import Csv
 from traces.sources.diffusiondb import DiffusionDB
+from traces.sources.gentd26 import GenTD26
+from traces.sources.katz import Katz
+from traces.sources.mjhq import Mjhq
+from traces.sources.partiprompts import PartiPrompts
+from traces.sources.prompts import Prompts
 from traces.sources.synthetic import Synthetic
+
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "diffusiondb": ("nsfw_max", "limit"),
+    "gentd26": ("drop_failed", "text_only", "unnamed_loras"),
+    "katz": ("service", "node"),
+    "partiprompts": (),
+    "mjhq": ("requests",),
+    "prompts": (),
+    "csv": ("map", "delimiter", "no_quotes", "arrival"),
+}
+"""The sources, and the options of `trace import` that are theirs alone."""
 
 
 def add_parser(subparsers: Any) -> None:
     """Add the verb `trace` to an argparse parser's subparsers; its `run` attribute is `run`."""
     trace = subparsers.add_parser("trace", help="make a canonical trace, or say what is in one")
-    verbs = trace.add_subparsers(dest="verb", required=True, metavar="import|synth|describe")
+    verbs = trace.add_subparsers(dest="verb", required=True, metavar="import|synth|pair|describe")
     _add_import(verbs.add_parser("import", help="make a trace from a published table"))
     _add_synth(verbs.add_parser("synth", help="make up a trace"))
+    _add_pair(verbs.add_parser("pair", help="lay the prompts of one trace on the arrivals and models of another"))
     shows = verbs.add_parser("describe", help="say what is in a trace")
-    shows.add_argument("path", metavar="PATH", help="a file made by `trace import` or `trace synth`")
+    shows.add_argument("path", metavar="PATH", help="a file made by `trace import`, `trace synth` or `trace pair`")
     shows.add_argument("--json", action="store_true", help="print JSON")
     trace.set_defaults(run=run)
 
@@ -42,31 +63,59 @@ def run(args: argparse.Namespace) -> int:
         return 0
     out = Path(args.out)
     check_target(out)  # before the work, not after it
+    if args.verb == "pair":
+        take = None if args.take is None else [what.strip() for what in args.take.split(",")]
+        prompts, arrivals = read(Path(args.prompts)), read(Path(args.arrivals))
+        _report(_written(pair(prompts, arrivals, take=take, repeat=args.repeat, name=args.name), out))
+        return 0
     if args.seed < 0:
         raise TraceError(f"--seed {args.seed}: expected 0 or more")
-    source = _import_source(args) if args.verb == "import" else _synthetic(args)
-    trace = source.load(np.random.default_rng(args.seed))
-    if args.name:
-        trace = replace(trace, name=args.name)
-    _report(write(replace(trace, notes={**trace.notes, "seed": args.seed}), out))
+    rng = np.random.default_rng(args.seed)
+    if args.verb == "synth":
+        trace = Synthetic(requests=args.requests, rate_rpm=args.rate_rpm, users=args.users).load(rng)
+        trace = replace(trace, name=args.name or trace.name, notes={**trace.notes, "seed": args.seed})
+        _report(_written(trace, out))
+        return 0
+    reading = _source(args).read(rng)
+    reading.name = args.name or reading.name
+    reading.notes["seed"] = args.seed
+    _report(store(reading, out))
     return 0
 
 
 def _add_import(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", choices=["diffusiondb", "csv"], help="the kind of table")
+    parser.add_argument("source", choices=list(OPTIONS), help="what the file is")
     parser.add_argument(
-        "path", metavar="PATH", nargs="?", help="the table; left out, diffusiondb is fetched from the hub"
+        "path", metavar="PATH", nargs="?", help="the file; left out, diffusiondb is fetched from the hub"
     )
     _add_common(parser)
+    _add_seed(parser)
+    limits = Limits()
+    parser.add_argument(
+        "--max-prompt-bytes", type=int, default=limits.max_prompt_bytes, metavar="N",
+        help=f"refuse longer texts (default: {limits.max_prompt_bytes})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--max-bytes", type=int, metavar="N",
+        help="refuse files that unpack to more (default: those that look like a bomb)",
+    )  # fmt: skip
     parser.add_argument("--nsfw-max", type=float, metavar="X", help="diffusiondb: drop rows that score higher")
     parser.add_argument("--limit", type=int, metavar="N", help="diffusiondb: keep the earliest N requests")
+    parser.add_argument("--drop-failed", action="store_true", help="gentd26: drop requests that did not succeed")
+    parser.add_argument("--text-only", action="store_true", help="gentd26: drop what is not text to image")
     parser.add_argument(
-        "--map",
-        action="append",
-        default=[],
-        metavar="CANONICAL=SOURCE",
-        help="csv: which column of the table is which column of a trace; may be repeated",
+        "--unnamed-loras", action="store_true",
+        help="gentd26: make up names where only the number of LoRAs is known, the same ones in every request",
+    )  # fmt: skip
+    parser.add_argument("--service", metavar="A|B", help="katz: keep only the requests to this service")
+    parser.add_argument("--node", metavar="NAME", help="katz: keep only the requests to this node")
+    parser.add_argument(
+        "--requests", type=int, metavar="N", help="mjhq: keep the last N/10 prompts of each category, as MoDM does"
     )
+    parser.add_argument(
+        "--map", action="append", default=[], metavar="CANONICAL=SOURCE",
+        help="csv: which column of the table is which column of a trace; may be repeated",
+    )  # fmt: skip
     parser.add_argument("--delimiter", metavar="C", help=r"csv: between cells, a comma by default; \t is a tab")
     parser.add_argument("--no-quotes", action="store_true", help="csv: quotes in the table mean nothing")
     parser.add_argument(
@@ -76,54 +125,87 @@ def _add_import(parser: argparse.ArgumentParser) -> None:
 
 def _add_synth(parser: argparse.ArgumentParser) -> None:
     _add_common(parser)
+    _add_seed(parser)
     parser.add_argument("--requests", type=int, default=10_000, metavar="N", help="rows (default: 10000)")
     parser.add_argument("--rate-rpm", type=float, default=10.0, metavar="R", help="arrivals per minute (default: 10)")
     parser.add_argument("--users", type=int, default=3_000, metavar="N", help="possible users (default: 3000)")
 
 
+def _add_pair(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("prompts", metavar="PROMPTS", help="the trace that gives prompts, sizes and seeds")
+    parser.add_argument("arrivals", metavar="ARRIVALS", help="the trace that gives what --take names")
+    _add_common(parser)
+    parser.add_argument(
+        "--take", metavar="WHAT,...",
+        help=f"of ARRIVALS, some of {', '.join(TAKEN)} (default: arrivals, models and add-ons, as far as it has them)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--repeat", action="store_true", help="go through the shorter trace again; left out, it decides the length"
+    )
+
+
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--out", required=True, metavar="OUT", help="the Parquet file to write")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of whatever is random (default: 0)")
     parser.add_argument("--name", help="what reports call the trace")
 
 
-def _import_source(args: argparse.Namespace) -> Source:
-    foreign = {
-        "diffusiondb": ("map", "delimiter", "no_quotes", "arrival"),
-        "csv": ("nsfw_max", "limit"),
-    }[args.source]
-    for option in foreign:
-        if getattr(args, option) not in (None, False, []):
-            raise TraceError(f"--{option.replace('_', '-')} does not apply to source {args.source}; leave it out")
+def _add_seed(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of whatever is random (default: 0)")
+
+
+def _source(args: argparse.Namespace) -> Streamed:
+    for source, options in OPTIONS.items():
+        for option in options:
+            if source != args.source and getattr(args, option) not in (None, False, []):
+                raise TraceError(f"--{option.replace('_', '-')} does not apply to source {args.source}; leave it out")
+    limits = Limits(max_prompt_bytes=args.max_prompt_bytes, max_bytes=args.max_bytes)
     if args.source == "diffusiondb":
-        return DiffusionDB(path=args.path, nsfw_max=args.nsfw_max, limit=args.limit)
+        return DiffusionDB(path=args.path, nsfw_max=args.nsfw_max, limit=args.limit, limits=limits)
     if args.path is None:
-        raise TraceError("trace import csv: expected the path of the table; name it after `csv`")
+        raise TraceError(f"trace import {args.source}: expected the path of the table; name it after `{args.source}`")
+    if args.source == "gentd26":
+        return GenTD26(
+            path=args.path,
+            failed="drop" if args.drop_failed else "keep",
+            kinds="text" if args.text_only else "all",
+            loras="unnamed" if args.unnamed_loras else "unknown",
+            limits=limits,
+        )
+    if args.source == "katz":
+        return Katz(path=args.path, service=args.service, node=args.node, limits=limits)
+    if args.source == "mjhq":
+        return Mjhq(path=args.path, requests=args.requests, limits=limits)
+    if args.source == "partiprompts":
+        return PartiPrompts(path=args.path, limits=limits)
+    if args.source == "prompts":
+        return Prompts(path=args.path, limits=limits)
     return Csv(
         path=args.path,
         columns=_column_map(args.map),
         delimiter={None: ",", r"\t": "\t"}.get(args.delimiter, args.delimiter),
         quote=None if args.no_quotes else '"',
         arrival=args.arrival or "auto",
+        limits=limits,
     )
-
-
-def _synthetic(args: argparse.Namespace) -> Source:
-    return Synthetic(requests=args.requests, rate_rpm=args.rate_rpm, users=args.users)
 
 
 def _column_map(pairs: list[str]) -> dict[str, str]:
     columns: dict[str, str] = {}
-    for pair in pairs:
-        canonical, equals, source = pair.partition("=")
+    for pair_ in pairs:
+        canonical, equals, source = pair_.partition("=")
         if not canonical or not equals or not source:
-            raise TraceError(f"--map {pair}: expected canonical=source, for example prompt=text")
+            raise TraceError(f"--map {pair_}: expected canonical=source, for example prompt=text")
         if canonical in columns:
-            raise TraceError(f"--map {pair}: {canonical} is mapped to {columns[canonical]!r} already; map it once")
+            raise TraceError(f"--map {pair_}: {canonical} is mapped to {columns[canonical]!r} already; map it once")
         columns[canonical] = source
     return columns
 
 
-def _report(trace: Trace) -> None:
-    minutes = trace.span_s / 60.0
-    print(f"{trace.path}: {len(trace):,} requests over {minutes:,.1f} min, digest {trace.digest[:12]}")
+def _written(trace: Trace, out: Path) -> Written:
+    write(trace, out)
+    return Written(out, len(trace), trace.span_s, trace.digest)
+
+
+def _report(written: Written) -> None:
+    minutes = written.span_s / 60.0
+    print(f"{written.path}: {written.requests:,} requests over {minutes:,.1f} min, digest {written.digest[:12]}")

@@ -1,18 +1,18 @@
 """Where traces come from: one small file for each source."""
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 
+from traces.intake import Reading
 from traces.schema import Trace
 
 
-@runtime_checkable
 class Source(Protocol):
     """Anything that can produce a canonical trace."""
 
     def load(self, rng: np.random.Generator) -> Trace:
-        """Produce the trace.
+        """Produce the trace, in memory.
 
         Args:
             rng: the stream for whatever the source has to make up. The same source and stream give a
@@ -20,5 +20,21 @@ class Source(Protocol):
 
         Raises:
             TraceError: what the source reads is missing or malformed.
+        """
+        ...
+
+
+class Streamed(Source, Protocol):
+    """A source that may be larger than memory."""
+
+    def read(self, rng: np.random.Generator) -> Reading:
+        """Open the source; `traces.intake.store` of the reading and `load` give one and the same trace.
+
+        Args:
+            rng: as for `load`.
+
+        Raises:
+            TraceError: what the source reads is missing or malformed; some of it only when the
+                reading's batches are read.
         """
         ...

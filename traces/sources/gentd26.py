@@ -1,0 +1,226 @@
+"""GenTD26: requests of Alibaba's production Stable Diffusion service."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from traces.error import TraceError
+from traces.intake import ORDER_ONLY, Batch, Reading, gather, since_earliest, untimed
+from traces.opening import Limits
+from traces.schema import Trace
+from traces.sources.cells import Timestamps, integers
+from traces.sources.delimited import read_delimited, read_header, require_column
+from traces.validation import Origin, shown
+
+COLUMNS = {
+    "user_id": "groupId",
+    "steps": "num_inference_steps",
+    "images": "num_images_per_prompt",
+    "base_model": "checkpoint_model_version_id",
+}
+"""Canonical name -> GenTD26's; the untimed file has no users."""
+
+MOST_LORAS = 1000
+"""A larger number of LoRAs of one request is taken for a mistake."""
+
+LICENCE = "for research or study only; not to be passed on"
+SCALED = "the publisher scaled the metrics: trust ratios, not seconds"
+
+
+@dataclass(slots=True, kw_only=True)
+class GenTD26:
+    """One of the two tables of GenTD26, told apart by their columns.
+
+    lora_request_trace.csv has times, users (groups), status, base model, steps, images per request and
+    the *number* of LoRAs. Which LoRAs they were is not published, so `loras` is an empty list where there
+    were none and, unless asked otherwise, null where there were some; the notes count them.
+
+    data_trace_processed.csv has no times and no users, but names its LoRAs; their scales have no column
+    in a trace and are left out. Its requests are a second apart: an order and no times.
+
+    Neither has prompts or sizes: both are null. A request that failed was sent all the same and is kept,
+    unless asked otherwise. Times state no zone and are taken as UTC; arrivals count from the earliest.
+
+    Args:
+        path: the table, plain or gzipped; a leading ~ is the home folder.
+        failed: "keep" or "drop" requests whose status is not SUCCEED. The untimed file has no status.
+        kinds: "all" requests, or only "text" to image; the untimed file has only hashes of the kind.
+        loras: what to do where only the number of LoRAs is known. "unknown": null. "unnamed": that
+            many made-up names, unnamed-1, unnamed-2, ..., the same ones in every request: good for
+            counting, and far too kind to a cache of LoRAs.
+        name: what reports call the trace.
+        limits: how much is read.
+
+    Raises:
+        TraceError: `failed`, `kinds` or `loras` is another word.
+    """
+
+    path: str
+    failed: Literal["keep", "drop"] = "keep"
+    kinds: Literal["all", "text"] = "all"
+    loras: Literal["unknown", "unnamed"] = "unknown"
+    name: str = "gentd26"
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        words = {"failed": ("keep", "drop"), "kinds": ("all", "text"), "loras": ("unknown", "unnamed")}
+        for setting, allowed in words.items():
+            if getattr(self, setting) not in allowed:
+                raise TraceError(f"gentd26: {setting}={getattr(self, setting)!r}, expected {' or '.join(allowed)}")
+
+    def load(self, rng: np.random.Generator) -> Trace:
+        """Read the table into memory; nothing is random.
+
+        Raises:
+            TraceError: the file is missing, cut short or neither of the tables; a cell is not valid; an
+                option needs a column that the table lacks; nothing is left.
+        """
+        return gather(self.read(rng))
+
+    def read(self, rng: np.random.Generator) -> Reading:
+        """Open the table; nothing is random. Raises TraceError as `load`, some when the batches are read."""
+        path = Path(self.path).expanduser()
+        header = read_header(path, self.limits)
+        timed = "gmt_create" in header
+        columns = {name: source for name, source in COLUMNS.items() if timed or name != "user_id"}
+        needed = ("gmt_create", "predict_type", "predict_status", "num_lora") if timed else ("lora_args",)
+        for column in (*columns.values(), *needed):
+            require_column(header, column, str(path))
+        if not timed and (self.failed, self.kinds, self.loras) != ("keep", "all", "unknown"):
+            raise TraceError(
+                f"{path}: has no times, status and kinds, and names its LoRAs; leave out the options, or name the table"
+                " lora_request_trace.csv"
+            )
+        used = {*columns.values(), *needed} - {"predict_type", "predict_status"}
+        notes: dict[str, Any] = {
+            "licence": LICENCE,
+            "file": path.name,
+            "metrics": SCALED,
+            "columns_left_out": [name for name in header if name not in used],
+            "rows": 0,
+        }
+        tables = read_delimited(path, self.limits, header)
+        if not timed:
+            notes["arrival_s"] = ORDER_ONLY
+        return Reading(
+            where=str(path),
+            name=self.name,
+            source=f"GenTD26 (Alibaba), {path.name}",
+            batches=(self._timed if timed else self._untimed)(tables, str(path), columns, notes),
+            notes=notes,
+            settle=since_earliest,
+            limits=self.limits,
+        )
+
+    def _timed(
+        self, tables: Iterator[pa.Table], where: str, columns: dict[str, str], notes: dict[str, Any]
+    ) -> Iterator[Batch]:
+        names = {**columns, "arrival_s": "gmt_create", "loras": "num_lora"}
+        stamps = Timestamps()
+        status: Counter[str] = Counter()
+        kinds: Counter[str] = Counter()
+        numbers: Counter[int] = Counter()
+        kept = 0
+        for table in tables:
+            rows = np.arange(notes["rows"], notes["rows"] + table.num_rows)
+            notes["rows"] += table.num_rows
+            status.update(_words(table.column("predict_status")))
+            kinds.update(_words(table.column("predict_type")))
+            rows, table = self._chosen(rows, table)
+            kept += len(rows)
+            origin = Origin(where, names, rows)
+            loras, found = self._numbered(table.column("num_lora"), origin)
+            numbers.update(found)
+            times = stamps.read(table.column("gmt_create"), origin, "arrival_s")
+            yield Batch({**_cells(table, columns, origin), "loras": loras}, times, origin)
+        if notes["rows"] and not kept:
+            raise TraceError(f"{where}: no requests are left of {notes['rows']:,}; keep the failed ones, or all kinds")
+        notes["rows_dropped"] = notes["rows"] - kept
+        notes["status"], notes["kinds"] = dict(sorted(status.items())), dict(sorted(kinds.items()))
+        notes["loras_per_request"] = {str(number): numbers[number] for number in sorted(numbers)}
+        notes["loras"] = (
+            "only their number is published; null where there were some"
+            if self.loras == "unknown"
+            else "only their number is published; the names unnamed-1, unnamed-2, ... are made up"
+        )
+
+    def _chosen(self, rows: npt.NDArray[np.int64], table: pa.Table) -> tuple[npt.NDArray[np.int64], pa.Table]:
+        keep = np.ones(len(rows), np.bool_)
+        for wanted, column, value in (
+            (self.failed == "drop", "predict_status", "SUCCEED"),
+            (self.kinds == "text", "predict_type", "TXT_2_IMG"),
+        ):
+            if wanted:
+                keep &= pc.equal(table.column(column), value).fill_null(False).to_numpy()
+        return rows[keep], table.filter(pa.array(keep))
+
+    def _numbered(self, cells: pa.ChunkedArray, origin: Origin) -> tuple[list[list[str] | None], list[int]]:
+        """A list of LoRAs for each of the (n,) numbers, and the numbers without null."""
+        lists: list[list[str] | None] = []
+        numbers = integers(cells, origin, "loras").to_pylist()
+        for index, number in enumerate(numbers):
+            if number is not None and not 0 <= number <= MOST_LORAS:
+                raise TraceError(
+                    f"{origin.cell(index, 'loras')}: found {number}, expected 0 to {MOST_LORAS}; fix or drop the row"
+                )
+            known = number is not None and (number == 0 or self.loras == "unnamed")
+            lists.append([f"unnamed-{one}" for one in range(1, number + 1)] if known else None)
+        return lists, [number for number in numbers if number is not None]
+
+    def _untimed(
+        self, tables: Iterator[pa.Table], where: str, columns: dict[str, str], notes: dict[str, Any]
+    ) -> Iterator[Batch]:
+        names = {**columns, "loras": "lora_args"}
+        numbers: Counter[int] = Counter()
+        idle = 0
+        for table in tables:
+            first = notes["rows"]
+            notes["rows"] += table.num_rows
+            origin = Origin(where, names, np.arange(first, notes["rows"]))
+            lists: list[list[str] | None] = []
+            for index, cell in enumerate(table.column("lora_args").to_pylist()):
+                named = None if cell is None else _named(cell, origin, index)
+                lists.append(None if named is None else [name for name, _ in named])
+                idle += sum(scale == 0 for _, scale in named or [])
+            numbers.update(len(one) for one in lists if one is not None)
+            cells = {**_cells(table, columns, origin), "loras": lists}
+            yield Batch(cells, untimed(table.num_rows, first), origin, relative=True)
+        notes["loras_per_request"] = {str(number): numbers[number] for number in sorted(numbers)}
+        notes["loras_of_scale_0"] = idle
+        notes["loras"] = "named; their scales are left out, and those of scale 0 are kept"
+
+
+def _cells(table: pa.Table, columns: dict[str, str], origin: Origin) -> dict[str, Any]:
+    return {
+        name: integers(table.column(source), origin, name) if name in ("steps", "images") else table.column(source)
+        for name, source in columns.items()
+    }
+
+
+def _words(column: pa.ChunkedArray) -> list[str]:
+    return [word or "none" for word in column.to_pylist()]
+
+
+def _named(cell: str, origin: Origin, index: int) -> list[tuple[str, Any]]:
+    """Names and scales of the LoRAs in a cell, which is written as Python writes a list of dictionaries."""
+    if cell == "[]":
+        return []
+    try:
+        found = json.loads(cell.replace("'", '"'))
+        named = [(lora["modelVersionId"], lora.get("scale")) for lora in found]
+        if len(named) <= MOST_LORAS and all(isinstance(name, str) for name, _ in named):
+            return named
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+        pass
+    raise TraceError(
+        f"{origin.cell(index, 'loras')}: found {shown(repr(cell), 60)}, expected a list such as"
+        " [{'modelVersionId': 'a name', 'scale': 0.8}]; fix or drop the row"
+    )

@@ -1,0 +1,122 @@
+"""MJHQ-30K: 30,000 prompts of Midjourney in ten categories."""
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from traces.error import TraceError
+from traces.intake import ORDER_ONLY, Batch, Reading, gather, untimed
+from traces.opening import Limits
+from traces.schema import Trace
+from traces.sources.jsontext import members
+from traces.validation import Origin, check_count, shown
+
+CATEGORIES = 10
+"""Categories of the published file, 3,000 prompts each."""
+
+Row = tuple[int, str, str]
+"""The number of a row, its name and its prompt."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Mjhq:
+    """MJHQ-30K's meta_data.json: an object from the name of an image to its category and prompt.
+
+    Requests carry the names of the images, in the order of the file, a second apart: an order and no
+    times. The notes count them by category.
+
+    Source: Li et al. 2024, "Playground v2.5"; the choice of `requests` is that of MoDM's artifact.
+
+    Args:
+        path: the file; a leading ~ is the home folder.
+        requests: keep only the last requests / 10 prompts of each category, in the order of the file,
+            as MoDM's experiments do; None keeps all.
+        name: what reports call the trace.
+        limits: how much is read.
+
+    Raises:
+        TraceError: `requests` is not a multiple of 10, 10 or more.
+    """
+
+    path: str
+    requests: int | None = None
+    name: str = "mjhq"
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        if self.requests is not None:
+            check_count("mjhq", "requests", self.requests)
+            if self.requests % CATEGORIES:
+                raise TraceError(f"mjhq: requests={self.requests}, expected a multiple of {CATEGORIES}, the categories")
+
+    def load(self, rng: np.random.Generator) -> Trace:
+        """Read the file into memory; nothing is random.
+
+        Raises:
+            TraceError: the file is missing, cut short or not JSON; a member has no category or prompt; a
+                category has fewer prompts than `requests` asks for; two images have one name.
+        """
+        return gather(self.read(rng))
+
+    def read(self, rng: np.random.Generator) -> Reading:
+        """Open the file; nothing is random. Raises TraceError as `load` when the batches are read."""
+        path = Path(self.path).expanduser()
+        notes: dict[str, Any] = {"file": path.name, "arrival_s": ORDER_ONLY, "requests": self.requests}
+        return Reading(
+            where=str(path),
+            name=self.name,
+            source="MJHQ-30K (Li et al. 2024), meta_data.json",
+            batches=self._batches(path, notes),
+            notes=notes,
+            limits=self.limits,
+        )
+
+    def _batches(self, path: Path, notes: dict[str, Any]) -> Iterator[Batch]:
+        where = str(path)
+        categories: Counter[str] = Counter()
+        last: dict[str, deque[Row]] = {}
+        each = None if self.requests is None else self.requests // CATEGORIES
+        first = 0
+        for group in members(path, self.limits):
+            rows: list[Row] = []
+            for name, value in group:
+                category, prompt = _parts(value, where, first + len(rows))
+                categories[category] += 1
+                rows.append((first + len(rows), name, prompt))
+                if each is not None:
+                    last.setdefault(category, deque(maxlen=each)).append(rows[-1])
+            if each is None:
+                yield _batch(rows, where, first)
+            first += len(rows)
+        notes["categories"] = dict(sorted(categories.items()))
+        if each is not None and first:
+            if len(last) != CATEGORIES or min(map(len, last.values())) < each:
+                raise TraceError(
+                    f"{where}: found {first:,} prompts in {len(last)} categories, expected {each:,} or more in each of"
+                    f" {CATEGORIES}; ask for fewer with --requests, or name the whole file"
+                )
+            yield _batch(sorted(row for rows in last.values() for row in rows), where, 0)
+
+
+def _parts(value: Any, where: str, row: int) -> tuple[str, str]:
+    found = value if isinstance(value, dict) else {}
+    for key in ("category", "prompt"):
+        if not isinstance(found.get(key), str):
+            raise TraceError(
+                f"{where}: row {row}, column {key}: found {shown(repr(found.get(key, value)), 60)}, expected a text, in"
+                " an object with category and prompt; fix or drop the member"
+            )
+    return found["category"], found["prompt"]
+
+
+def _batch(rows: list[Row], where: str, first: int) -> Batch:
+    return Batch(
+        {"request_id": [name for _, name, _ in rows], "prompt": [prompt for _, _, prompt in rows]},
+        untimed(len(rows), first),
+        Origin(where, rows=np.array([row for row, _, _ in rows], np.int64)),
+        relative=True,
+    )

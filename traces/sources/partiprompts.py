@@ -1,0 +1,74 @@
+"""PartiPrompts: 1,632 prompts by category and challenge."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from traces.intake import ORDER_ONLY, Batch, Reading, gather, untimed
+from traces.opening import Limits
+from traces.schema import Trace
+from traces.sources.delimited import read_delimited, read_header, require_column
+from traces.validation import Origin
+
+
+@dataclass(slots=True, kw_only=True)
+class PartiPrompts:
+    """PartiPrompts.tsv as published: tabs between cells, and quotes that mean nothing.
+
+    The prompts are in the file's order, a second apart: an order and no times. The notes count them by
+    category; challenge and note are left out.
+
+    Source: Yu et al. 2022, "Scaling Autoregressive Models for Content-Rich Text-to-Image Generation";
+    Apache-2.0.
+
+    Args:
+        path: the file; a leading ~ is the home folder.
+        name: what reports call the trace.
+        limits: how much is read.
+    """
+
+    path: str
+    name: str = "partiprompts"
+    limits: Limits = field(default_factory=Limits)
+
+    def load(self, rng: np.random.Generator) -> Trace:
+        """Read the file into memory; nothing is random. Raises TraceError if it is not the published table."""
+        return gather(self.read(rng))
+
+    def read(self, rng: np.random.Generator) -> Reading:
+        """Open the file; nothing is random. Raises TraceError as `load`, some of it when the batches are read."""
+        path = Path(self.path).expanduser()
+        header = read_header(path, self.limits, delimiter="\t", quote=None)
+        for column in ("Prompt", "Category"):
+            require_column(header, column, str(path))
+        notes: dict[str, Any] = {"licence": "Apache-2.0", "file": path.name, "arrival_s": ORDER_ONLY}
+        tables = read_delimited(path, self.limits, header, delimiter="\t", quote=None)
+        return Reading(
+            where=str(path),
+            name=self.name,
+            source="PartiPrompts (Yu et al. 2022)",
+            batches=_batches(tables, str(path), notes),
+            notes=notes,
+            limits=self.limits,
+        )
+
+
+def _batches(tables: Iterator[pa.Table], where: str, notes: dict[str, Any]) -> Iterator[Batch]:
+    categories: Counter[str] = Counter()
+    first = 0
+    for table in tables:
+        rows = np.arange(first, first + table.num_rows)
+        categories.update(category or "none" for category in table.column("Category").to_pylist())
+        yield Batch(
+            {"prompt": table.column("Prompt")},
+            untimed(table.num_rows, first),
+            Origin(where, {"prompt": "Prompt"}, rows),
+            relative=True,
+        )
+        first += table.num_rows
+    notes["categories"] = dict(sorted(categories.items()))

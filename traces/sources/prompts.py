@@ -1,0 +1,118 @@
+"""A list of prompts: lines of text, or JSON."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from traces.error import TraceError
+from traces.intake import ORDER_ONLY, Batch, Reading, gather, untimed
+from traces.opening import Limits, opened
+from traces.schema import Trace
+from traces.sources.jsontext import elements
+from traces.validation import Origin, shown
+
+LINES, LINES_BYTES = 1 << 13, 1 << 22
+"""Lines, and bytes of lines, handed over at a time."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Prompts:
+    """A file of prompts and nothing else, UTF-8, plain or gzipped.
+
+    A name that ends in .json or .jsonl (or the same with .gz) says that the file is a JSON array, or
+    one JSON value after another, of texts or of objects with a member "prompt". Any other file has a
+    prompt per line; blank lines are skipped and counted in the notes. Requests are named after their
+    line or element, counted from 0, and arrive a second apart: an order and no times.
+
+    Args:
+        path: the file; a leading ~ is the home folder.
+        name: what reports call the trace; the file's name if None.
+        limits: how much is read.
+    """
+
+    path: str
+    name: str | None = None
+    limits: Limits = field(default_factory=Limits)
+
+    def load(self, rng: np.random.Generator) -> Trace:
+        """Read the file into memory; nothing is random.
+
+        Raises:
+            TraceError: the file is missing, cut short, not UTF-8 or not JSON; a prompt is too long or
+                no text; there is none.
+        """
+        return gather(self.read(rng))
+
+    def read(self, rng: np.random.Generator) -> Reading:
+        """Open the file; nothing is random. Raises TraceError as `load` when the batches are read."""
+        path = Path(self.path).expanduser()
+        notes: dict[str, Any] = {"file": path.name, "arrival_s": ORDER_ONLY}
+        suffix = (path.with_suffix("") if path.suffix == ".gz" else path).suffix
+        batches = self._from_json(path) if suffix in (".json", ".jsonl") else self._from_lines(path, notes)
+        return Reading(
+            where=str(path),
+            name=self.name or path.name.split(".")[0],
+            source=f"prompt list, {path.name}",
+            batches=batches,
+            notes=notes,
+            limits=self.limits,
+        )
+
+    def _from_json(self, path: Path) -> Iterator[Batch]:
+        first = 0
+        for values in elements(path, self.limits):
+            origin = Origin(str(path), rows=np.arange(first, first + len(values)))
+            prompts = [value.get("prompt") if isinstance(value, dict) else value for value in values]
+            for index, prompt in enumerate(prompts):
+                if not isinstance(prompt, str):
+                    raise TraceError(
+                        f"{origin.cell(index, 'prompt')}: found {shown(repr(values[index]), 60)}, expected a text or"
+                        " an object with a text named prompt; fix or drop the element"
+                    )
+            yield Batch({"prompt": prompts}, untimed(len(prompts), first), origin, relative=True)
+            first += len(values)
+
+    def _from_lines(self, path: Path, notes: dict[str, Any]) -> Iterator[Batch]:
+        notes["blank_lines"] = 0
+        kept = 0
+        for rows, prompts in self._lines(path):
+            keep = [index for index, prompt in enumerate(prompts) if prompt.strip()]
+            notes["blank_lines"] += len(prompts) - len(keep)
+            yield Batch(
+                {"prompt": [prompts[index] for index in keep]},
+                untimed(len(keep), kept),
+                Origin(str(path), rows=np.array(rows, np.int64)[keep]),
+                relative=True,
+            )
+            kept += len(keep)
+
+    def _lines(self, path: Path) -> Iterator[tuple[list[int], list[str]]]:
+        longest = self.limits.max_prompt_bytes
+        rows: list[int] = []
+        lines: list[str] = []
+        size = row = 0
+        with opened(path, self.limits) as stream:
+            while line := stream.readline(longest + 2):
+                origin = Origin(str(path), rows=np.array([row]))
+                bare = line.removesuffix(b"\n").removesuffix(b"\r")
+                if len(bare) > longest:
+                    raise TraceError(
+                        f"{origin.cell(0, 'prompt')}: found a line of over {longest:,} bytes, expected a prompt;"
+                        " raise --max-prompt-bytes, or drop the line"
+                    )
+                try:
+                    lines.append(bare.decode())
+                except UnicodeDecodeError as error:
+                    raise TraceError(
+                        f"{origin.cell(0, 'prompt')}: found bytes that are not UTF-8 ({error.reason}), expected UTF-8"
+                        " text; convert the file, for example with iconv"
+                    ) from error
+                rows.append(row)
+                row, size = row + 1, size + len(line)
+                if len(lines) == LINES or size > LINES_BYTES:
+                    yield rows, lines
+                    rows, lines, size = [], [], 0
+        yield rows, lines
