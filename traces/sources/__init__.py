@@ -1,6 +1,6 @@
 """Where traces come from: one small file for each source."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -8,6 +8,7 @@ from traces.intake import Reading
 from traces.schema import Trace
 
 
+@runtime_checkable
 class Source(Protocol):
     """Anything that can produce a canonical trace."""
 
