@@ -2,13 +2,17 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+Numbers = npt.NDArray[Any]
+
 BLOCK = 65_536
-"""Rows hashed at a time: bounds the memory; part of the digest's definition, so never changed."""
+"""Rows hashed at a time: part of the digest's definition, so never changed."""
 
 
 def content_digest(table: pa.Table) -> str:
@@ -28,53 +32,72 @@ def streamed_digest(schema: pa.Schema, rows: int, chunks: Callable[[str], Iterab
         schema: the table's columns.
         rows: the number of its rows.
         chunks: gives one column's values from its name, in pieces of any length. Each column is asked
-            for once, in order, and only `BLOCK` rows of it are held at a time.
+            for twice, in order; of its values one piece is held at a time.
     """
     total = hashlib.sha256(f"mezzotint trace 1: {rows} rows".encode())
     for field in schema:
         # Parquet renames the items of lists, so the type's own text is not stable
         kind = f"list of {field.type.value_type}" if pa.types.is_list(field.type) else str(field.type)
         total.update(f"\n{field.name}: {kind}\n".encode())
-        for block in _blocks(chunks(field.name)):
-            _update(total, block)
+        # where a block's values begin and end is hashed before the values themselves
+        values = _pieces(chunks(field.name))
+        for shape in _shapes(_pieces(chunks(field.name))):
+            total.update(shape)
+            for piece, ends in values:
+                total.update(_content(piece))
+                if ends:
+                    break
     return total.hexdigest()
 
 
-def _blocks(chunks: Iterable[pa.Array]) -> Iterator[list[pa.Array]]:
-    """The same values in lists of pieces that add up to `BLOCK` rows each, the last one to fewer."""
-    block: list[pa.Array] = []
+def _pieces(chunks: Iterable[pa.Array]) -> Iterator[tuple[pa.Array, bool]]:
+    """The same values in pieces that are each of one block, and whether the block of `BLOCK` rows ends there."""
     missing = BLOCK
     for chunk in chunks:
         while len(chunk):
             piece, chunk = chunk.slice(0, missing), chunk.slice(missing)
-            block.append(piece)
             missing -= len(piece)
-            if not missing:
-                yield block
-                block, missing = [], BLOCK
+            yield piece, not missing
+            missing = missing or BLOCK
+
+
+def _shapes(pieces: Iterable[tuple[pa.Array, bool]]) -> Iterator[bytes]:
+    """For each block: which values are null and how long each is; of lists, then the same of their items."""
+    block: list[list[Numbers]] = []
+    for piece, ends in pieces:
+        block.append(_shape(piece))
+        if ends:
+            yield _joined(block)
+            block = []
     if block:
-        yield block
+        yield _joined(block)
 
 
-def _update(total: "hashlib._Hash", block: Sequence[pa.Array]) -> None:
-    nulls = [piece.is_null().to_numpy(zero_copy_only=False) for piece in block]
-    total.update(np.packbits(np.concatenate(nulls)).tobytes())
-    kind = block[0].type
-    if pa.types.is_list(kind):
-        for piece in block:
-            total.update(piece.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).tobytes())
-        _update(total, [pc.list_flatten(piece) for piece in block])
-    elif pa.types.is_string(kind):
-        filled = [piece.fill_null("") for piece in block]
-        for piece in filled:
-            total.update(pc.binary_length(piece).to_numpy(zero_copy_only=False).tobytes())
-        for piece in filled:
-            if len(piece):
-                _, offsets, data = piece.buffers()
-                ends = np.frombuffer(offsets, np.int32)[piece.offset : piece.offset + len(piece) + 1]
-                if data is not None:
-                    total.update(memoryview(data)[int(ends[0]) : int(ends[-1])])
-    else:
-        for piece in block:
-            values = piece.fill_null(0).to_numpy(zero_copy_only=False)
-            total.update((values + values.dtype.type(0)).tobytes())
+def _shape(piece: pa.Array) -> list[Numbers]:
+    shape = [piece.is_null().to_numpy(zero_copy_only=False)]
+    if pa.types.is_list(piece.type):
+        shape.append(piece.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))
+        shape += _shape(pc.list_flatten(piece))
+    elif pa.types.is_string(piece.type):
+        shape.append(pc.binary_length(piece).fill_null(0).to_numpy(zero_copy_only=False))
+    return shape
+
+
+def _joined(block: Sequence[Sequence[Numbers]]) -> bytes:
+    parts = (np.concatenate(part) for part in zip(*block, strict=True))
+    return b"".join((np.packbits(part) if part.dtype == np.bool_ else part).tobytes() for part in parts)
+
+
+def _content(piece: pa.Array) -> bytes | memoryview:
+    if pa.types.is_list(piece.type):
+        return _content(pc.list_flatten(piece))
+    if not pa.types.is_string(piece.type):
+        values = piece.fill_null(0).to_numpy(zero_copy_only=False)
+        content: bytes = (values + values.dtype.type(0)).tobytes()
+        return content
+    piece = piece.fill_null("")
+    _, offsets, data = piece.buffers()
+    if not len(piece) or data is None:
+        return b""
+    ends = np.frombuffer(offsets, np.int32)[piece.offset : piece.offset + len(piece) + 1]
+    return memoryview(data)[int(ends[0]) : int(ends[-1])]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-RUN_BYTES = 1 << 26
+RUN_BYTES = 1 << 25
 """Bytes of rows that are sorted in memory at once."""
 
 FAN_IN = 32
@@ -135,8 +135,8 @@ def merged(runs: Sequence[Iterator[pa.Table]], key: str) -> Iterator[pa.Table]:
     One piece of each run is held at a time.
     """
     heads = [next(run, None) for run in runs]
+    keys = [None if head is None else _keys(head, key) for head in heads]
     while True:
-        keys = [None if head is None else _keys(head, key) for head in heads]
         # nothing that is still to come sorts before the end of the piece that ends first
         ends = [(own[-1], index) for index, own in enumerate(keys) if own is not None]
         if not ends:
@@ -144,12 +144,14 @@ def merged(runs: Sequence[Iterator[pa.Table]], key: str) -> Iterator[pa.Table]:
         end, which = min(ends)
         parts = []
         for index, (head, own) in enumerate(zip(heads, keys, strict=True)):
-            if head is None or own is None:
+            if head is None or own is None or own[0] > end:
                 continue
             cut = int(np.searchsorted(own, end, side="right" if index <= which else "left"))
             if cut:
                 parts.append(head.slice(0, cut))
-                heads[index] = head.slice(cut) if cut < len(own) else next(runs[index], None)
+                rest = head.slice(cut) if cut < len(own) else next(runs[index], None)
+                heads[index] = rest
+                keys[index] = None if rest is None else own[cut:] if cut < len(own) else _keys(rest, key)
         yield ordered(parts, key)
 
 
