@@ -92,7 +92,8 @@ def test_search_alone(benchmark: Benchmark, how: str, held: int) -> None:
     rows = held + count
     space = TextToText()
     space.bind(assemble(settings)[1].embeddings(), np.random.default_rng(0))
-    benchmark.extra_info |= {"requests": count, "budget": 5_000 if held * SCALE == 10_000 else 4_000}
+    budget = {("exact", 10_000): 5_000, ("approximate", 100_000): 4_000}.get((how, held * SCALE))
+    benchmark.extra_info |= {"requests": count, "budget": budget}
     made = (Approximate() if how == "approximate" else Exact()).open(space, rows, 0.65, None)
 
     def setup() -> tuple[tuple[Index], dict[str, Any]]:
