@@ -274,4 +274,5 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 
     (small_peak, small), (large_peak, large) = peak(30_000), peak(90_000)
     assert large - small > 50e6
-    assert large_peak - small_peak < 0.25 * (large - small)
+    # holding the content just once would take all of the difference
+    assert large_peak - small_peak < 0.5 * (large - small)
