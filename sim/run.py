@@ -2,6 +2,7 @@
 
 import json
 import os
+from array import array
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from sim.cluster.allocation import Allocation
 from sim.cluster.worker import Gpu
 from sim.engine import Door, Engine, Executor, Model, Scheduler, in_role, stream
 from sim.errors import ConfigError
+from sim.record.cost import Service
+from sim.record.quality import Judgement, Quality
 from sim.record.summary import summarise
 from traces.arrivals import Arrivals
 from traces.aside import aside
@@ -54,7 +57,7 @@ class Directory(BaseModel):
 
 
 class System(BaseModel):
-    """The parts of a system, each a mapping with ``_target_``, and what of its settings is assumed."""
+    """The parts of a system, each a mapping with ``_target_``, the services that it pays for, and its assumptions."""
 
     model_config = ConfigDict(extra="forbid")
     name: Annotated[str, Field(min_length=1)]
@@ -62,6 +65,7 @@ class System(BaseModel):
     scheduler: dict[str, Any]
     allocation: dict[str, Any]
     executor: dict[str, Any]
+    services: dict[str, Service] = {}
     assumptions: list[Assumption] = []
 
 
@@ -84,6 +88,7 @@ class Settings(BaseModel):
     arrivals: dict[str, Any]
     cluster: Cluster
     backend: dict[str, Any]
+    quality: dict[str, Any]
     system: System
 
 
@@ -133,12 +138,26 @@ def replay(
 ) -> Outcome:
     """Run what ``assemble`` put together from ``config``, and say what happened. Raises what ``simulate`` raises."""
     name = settings.system.name
+    quality: Quality = build(settings.quality, "quality", Quality)
     with tqdm(total=engine.rows, unit="req", desc=name, disable=None if progress else True) as bar:
         engine.progress = lambda ended: bar.update(ended - bar.n)
         wall = engine.run()
         bar.update(engine.rows - bar.n)
+    judged: Judgement | None = None
+    if not engine.backend.live:
+        judged = quality.judge(engine, name)
+        engine.columns.quality[:] = array("d", judged.factor.tobytes())
     return Outcome(
-        summarise(engine, trace, wall, system=name, slo=settings.slo, warmup=settings.warmup),
+        summarise(
+            engine,
+            trace,
+            wall,
+            system=name,
+            slo=settings.slo,
+            warmup=settings.warmup,
+            services=settings.system.services,
+            judged=judged,
+        ),
         engine.columns.table(trace.table.column("request_id"), settings.preload),
         engine.series.table(),
         again(config),

@@ -14,6 +14,7 @@ class Gpu:
         active_w: watts drawn while it works; None where not known, and then there is no energy in the summary.
         idle_w: watts drawn while it waits; None likewise.
         usd_per_gpu_h: price of one GPU for an hour; None where nobody published one.
+        gpus_per_instance: GPUs that are rented together; a cluster pays for whole instances.
         source: where power and price come from.
     """
 
@@ -22,6 +23,7 @@ class Gpu:
     idle_w: float | None
     source: str
     usd_per_gpu_h: float | None = None
+    gpus_per_instance: int = 1
 
     def __post_init__(self) -> None:
         active_w, idle_w, price = (0.0 if v is None else v for v in (self.active_w, self.idle_w, self.usd_per_gpu_h))
@@ -30,6 +32,8 @@ class Gpu:
             raise ConfigError(
                 f"cluster.gpu: expected active_w >= idle_w >= 0 W (or both null) and a price of 0 or more, found {self}"
             )
+        if self.gpus_per_instance < 1:
+            raise ConfigError(f"cluster.gpu.gpus_per_instance: found {self.gpus_per_instance}, expected 1 or more GPUs")
 
     def energy_j(self, seconds: float) -> float:
         """Joules of working for ``seconds``; NaN where the power is not known."""

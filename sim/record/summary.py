@@ -5,7 +5,7 @@ warm-up and ends when the last request ends. README's "What the numbers mean" de
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from backends.base import Work
 from sim.engine import Engine, Wall
 from sim.record.columns import COMPLETED, DISCARDED, FAILED
+from sim.record.cost import Service, cost
+from sim.record.quality import Judgement
 from sim.request import MISSING
 from traces.schema import Trace
 
@@ -23,7 +25,15 @@ Reals = NDArray[np.float64]
 
 
 def summarise(
-    engine: Engine, trace: Trace, wall: Wall, *, system: str, slo: Sequence[float], warmup: int
+    engine: Engine,
+    trace: Trace,
+    wall: Wall,
+    *,
+    system: str,
+    slo: Sequence[float],
+    warmup: int,
+    services: Mapping[str, Service],
+    judged: Judgement | None,
 ) -> dict[str, Any]:
     """Everything that summary.json holds of a finished run, as plain Python values; null where it does not apply.
 
@@ -34,19 +44,18 @@ def summarise(
         system: the system's name.
         slo: latency limits, as multiples of the large model's standalone latency.
         warmup: requests at the head of the run that are left out.
+        services: what the system pays for beside the GPUs, by name.
+        judged: the quality of images that were not made; None where a live backend made them.
     """
     view = Window(engine, warmup)
     busy_s, energy_j = view.gpu()
     gpu_s = len(engine.workers) * view.span_s
     idle_w = engine.gpu.idle_w
     energy_j = None if energy_j is None or idle_w is None else energy_j + idle_w * (gpu_s - busy_s)
-    price = engine.gpu.usd_per_gpu_h
-    cost_usd = None if price is None else price * gpu_s / 3600
     completed = int(view.completed.sum())
     if engine.gpu.active_w is not None:
         engine.assume("GPU power, at work and idle [W]", [engine.gpu.active_w, engine.gpu.idle_w], engine.gpu.source)
-    if price is not None:
-        engine.assume("price of a GPU [USD/h]", price, engine.gpu.source)
+    cost_usd = cost(engine, services, view.span_s, completed)
     limits = view.standalone_s()
     return {
         "schema": SCHEMA,
@@ -86,11 +95,8 @@ def summarise(
             "switch_s": float(view.column("load_s").sum()),
         },
         "energy_j": {"per_image": None if energy_j is None else _ratio(energy_j, completed), "total": energy_j},
-        "cost_usd": {
-            "per_image": None if cost_usd is None else _ratio(cost_usd, completed),
-            "total": cost_usd,
-        },
-        "quality": view.quality(),
+        "cost_usd": cost_usd,
+        "quality": view.quality() if judged is None else judged.summary(view.images),
         "wall": {
             "simulate_s": wall.simulate_s,
             "cpu_s": wall.cpu_s,
@@ -107,6 +113,7 @@ class Window:
         self._warmup = warmup
         self.outcome = np.frombuffer(engine.columns.outcome, np.uint8)[warmup:]
         self.completed = self.outcome == COMPLETED
+        self.images = np.concatenate([np.zeros(warmup, bool), self.completed])
         arrival_s, finish_s = self.column("arrival_s"), self.column("finish_s")
         self.start_s = float(arrival_s[0])
         self.end_s = float(finish_s.max())
@@ -187,12 +194,13 @@ class Window:
         factor = self.column("quality")
         factor = factor[~np.isnan(factor)]
         if engine.backend.quality_basis is None or not len(factor):
-            return {"factor_mean": None, "below_alpha_share": None, "basis": None}
+            return dict.fromkeys(("factor_mean", "below_alpha_share", "basis", "published"))
         below = None if engine.alpha is None else float((factor < engine.alpha).mean())
         return {
             "factor_mean": float(factor.mean()),
             "below_alpha_share": below,
             "basis": engine.backend.quality_basis,
+            "published": None,
         }
 
     def _in_full(self) -> tuple[Reals, Reals]:

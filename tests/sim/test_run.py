@@ -31,8 +31,8 @@ SCHEMA = {
     "addons": ["loads_per_request", "stall_s", "stalled_share"],
     "gpu": ["count", "busy_fraction", "seconds", "switches", "switch_s"],
     "energy_j": ["per_image", "total"],
-    "cost_usd": ["per_image", "total"],
-    "quality": ["factor_mean", "below_alpha_share", "basis"],
+    "cost_usd": ["per_image", "total", "by"],
+    "quality": ["factor_mean", "below_alpha_share", "basis", "published"],
     "wall": ["simulate_s", "cpu_s", "requests_per_cpu_s"],
 }
 COLUMNS = [
@@ -230,7 +230,8 @@ def test_the_price_of_a_gpu_hour_is_spread_over_the_images() -> None:
     said = simulated("cluster=a10g", "trace.requests=60", "arrivals=closed").summary
     assert said["cost_usd"]["total"] == pytest.approx(8.144 * 60 * 8.59 / 3600)
     assert said["cost_usd"]["per_image"] == pytest.approx(8.144 * 8.59 / 3600)
-    assert simulated("trace.requests=60").summary["cost_usd"] == {"per_image": None, "total": None}
+    unpriced = {"per_image": None, "total": None, "by": {"gpu": None}}
+    assert simulated("trace.requests=60").summary["cost_usd"] == unpriced
 
 
 def test_shapes_of_the_trace_change_the_times_and_the_limits() -> None:

@@ -1,0 +1,94 @@
+"""What a run costs: instances, services, and what of it is not known."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.cluster.worker import Gpu
+from sim.errors import ConfigError
+from sim.record.cost import Service, rate_usd_h
+from tests.sim.lab import simulated
+
+A10G = ("cluster=a10g", "arrivals=closed", "trace.requests=200")
+
+
+def costs(*overrides: str) -> dict[str, Any]:
+    said: dict[str, Any] = simulated(*A10G, *overrides).summary["cost_usd"]
+    return said
+
+
+@given(count=st.integers(1, 64), together=st.integers(1, 8), price=st.floats(0, 100), service=st.floats(0, 10))
+def test_instances_are_paid_whole(count: int, together: int, price: float, service: float) -> None:
+    gpu = Gpu("test", None, None, "made up", price, together)
+    rates = rate_usd_h(gpu, count, {"store": Service(usd_per_h=service, source="made up")})
+    assert rates["store"] == service
+    assert rates["gpu"] == pytest.approx(price * together * math.ceil(count / together))
+    assert rates["gpu"] >= price * count * (1 - 1e-12)
+
+
+def test_one_a10g_costs_what_the_instance_does_and_so_do_four() -> None:
+    """NIRVANA, 7.3: a g5.24xlarge, four A10G, is $8.144 per hour; the paper serves on one of them."""
+    for count, instances in ((1, 1), (4, 1), (5, 2)):
+        said = simulated(*A10G, f"cluster.count={count}", "arrivals.outstanding=8").summary
+        hours = said["gpu"]["seconds"] / count / 3600
+        assert said["cost_usd"]["total"] == pytest.approx(8.144 * instances * hours)
+
+
+def test_services_are_paid_by_the_systems_that_use_them() -> None:
+    alone = costs("system=vanilla")
+    assert list(alone["by"]) == ["gpu"]
+    served = simulated(*A10G, "system=nirvana").summary
+    by, hours = served["cost_usd"]["by"], served["gpu"]["seconds"] / 3600
+    assert by["vector_database"] == pytest.approx(0.12 * hours)
+    assert by["file_store"] == pytest.approx(0.09 * hours)
+    assert by["gpu"] == pytest.approx(8.144 * hours)
+    assert served["cost_usd"]["total"] == pytest.approx(sum(by.values()))
+    assert served["cost_usd"]["per_image"] == pytest.approx(served["cost_usd"]["total"] / 200)
+    said = {a["what"]: (a["value"], a["source"]) for a in served["assumptions"]}
+    assert said["price of the vector database [USD/h]"][0] == 0.12
+    assert "7.3" in said["price of the file store [USD/h]"][1]
+    assert said["GPUs that are rented together"][0] == 4
+
+
+def test_the_cost_reduction_is_n03cs_arithmetic() -> None:
+    """Services weigh as 0.21 / 8.144 of the GPU; the rest is the throughput's."""
+    nirvana, vanilla = (simulated(*A10G, f"system={name}").summary for name in ("nirvana", "vanilla"))
+    speedup = nirvana["throughput_rpm"] / vanilla["throughput_rpm"]
+    assert nirvana["cost_usd"]["per_image"] / vanilla["cost_usd"]["per_image"] == pytest.approx(
+        (8.144 + 0.21) / 8.144 / speedup
+    )
+
+
+def test_a_dearer_service_costs_more_and_changes_nothing_else() -> None:
+    dear = costs("system=nirvana", "system.services.file_store.usd_per_h=9")
+    cheap = costs("system=nirvana")
+    assert dear["by"]["gpu"] == cheap["by"]["gpu"]
+    assert dear["total"] - cheap["total"] == pytest.approx(dear["by"]["file_store"] * (1 - 0.09 / 9))
+
+
+def test_a_cost_of_which_a_part_is_not_known_is_not_known() -> None:
+    said = costs("system=nirvana", "system.services.file_store.usd_per_h=null")
+    assert said["total"] is None
+    assert said["per_image"] is None
+    assert said["by"]["file_store"] is None
+    assert said["by"]["gpu"] > 0
+    unpriced = costs("system=nirvana", "cluster.gpu.usd_per_gpu_h=null")
+    assert unpriced["total"] is None
+    assert unpriced["by"]["vector_database"] > 0
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("system.services.file_store.usd_per_h=-1", r"system\.services\.file_store\.usd_per_h: .*found -1"),
+        ("+system.services.file_store.colour=red", r"system\.services\.file_store\.colour"),
+        ("+system.services.queue={usd_per_h: 1}", r"system\.services\.queue\.source"),
+        ("cluster.gpu.gpus_per_instance=0", r"cluster\.gpu\.gpus_per_instance: found 0"),
+    ],
+)
+def test_a_price_that_makes_no_sense_is_named(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        costs("system=nirvana", override)
