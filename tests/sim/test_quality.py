@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sim.errors import ConfigError
-from sim.run import Outcome, simulate
+from sim.run import Outcome, assemble, check, replay, simulate
 from tests.sim.lab import configured, simulated
 
 SMALL = ("arrivals=closed", "trace.requests=300", "preload=100")
@@ -118,6 +118,16 @@ def test_alpha_bounds_a_hit_from_below() -> None:
     said, factor, hit = judged("system=pinecone", *A10G, "quality=alpha")
     assert np.isnan(factor[hit]).all()
     assert said["factor_mean"] is None
+
+
+def test_nothing_is_carried_to_images_that_were_really_made() -> None:
+    config = configured("system=small-model", *A10G)
+    settings = check(config)
+    trace, engine = assemble(settings)
+    engine.backend.live = True
+    said, factor, _ = _of(replay(settings, trace, engine, config))
+    assert np.isnan(factor).all()
+    assert set(said.values()) == {None}
 
 
 def test_only_the_measured_window_counts() -> None:
