@@ -8,7 +8,7 @@ RUN := OMP_NUM_THREADS=1 $(BIN)/mezzotint
 DEMO := results/runs/demo
 SYSTEMS := vanilla,pinecone,nirvana,modm-throughput
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench scorecard clean
 
 # The main job on the built-in trace: four systems at six request rates on 16 MI210, then the report.
 demo: $(VENV)/base.stamp
@@ -28,6 +28,10 @@ lint: $(VENV)/test.stamp
 # What is timed, at full size; writes results/benchmarks.md.
 bench: $(VENV)/test.stamp
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks
+
+# The papers' numbers beside ours, in full; writes results/scorecard.{md,json,png}. An interrupted one goes on.
+scorecard: $(VENV)/base.stamp
+	$(RUN) scorecard --jobs $$(nproc)
 
 clean:
 	rm -rf $(VENV) results/runs

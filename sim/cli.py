@@ -21,6 +21,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 import backends.cli
 import sim.study.cli
+import sim.study.scorecard.command
 import sim.study.selector.command
 import traces.cli
 from backends.base import BackendError
@@ -42,8 +43,9 @@ Run one simulation; with -m, every combination of comma-separated values.
 
   mezzotint run system=nirvana trace=file trace.path=ddb.parquet arrivals.rate_rpm=10 run.dir=out
   mezzotint run -m system=vanilla,modm-throughput arrivals.rate_rpm=6,10,14 run.dir=sweep
+  mezzotint run -m experiment=nirvana-table2 run.dir=table2      a paper's table or figure, with its own sweep
 
-groups:  system= trace= arrivals= cluster= models= backend= encoder= search=   (a wrong name lists the choices)
+groups:  system= trace= arrivals= cluster= models= backend= encoder= search= experiment=   (a wrong name lists choices)
 keys:    seed shapes extrapolate slo warmup preload sample_s run.dir   (--cfg job prints them all)
 --config-dir DIR adds YAML files of your own to the groups; their classes are imported from the working directory.
 """
@@ -80,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         verbs.add_parser("validate", help="serve live, simulate the same, print the error", add_help=False)
         traces.cli.add_parser(verbs)
         sim.study.cli.add_parser(verbs)
+        sim.study.scorecard.command.add_parser(verbs)
         sim.study.selector.command.add_parser(backends.cli.add_parser(verbs))
         args = parser.parse_args(given)
         status: int = args.run(args)

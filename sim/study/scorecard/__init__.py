@@ -1,0 +1,1 @@
+"""`mezzotint scorecard`: the papers' numbers beside what the simulator makes of them."""

@@ -1,0 +1,135 @@
+"""Ours against the papers': how far every simulated row is from its target, in units of what it may be off."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from sim.study.palette import GREY, house_style, panels, short
+from sim.study.scorecard.page import number
+from sim.study.scorecard.rows import Row
+
+REACH = 4.0
+"""Tolerances on either side that are drawn; what is further off stands at the edge, as an arrow."""
+
+ASIDE = 24
+"""Rows from which they are laid in two columns."""
+
+UNTOLD = 0.05
+"""The relative tolerance by which a row is drawn that has none: an input, or a bound, whose edge it lies within."""
+
+COLOURS = {"held": "#009E73", "missed": "#D55E00", "given": GREY}
+
+_BAND, _TEXT = "#e3f1ec", "#333333"
+
+
+@house_style()
+def draw(rows: Sequence[Row]) -> Figure | None:
+    """A line for each row that was simulated, its points where ours lies; None where there is none.
+
+    Zero is the paper's value, the band its tolerance. An ordering is at zero if it holds, else at the edge.
+    """
+    shown = [row for row in rows if row.ours is not None]
+    if not shown:
+        return None
+    columns = 2 if len(shown) > ASIDE else 1
+    tall = -(-len(shown) // columns)
+    figure, axes = panels(columns, width=7.4 * columns, height=0.25 * tall + 1.5, share_y=False)
+    for index in range(columns):
+        _column(axes[0][index], shown[index * tall : (index + 1) * tall], tall)
+    figure.suptitle(_title(rows, shown), fontsize=9.5, fontweight="bold")
+    handles = [
+        Line2D([], [], color=COLOURS["held"], marker="o", linestyle="", label="held"),
+        Line2D([], [], color=COLOURS["missed"], marker="o", linestyle="", label="missed"),
+        Line2D([], [], color=COLOURS["given"], marker="o", linestyle="", label="given: fitted or an input"),
+        Line2D([], [], color="#444444", marker="D", markerfacecolor="white", linestyle="", label="ordering, 0 if true"),
+        Line2D([], [], color="#444444", marker=">", linestyle="", label=f"further than {REACH:g} tolerances"),
+        Patch(color=_BAND, label="tolerance"),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3 * columns, fontsize=8)
+    return figure
+
+
+def offsets(row: Row) -> list[float]:
+    """How far ours is from the paper's, in tolerances: what is held lies from -1 to 1; of a bound, beyond its edge.
+
+    An ordering that does not hold is infinitely far.
+    """
+    if isinstance(row.ours, bool):
+        return [0.0 if row.ours else -float("inf")]
+    if row.error is None:
+        return []
+    errors = row.error if isinstance(row.error, list) else [row.error]
+    papers = row.paper if isinstance(row.paper, list) else [row.paper or 0.0]
+    kind, limit = next(iter((row.tolerance or {"none": UNTOLD}).items()))
+    if kind in ("rel", "abs"):
+        return [error / limit for error in errors]
+    units = [UNTOLD * abs(float(paper)) or UNTOLD for paper in papers]
+    edge = {"at_least": -1.0, "at_most": 1.0, "none": 0.0}[kind]
+    return [edge + error / unit for error, unit in zip(errors, units, strict=True)]
+
+
+def _title(rows: Sequence[Row], shown: Sequence[Row]) -> str:
+    scored = [row for row in shown if row.verdict != "given"]
+    held = sum(row.verdict == "held" for row in scored)
+    missing = len(rows) - len(shown)
+    rest = f"; {missing} targets without a value of ours are not drawn" if missing else ""
+    return f"{', '.join(dict.fromkeys(row.system for row in shown))}: {held} of {len(scored)} scored rows held{rest}"
+
+
+def _column(axes: Axes, rows: Sequence[Row], tall: int) -> None:
+    axes.axvspan(-1, 1, color=_BAND, linewidth=0)
+    axes.axvline(0, color="#777777", linewidth=0.8)
+    for place, row in enumerate(rows):
+        if place % 2:
+            axes.axhspan(place - 0.5, place + 0.5, color="#000000", alpha=0.025, linewidth=0)
+        _points(axes, place, row)
+        _write(axes, row.id, 0.0, place, -6.0, color=COLOURS[row.verdict], ha="right", fontweight="bold")
+        _write(axes, f"{number(row.paper, 3)} → {number(row.ours, 3)}", 1.0, place, 8.0, color=_TEXT)
+    _write(axes, "paper → ours", 1.0, -0.95, 8.0, color=_TEXT)
+    axes.set_yticks(range(len(rows)), [short(row.what, 50) for row in rows], fontsize=7.5, color=_TEXT)
+    axes.tick_params(axis="y", length=0, pad=58)
+    axes.set_ylim(tall - 0.4, -0.6)
+    axes.set_xlim(-REACH - 0.25, REACH + 0.25)
+    axes.set_xticks([-REACH, -REACH / 2, 0.0, REACH / 2, REACH])
+    axes.set_xlabel("(ours − paper's) ÷ tolerance")
+    axes.grid(False, axis="y")
+
+
+def _write(axes: Axes, text: str, side: float, place: float, away_pt: float, **look: Any) -> None:
+    """Text beside a row: ``away_pt`` points from the left (0) or the right (1) edge of the panel."""
+    axes.annotate(
+        text,
+        (side, place),
+        xycoords=("axes fraction", "data"),
+        xytext=(away_pt, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=7.5,
+        **look,
+    )
+
+
+def _points(axes: Axes, place: int, row: Row) -> None:
+    """One point for each value of the row, of several the later the larger."""
+    colour = COLOURS[row.verdict]
+    points = offsets(row)
+    inside = [max(-REACH, min(REACH, offset)) for offset in points]
+    if len(inside) > 1:
+        axes.plot([min(inside), max(inside)], [place, place], color=colour, linewidth=1.0, alpha=0.5)
+    for nth, (offset, at) in enumerate(zip(points, inside, strict=True), start=1):
+        marker = "D" if isinstance(row.ours, bool) else "o" if offset == at else ">" if offset > 0 else "<"
+        axes.plot(
+            at,
+            place,
+            marker=marker,
+            color=colour,
+            markerfacecolor="white" if marker == "D" else colour,
+            markersize=3.4 + 1.1 * nth if len(inside) > 1 else 6,
+            alpha=0.85,
+            linestyle="",
+            clip_on=False,
+        )

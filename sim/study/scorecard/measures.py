@@ -1,0 +1,87 @@
+"""What is measured of finished runs, in the words of the targets: pure functions of their summaries and requests."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sim.study.scorecard.finished import Finished, Runs, mean
+from sim.study.scorecard.targets import Value
+
+Measure = Callable[[Runs], Value]
+Number = Callable[[Runs], float]
+Numbers = Callable[[Runs], list[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How one target is measured.
+
+    Attributes:
+        experiments: names in conf/experiment; their runs are what ``measure`` is given.
+        measure: runs -> our value.
+        basis: what is measured, where the target's own words leave it open.
+        fixed_by: what the number rests on that was not simulated: the inputs, each with where it is from, or, of a
+            fit, the input that this target has fixed.
+    """
+
+    experiments: tuple[str, ...]
+    measure: Measure
+    fixed_by: str
+    basis: str = ""
+
+
+def latency_s(system: str, statistic: str = "mean") -> Number:
+    """Seconds from arrival to the image: mean or a percentile."""
+    return lambda runs: runs.where(system=system).mean("latency_s", statistic)
+
+
+def over_median(system: str, percentile: str) -> Number:
+    """A percentile of the latency over its median."""
+    return lambda runs: mean(
+        [run.number("latency_s", percentile) / run.number("latency_s", "p50") for run in runs.where(system=system)]
+    )
+
+
+def compute_saving(system: str) -> Number:
+    """1 - GPU step-seconds over those of every request in full."""
+    return lambda runs: runs.where(system=system).mean("cache", "compute_saving")
+
+
+def hit_rate(system: str) -> Number:
+    """Hits over all requests: what a match predictor keeps from being looked up counts as a miss."""
+    return lambda runs: mean([hits(run) for run in runs.where(system=system)])
+
+
+def served_at(system: str, k: int) -> Number:
+    """The share of all requests that started from the state after step ``k``."""
+    return lambda runs: mean(
+        [hits(run) * run.number("cache", "hit_share_by_k", str(k)) for run in runs.where(system=system)]
+    )
+
+
+def reduction(system: str, against: str, *keys: str) -> Number:
+    """1 - a number of one system over the same of another."""
+    return lambda runs: 1 - ratio(system, against, *keys)(runs)
+
+
+def ratio(system: str, against: str, *keys: str) -> Number:
+    """A number of one system over the same of another."""
+    return lambda runs: runs.where(system=system).mean(*keys) / runs.where(system=against).mean(*keys)
+
+
+def per_size(
+    of: Callable[[Finished], float], eviction: str, capacities: Sequence[int]
+) -> Callable[[Runs], list[float]]:
+    """A number of the runs under one eviction policy, for each capacity of the cache in items."""
+    return lambda runs: [
+        mean([of(run) for run in runs.where(eviction=eviction, capacity=capacity)]) for capacity in capacities
+    ]
+
+
+def hits(run: Finished) -> float:
+    """Hits over all requests of the measured window."""
+    return run.number("cache", "hits") / run.number("requests", "arrived")
+
+
+def saving(run: Finished) -> float:
+    """The compute saving of one run."""
+    return run.number("cache", "compute_saving")

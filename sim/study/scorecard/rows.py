@@ -1,0 +1,132 @@
+"""The rows of the scorecard: every target, with what was made of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sim.study.scorecard.finished import Finished, Runs, Unmeasured
+from sim.study.scorecard.measures import Measured
+from sim.study.scorecard.targets import Role, Target, Targets, Value
+from sim.study.scorecard.verdict import Verdict, judge
+
+NOT_YET = "not simulated yet"
+UNEXPLAINED = "reason not yet found"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One target and ours beside it; what does not apply is None.
+
+    Attributes:
+        id, system, what, role, source: of the target.
+        paper, ours: the paper's value or bound and ours; of an ordering, whether it holds.
+        error: ours minus the paper's, relative where the tolerance is; a list for a list. Six significant digits, as
+            ours.
+        tolerance: {rel | abs | at_least | at_most: limit}.
+        verdict: held, missed, or given for what is fitted on or taken as an input.
+        reason: why it is missed.
+        basis: what exactly was measured, where the target's words leave it open.
+        fixed_by: what it rests on, or, of a fit, what it has fixed.
+        command: makes the runs again.
+        requests, trace: how long the traces of its runs are, and their digests.
+    """
+
+    id: str
+    system: str
+    what: str
+    paper: Value | None
+    ours: Value | None
+    error: Value | None
+    tolerance: dict[str, float] | None
+    role: Role
+    verdict: Verdict
+    reason: str | None
+    basis: str | None
+    fixed_by: str | None
+    command: str | None
+    requests: int | None
+    trace: list[str]
+    source: str
+
+    def plain(self) -> dict[str, Any]:
+        """The row as JSON has it."""
+        return asdict(self)
+
+
+def score(
+    targets: Targets,
+    measures: Mapping[str, Measured],
+    runs: Runs,
+    reasons: Mapping[str, str],
+    overrides: Mapping[str, Sequence[str]],
+) -> list[Row]:
+    """A row for each target, in their order.
+
+    Args:
+        targets: by system.
+        measures: target id -> how it is measured; the others are not simulated yet.
+        runs: of all experiments that the measures read.
+        reasons: target id -> why it is missed.
+        overrides: experiment -> what was set beside its own settings, for the commands.
+    """
+    return [
+        _row(system, target, measures.get(target.id), runs, reasons, overrides)
+        for system, listed in targets.items()
+        for target in listed
+    ]
+
+
+def _row(
+    system: str,
+    target: Target,
+    measured: Measured | None,
+    runs: Runs,
+    reasons: Mapping[str, str],
+    overrides: Mapping[str, Sequence[str]],
+) -> Row:
+    ours: Value | None = None
+    why = NOT_YET if measured is None else ""
+    read: list[Finished] = []
+    if measured is not None:
+        its = runs.of(measured.experiments)
+        read = its.finished()
+        try:
+            ours = measured.measure(its)
+        except Unmeasured as absent:
+            why = str(absent)
+    error, verdict = judge(target, ours)
+    if ours is not None and verdict == "missed":
+        why = reasons.get(target.id, UNEXPLAINED)
+    elif why == NOT_YET:
+        why = "; ".join([why, *filter(None, [reasons.get(target.id), target.needs and f"needs {target.needs}"])])
+    return Row(
+        id=target.id,
+        system=system,
+        what=target.what,
+        paper=target.paper,
+        ours=_rounded(ours),
+        error=_rounded(error),
+        tolerance=target.tolerance,
+        role=target.role,
+        verdict=verdict,
+        reason=why if verdict == "missed" else None,
+        basis=(measured.basis or None) if measured else None,
+        fixed_by=measured.fixed_by if measured else None,
+        command=_command(system, measured, overrides) if measured else None,
+        requests=max((run.summary["requests"]["arrived"] for run in read), default=None),
+        trace=sorted({run.summary["trace"]["digest"] for run in read}),
+        source=target.source,
+    )
+
+
+def _command(system: str, measured: Measured, overrides: Mapping[str, Sequence[str]]) -> str:
+    """What makes the runs again; of a row that needs none, the scorecard itself."""
+    sweeps = [["mezzotint run -m", f"experiment={name}", *overrides.get(name, ())] for name in measured.experiments]
+    return " && ".join(" ".join(words) for words in sweeps) or f"mezzotint scorecard {system}"
+
+
+def _rounded(value: Value | None) -> Value | None:
+    """In six significant digits; what is left of a subtraction of equals is 0."""
+    if isinstance(value, list):
+        return [float(f"{round(each, 12) + 0.0:.6g}") for each in value]
+    return value if value is None or isinstance(value, bool) else float(f"{round(value, 12) + 0.0:.6g}")

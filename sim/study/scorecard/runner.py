@@ -1,0 +1,95 @@
+"""Running what is not there yet: every point once, its directory named after what its results follow from."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hydra.errors import HydraException
+from joblib import Parallel, delayed
+from omegaconf.errors import OmegaConfBaseException
+from tqdm import tqdm
+
+from backends.base import BackendError
+from sim.errors import ConfigError, SimulationError
+from sim.run import check_folder, simulate, write
+from sim.study.scorecard.finished import Finished, Runs, read_finished
+from sim.study.scorecard.points import Config, Point, composed, digest
+from traces.error import TraceError
+
+REFUSED = (ConfigError, TraceError, BackendError, SimulationError)
+
+
+def finish(points: Sequence[Point], work: Path, jobs: int = 1) -> Runs:
+    """Run those of ``points`` that are not finished, and hand all of them back.
+
+    A point lies in ``work/DIGEST``, so points of equal configuration are one run, and what an interrupted call
+    finished is not run again. A point that cannot be run takes nothing but its own rows from a scorecard: its error
+    stands in its place.
+
+    Args:
+        work: where the run directories are; made if absent.
+        jobs: worker processes.
+
+    Raises:
+        ConfigError: ``work`` cannot be written.
+    """
+    check_folder(work)
+    planned = [(point, _composed(point)) for point in points]
+    waiting = {}
+    for point, config in planned:
+        if not isinstance(config, str) and read_finished(point, config, work / digest(config)) is None:
+            waiting[work / digest(config)] = config
+    errors = _run_all(waiting, jobs)
+    outcomes: list[tuple[Point, Finished | str]] = []
+    for point, config in planned:
+        if isinstance(config, str):
+            outcomes.append((point, config))
+        else:
+            folder = work / digest(config)
+            outcomes.append((point, read_finished(point, config, folder) or errors[folder]))
+    return Runs(tuple(outcomes))
+
+
+def _composed(point: Point) -> Config | str:
+    try:
+        return composed(point)
+    except (HydraException, OmegaConfBaseException) as error:
+        return _line(error)
+
+
+def _run_all(waiting: Mapping[Path, Config], jobs: int) -> dict[Path, str]:
+    """Run what waits; the errors of those that failed."""
+    errors = {}
+    with tqdm(total=len(waiting), unit="run", desc="scorecard", disable=None if waiting else True) as bar:
+        for batch in _batches(waiting):
+            calls = (delayed(_run)(folder, waiting[folder]) for folder in batch)
+            for folder, error in Parallel(n_jobs=jobs, return_as="generator_unordered")(calls):
+                bar.update()
+                if error is not None:
+                    errors[folder] = error
+    return errors
+
+
+def _run(folder: Path, config: Config) -> tuple[Path, str | None]:
+    """One run, here or in a worker process: its folder, and the error it ended with."""
+    try:
+        write(simulate(config), folder)
+    except REFUSED as error:
+        return folder, _line(error)
+    return folder, None
+
+
+def _batches(waiting: Mapping[Path, Config]) -> list[list[Path]]:
+    """First one run of each trace, encoder and space, which remembers the similarities, then all that read them."""
+    first: dict[str, Path] = {}
+    for folder, config in waiting.items():
+        door = config["system"]["door"]
+        space = door.get("cache", {}).get("space") if isinstance(door, dict) else None
+        told = [config["trace"], config["seed"], config["encoder"], config["search"], space]
+        first.setdefault(json.dumps(told, sort_keys=True), folder)
+    leading = list(first.values())
+    return [leading, [folder for folder in waiting if folder not in leading]]
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split("Available options")[0].split())

@@ -1,0 +1,104 @@
+"""Verdicts: what is held, missed and given, at the edges of every kind of tolerance."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from sim.errors import ConfigError
+from sim.study.scorecard.targets import Role, Target
+from sim.study.scorecard.verdict import judge
+
+VALUES = st.floats(1e-3, 1e6) | st.floats(-1e6, -1e-3)
+TOLERANCES = st.floats(1e-3, 10.0)
+
+
+def target(role: Role = "predict", **facts: Any) -> Target:
+    return Target(id="X1", what="a quantity", role=role, **facts)
+
+
+@given(VALUES, TOLERANCES, st.floats(-3.0, 3.0))
+def test_a_tolerance_includes_its_edge_on_both_sides(value: float, tolerance: float, off: float) -> None:
+    assume(abs(abs(off) - 1) > 1e-6 or abs(off) == 1)
+    relative = judge(target(value=value, rel_tol=tolerance), value + off * tolerance * abs(value))
+    absolute = judge(target(value=value, abs_tol=tolerance), value + off * tolerance)
+    expected = "held" if abs(off) <= 1 else "missed"
+    assert relative.verdict == expected
+    assert relative.error == pytest.approx(off * tolerance, abs=1e-9)
+    if abs(value) < 1e6 * tolerance:  # beyond, the sum has no bits left for what is added
+        assert absolute.verdict == expected
+
+
+@given(VALUES)
+def test_a_value_without_a_tolerance_is_allowed_five_per_cent(value: float) -> None:
+    assert judge(target(value=value), 1.049 * value).verdict == "held"
+    assert judge(target(value=value), 0.949 * value).verdict == "missed"
+
+
+@given(VALUES, st.floats(0.0, 1e6))
+def test_bounds_hold_on_their_own_side_and_on_the_edge(bound: float, off: float) -> None:
+    at_least, at_most = target(at_least=bound), target(at_most=bound)
+    assert judge(at_least, bound + off).verdict == judge(at_most, bound - off).verdict == "held"
+    assert judge(at_least, bound).verdict == judge(at_most, bound).verdict == "held"
+    if off > 1e-6 * abs(bound):
+        assert judge(at_least, bound - off).verdict == judge(at_most, bound + off).verdict == "missed"
+
+
+@given(st.lists(VALUES, min_size=1, max_size=5), st.data())
+def test_a_list_is_held_only_as_a_whole(values: list[float], data: st.DataObject) -> None:
+    of = target(value=values, rel_tol=0.1)
+    assert judge(of, list(values)).verdict == "held"
+    place = data.draw(st.integers(0, len(values) - 1))
+    ours = [value + abs(value) * (0.2 if place == at else 0.05) for at, value in enumerate(values)]
+    error, verdict = judge(of, ours)
+    assert verdict == "missed"
+    assert error == pytest.approx([0.2 if place == at else 0.05 for at in range(len(values))])
+
+
+def test_an_ordering_is_held_if_it_is_true() -> None:
+    assert judge(target("order"), True) == (None, "held")
+    assert judge(target("order"), False) == (None, "missed")
+
+
+@given(VALUES, VALUES)
+def test_what_is_fitted_or_taken_is_never_scored(value: float, ours: float) -> None:
+    for role in ("fit", "input"):
+        error, verdict = judge(target(role, value=value), ours)
+        assert verdict == "given"
+        assert isinstance(error, float)
+        assert math.isfinite(error)
+
+
+def test_what_was_not_simulated_is_missed_unless_it_is_given() -> None:
+    assert [judge(target(role, value=1.0), None).verdict for role in ("predict", "fit", "input")] == [
+        "missed",
+        "given",
+        "given",
+    ]
+    assert judge(target("order"), None) == (None, "missed")
+    assert judge(target(), 3.0).verdict == "missed", "the paper's numbers are in a file of their own"
+
+
+@pytest.mark.parametrize(
+    ("of", "ours"),
+    [
+        (target(value=[1.0, 2.0]), [1.0]),
+        (target(value=[1.0, 2.0]), 1.0),
+        (target(value=1.0), [1.0]),
+        (target(value=1.0), True),
+        (target("order"), 1.0),
+    ],
+)
+def test_a_measure_of_another_form_is_an_error(of: Target, ours: Any) -> None:
+    with pytest.raises(ConfigError, match="X1"):
+        judge(of, ours)
+
+
+@given(VALUES, TOLERANCES)
+def test_a_tolerance_of_a_scored_value_is_always_said(value: float, tolerance: float) -> None:
+    assert target(value=value).tolerance == {"rel": 0.05}
+    assert target(value=value, abs_tol=tolerance).tolerance == {"abs": tolerance}
+    assert target(at_most=value).tolerance == {"at_most": value}
+    assert target("input", value=value).tolerance is target("order").tolerance is None
