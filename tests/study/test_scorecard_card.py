@@ -1,0 +1,207 @@
+"""The scorecard from its experiments to its files: what is run, what is kept, what is said of a row."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.cli import main
+from sim.errors import ConfigError
+from sim.run import Outcome, simulate
+from sim.study.scorecard import points, runner
+from sim.study.scorecard.card import Card, Study, lost, make, write
+from sim.study.scorecard.measures import Measured, latency_s, reduction
+from sim.study.scorecard.rows import NOT_YET, UNEXPLAINED, Row
+from sim.study.scorecard.targets import Target
+
+COSTS, TABLE2, HITS = "nirvana-figure13", "nirvana-table2", "nirvana-figure15"
+SMALL = ("trace.requests=60", "preload=10")
+
+TARGETS = {
+    "one": [
+        Target(id="A1", what="latency of vanilla [s]", role="predict", value=8.59, rel_tol=0.001),
+        Target(id="A2", what="latency of nirvana [s]", role="predict", value=1.0),
+        Target(id="A3", what="nirvana is faster", role="order"),
+        Target(id="A4", what="latencies of both [s]", role="fit", value=[8.59, 8.0]),
+    ],
+    "two": [
+        Target(id="B1", what="never measured", role="predict", at_most=3.0, needs="another world"),
+        Target(id="B2", what="a constant", role="input", value=0.1),
+    ],
+}
+MEASURES = {
+    "A1": Measured((COSTS,), latency_s("vanilla"), "C: a profile"),
+    "A2": Measured((COSTS,), latency_s("nirvana"), "C: a profile"),
+    "A3": Measured((COSTS,), lambda runs: reduction("nirvana", "vanilla", "latency_s", "mean")(runs) > 0, "C"),
+    "A4": Measured((COSTS, HITS), lambda runs: [latency_s(name)(runs) for name in ("vanilla", "nirvana")], "fixed D"),
+}
+STUDY = Study(TARGETS, MEASURES, {}, {COSTS: SMALL, HITS: SMALL}, "for trying out")
+
+Counted = Callable[[], int]
+
+
+@pytest.fixture
+def simulations(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    """How many simulations were made."""
+    made: list[Any] = []
+
+    def counted(config: dict[str, Any]) -> Outcome:
+        made.append(config)
+        return simulate(config)
+
+    monkeypatch.setattr(runner, "simulate", counted)
+    return lambda: len(made)
+
+
+def by_id(card: Card) -> dict[str, Row]:
+    return {row.id: row for row in card.rows}
+
+
+def test_every_target_is_a_row_with_its_verdict(tmp_path: Path) -> None:
+    rows = by_id(make(STUDY, tmp_path / "work"))
+    assert [(row.id, row.verdict) for row in rows.values()] == [
+        ("A1", "held"), ("A2", "missed"), ("A3", "held"), ("A4", "given"), ("B1", "missed"), ("B2", "given"),
+    ]  # fmt: skip
+    assert rows["A1"].ours == pytest.approx(8.59)
+    assert rows["A2"].reason == UNEXPLAINED
+    assert rows["A3"].paper is rows["A3"].ours is True
+    assert isinstance(rows["A4"].error, list)
+    assert rows["B1"].reason == f"{NOT_YET}; needs another world"
+    assert (rows["B1"].paper, rows["B1"].tolerance) == (3.0, {"at_most": 3.0})
+    assert rows["B2"].reason is None
+    assert rows["A1"].requests == 50
+    assert len(rows["A1"].trace) == 1
+    assert rows["A1"].command == "mezzotint run -m experiment=nirvana-figure13 trace.requests=60 preload=10"
+
+
+def test_a_known_reason_is_told_of_a_missed_row_only(tmp_path: Path) -> None:
+    known = replace(STUDY, reasons={"A1": "never shown", "A2": "the trace is short", "B1": "later"})
+    rows = by_id(make(known, tmp_path / "work"))
+    assert rows["A1"].reason is None
+    assert rows["A2"].reason == "the trace is short"
+    assert rows["B1"].reason == f"{NOT_YET}; later; needs another world"
+
+
+def test_the_same_seed_gives_the_same_bytes_in_any_number_of_processes(tmp_path: Path) -> None:
+    for jobs in (1, 2):
+        write(make(STUDY, tmp_path / f"work{jobs}", jobs), tmp_path / str(jobs), "scorecard")
+    for kind in ("json", "md"):
+        assert (tmp_path / f"1/scorecard.{kind}").read_bytes() == (tmp_path / f"2/scorecard.{kind}").read_bytes()
+    assert sorted(file.name for file in (tmp_path / "1").iterdir()) == [
+        "scorecard.json", "scorecard.md", "scorecard.png",
+    ]  # fmt: skip
+    rows = json.loads((tmp_path / "1/scorecard.json").read_text())["rows"]
+    keys = "id system what paper ours error tolerance role verdict fixed_by command reason requests trace"
+    assert all(set(keys.split()) <= set(row) for row in rows)
+
+
+def test_runs_of_equal_configuration_are_made_once_and_kept(tmp_path: Path, simulations: Counted) -> None:
+    first = make(STUDY, tmp_path / "work")
+    assert simulations() == 2, "nirvana of one figure is nirvana of the other"
+    assert make(STUDY, tmp_path / "work").rows == first.rows
+    assert simulations() == 2
+    longer = replace(STUDY, overrides={COSTS: ("trace.requests=61", "preload=10"), HITS: SMALL})
+    make(longer, tmp_path / "work")
+    assert simulations() == 4
+
+
+def test_a_change_of_code_runs_everything_again(
+    tmp_path: Path, simulations: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(STUDY, tmp_path / "work")
+    monkeypatch.setattr(points, "code", lambda: "another")
+    make(STUDY, tmp_path / "work")
+    assert simulations() == 4
+
+
+def test_an_interrupted_scorecard_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def until(stop: int) -> Callable[[dict[str, Any]], Outcome]:
+        def interrupted(config: dict[str, Any]) -> Outcome:
+            if len(made) == stop:
+                raise KeyboardInterrupt
+            made.append(config["system"]["name"])
+            return simulate(config)
+
+        return interrupted
+
+    monkeypatch.setattr(runner, "simulate", until(1))
+    with pytest.raises(KeyboardInterrupt):
+        make(STUDY, tmp_path / "work")
+    monkeypatch.setattr(runner, "simulate", until(9))
+    card = make(STUDY, tmp_path / "work")
+    assert sorted(made) == ["nirvana", "vanilla"], "what was finished is not run again"
+    assert card.rows == make(STUDY, tmp_path / "elsewhere").rows
+
+
+def test_half_a_run_is_none(tmp_path: Path, simulations: Counted) -> None:
+    first = make(STUDY, tmp_path / "work")
+    for summary in (tmp_path / "work").glob("*/summary.json"):
+        summary.write_text(summary.read_text()[:100])
+    assert make(STUDY, tmp_path / "work").rows == first.rows
+    assert simulations() == 4
+
+
+def test_what_cannot_be_run_takes_its_own_rows_alone(tmp_path: Path) -> None:
+    measures = MEASURES | {
+        "A2": Measured(("no-such-figure",), latency_s("nirvana"), ""),
+        "A3": Measured((TABLE2,), lambda runs: latency_s("nirvana")(runs) > 0, ""),
+    }
+    refused = (*SMALL, "system=nirvana", "cluster=h100")
+    card = make(replace(STUDY, measures=measures, overrides={COSTS: SMALL, HITS: SMALL, TABLE2: refused}), tmp_path)
+    rows = by_id(card)
+    assert rows["A1"].verdict == "held"
+    assert "no-such-figure" in (rows["A2"].reason or "")
+    assert "no profile of sdxl on h100" in (rows["A3"].reason or "")
+    assert sum(map(len, card.failed.values())) == 2
+
+
+def test_a_number_that_a_summary_lacks_is_the_reason(tmp_path: Path) -> None:
+    measures = MEASURES | {
+        "A2": Measured((COSTS,), lambda runs: runs.where(system="vanilla").mean("cache", "hits"), "")
+    }
+    assert by_id(make(replace(STUDY, measures=measures), tmp_path))["A2"].reason == (
+        "the summary of vanilla has no cache.hits"
+    )
+
+
+def test_a_verdict_that_held_is_watched(tmp_path: Path) -> None:
+    card = make(STUDY, tmp_path / "work")
+    write(card, tmp_path, "before")
+    before = tmp_path / "before.json"
+    assert lost(before, card.rows) == []
+    assert lost(before, [row for row in card.rows if row.system == "two"]) == [], "of other systems nothing is said"
+    worse = [replace(row, verdict="missed", ours=9.5, reason="slower") if row.id == "A1" else row for row in card.rows]
+    assert lost(before, worse) == [
+        "A1 held and is missed: latency of vanilla [s]: paper 8.59, ours 9.5 (slower)",
+    ]
+    better = [replace(row, verdict="held") if row.id == "A2" else row for row in card.rows]
+    assert lost(before, better) == []
+    assert lost(before, [row for row in card.rows if row.id != "A3"]) == ["A3 held and is no target any more"]
+    with pytest.raises(ConfigError, match="make it once without --check"):
+        lost(tmp_path / "absent.json", card.rows)
+    before.write_text('{"rows": [{"id": "A1"}]}')
+    with pytest.raises(ConfigError, match="is no scorecard"):
+        lost(before, card.rows)
+
+
+def test_the_command_writes_and_checks(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """On targets that no experiment is behind yet: nothing is run."""
+    words = ["scorecard", "swiftdiffusion", "-o", str(tmp_path / "out"), "--work", str(tmp_path / "work")]
+    assert main(words) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[-1] == "0 of 14 scored rows held, 14 missed (14 not simulated yet)"
+    assert said.err == "", "progress is for terminals"
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {"scorecard.md", "scorecard.json"}
+    assert main([*words, "--check"]) == 0
+    path = tmp_path / "out/scorecard.json"
+    path.write_text(path.read_text().replace('"verdict": "missed"', '"verdict": "held"', 1))
+    assert main([*words, "--check"]) == 1
+    assert "S2 held and is missed" in capsys.readouterr().err
+    assert main(["scorecard", "katz"]) == 2
+    assert main([*words, "--jobs", "0"]) == 2
+    assert main([*words, "-o", str(path)]) == 2

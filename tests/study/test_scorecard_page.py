@@ -1,0 +1,95 @@
+"""The page and the figure: every row on the one, every row with a value of ours on the other."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.study.scorecard.figure import REACH, draw, offsets
+from sim.study.scorecard.page import render, tally
+from sim.study.scorecard.rows import NOT_YET, Row
+from sim.study.scorecard.targets import Target
+from sim.study.scorecard.verdict import judge
+
+
+def row(of: Target, ours: Any, reason: str | None = None) -> Row:
+    error, verdict = judge(of, ours)
+    return Row(
+        id=of.id, system="one", what=of.what, paper=of.paper, ours=ours, error=error, tolerance=of.tolerance,
+        role=of.role, verdict=verdict, reason=reason, basis=None, fixed_by="C: a profile", command="mezzotint run",
+        requests=1000, trace=["sha256:0123456789abcdef"], source="Table 2",
+    )  # fmt: skip
+
+
+def target(**facts: Any) -> Target:
+    return Target(**({"id": "A1", "what": "a quantity", "role": "predict", "value": 2.0} | facts))
+
+
+ROWS = [
+    row(target(rel_tol=0.1), 2.1),
+    row(target(id="A2", value=[1.0, 2.0], abs_tol=0.5), [1.0, 3.0], "the second | is late"),
+    row(target(id="A3", role="order", value=None), False, "the other way round"),
+    row(target(id="A4", value=None, at_most=5.0), 4.0),
+    row(target(id="A5", role="input"), 2.0),
+    row(target(id="A6"), None, f"{NOT_YET}; needs a GPU"),
+    row(target(id="A7"), None, f"{NOT_YET}; needs a GPU"),
+]
+
+
+def test_every_row_is_on_the_page_with_its_reason() -> None:
+    page = render(ROWS, "in full", "scorecard.png")
+    for line in (
+        "| one | 2 | 2 | 2 | 1 |",
+        "| A1 | a quantity (Table 2) | 2 | 2.1 | +5.0 % | ± 10 % | **held** |",
+        "| A2 | a quantity (Table 2) | 1 · 2 | 1 · 3 | +0 · +1 | ± 0.5 | missed |",
+        "| A3 | a quantity (Table 2) | true | false | – | – | missed |",
+        "| A4 | a quantity (Table 2) | 5 | 4 | -1 | at most 5 | **held** |",
+        "| A5 | a quantity (Table 2) | 2 | 2 | +0 | – | given (input) |",
+        "- **A3**: the other way round",
+        f"- **A6, A7**: {NOT_YET}; needs a GPU",
+        "| A1, A2, A3, A4, A5, A6, A7 | C: a profile |",
+        "- A1, A2, A3, A4, A5, A6, A7: `mezzotint run` (1,000 requests measured; trace 0123456789ab)",
+    ):
+        assert line in page.splitlines(), line
+    assert "(scorecard.png)" in page
+    assert "png" not in render(ROWS, "in full", None)
+    assert tally(ROWS) == "2 of 6 scored rows held, 4 missed (2 not simulated yet)"
+
+
+def test_every_row_with_a_value_of_ours_is_drawn() -> None:
+    figure = draw(ROWS)
+    assert figure is not None
+    (panel,) = figure.axes
+    points = [line for line in panel.lines if len(line.get_xdata()) == 1]
+    assert len(points) == 6, "two of the list"
+    assert all(abs(line.get_xdata()[0]) <= REACH for line in points)
+    said = [text.get_text() for text in panel.texts]
+    assert [name for name in said if name in {each.id for each in ROWS}] == ["A1", "A2", "A3", "A4", "A5"]
+    assert "2 targets without a value of ours are not drawn" in figure.get_suptitle()
+    assert draw(ROWS[5:]) is None
+
+
+def test_many_rows_are_laid_in_two_columns() -> None:
+    figure = draw([replace(ROWS[0], id=f"A{n}") for n in range(31)])
+    assert figure is not None
+    assert [len(axes.get_yticks()) for axes in figure.axes] == [16, 15]
+
+
+@given(st.floats(0.01, 1e3), st.floats(0.5, 2.0), st.sampled_from(["rel_tol", "abs_tol", "at_least", "at_most"]))
+def test_a_point_lies_inside_the_band_exactly_where_it_is_held(paper: float, off: float, kind: str) -> None:
+    bound = kind.startswith("at")
+    of = target(**{"value": None if bound else paper, kind: paper if bound else 0.1})
+    drawn = row(of, paper * off)
+    (offset,) = offsets(drawn)
+    if abs(abs(offset) - 1) < 1e-6:
+        return
+    inside = offset > -1 if kind == "at_least" else offset < 1 if kind == "at_most" else abs(offset) < 1
+    assert inside is (drawn.verdict == "held")
+
+
+def test_an_ordering_is_at_zero_or_out_of_sight() -> None:
+    assert offsets(row(target(role="order", value=None), True)) == [0.0]
+    assert offsets(ROWS[2]) == [-float("inf")]
+    assert offsets(ROWS[5]) == pytest.approx([])
