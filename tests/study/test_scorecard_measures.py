@@ -9,7 +9,7 @@ import pytest
 
 from sim.run import write
 from sim.study.scorecard.finished import Finished, Runs, Unmeasured
-from sim.study.scorecard.measures import hit_rate, latency_s, over_median, ratio, reduction, served_at
+from sim.study.scorecard.measures import compute_saving, hit_rate, latency_s, over_median, ratio, reduction, served_at
 from sim.study.scorecard.nirvana import (
     CAPACITIES,
     LONG_PROMPT,
@@ -58,8 +58,9 @@ def test_a_predicted_miss_is_no_hit() -> None:
     runs = Runs((system("nirvana", lookups=60, hits=50, hit_rate=50 / 60, hit_share_by_k={"25": 0.1}),))
     assert hit_rate("nirvana")(runs) == pytest.approx(0.5)
     assert served_at("nirvana", 25)(runs) == pytest.approx(0.05)
-    with pytest.raises(Unmeasured, match=r"nirvana has no cache\.hit_share_by_k\.10"):
-        served_at("nirvana", 10)(runs)
+    assert served_at("nirvana", 10)(runs) == 0
+    with pytest.raises(Unmeasured, match=r"nirvana has no cache\.compute_saving"):
+        compute_saving("nirvana")(runs)
     with pytest.raises(Unmeasured, match="not simulated yet"):
         hit_rate("vanilla")(runs)
 

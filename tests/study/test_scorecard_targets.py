@@ -38,7 +38,7 @@ def test_every_target_of_every_system_is_there() -> None:
 def test_measures_are_of_targets_that_exist_and_experiments_that_have_a_quick_form() -> None:
     assert set(MEASURES) <= {each for ids in IDS.values() for each in ids.split()}
     quick = study(None, quick=True)
-    assert set(quick.experiments) == set(quick.overrides)
+    assert set(quick.experiments) <= set(quick.overrides)
     fits = {target.id for target in quick.targets["nirvana"] if target.role == "fit"}
     assert all("fixed" in MEASURES[name].fixed_by for name in fits)
 

@@ -53,9 +53,7 @@ def hit_rate(system: str) -> Number:
 
 def served_at(system: str, k: int) -> Number:
     """The share of all requests that started from the state after step ``k``."""
-    return lambda runs: mean(
-        [hits(run) * run.number("cache", "hit_share_by_k", str(k)) for run in runs.where(system=system)]
-    )
+    return lambda runs: mean([hits(run) * _share(run, k) for run in runs.where(system=system)])
 
 
 def reduction(system: str, against: str, *keys: str) -> Number:
@@ -85,3 +83,9 @@ def hits(run: Finished) -> float:
 def saving(run: Finished) -> float:
     """The compute saving of one run."""
     return run.number("cache", "compute_saving")
+
+
+def _share(run: Finished, k: int) -> float:
+    """The share of the hits that skipped ``k`` steps, 0 where none did."""
+    known = run.summary["cache"]["hit_share_by_k"] or {}
+    return run.number("cache", "hit_share_by_k", str(k)) if str(k) in known else 0.0

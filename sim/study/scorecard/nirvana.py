@@ -85,7 +85,7 @@ def predictor(quality: str) -> Number:
 
 _STEP = "C = 8.59 s: backends/profiles/a10g_nirvana-large.yaml (7.1)"
 _REUSE = "thresholds: conf/selector/nirvana.yaml (Fig. 10); traffic and similarity: conf/trace/synthetic.yaml"
-_TIMES = f"{_STEP}; l_s and l_r: conf/system/nirvana.yaml; {_REUSE}"
+_TIMES = f"{_STEP}; l_s (4.1) and l_r (not published; its source is beside it): conf/system/nirvana.yaml; {_REUSE}"
 _GPT_CACHE = f"{_STEP}; conf/system/gpt-cache.yaml; traffic and similarity: conf/trace/synthetic.yaml"
 _PREDICTOR = "nu, the share that retrains and the threshold: conf/predictor (6, 7.7)"
 _FITS = "has fixed the similarity of the synthetic trace, together with the other rows of role fit"
