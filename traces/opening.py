@@ -139,12 +139,16 @@ class _Bounded(io.RawIOBase):
             raw.seek(0)
         except OSError as error:
             raise unreadable(path, error) from error
+        self._zipped = zipped
         self._content: Any = gzip.GzipFile(fileobj=raw) if zipped else raw
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
+        if not self._zipped:
+            # a file that grows as fast as it is read would have no end
+            buffer = memoryview(buffer)[: self._packed - self._unpacked]
         try:
             count = int(self._content.readinto(buffer))
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:

@@ -39,8 +39,10 @@ class Origin:
 
 
 def shown(text: str, limit: int = 120) -> str:
-    """`text` on one line, cut to `limit` characters, fit for an error message."""
-    line = " ".join(text.split())
+    """`text` on one line, cut to `limit` characters, fit for an error message: what cannot be printed is escaped."""
+    line = " ".join(text[: 4 * limit].split())
+    if not line.isprintable():
+        line = "".join(one if one.isprintable() else repr(one)[1:-1] for one in line)
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 

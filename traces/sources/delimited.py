@@ -196,15 +196,7 @@ def read_delimited(
             has a row of another length than its header or one that is longer than the limits allow,
             or a quote that is never closed.
     """
-    ragged: list[Any] = []
-
-    def refuse(row: Any) -> str:
-        ragged.append(row)
-        return "error"
-
-    parse = pa.csv.ParseOptions(
-        delimiter=delimiter, quote_char=quote or False, newlines_in_values=quote is not None, invalid_row_handler=refuse
-    )
+    parse = pa.csv.ParseOptions(delimiter=delimiter, quote_char=quote or False, newlines_in_values=quote is not None)
     convert = pa.csv.ConvertOptions(
         column_types={name: pa.string() for name in header}, null_values=[""], strings_can_be_null=True
     )
@@ -223,7 +215,7 @@ def read_delimited(
                     yield last
                     done += last.num_rows
         except pa.ArrowException as error:
-            raise _unparsed(str(error), path, ragged, done, header, delimiter) from error
+            raise _unparsed(str(error), path, done, header, delimiter) from error
     if quotes.odd and last is not None and "\n" in (last.column(len(header) - 1)[-1].as_py() or ""):
         raise TraceError(
             f"{path}: row {done - 1}: found a quote that is opened and never closed, expected a second {quote};"
@@ -257,12 +249,13 @@ def _block_bytes(limits: Limits) -> int:
     return max(LEAST_BLOCK, 4 * limits.max_prompt_bytes)
 
 
-def _unparsed(message: str, path: Path, ragged: list[Any], done: int, header: list[str], delimiter: str) -> TraceError:
+def _unparsed(message: str, path: Path, done: int, header: list[str], delimiter: str) -> TraceError:
+    # Arrow counts rows from 1, and the header is one
+    ragged = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", message, re.DOTALL)
     if ragged:
-        row = ragged[0]
         return TraceError(
-            f"{path}: row {row.number - 2}: found {row.actual_columns} cells ({shown(row.text, 60)}), expected"
-            f" {row.expected_columns} as in the header, with {delimiter!r} between them; fix or drop the row"
+            f"{path}: row {int(ragged[1]) - 2}: found {ragged[3]} cells ({shown(ragged[4], 60)}), expected {ragged[2]}"
+            f" as in the header, with {delimiter!r} between them; fix or drop the row"
         )
     if "straddl" in message:
         return TraceError(

@@ -96,19 +96,18 @@ class Prompts:
         size = row = 0
         with opened(path, self.limits) as stream:
             while line := stream.readline(longest + 2):
-                origin = Origin(str(path), rows=np.array([row]))
                 bare = line.removesuffix(b"\n").removesuffix(b"\r")
                 if len(bare) > longest:
                     raise TraceError(
-                        f"{origin.cell(0, 'prompt')}: found a line of over {longest:,} bytes, expected a prompt;"
+                        f"{path}: row {row}, column prompt: found a line of over {longest:,} bytes, expected a prompt;"
                         " raise --max-prompt-bytes, or drop the line"
                     )
                 try:
                     lines.append(bare.decode())
                 except UnicodeDecodeError as error:
                     raise TraceError(
-                        f"{origin.cell(0, 'prompt')}: found bytes that are not UTF-8 ({error.reason}), expected UTF-8"
-                        " text; convert the file, for example with iconv"
+                        f"{path}: row {row}, column prompt: found bytes that are not UTF-8 ({error.reason}), expected"
+                        " UTF-8 text; convert the file, for example with iconv"
                     ) from error
                 rows.append(row)
                 row, size = row + 1, size + len(line)

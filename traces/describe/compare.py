@@ -1,0 +1,126 @@
+"""A real trace and a made-up one, statistic by statistic."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from traces.describe.nearest import LEVELS
+
+WITHIN = 0.10
+"""Statistics that differ by no more than this share of the real one agree."""
+
+STATISTICS: tuple[tuple[str, str], ...] = (
+    ("requests per minute", "rate_rpm"),
+    ("variation of gaps, std over mean", "arrivals.gap_cv"),
+    ("the same by the hour, median", "arrivals.gap_cv_by_hour_median"),
+    ("dispersion of counts in 5 min", "arrivals.dispersion.300s"),
+    ("dispersion of counts in 1 h", "arrivals.dispersion.3600s"),
+    ("busiest hour of the day over mean", "arrivals.busiest_hour_over_mean"),
+    ("users", "users.count"),
+    ("requests of the ten most active users", "users.top_ten_share"),
+    ("requests of the most active 1 % of users", "inequality.top_percent_share"),
+    ("inequality of users, Gini", "inequality.gini"),
+    ("rank-frequency slope of users", "inequality.zipf_slope"),
+    ("requests per session, mean", "sessions.requests_mean"),
+    ("requests per session, median", "sessions.requests_quantiles.p50"),
+    ("requests per session, 75 %", "sessions.requests_quantiles.p75"),
+    ("requests per session, 90 %", "sessions.requests_quantiles.p90"),
+    ("gap in a session, mean [s]", "sessions.gap_mean_s"),
+    ("gap in a session, median [s]", "sessions.gap_quantiles_s.p50"),
+    ("gap in a session, 90 % [s]", "sessions.gap_quantiles_s.p90"),
+    ("followers that repeat the prompt before", "sessions.repeat_share"),
+    ("followers that share half its words", "sessions.edit_share"),
+    ("requests that repeat an earlier prompt", "prompts.repeat_share"),
+    ("nearest earlier prompt by the same user", "nearest.same_user_share"),
+    ("the same, of hits above 0.65", "nearest.hits_same_user_share"),
+    *((f"similarity of the nearest, {level} %", f"nearest.quantiles.p{level}") for level in LEVELS),
+    *((f"nearest above {limit}", f"nearest.share_above.{limit}") for limit in ("0.65", "0.75", "0.85", "0.9", "0.95")),
+    *((f"lag of the nearest, {level} % [requests]", f"nearest.lag_quantiles.p{level}") for level in (25, 50, 75, 90)),
+    *((f"age of the nearest, {level} % [s]", f"nearest.age_quantiles_s.p{level}") for level in (50, 90)),
+    ("cosine in a session, mean", "likeness.same session.mean"),
+    ("cosine between a user's sessions, mean", "likeness.same user, another session.mean"),
+    ("cosine between users, mean", "likeness.another user.mean"),
+    ("cosine between users, std", "likeness.another user.std"),
+    *((f"size {size}", f"sizes.most.{size}") for size in ("512x512", "512x768")),
+    *((f"{number} steps", f"steps.most.{number}") for number in (50, 150, 30)),
+    *((f"{number} images", f"images.most.{number}") for number in (1, 2, 4, 8)),
+    ("base models", "base_model.distinct"),
+    *((f"requests of the top {rank} base models", f"base_model.share_of_top.{rank}") for rank in (1, 2, 5, 10)),
+)  # fmt: skip
+"""What is compared, and where it stands in the facts of `traces.describe.describe`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One statistic of two traces.
+
+    Attributes:
+        statistic: what it is, with its unit where it has one; shares are of all requests unless it says otherwise.
+        real, synthetic: its values.
+        ratio: synthetic over real; None where the real one is 0.
+        within: whether they differ by at most `WITHIN` of the real one.
+    """
+
+    statistic: str
+    real: float
+    synthetic: float
+    ratio: float | None
+    within: bool
+
+
+def compare(
+    real: Mapping[str, Any], synthetic: Mapping[str, Any], statistics: tuple[tuple[str, str], ...] = STATISTICS
+) -> list[Row]:
+    """The statistics that both traces have, side by side.
+
+    Args:
+        real, synthetic: facts as `traces.describe.describe` gives them.
+        statistics: names, and where they stand in the facts, keys joined by dots.
+    """
+    rows = []
+    for statistic, path in statistics:
+        found, made = _at(real, path), _at(synthetic, path)
+        if found is None or made is None:
+            continue
+        ratio = made / found if found else None
+        close = abs(made - found) <= WITHIN * abs(found) + 1e-12
+        rows.append(Row(statistic, float(found), float(made), ratio, close))
+    return rows
+
+
+def averaged(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The mean of the facts of several traces, number by number; what is no number in each is left out."""
+    mean: dict[str, Any] = {}
+    for key, value in facts[0].items():
+        values = [one.get(key) for one in facts]
+        if isinstance(value, Mapping) and all(isinstance(one, Mapping) for one in values):
+            mean[key] = averaged([one for one in values if isinstance(one, Mapping)])
+        elif all(isinstance(one, int | float) for one in values):
+            mean[key] = sum(float(one) for one in values if one is not None) / len(values)
+    return mean
+
+
+def table(rows: list[Row]) -> str:
+    """Rows as a Markdown table; what is within 10 % has a tick."""
+    lines = ["| statistic | real | synthetic | ratio | within 10 % |", "|---|---|---|---|---|"]
+    for row in rows:
+        ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
+        lines.append(
+            f"| {row.statistic} | {row.real:.4g} | {row.synthetic:.4g} | {ratio} | {'✓' if row.within else ''} |"
+        )
+    return "\n".join(lines)
+
+
+def _at(facts: Mapping[str, Any], path: str) -> float | None:
+    # keys may hold dots themselves (0.65), so each step takes the longest key that fits
+    found: Any = facts
+    rest = path
+    while rest:
+        if not isinstance(found, Mapping):
+            return None
+        keys = [key for key in found if rest == key or rest.startswith(f"{key}.")]
+        if not keys:
+            return None
+        key = max(keys, key=len)
+        found, rest = found[key], rest[len(key) + 1 :]
+    return float(found) if isinstance(found, int | float) else None

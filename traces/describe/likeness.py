@@ -1,0 +1,95 @@
+"""How alike prompts are: within a session, between a user's sessions, between users (NIRVANA, Figure 7)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+HOUR_S = 3600.0
+"""NIRVANA divides a user's prompts into sessions of one hour (section 3)."""
+
+PAIRS = 20_000
+OTHERS = 100
+"""NIRVANA compares with the sessions of so many random other users."""
+
+GROUPS = ("same session", "same user, another session", "another user")
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """Cosines of pairs of prompts.
+
+    Attributes:
+        pairs: by group of `GROUPS`, (p,) cosines of random pairs; empty where there are none.
+        intra, inter: (u,) mean cosine within and between the sessions of each user who has both.
+    """
+
+    pairs: dict[str, Floats]
+    intra: Floats
+    inter: Floats
+
+    def facts(self) -> dict[str, Any]:
+        """The numbers, JSON-able."""
+        shown = {
+            group: None
+            if not len(values)
+            else {
+                "pairs": len(values),
+                "mean": float(values.mean()),
+                "std": float(values.std()),
+                **{f"p{level}": float(np.percentile(values, level)) for level in (25, 50, 75, 99)},
+            }
+            for group, values in self.pairs.items()
+        }
+        return {"session": "one hour of a user", **shown, "users_compared": len(self.intra)}
+
+
+def likeness(vectors: npt.NDArray[np.float32], user: Indices, arrival_s: Floats) -> Likeness | None:
+    """Compare random pairs of n prompts; None if no user is known.
+
+    Args:
+        vectors: (n, dim) unit embeddings.
+        user: (n,) number of the user, -1 for unknown.
+        arrival_s: (n,) seconds.
+    """
+    known = np.flatnonzero(user >= 0)
+    if len(known) < 2:
+        return None
+    rng = np.random.default_rng(0)
+    order = known[np.argsort(user[known], kind="stable")]
+    owner, hour = user[order], (arrival_s[order] // HOUR_S).astype(np.int64)
+    begins = np.flatnonzero(np.concatenate(([True], owner[1:] != owner[:-1])))
+    size = np.diff(np.concatenate((begins, [len(order)])))
+    place = np.repeat(np.arange(len(begins)), size)
+
+    one = rng.integers(0, len(order), 4 * PAIRS)
+    other = begins[place[one]] + rng.integers(0, size[place[one]])
+    one, other = one[one != other], other[one != other]
+    together = hour[one] == hour[other]
+
+    def cosine(left: Indices, right: Indices) -> Floats:
+        product: Floats = np.einsum("ij,ij->i", vectors[order[left]], vectors[order[right]]).astype(np.float64)
+        return product
+
+    own = cosine(one, other)
+    chosen = rng.choice(len(begins), min(OTHERS, len(begins)), replace=False)
+    pool = np.flatnonzero(np.isin(place, chosen))
+    left, right = rng.integers(0, len(order), PAIRS), rng.choice(pool, PAIRS)
+    apart = place[left] != place[right]
+    groups = (own[together][:PAIRS], own[~together][:PAIRS], cosine(left[apart], right[apart]))
+    intra, inter = _by_user(place[one], own, together, len(begins))
+    return Likeness(pairs=dict(zip(GROUPS, groups, strict=True)), intra=intra, inter=inter)
+
+
+def _by_user(place: Indices, own: Floats, together: npt.NDArray[np.bool_], users: int) -> tuple[Floats, Floats]:
+    means = []
+    for chosen in (together, ~together):
+        many = np.bincount(place[chosen], minlength=users)
+        total = np.bincount(place[chosen], own[chosen], minlength=users)
+        means.append(np.where(many >= 3, total / np.maximum(many, 1), np.nan))
+    both = ~np.isnan(means[0]) & ~np.isnan(means[1])
+    return means[0][both], means[1][both]

@@ -1,0 +1,150 @@
+"""How near the nearest earlier prompt is, how old, and whether it is by the same user."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from traces.embeddings import Encoder, embed
+from traces.schema import Trace
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+Vectors = npt.NDArray[np.float32]
+
+EXACT = 20_000
+"""Every request of a trace of at most so many rows is looked up."""
+
+SAMPLE = 2_000
+STRETCH = 100_000
+"""Of a longer trace, `SAMPLE` requests at random among the last `EXACT` are looked up in this many rows and `EXACT`."""
+
+CACHE = 10_000
+"""Entries of the cache whose hits are aged: MoDM's (5.1)."""
+
+THRESHOLDS = (0.65, 0.75, 0.85, 0.90, 0.95)
+"""NIRVANA's, from K=5 to K=25 (Figure 10); in the encoder's own similarity here."""
+
+LEVELS = (5, 10, 25, 40, 50, 60, 75, 90)
+WARM = 0.1
+"""This share of the requests, the first, is not looked up: there is little before them."""
+
+YOUNG_S = 4 * 3600.0
+"""MoDM, Figure 15: over 90 % of hits are on images at most this old."""
+
+BLOCK = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The most similar earlier prompt of m requests of a trace of n; of equals, the latest.
+
+    Attributes:
+        encoder: whose similarity it is.
+        vectors: (s, dim) embeddings of the rows `first` .. n - 1.
+        first: the first row that was looked in.
+        query: (m,) the rows that were looked up.
+        row, similarity, age_s: (m,) the nearest, how similar, how much earlier (seconds).
+        same_user: (m,) whether the same user asked for it, false where either is unknown.
+        cached_similarity, cached_age_s: (m,) the same of the nearest among the last `CACHE` rows.
+        sampled: whether the requests looked up are a sample.
+    """
+
+    encoder: str
+    vectors: Vectors
+    first: int
+    query: Indices
+    row: Indices
+    similarity: Floats
+    age_s: Floats
+    same_user: npt.NDArray[np.bool_]
+    cached_similarity: Floats
+    cached_age_s: Floats
+    sampled: bool
+
+    def facts(self) -> dict[str, Any]:
+        """The numbers, JSON-able; ages and lags are of hits at the lowest of `THRESHOLDS`."""
+        hit = self.similarity > THRESHOLDS[0]
+        cached = self.cached_similarity > THRESHOLDS[0]
+        lag = (self.query - self.row)[hit]
+        return {
+            "encoder": self.encoder,
+            "looked_up": len(self.query),
+            "sampled": self.sampled,
+            "among_rows_from": self.first,
+            "quantiles": _quantiles(self.similarity, LEVELS),
+            "share_above": {f"{limit:g}": float((self.similarity > limit).mean()) for limit in THRESHOLDS},
+            "identical_share": float((self.similarity > 0.99999).mean()),
+            "same_user_share": float(self.same_user.mean()),
+            "hits_same_user_share": float(self.same_user[hit].mean()) if hit.any() else None,
+            "lag_quantiles": _quantiles(lag, (25, 50, 75, 90)) if hit.any() else None,
+            "age_quantiles_s": _quantiles(self.age_s[hit], (25, 50, 75, 90)) if hit.any() else None,
+            "cache": CACHE,
+            "cache_hit_rate": float(cached.mean()),
+            "cache_hits_young_share": float((self.cached_age_s[cached] <= YOUNG_S).mean()) if cached.any() else None,
+        }
+
+
+def nearest(trace: Trace, user: Indices, encoder: Encoder, *, progress: bool | None = None) -> Nearest | None:
+    """Look up the nearest earlier prompt, exactly; see `EXACT` and `SAMPLE` for which. None for a trace of few rows.
+
+    Args:
+        trace: n requests.
+        user: (n,) number of the user, -1 for unknown.
+        encoder: what makes prompts comparable; of a trace that is looked up whole, its vectors are remembered.
+        progress: as for `traces.embeddings.embed`.
+
+    Raises:
+        TraceError: what is remembered is damaged, or the encoder's packages are missing.
+    """
+    count = len(trace)
+    if count < 20:
+        return None
+    sampled = count > EXACT
+    if sampled:
+        first = max(0, count - EXACT - STRETCH)
+        vectors = encoder.encode(trace.prompts().slice(first).fill_null("").to_pylist(), bool(progress))
+        drawn = np.random.default_rng(0).choice(EXACT, SAMPLE, replace=False)
+        query = np.sort(drawn) + count - EXACT
+    else:
+        first, vectors = 0, embed(trace, encoder, progress=progress)
+        query = np.arange(int(count * WARM), count)
+    everywhere, cached = _search(vectors, query - first)
+    row, near = everywhere[0] + first, cached[0] + first
+    arrival_s = trace.arrival_s
+    return Nearest(
+        encoder=encoder.name,
+        vectors=vectors,
+        first=first,
+        query=query,
+        row=row,
+        similarity=everywhere[1],
+        age_s=arrival_s[query] - arrival_s[row],
+        same_user=(user[query] == user[row]) & (user[query] >= 0),
+        cached_similarity=cached[1],
+        cached_age_s=arrival_s[query] - arrival_s[near],
+        sampled=sampled,
+    )
+
+
+def _search(vectors: Vectors, query: Indices) -> tuple[tuple[Indices, Floats], tuple[Indices, Floats]]:
+    """Row and similarity of the nearest, (m,) each: among all earlier rows, and among the last `CACHE`."""
+    results = [(np.empty(len(query), np.int64), np.empty(len(query))) for _ in range(2)]
+    for start in range(0, len(query), BLOCK):
+        block = query[start : start + BLOCK]
+        products = vectors[block] @ vectors[: block[-1]].T
+        rows = np.arange(block[-1])
+        products[rows >= block[:, None]] = -np.inf
+        for part, (row, similarity) in enumerate(results):
+            if part:
+                products[rows < block[:, None] - CACHE] = -np.inf
+            # rounded, so that equals are equal; from behind, so that the latest of them is found
+            best = products.shape[1] - 1 - np.round(products, 6)[:, ::-1].argmax(1)
+            row[start : start + BLOCK] = best
+            similarity[start : start + BLOCK] = products[np.arange(len(block)), best]
+    return results[0], results[1]
+
+
+def _quantiles(values: npt.NDArray[Any], levels: tuple[int, ...]) -> dict[str, float]:
+    return {f"p{level}": float(np.percentile(values, level)) for level in levels}

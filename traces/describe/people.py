@@ -1,0 +1,130 @@
+"""Who sends the requests: how unequal users are, and what their sessions are like."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from traces.sessions import SESSION_GAP_S, Sessions, sessions
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+RANKS = 100
+"""The slope of a rank-frequency plot is taken over the most active users, so many at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """Users and sessions of a trace of n requests.
+
+    Attributes:
+        each: (users,) requests of each user, the most active first.
+        unknown_share: share of the requests without a user.
+        visits: who follows whom.
+        length: (sessions,) requests of each session.
+        gap_s: seconds between one request of a session and the next.
+        rest_s: seconds between one session of a user and the next.
+        same, edited: (followers,) whether a session's request repeats the prompt before it, or shares at
+            least half the words of both with it.
+    """
+
+    each: Indices
+    unknown_share: float
+    visits: Sessions
+    length: Indices
+    gap_s: Floats
+    rest_s: Floats
+    same: npt.NDArray[np.bool_]
+    edited: npt.NDArray[np.bool_]
+
+    @property
+    def zipf_slope(self) -> float | None:
+        """Slope of log requests over log rank among the most active users, negative; None for few of them."""
+        top = self.each[:RANKS]
+        if len(top) < 10 or top[0] == top[-1]:
+            return None
+        return float(np.polyfit(np.log(np.arange(1, len(top) + 1)), np.log(top), 1)[0])
+
+    @property
+    def gini(self) -> float:
+        """0 if all users send as many requests, near 1 if one sends them all."""
+        rising, count = self.each[::-1], len(self.each)
+        return float(((2 * np.arange(1, count + 1) - count - 1) * rising).sum() / (count * rising.sum()))
+
+    def inequality(self) -> dict[str, Any]:
+        """How unequal the users are, in numbers, JSON-able."""
+        return {
+            "top_percent_share": float(self.each[: max(1, len(self.each) // 100)].sum() / self.each.sum()),
+            "gini": self.gini,
+            "zipf_slope": self.zipf_slope,
+        }
+
+    def facts(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Users and sessions in numbers, JSON-able."""
+        users = {
+            "count": len(self.each),
+            "requests_mean": float(self.each.mean()),
+            "requests_max": int(self.each[0]),
+            "top_ten_share": float(self.each[:10].sum() / self.each.sum()),
+            "unknown_share": self.unknown_share,
+        }
+        follows = len(self.gap_s)
+        compared = bool(len(self.same))
+        found = {
+            "count": len(self.length),
+            "requests_mean": float(self.length.mean()),
+            "requests_quantiles": _quantiles(self.length, (50, 75, 90, 95, 99)),
+            "single_share": float((self.length == 1).mean()),
+            "gap_s": SESSION_GAP_S,
+            "gap_mean_s": float(self.gap_s.mean()) if follows else None,
+            "gap_quantiles_s": _quantiles(self.gap_s, (10, 25, 50, 75, 90)) if follows else None,
+            "rest_median_s": float(np.median(self.rest_s)) if len(self.rest_s) else None,
+            "repeat_share": float(self.same.mean()) if compared else None,
+            "edit_share": float((self.edited & ~self.same).mean()) if compared else None,
+        }
+        return users, found
+
+
+def people(user: Indices, arrival_s: Floats, prompt: Indices, texts: list[str]) -> People | None:
+    """Measure users and sessions; None if no user is known.
+
+    Args:
+        user: (n,) number of the user, -1 for unknown.
+        arrival_s: (n,) seconds.
+        prompt: (n,) which of `texts` each row has, -1 for none.
+        texts: the distinct prompts.
+    """
+    known = user >= 0
+    if not known.any():
+        return None
+    visits = sessions(user, arrival_s)
+    follows = np.flatnonzero(visits.previous >= 0)
+    again = np.flatnonzero((visits.previous < 0) & (visits.own_previous >= 0))
+    before = visits.previous[follows]
+    both = (prompt[follows] >= 0) & (prompt[before] >= 0)
+    pairs = np.column_stack((prompt[follows[both]], prompt[before[both]]))
+    each = np.bincount(user[known])
+    return People(
+        each=np.sort(each[each > 0])[::-1],
+        unknown_share=1.0 - float(known.mean()),
+        visits=visits,
+        length=np.bincount(visits.session[known]),
+        gap_s=arrival_s[follows] - arrival_s[before],
+        rest_s=arrival_s[again] - arrival_s[visits.own_previous[again]],
+        same=pairs[:, 0] == pairs[:, 1],
+        edited=_half_shared(pairs, texts),
+    )
+
+
+def _half_shared(pairs: Indices, texts: list[str]) -> npt.NDArray[np.bool_]:
+    words: dict[int, frozenset[str]] = {}
+    for number in np.unique(pairs).tolist():
+        words[number] = frozenset(texts[number].lower().replace(",", " ").split())
+    shared = [len(words[a] & words[b]) * 2 >= max(len(words[a] | words[b]), 1) for a, b in pairs.tolist()]
+    return np.array(shared, np.bool_)
+
+
+def _quantiles(values: npt.NDArray[Any], levels: tuple[int, ...]) -> dict[str, float]:
+    return {f"p{level}": float(np.percentile(values, level)) for level in levels}

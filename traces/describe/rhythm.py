@@ -1,0 +1,90 @@
+"""The rhythm of a trace: its rate over time, its bursts and its day."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+HOUR_S = 3600.0
+WINDOWS_S = (60.0, 300.0, 900.0, 3600.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """Arrivals of a trace.
+
+    Attributes:
+        gap_s: (n - 1,) seconds between one arrival and the next.
+        rpm: (hours,) requests per minute in each hour since the start; the last may be cut short.
+        by_hour: (24,) share of the requests by hours since the start, modulo 24; None below a day.
+        gap_cv: coefficient of variation of the gaps; 1 for a Poisson process.
+        gap_cv_by_hour: (24,) the same of the gaps that end in each hour of the day; NaN where there are few.
+        dispersion: by window in seconds, variance over mean of the counts in whole windows; 1 for Poisson.
+    """
+
+    gap_s: Floats
+    rpm: Floats
+    by_hour: Floats | None
+    gap_cv: float | None
+    gap_cv_by_hour: Floats | None
+    dispersion: dict[float, float]
+
+    def facts(self) -> dict[str, Any]:
+        """The numbers, JSON-able."""
+        busiest = quietest = hours = None
+        if self.by_hour is not None and self.gap_cv_by_hour is not None:
+            busiest, quietest = float(self.by_hour.max() * 24), float(self.by_hour.min() * 24)
+            known = self.gap_cv_by_hour[~np.isnan(self.gap_cv_by_hour)]
+            hours = float(np.median(known)) if known.size else None
+        return {
+            "gap_cv": self.gap_cv,
+            "gap_cv_by_hour_median": hours,
+            "dispersion": {f"{window:g}s": value for window, value in self.dispersion.items()},
+            "rpm_quantiles": _quantiles(self.rpm) if self.rpm.size else None,
+            "busiest_hour_over_mean": busiest,
+            "quietest_hour_over_mean": quietest,
+        }
+
+
+def rhythm(arrival_s: Floats, least: int = 20) -> Rhythm:
+    """Measure arrivals, (n,) seconds, never falling; what less than `least` gaps or windows show is left out."""
+    since_s = arrival_s - arrival_s[0]
+    gap_s = np.diff(arrival_s)
+    span_s = float(since_s[-1])
+    hours = np.bincount((since_s // HOUR_S).astype(np.int64)) if span_s / HOUR_S < 1e6 else np.empty(0)
+    last = span_s - HOUR_S * (len(hours) - 1)
+    length_s = np.full(len(hours), HOUR_S)
+    length_s[-1:] = max(last, 60.0)
+    of_day = (since_s // HOUR_S % 24).astype(np.int64)
+    whole_day = span_s >= 24 * HOUR_S
+    dispersion = {}
+    for window_s in WINDOWS_S:
+        whole = int(span_s // window_s)
+        if whole >= least:
+            counts = np.bincount((since_s[since_s < whole * window_s] // window_s).astype(np.int64), minlength=whole)
+            dispersion[window_s] = float(counts.var(ddof=1) / counts.mean())
+    return Rhythm(
+        gap_s=gap_s,
+        rpm=hours / length_s * 60.0,
+        by_hour=np.bincount(of_day, minlength=24) / len(of_day) if whole_day else None,
+        gap_cv=_variation(gap_s, least),
+        gap_cv_by_hour=_by_hour(gap_s, of_day[1:], least) if whole_day else None,
+        dispersion=dispersion,
+    )
+
+
+def _by_hour(gap_s: Floats, of_day: npt.NDArray[np.int64], least: int) -> Floats:
+    each = [_variation(gap_s[of_day == hour], least) for hour in range(24)]
+    return np.array([np.nan if value is None else value for value in each])
+
+
+def _variation(gap_s: Floats, least: int) -> float | None:
+    mean = float(gap_s.mean()) if gap_s.size else 0.0
+    return float(gap_s.std()) / mean if gap_s.size >= least and mean > 0 else None
+
+
+def _quantiles(values: Floats) -> dict[str, float]:
+    return {f"p{level}": float(np.percentile(values, level)) for level in (10, 50, 90)}

@@ -1,0 +1,116 @@
+"""How long popular prompts stay popular: clusters day by day (NIRVANA, Figure 5)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from traces.embeddings import Encoder
+from traces.schema import Trace
+
+Floats = npt.NDArray[np.float64]
+
+DAY_S = 86_400.0
+DAYS = 18
+"""NIRVANA follows clusters to day 18."""
+
+EPS = (0.01, 0.1, 0.2, 0.5)
+TOP = (1, 2, 5, 10)
+"""NIRVANA's distances and percentages of clusters."""
+
+PER_DAY = 1500
+"""Prompts clustered of each day, at random: their number decides how large clusters get."""
+
+LEAST = 100
+MEMBERS = 3
+"""The least prompts of a cluster; DBSCAN's usual 5 leaves hardly any in a sample of this size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survival:
+    """What became of the clusters that were popular on the first day.
+
+    Attributes:
+        days: the days after the first that were looked at, 2 for the next one.
+        left: by (eps, percent), (days,) share of the first day's top percent of clusters that are still among
+            the top percent.
+        per_day: prompts clustered of each day.
+    """
+
+    days: tuple[int, ...]
+    left: dict[tuple[float, int], Floats]
+    per_day: int
+
+    def facts(self) -> dict[str, Any]:
+        """The numbers, JSON-able."""
+        return {
+            "prompts_per_day": self.per_day,
+            "days": list(self.days),
+            "left": {f"eps {eps:g}, top {top}%": [float(x) for x in left] for (eps, top), left in self.left.items()},
+        }
+
+
+def survival(trace: Trace, encoder: Encoder) -> Survival | None:
+    """Cluster the prompts of each day with DBSCAN on cosine distance, and follow the first day's largest clusters.
+
+    A cluster is known by its most frequent prompt. It has survived to a day if that prompt lies within eps of a
+    member of one of that day's top clusters. The top percent is at least one cluster; what is tied with its last
+    is in it. None if fewer than two whole days have `LEAST` prompts.
+    """
+    since_s = trace.arrival_s - trace.arrival_s[0]
+    day = (since_s // DAY_S).astype(np.int64)
+    rng = np.random.default_rng(0)
+    chosen = []
+    for number in range(min(DAYS, int(since_s[-1] // DAY_S))):
+        rows = np.arange(*np.searchsorted(day, (number, number + 1)))
+        if len(rows) < LEAST:
+            break
+        chosen.append(np.sort(rng.choice(rows, min(PER_DAY, len(rows)), replace=False)))
+    if len(chosen) < 2:
+        return None
+    prompts = trace.prompts()
+    texts = [prompts.take(rows).fill_null("").to_pylist() for rows in chosen]
+    vectors = [encoder.encode(one, False) for one in texts]
+    left: dict[tuple[float, int], list[float]] = {(eps, top): [] for eps in EPS for top in TOP}
+    first: dict[tuple[float, int], npt.NDArray[np.int64]] = {}
+    for number, (said, here) in enumerate(zip(texts, vectors, strict=True)):
+        distance = np.clip(1.0 - here @ here.T, 0.0, 2.0)
+        for eps in EPS:
+            label = _labels(distance, eps)
+            for top in TOP:
+                popular = _popular(label, top)
+                if number == 0:
+                    first[eps, top] = np.array([_face(np.flatnonzero(label == one), said) for one in popular], np.int64)
+                    continue
+                members = here[np.isin(label, popular)]
+                faces = vectors[0][first[eps, top]]
+                if not len(faces):
+                    left[eps, top].append(float("nan"))
+                    continue
+                near = (1.0 - faces @ members.T).min(1, initial=2.0) <= eps
+                left[eps, top].append(float(near.mean()))
+    kept = {key: np.array(values) for key, values in left.items() if not np.isnan(values).any()}
+    return Survival(days=tuple(range(2, len(chosen) + 1)), left=kept, per_day=max(map(len, chosen)))
+
+
+def _labels(distance: npt.NDArray[np.float32], eps: float) -> npt.NDArray[np.int64]:
+    from sklearn.cluster import DBSCAN  # a slow import, not always needed
+
+    labels: npt.NDArray[np.int64] = DBSCAN(eps=eps, min_samples=MEMBERS, metric="precomputed").fit_predict(distance)
+    return labels
+
+
+def _popular(label: npt.NDArray[np.int64], percent: int) -> npt.NDArray[np.int64]:
+    """The largest clusters, `percent` of all of them."""
+    sizes = np.bincount(label[label >= 0])
+    if not len(sizes):
+        return np.empty(0, np.int64)
+    many = max(1, round(len(sizes) * percent / 100))
+    return np.flatnonzero(sizes >= np.sort(sizes)[-many])
+
+
+def _face(rows: npt.NDArray[np.int64], texts: list[str]) -> int:
+    """The row of the most frequent prompt among `rows`, of equals the earliest."""
+    said = [texts[row] for row in rows]
+    return int(max(rows, key=lambda row: (said.count(texts[row]), -row)))

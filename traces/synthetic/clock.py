@@ -1,0 +1,59 @@
+"""When sessions begin: a Poisson process whose rate follows the hour of the day and has bursts."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.signal import lfilter
+from scipy.special import i0
+
+from traces.synthetic.laws import Floats
+
+DAY_S = 86_400.0
+STEP_S = 300.0
+MOST_STEPS = 2_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """The rate of new sessions over time, as a multiple of its mean.
+
+    At time t it is day(t) x burst(t). day(t) is proportional to exp(k cos(2 pi (t - peak) / 24 h)), of mean 1
+    over a day; its highest value is `day_ratio` = exp(2 k) times its lowest. burst(t) is log-normal of
+    mean 1 and coefficient of variation `burst_cv`, with a correlation that falls to 1/e in `burst_s`.
+
+    Args:
+        day_ratio: busiest over quietest moment of the day, at least 1; 1 switches the cycle off.
+        peak_hour: hours from the trace's start to the busiest moment, the same every day.
+        burst_cv: 0 switches bursts off.
+        burst_s: seconds.
+    """
+
+    day_ratio: float
+    peak_hour: float
+    burst_cv: float
+    burst_s: float
+
+    def starts(self, rate_hz: float, since_s: float, until_s: float, rng: np.random.Generator) -> Floats:
+        """Times of a Poisson process of mean rate `rate_hz` from `since_s` to `until_s`, sorted, seconds."""
+        span_s = until_s - since_s
+        if self.day_ratio == 1.0 and self.burst_cv == 0.0:
+            return since_s + np.sort(rng.random(rng.poisson(rate_hz * span_s))) * span_s
+        step_s = max(min(STEP_S, self.burst_s / 4), span_s / MOST_STEPS)
+        edges: Floats = since_s + np.arange(math.ceil(span_s / step_s) + 1, dtype=np.float64) * step_s
+        total = np.zeros(len(edges))
+        np.cumsum(self._rate(edges[:-1] + step_s / 2, step_s, rng) * step_s, out=total[1:])
+        clock = np.sort(rng.random(rng.poisson(rate_hz * total[-1]))) * total[-1]
+        times: Floats = np.interp(clock, total, edges)
+        return times[times < until_s]
+
+    def _rate(self, time_s: Floats, step_s: float, rng: np.random.Generator) -> Floats:
+        swing = math.log(self.day_ratio) / 2
+        rate = np.exp(swing * np.cos(2 * np.pi * (time_s / DAY_S - self.peak_hour / 24))) / i0(swing)
+        if self.burst_cv > 0.0:
+            sigma = math.sqrt(math.log1p(self.burst_cv**2))
+            keep = math.exp(-step_s / self.burst_s)
+            noise = rng.standard_normal(len(time_s))
+            noise[1:] *= math.sqrt(1 - keep**2)
+            rate = rate * np.exp(sigma * lfilter([1.0], [1.0, -keep], noise) - sigma**2 / 2)
+        return np.asarray(rate, np.float64)

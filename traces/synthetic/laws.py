@@ -1,0 +1,65 @@
+"""The laws that made-up traffic is drawn from, and what is handed down from one request to the next."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from traces.error import TraceError
+
+Indices = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+
+def zipf(size: int, skew: float, count: int, rng: np.random.Generator, shift: float = 0.0) -> Indices:
+    """`count` draws from 0..size-1 with weights (1 + rank + shift) ** -skew (Zipf, Mandelbrot)."""
+    heights = np.cumsum((np.arange(1, size + 1) + shift) ** -skew)
+    drawn: Indices = np.searchsorted(heights, rng.random(count) * heights[-1], side="right").astype(np.int64)
+    return np.minimum(drawn, size - 1)
+
+
+def choices(weights: Floats, count: int, rng: np.random.Generator) -> Indices:
+    """`count` draws from 0..len(weights)-1 with these weights."""
+    heights = np.cumsum(weights)
+    drawn: Indices = np.searchsorted(heights, rng.random(count) * heights[-1], side="right").astype(np.int64)
+    return np.minimum(drawn, len(weights) - 1)
+
+
+def lognormal(median: float, sigma: float, count: int, rng: np.random.Generator) -> Floats:
+    """`count` draws of the log-normal law with this median and standard deviation of the logarithm."""
+    return rng.lognormal(math.log(median), sigma, count)
+
+
+def inherited_from(afresh: Flags, parent: Indices) -> Indices:
+    """The row whose draw each row shows, (n,): itself if afresh, else whatever its parent shows.
+
+    Each round halves what is left of the longest chain of parents, so there are few.
+    """
+    source = np.where(afresh, np.arange(len(parent)), parent)
+    while True:
+        further = source[source]
+        if np.array_equal(further, source):
+            return source
+        source = further
+
+
+def weighted(rows: Sequence[Sequence[Any]], what: str, width: int) -> tuple[Indices, Floats]:
+    """Split rows of `width` positive whole numbers and a weight: (n, width) values, (n,) weights that sum to 1.
+
+    Raises:
+        TraceError: `rows`, the setting named `what`, is not of that form, or is empty.
+    """
+    expected = f"expected rows of {width} positive whole numbers and a positive weight"
+    try:
+        table = np.array([list(row) for row in rows], np.float64)
+    except (TypeError, ValueError) as error:
+        raise TraceError(f"synthetic trace: {what}={rows!r}, {expected}") from error
+    if table.shape[1:] != (width + 1,) or not (np.isfinite(table) & (table > 0)).all():
+        raise TraceError(f"synthetic trace: {what}={rows!r}, {expected}")
+    values = table[:, :-1].astype(np.int64)
+    if (values != table[:, :-1]).any():
+        raise TraceError(f"synthetic trace: {what}={rows!r}, {expected}")
+    return values, table[:, -1] / table[:, -1].sum()

@@ -1,0 +1,110 @@
+"""Who sends requests when: users come back for sessions, and a session is requests at short gaps."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from traces.sessions import SESSION_GAP_S
+from traces.synthetic.clock import Clock
+from traces.synthetic.laws import Floats, Indices, choices, lognormal
+
+WARM_UP_S = 4 * 3600.0
+"""Sessions are started this long before the trace, so that it opens in mid-traffic."""
+
+ROUNDS = 20
+"""How many sessions that overlap can wait behind each other."""
+
+PUT_OFF_S = 2 * 3600.0
+"""A session waits no longer than this for the same user's one before it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visits:
+    """The law of users and their sessions.
+
+    Sessions begin by `clock` and fall to users by a log-normal law of activity that does not depend on how
+    many users there are: at twice the rate with twice the users twice as many are at work, none of them
+    harder. A user's session waits for the one before it to end, so that heavy users do not merge theirs;
+    where too few users are given for the rate, they do.
+
+    Args:
+        users: people who might send a request.
+        user_sigma: width of the log-normal law of sessions over users.
+        session_mean, session_sigma, session_most: requests per session: log-normal, rounded up.
+        gap_least_s, gap_median_s, gap_sigma: seconds between requests of a session: the least (it takes that
+            long to make and look at an image) plus a log-normal law; the median is of the sum.
+    """
+
+    clock: Clock
+    users: int
+    user_sigma: float
+    session_mean: float
+    session_sigma: float
+    session_most: int
+    gap_least_s: float
+    gap_median_s: float
+    gap_sigma: float
+
+    def draw(self, requests: int, rate_rpm: float, rng: np.random.Generator) -> tuple[Floats, Indices, Indices]:
+        """Arrivals in seconds, sorted; users, and the session each request was planned in; (requests,) each."""
+        rate_hz = rate_rpm / 60.0 / self.session_mean
+        warm_up_s = min(WARM_UP_S, max(10 * requests, 10_000) * 60.0 / rate_rpm)
+        span_s = 1.2 * requests * 60.0 / rate_rpm + 3600.0
+        while True:
+            begin_s = self.clock.starts(rate_hz, -warm_up_s, span_s, rng)
+            owner = choices(self._activity(), len(begin_s), rng)
+            length = self._lengths(len(begin_s), rng)
+            session = np.repeat(np.arange(len(begin_s)), length)
+            first = np.cumsum(length) - length
+            since_s = np.cumsum(self._gaps(len(session), rng))
+            since_s -= np.repeat(since_s[first], length)
+            lasts_s = since_s[first + length - 1] if len(first) else since_s
+            time_s = _put_off(begin_s, lasts_s, owner, rng)[session] + since_s
+            kept = np.flatnonzero((time_s >= 0) & (time_s <= span_s))
+            if len(kept) >= requests:
+                kept = kept[np.argsort(time_s[kept], kind="stable")][:requests]
+                return time_s[kept], owner[session[kept]], session[kept]
+            span_s *= 1.5
+
+    def _activity(self) -> Floats:
+        quantiles = ndtri((np.arange(self.users) + 0.5) / self.users)
+        activity: Floats = np.exp(self.user_sigma * quantiles[::-1])
+        return activity
+
+    def _lengths(self, count: int, rng: np.random.Generator) -> Indices:
+        length = np.ceil(np.exp(self._log_median() + self.session_sigma * rng.standard_normal(count)))
+        return np.clip(length, 1, self.session_most).astype(np.int64)
+
+    def _log_median(self) -> float:
+        """The logarithm of the median for which the mean, rounded up and cut, is `session_mean`."""
+        ends = np.log(np.arange(1, self.session_most))
+        low, high = -50.0, 50.0
+        while high - low > 1e-9:
+            middle = (low + high) / 2
+            # the mean is the sum over k of the chance of more than k
+            longer = ndtr((middle - ends) / self.session_sigma) if self.session_sigma else middle > ends
+            low, high = (middle, high) if 1 + longer.sum() < self.session_mean else (low, middle)
+        return high
+
+    def _gaps(self, count: int, rng: np.random.Generator) -> Floats:
+        varies = lognormal(self.gap_median_s - self.gap_least_s, self.gap_sigma, count, rng)
+        return np.minimum(self.gap_least_s + varies, SESSION_GAP_S)
+
+
+def _put_off(begin_s: Floats, lasts_s: Floats, owner: Indices, rng: np.random.Generator) -> Floats:
+    """The beginnings of sessions, (n,) seconds, once none overlaps the same user's one before it."""
+    order = np.lexsort((begin_s, owner))
+    planned_s = begin_s[order]
+    busy_s = lasts_s[order] + SESSION_GAP_S + rng.exponential(SESSION_GAP_S, len(order))
+    again = np.flatnonzero(owner[order[1:]] == owner[order[:-1]]) + 1
+    moved_s = planned_s.copy()
+    for _ in range(ROUNDS):
+        free_s = np.minimum(moved_s[again - 1] + busy_s[again - 1], planned_s[again] + PUT_OFF_S)
+        late = free_s > moved_s[again]
+        if not late.any():
+            break
+        moved_s[again[late]] = free_s[late]
+    result = np.empty_like(moved_s)
+    result[order] = moved_s
+    return result
