@@ -209,3 +209,6 @@ def _written(trace: Trace, out: Path) -> Written:
 def _report(written: Written) -> None:
     minutes = written.span_s / 60.0
     print(f"{written.path}: {written.requests:,} requests over {minutes:,.1f} min, digest {written.digest[:12]}")
+    for reason, rows in written.skipped.items():
+        if rows:
+            print(f"skipped {rows:,} rows of the source: {reason}")

@@ -82,7 +82,8 @@ class Reading:
         name: what reports call the trace.
         source: where it came from, in words.
         batches: the requests, in the source's order.
-        notes: JSON-able facts about the trace; complete once the batches are read and settled.
+        notes: JSON-able facts about the trace; complete once the batches are read and settled. Rows of the source
+            that are no request of the trace are counted in `skipped`, by reason.
         settle: from rows in order of their column `time` to the same rows (or the first of them) with
             their arrival_s, in the same order.
         limits: how long a text may be.
@@ -99,12 +100,17 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A trace that was written to disk: `requests` rows over `span_s` seconds at `path`."""
+    """A trace that was written to disk: `requests` rows over `span_s` seconds at `path`.
+
+    Attributes:
+        skipped: rows of the source that are not in it, by reason.
+    """
 
     path: Path
     requests: int
     span_s: float
     digest: str
+    skipped: Mapping[str, int] = field(default_factory=dict)
 
 
 def gather(reading: Reading) -> Trace:
@@ -148,7 +154,7 @@ def store(reading: Reading, path: Path) -> Written:
             notes=reading.notes,
             digest=digest,
         )
-    return Written(path, spool.rows, span.last_s - span.first_s, digest)
+    return Written(path, spool.rows, span.last_s - span.first_s, digest, reading.notes.get("skipped", {}))
 
 
 @dataclass(slots=True)

@@ -92,16 +92,26 @@ def unchanged(path: Path) -> Iterator[os.stat_result]:
     """Hold a file to what it was when the block began; gives its state then.
 
     Raises:
-        TraceError: see `regular`; or the file has another size or time of change when the block ends.
+        TraceError: see `regular`; or the file has another size or time of change when the block ends. That is
+            said instead of what the block found wrong: half a row at the end of a file that is being written is
+            no fault of the row.
     """
     before = regular(path)
-    yield before
+    try:
+        yield before
+    except TraceError as error:
+        _check_unchanged(path, before, error)
+        raise
+    _check_unchanged(path, before, None)
+
+
+def _check_unchanged(path: Path, before: os.stat_result, found: TraceError | None) -> None:
     after = regular(path)
     if (before.st_size, before.st_mtime_ns, before.st_ino) != (after.st_size, after.st_mtime_ns, after.st_ino):
         raise TraceError(
             f"{path}: found {after.st_size:,} bytes at the end of reading, expected the {before.st_size:,} from its"
             " start; wait until the file is finished, then import it again"
-        )
+        ) from found
 
 
 @contextmanager

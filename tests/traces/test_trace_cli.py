@@ -50,6 +50,13 @@ def test_import_csv(text_file: TextFile, tmp_path: Path) -> None:
     assert read(out).prompts().to_pylist() == ["a fox", 'an "open quote']
 
 
+def test_import_says_what_it_skipped(text_file: TextFile, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert mezzotint("trace", "import", "prompts", text_file("a fox\n\n\nb\n", "t.txt"), "-o", tmp_path / "o") == 0
+    assert "skipped 2 rows of the source: blank lines" in capsys.readouterr().out
+    assert mezzotint("trace", "import", "prompts", text_file("a fox\n", "t.txt"), "-o", tmp_path / "o") == 0
+    assert "skipped" not in capsys.readouterr().out
+
+
 def test_synth(tmp_path: Path) -> None:
     for name, seed in (("a", "1"), ("b", "1"), ("c", "2")):
         assert mezzotint("trace", "synth", "-o", tmp_path / name, "--requests", "200", "--seed", seed) == 0

@@ -46,7 +46,7 @@ def test_lines_of_prompts(text_file: TextFile) -> None:
     assert trace.prompts().to_pylist() == ["a fox", "na\u00efve\u2028one prompt", "[cat|dog] "]
     assert trace.table.column("request_id").to_pylist() == ["0", "3", "4"]
     assert trace.arrival_s.tolist() == [0.0, 1.0, 2.0]
-    assert trace.notes["blank_lines"] == 2
+    assert trace.notes["skipped"] == {"blank lines": 2}
     assert trace.name == "list"
 
 

@@ -118,7 +118,7 @@ def test_diffusiondb_as_published(parquet: Callable[..., str]) -> None:
     assert table["steps"] == [50, 50, 150]
     assert (table["width"], table["height"]) == ([512, 512, 768], [640, 512, 512])
     assert (np.floor(trace.arrival_s / 60) == [0, 2, 2]).all()
-    assert trace.notes["rows_without_timestamp"] == 1
+    assert trace.notes["skipped"] == {"no timestamp": 1}
     assert trace.notes["licence"] == "CC0-1.0"
 
 
@@ -132,7 +132,10 @@ def test_the_nsfw_filter_and_the_limit(parquet: Callable[..., str]) -> None:
     assert kept(nsfw_max=0.5) == ["w.png"]
     assert kept(nsfw_max=2.0) == kept()
     assert kept(limit=2) == ["x.png", "w.png"]
-    assert DiffusionDB(path=parquet(), nsfw_max=1.0).load(seeded()).notes["rows_above_nsfw_max"] == 1
+    assert (
+        DiffusionDB(path=parquet(), nsfw_max=1.0).load(seeded()).notes["skipped"]["NSFW score above nsfw_max, or none"]
+        == 1
+    )
     with pytest.raises(TraceError, match="no rows are left of 4"):
         kept(nsfw_max=0.0)
 

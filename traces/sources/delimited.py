@@ -29,8 +29,9 @@ class Csv:
     """A delimited text file with a header, UTF-8, plain or gzipped.
 
     Columns that carry a canonical name (see `traces.columns.SCHEMA`) need no mapping; those that are
-    neither mapped nor canonical are left out, and named in the notes. An empty cell is null. The rows
-    are sorted by arrival, ties in the file's order. A missing request_id becomes the number of the row.
+    neither mapped nor canonical are left out, and named in the notes. An empty cell is null, an empty line
+    is no row. The rows are sorted by arrival, ties in the file's order. A missing request_id becomes the
+    number of the row.
 
     Without a column of arrivals, request i arrives at i seconds: an order and no times, which the notes
     say, so give such a trace an arrival process.

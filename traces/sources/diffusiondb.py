@@ -35,6 +35,9 @@ COLUMNS = {
 
 SCORES = ("image_nsfw", "prompt_nsfw")
 
+UNDATED, UNSAFE, LATE = "no timestamp", "NSFW score above nsfw_max, or none", "after the first `limit` requests"
+"""Why rows are skipped."""
+
 MINUTE_US = 60_000_000
 
 
@@ -95,10 +98,9 @@ class DiffusionDB:
             "licence": "CC0-1.0",
             "file": Path(where).name,
             "rows": 0,
-            "rows_without_timestamp": 0,
             "nsfw_max": self.nsfw_max,
-            "rows_above_nsfw_max": 0,
             "limit": self.limit,
+            "skipped": {UNDATED: 0},
         }
         spread = _Spread(rng, self.limit, notes)
         return Reading(
@@ -123,6 +125,7 @@ class DiffusionDB:
 
     def _batches(self, where: str, notes: dict[str, Any], spread: "_Spread") -> Iterator[Batch]:
         stamps = Timestamps()
+        skipped = notes["skipped"]
         kept = 0
         for table in self._tables(where):
             for column in COLUMNS.values():
@@ -131,10 +134,10 @@ class DiffusionDB:
             times = _times(table.column("timestamp"), stamps, origin)
             keep = times.is_valid().to_numpy()
             notes["rows"] += table.num_rows
-            notes["rows_without_timestamp"] += int((~keep).sum())
+            skipped[UNDATED] += int((~keep).sum())
             if self.nsfw_max is not None:
                 clean = _clean(table, self.nsfw_max, origin)
-                notes["rows_above_nsfw_max"] += int((keep & ~clean).sum())
+                skipped[UNSAFE] = skipped.get(UNSAFE, 0) + int((keep & ~clean).sum())
                 keep &= clean
             at = np.flatnonzero(keep)
             kept += at.size
@@ -199,6 +202,9 @@ class _Spread:
 
     def settle(self, tables: Tables) -> Tables:
         """See `traces.intake.Reading.settle`."""
+        if self._limit is not None:
+            rows = self._notes["rows"] - sum(self._notes["skipped"].values())
+            self._notes["skipped"][LATE] = max(0, rows - self._limit)
         how = "as stamped, which is finer than minutes" if self._finer else "spread at random inside the minute"
         self._notes["arrival_s"] = how if self._finer else f"{how} of their stamp"
         first: int | None = None

@@ -106,6 +106,7 @@ class GenTD26:
             "metrics": SCALED,
             "columns_left_out": [name for name in header if name not in used],
             "rows": 0,
+            "skipped": {},
         }
         tables = read_delimited(path, self.limits, header)
         if not timed:
@@ -134,7 +135,7 @@ class GenTD26:
             notes["rows"] += table.num_rows
             status.update(_words(table.column("predict_status")))
             kinds.update(_words(table.column("predict_type")))
-            rows, table = self._chosen(rows, table)
+            rows, table = self._chosen(rows, table, notes["skipped"])
             kept += len(rows)
             origin = Origin(where, names, rows)
             loras, found = self._numbered(table.column("num_lora"), origin)
@@ -143,7 +144,6 @@ class GenTD26:
             yield Batch({**_cells(table, columns, origin), "loras": loras}, times, origin)
         if notes["rows"] and not kept:
             raise TraceError(f"{where}: no requests are left of {notes['rows']:,}; keep the failed ones, or all kinds")
-        notes["rows_dropped"] = notes["rows"] - kept
         notes["status"], notes["kinds"] = dict(sorted(status.items())), dict(sorted(kinds.items()))
         notes["loras_per_request"] = {str(number): numbers[number] for number in sorted(numbers)}
         notes["loras"] = (
@@ -152,14 +152,20 @@ class GenTD26:
             else "only their number is published; the names unnamed-1, unnamed-2, ... are made up"
         )
 
-    def _chosen(self, rows: npt.NDArray[np.int64], table: pa.Table) -> tuple[npt.NDArray[np.int64], pa.Table]:
+    def _chosen(
+        self, rows: npt.NDArray[np.int64], table: pa.Table, skipped: dict[str, int]
+    ) -> tuple[npt.NDArray[np.int64], pa.Table]:
+        """The rows to keep; counts the others in `skipped`, by the first reason that holds."""
         keep = np.ones(len(rows), np.bool_)
         for wanted, column, value in (
             (self.failed == "drop", "predict_status", "SUCCEED"),
             (self.kinds == "text", "predict_type", "TXT_2_IMG"),
         ):
             if wanted:
-                keep &= pc.equal(table.column(column), value).fill_null(False).to_numpy()
+                fits = pc.equal(table.column(column), value).fill_null(False).to_numpy()
+                reason = f"{column} is not {value}"
+                skipped[reason] = skipped.get(reason, 0) + int((keep & ~fits).sum())
+                keep &= fits
         return rows[keep], table.filter(pa.array(keep))
 
     def _numbered(self, cells: pa.ChunkedArray, origin: Origin) -> tuple[list[list[str] | None], list[int]]:

@@ -118,6 +118,8 @@ class Katz:
                 f"{where}: no requests are left of {first:,} (services {shown(', '.join(sorted(services)), 60)}); check"
                 " --service and --node"
             )
+        if (self.service, self.node) != (None, None):
+            notes["skipped"] = {"another service or node": first - kept}
         notes.update(rows=first, services=dict(sorted(services.items())), nodes=len(nodes), times=clock.unit)
 
 

@@ -99,7 +99,9 @@ class Mjhq:
                     f"{where}: found {first:,} prompts in {len(last)} categories, expected {each:,} or more in each of"
                     f" {CATEGORIES}; ask for fewer with --requests, or name the whole file"
                 )
-            yield _batch(sorted(row for rows in last.values() for row in rows), where, 0)
+            chosen = sorted(row for rows in last.values() for row in rows)
+            notes["skipped"] = {"before the last of their category": first - len(chosen)}
+            yield _batch(chosen, where, 0)
 
 
 def _parts(value: Any, where: str, row: int) -> tuple[str, str]:

@@ -76,11 +76,11 @@ class Prompts:
             first += len(values)
 
     def _from_lines(self, path: Path, notes: dict[str, Any]) -> Iterator[Batch]:
-        notes["blank_lines"] = 0
+        skipped = notes["skipped"] = {"blank lines": 0}
         kept = 0
         for rows, prompts in self._lines(path):
             keep = [index for index, prompt in enumerate(prompts) if prompt.strip()]
-            notes["blank_lines"] += len(prompts) - len(keep)
+            skipped["blank lines"] += len(prompts) - len(keep)
             yield Batch(
                 {"prompt": [prompts[index] for index in keep]},
                 untimed(len(keep), kept),
