@@ -1,52 +1,20 @@
-"""How figures look: colours that colour-blind readers can tell apart, one for each series, and panels."""
+"""How figures of runs look: a mark for each series, in the style of the house (conf.palette)."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
+from conf.palette import COLOURS, DPI, GREY, house_style, panels
 from sim.study.runs import Run
 
-DPI = 150
-LINE_PT = 1.3  # 2.7 px at 150 dpi
-GREY = "#8a8a8a"
-# Names are data, never mathematics: a system called "$x" must not be typeset.
-STYLE: MappingProxyType[str, Any] = MappingProxyType(
-    {
-        "text.parse_math": False,
-        "font.family": "DejaVu Sans",
-        "font.size": 9,
-        "axes.titlesize": 9.5,
-        "axes.titlelocation": "left",
-        "axes.titleweight": "bold",
-        "axes.labelsize": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.edgecolor": "#555555",
-        "axes.grid": True,
-        "axes.axisbelow": True,
-        "grid.color": "#e4e4e4",
-        "grid.linewidth": 0.7,
-        "legend.frameon": False,
-        "legend.fontsize": 9,
-        "lines.linewidth": LINE_PT,
-        "lines.markersize": 5,
-        "figure.dpi": DPI,
-        "savefig.dpi": DPI,
-        "figure.facecolor": "white",
-        "axes.facecolor": "white",
-    }
-)
+__all__ = [
+    "COLOURS", "DPI", "GREY", "Mark", "house_style", "legend", "marks", "name_rows", "panels", "short"
+]  # fmt: skip
 
-# Okabe and Ito's palette ("Color Universal Design", 2008) without its yellow, which is lost on white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _HATCHES = ("", "//", "..", "xx")
@@ -60,15 +28,6 @@ class Mark:
     dash: Any
     marker: str
     hatch: str
-
-
-@contextmanager
-def house_style() -> Iterator[None]:
-    """Draw as every report is drawn, whatever the reader's own matplotlib settings; works as a decorator."""
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update(cast(Any, dict(STYLE)))
-        yield
 
 
 def marks(runs: Sequence[Run]) -> dict[str, Mark]:
@@ -85,15 +44,6 @@ def short(name: str, most: int = 44) -> str:
     line = " ".join(name.split()) or "unnamed"
     line = line if len(line) <= most else f"{line[: most - 1]}…"
     return f" {line}" if line.startswith("_") else line
-
-
-def panels(
-    columns: int, rows: int = 1, *, width: float = 10.0, height: float = 3.6, share_y: bool = True
-) -> tuple[Figure, Any]:
-    """A figure (inches) with a grid of axes: (Figure, array of Axes of shape rows x columns)."""
-    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(wspace=0.05))
-    axes = figure.subplots(rows, columns, squeeze=False, sharey="row" if share_y else False)
-    return figure, axes
 
 
 def legend(

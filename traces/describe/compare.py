@@ -56,22 +56,22 @@ class Row:
 
     Attributes:
         statistic: what it is, with its unit where it has one; shares are of all requests unless it says otherwise.
-        real, synthetic: its values.
-        ratio: synthetic over real; None where the real one is 0.
-        within: whether they differ by at most `WITHIN` of the real one.
+        real, synthetic: its values; None where a trace lacks what it takes.
+        ratio: synthetic over real; None where the real one is 0, or either is lacking.
+        within: whether they differ by at most `WITHIN` of the real one; None where either is lacking.
     """
 
     statistic: str
-    real: float
-    synthetic: float
+    real: float | None
+    synthetic: float | None
     ratio: float | None
-    within: bool
+    within: bool | None
 
 
 def compare(
     real: Mapping[str, Any], synthetic: Mapping[str, Any], statistics: tuple[tuple[str, str], ...] = STATISTICS
 ) -> list[Row]:
-    """The statistics that both traces have, side by side.
+    """The statistics that either trace has, side by side.
 
     Args:
         real, synthetic: facts as `traces.describe.describe` gives them.
@@ -80,11 +80,13 @@ def compare(
     rows = []
     for statistic, path in statistics:
         found, made = _at(real, path), _at(synthetic, path)
+        if found is None and made is None:
+            continue
         if found is None or made is None:
+            rows.append(Row(statistic, found, made, None, None))
             continue
         ratio = made / found if found else None
-        close = abs(made - found) <= WITHIN * abs(found) + 1e-12
-        rows.append(Row(statistic, float(found), float(made), ratio, close))
+        rows.append(Row(statistic, found, made, ratio, abs(made - found) <= WITHIN * abs(found) + 1e-12))
     return rows
 
 
@@ -100,15 +102,30 @@ def averaged(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return mean
 
 
-def table(rows: list[Row]) -> str:
-    """Rows as a Markdown table; what is within 10 % has a tick."""
-    lines = ["| statistic | real | synthetic | ratio | within 10 % |", "|---|---|---|---|---|"]
+def table(rows: Sequence[Row], real: str = "real", synthetic: str = "synthetic") -> str:
+    """Rows as a Markdown table under the names of the traces; what is within 10 % has a tick.
+
+    A dash stands for what a trace does not tell, or for a value that is not among its most frequent.
+    """
+    lines = [
+        f"| statistic | {_cell(real)} | {_cell(synthetic)} | ratio | within {WITHIN:.0%} |",
+        "|---|---:|---:|---:|---|",
+    ]
     for row in rows:
-        ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-        lines.append(
-            f"| {row.statistic} | {row.real:.4g} | {row.synthetic:.4g} | {ratio} | {'✓' if row.within else ''} |"
-        )
+        values = [number(row.real), number(row.synthetic), "" if row.ratio is None else f"{row.ratio:.2f}"]
+        lines.append(f"| {row.statistic} | {' | '.join(values)} | {'✓' if row.within else ''} |")
     return "\n".join(lines)
+
+
+def number(value: float | None) -> str:
+    """A number with four digits that count; a dash for None."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _at(facts: Mapping[str, Any], path: str) -> float | None:

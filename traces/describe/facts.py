@@ -1,72 +1,74 @@
 """All of a trace's facts: measured once, then told as numbers, as text or as figures."""
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from traces.describe.likeness import Likeness, likeness
+from traces.describe.mix import Mix, mix
 from traces.describe.nearest import Nearest, nearest
 from traces.describe.people import People, people
 from traces.describe.popularity import Popularity, popularity
+from traces.describe.repeats import Repeats, repeats
 from traces.describe.rhythm import Rhythm, rhythm
 from traces.describe.survival import Survival, survival
 from traces.embeddings import Encoder, HashedNgrams
+from traces.intake import ORDER_ONLY
 from traces.schema import SCHEMA, Trace
-
-SHOWN = 6
-"""How many sizes and step counts are listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Character:
-    """What was measured of a trace; a part whose columns the source lacks is None.
+    """What was measured of a trace; a part whose columns or times the source lacks is None.
 
     Attributes:
         trace: the trace.
+        timed: whether its arrivals are times; if they are an order only, so is everything that rests on them None.
         rhythm: its arrivals.
-        people: its users and their sessions.
-        repeats: distinct prompts, share of requests that repeat one, share of those by the same user.
+        people: its users and, if it has times, their sessions.
+        repeats: prompts that were sent before.
         nearest: the most similar earlier prompts.
         likeness: prompts within and between sessions and users.
         survival: popular clusters over days.
+        mix: sizes, steps and images.
         popularity: base models and add-ons, by column.
     """
 
     trace: Trace
-    rhythm: Rhythm
+    timed: bool
+    rhythm: Rhythm | None
     people: People | None
-    repeats: dict[str, Any] | None
+    repeats: Repeats | None
     nearest: Nearest | None
     likeness: Likeness | None
     survival: Survival | None
+    mix: Mix
     popularity: dict[str, Popularity | None]
 
     def facts(self) -> dict[str, Any]:
         """The numbers, JSON-able; see `describe`."""
         trace, count = self.trace, len(self.trace)
-        users, visits = self.people.facts() if self.people else (None, None)
+        span_s = trace.span_s if self.timed else 0.0
         return {
             "name": trace.name,
             "source": trace.source,
             "digest": trace.digest,
             "requests": count,
-            "span_s": trace.span_s,
-            "rate_rpm": (count - 1) / trace.span_s * 60.0 if trace.span_s > 0 else None,
-            "arrivals": self.rhythm.facts(),
-            "users": users,
+            "span_s": span_s if self.timed else None,
+            "rate_rpm": (count - 1) / span_s * 60.0 if span_s > 0 else None,
+            "arrivals": self.rhythm.facts() if self.rhythm else None,
+            "users": self.people.facts() if self.people else None,
             "inequality": self.people.inequality() if self.people else None,
-            "sessions": visits,
-            "prompts": self.repeats,
+            "sessions": self.people.sessions() if self.people and self.timed else None,
+            "prompts": self.repeats.facts() if self.repeats else None,
             "nearest": self.nearest.facts() if self.nearest else None,
             "likeness": self.likeness.facts() if self.likeness else None,
             "survival": self.survival.facts() if self.survival else None,
-            "sizes": _sizes(trace),
-            "steps": _shares(trace.table.column("steps").drop_null().cast(pa.string()), count),
-            "images": _shares(trace.table.column("images").drop_null().cast(pa.string()), count),
+            **self.mix.facts(),
             **{name: use.facts() if use else None for name, use in self.popularity.items()},
             "null_columns": [name for name in SCHEMA.names if trace.table.column(name).null_count == count],
             "notes": trace.notes,
@@ -79,39 +81,43 @@ def characterise(trace: Trace, encoder: Encoder | None = None, *, progress: bool
     Args:
         trace: the trace.
         encoder: what makes prompts comparable; None is `HashedNgrams()`.
-        progress: show a bar while prompts are encoded; None shows it on a terminal only.
+        progress: show a bar while prompts are encoded and compared; None shows it on a terminal only.
 
     Raises:
         TraceError: the encoder's packages are missing, or embeddings on disk are damaged.
     """
     encoder = encoder or HashedNgrams()
+    bar = sys.stderr.isatty() if progress is None else progress
+    timed = trace.notes.get("arrival_s") != ORDER_ONLY
+    arrival_s = trace.arrival_s
     user, _ = _codes(trace.table.column("user_id"))
     prompt, texts = _codes(trace.prompts())
-    found = nearest(trace, user, encoder, progress=progress) if texts else None
+    found = nearest(trace, user, encoder, timed=timed, progress=bar) if texts else None
     alike = None
     if found is not None:
-        alike = likeness(found.vectors, user[found.first :], trace.arrival_s[found.first :])
+        alike = likeness(found.vectors, user[found.first :], arrival_s[found.first :] if timed else None)
     return Character(
         trace=trace,
-        rhythm=rhythm(trace.arrival_s),
-        people=people(user, trace.arrival_s, prompt, texts),
-        repeats=_repeats(prompt, user),
+        timed=timed,
+        rhythm=rhythm(arrival_s) if timed else None,
+        people=people(user, arrival_s, prompt, texts),
+        repeats=repeats(prompt, user, arrival_s),
         nearest=found,
         likeness=alike,
-        survival=survival(trace, encoder) if texts else None,
+        survival=survival(trace, encoder, progress=bar) if texts and timed else None,
+        mix=mix(trace),
         popularity=popularity(trace),
     )
 
 
 def describe(trace: Trace, encoder: Encoder | None = None, *, progress: bool | None = None) -> dict[str, Any]:
-    """Facts about a trace, JSON-able; a fact whose column the source lacks is None.
+    """Facts about a trace, JSON-able; a fact whose column or times the source lacks is None.
 
     Returns:
         name, source, digest; requests; span_s; rate_rpm (requests per minute over the span); arrivals
         (`Rhythm`); users, inequality and sessions (`People`: a user's requests with pauses up to
-        `SESSION_GAP_S`); prompts {distinct, repeat_share, repeat_same_user_share} (a repeat is a prompt that
-        came before); nearest (`Nearest`); likeness (`Likeness`); survival (`Survival`); sizes, steps and images,
-        the most frequent first, with their shares; base_model, controlnets and loras (`Popularity`);
+        `SESSION_GAP_S`); prompts (`Repeats`); nearest (`Nearest`); likeness (`Likeness`); survival
+        (`Survival`); sizes, steps and images (`Mix`); base_model, controlnets and loras (`Popularity`);
         null_columns; notes.
 
     Raises:
@@ -127,36 +133,3 @@ def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], list[str]]:
         return np.empty(0, np.int64), []
     codes = [chunk.indices.fill_null(-1).to_numpy() for chunk in coded.chunks]
     return np.concatenate(codes).astype(np.int64), coded.chunk(0).dictionary.to_pylist()
-
-
-def _repeats(prompts: npt.NDArray[np.int64], users: npt.NDArray[np.int64]) -> dict[str, Any] | None:
-    rows = np.flatnonzero(prompts >= 0)
-    if not rows.size:
-        return None
-    distinct, first = np.unique(prompts[rows], return_index=True)
-    repeats = rows.size - distinct.size
-    same = None
-    if repeats and (users[rows] >= 0).any():
-        # a repeat is by the same user if this pair of user and prompt came before
-        again = np.ones(rows.size, np.bool_)
-        again[first] = False
-        pairs = prompts[rows] * (users.max() + 2) + users[rows] + 1
-        _, first_pair = np.unique(pairs, return_index=True)
-        by_same = again & (users[rows] >= 0)
-        by_same[first_pair] = False
-        same = float(by_same.sum() / repeats)
-    return {"distinct": int(distinct.size), "repeat_share": repeats / rows.size, "repeat_same_user_share": same}
-
-
-def _sizes(trace: Trace) -> dict[str, Any]:
-    width, height = trace.table.column("width"), trace.table.column("height")
-    sizes = pc.binary_join_element_wise(width.cast(pa.string()), height.cast(pa.string()), "x")
-    return _shares(sizes.drop_null(), len(trace))
-
-
-def _shares(values: pa.ChunkedArray, count: int) -> dict[str, Any]:
-    tally = sorted(
-        ((entry["values"], entry["counts"]) for entry in pc.value_counts(values).to_pylist()),
-        key=lambda pair: (-pair[1], pair[0]),
-    )
-    return {"distinct": len(tally), "most": {value: number / count for value, number in tally[:SHOWN]}}

@@ -48,20 +48,20 @@ class Likeness:
         return {"session": "one hour of a user", **shown, "users_compared": len(self.intra)}
 
 
-def likeness(vectors: npt.NDArray[np.float32], user: Indices, arrival_s: Floats) -> Likeness | None:
+def likeness(vectors: npt.NDArray[np.float32], user: Indices, arrival_s: Floats | None) -> Likeness | None:
     """Compare random pairs of n prompts; None if no user is known.
 
     Args:
         vectors: (n, dim) unit embeddings.
         user: (n,) number of the user, -1 for unknown.
-        arrival_s: (n,) seconds.
+        arrival_s: (n,) seconds; None if only the order is known, and so no session.
     """
     known = np.flatnonzero(user >= 0)
     if len(known) < 2:
         return None
     rng = np.random.default_rng(0)
     order = known[np.argsort(user[known], kind="stable")]
-    owner, hour = user[order], (arrival_s[order] // HOUR_S).astype(np.int64)
+    owner = user[order]
     begins = np.flatnonzero(np.concatenate(([True], owner[1:] != owner[:-1])))
     size = np.diff(np.concatenate((begins, [len(order)])))
     place = np.repeat(np.arange(len(begins)), size)
@@ -69,7 +69,12 @@ def likeness(vectors: npt.NDArray[np.float32], user: Indices, arrival_s: Floats)
     one = rng.integers(0, len(order), 4 * PAIRS)
     other = begins[place[one]] + rng.integers(0, size[place[one]])
     one, other = one[one != other], other[one != other]
-    together = hour[one] == hour[other]
+    if arrival_s is None:
+        one = other = np.empty(0, np.int64)
+        together = np.empty(0, np.bool_)
+    else:
+        hour = arrival_s[order] // HOUR_S
+        together = hour[one] == hour[other]
 
     def cosine(left: Indices, right: Indices) -> Floats:
         product: Floats = np.einsum("ij,ij->i", vectors[order[left]], vectors[order[right]]).astype(np.float64)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from tqdm import tqdm
 
 from traces.embeddings import Encoder, embed
 from traces.schema import Trace
@@ -45,7 +46,7 @@ class Nearest:
         vectors: (s, dim) embeddings of the rows `first` .. n - 1.
         first: the first row that was looked in.
         query: (m,) the rows that were looked up.
-        row, similarity, age_s: (m,) the nearest, how similar, how much earlier (seconds).
+        row, similarity, age_s: (m,) the nearest, how similar, how much earlier (seconds; None without times).
         same_user: (m,) whether the same user asked for it, false where either is unknown.
         cached_similarity, cached_age_s: (m,) the same of the nearest among the last `CACHE` rows.
         sampled: whether the requests looked up are a sample.
@@ -57,10 +58,10 @@ class Nearest:
     query: Indices
     row: Indices
     similarity: Floats
-    age_s: Floats
+    age_s: Floats | None
     same_user: npt.NDArray[np.bool_]
     cached_similarity: Floats
-    cached_age_s: Floats
+    cached_age_s: Floats | None
     sampled: bool
 
     def facts(self) -> dict[str, Any]:
@@ -79,21 +80,28 @@ class Nearest:
             "same_user_share": float(self.same_user.mean()),
             "hits_same_user_share": float(self.same_user[hit].mean()) if hit.any() else None,
             "lag_quantiles": _quantiles(lag, (25, 50, 75, 90)) if hit.any() else None,
-            "age_quantiles_s": _quantiles(self.age_s[hit], (25, 50, 75, 90)) if hit.any() else None,
+            "age_quantiles_s": None
+            if self.age_s is None or not hit.any()
+            else _quantiles(self.age_s[hit], (25, 50, 75, 90)),
             "cache": CACHE,
             "cache_hit_rate": float(cached.mean()),
-            "cache_hits_young_share": float((self.cached_age_s[cached] <= YOUNG_S).mean()) if cached.any() else None,
+            "cache_hits_young_share": None
+            if self.cached_age_s is None or not cached.any()
+            else float((self.cached_age_s[cached] <= YOUNG_S).mean()),
         }
 
 
-def nearest(trace: Trace, user: Indices, encoder: Encoder, *, progress: bool | None = None) -> Nearest | None:
+def nearest(
+    trace: Trace, user: Indices, encoder: Encoder, *, timed: bool = True, progress: bool = False
+) -> Nearest | None:
     """Look up the nearest earlier prompt, exactly; see `EXACT` and `SAMPLE` for which. None for a trace of few rows.
 
     Args:
         trace: n requests.
         user: (n,) number of the user, -1 for unknown.
         encoder: what makes prompts comparable; of a trace that is looked up whole, its vectors are remembered.
-        progress: as for `traces.embeddings.embed`.
+        timed: whether the arrivals are times.
+        progress: show a bar while prompts are encoded and compared.
 
     Raises:
         TraceError: what is remembered is damaged, or the encoder's packages are missing.
@@ -104,13 +112,13 @@ def nearest(trace: Trace, user: Indices, encoder: Encoder, *, progress: bool | N
     sampled = count > EXACT
     if sampled:
         first = max(0, count - EXACT - STRETCH)
-        vectors = encoder.encode(trace.prompts().slice(first).fill_null("").to_pylist(), bool(progress))
+        vectors = encoder.encode(trace.prompts().slice(first).fill_null("").to_pylist(), progress)
         drawn = np.random.default_rng(0).choice(EXACT, SAMPLE, replace=False)
         query = np.sort(drawn) + count - EXACT
     else:
         first, vectors = 0, embed(trace, encoder, progress=progress)
         query = np.arange(int(count * WARM), count)
-    everywhere, cached = _search(vectors, query - first)
+    everywhere, cached = _search(vectors, query - first, progress)
     row, near = everywhere[0] + first, cached[0] + first
     arrival_s = trace.arrival_s
     return Nearest(
@@ -120,18 +128,18 @@ def nearest(trace: Trace, user: Indices, encoder: Encoder, *, progress: bool | N
         query=query,
         row=row,
         similarity=everywhere[1],
-        age_s=arrival_s[query] - arrival_s[row],
+        age_s=arrival_s[query] - arrival_s[row] if timed else None,
         same_user=(user[query] == user[row]) & (user[query] >= 0),
         cached_similarity=cached[1],
-        cached_age_s=arrival_s[query] - arrival_s[near],
+        cached_age_s=arrival_s[query] - arrival_s[near] if timed else None,
         sampled=sampled,
     )
 
 
-def _search(vectors: Vectors, query: Indices) -> tuple[tuple[Indices, Floats], tuple[Indices, Floats]]:
+def _search(vectors: Vectors, query: Indices, progress: bool) -> tuple[tuple[Indices, Floats], tuple[Indices, Floats]]:
     """Row and similarity of the nearest, (m,) each: among all earlier rows, and among the last `CACHE`."""
     results = [(np.empty(len(query), np.int64), np.empty(len(query))) for _ in range(2)]
-    for start in range(0, len(query), BLOCK):
+    for start in tqdm(range(0, len(query), BLOCK), "compare", disable=not progress, unit="block"):
         block = query[start : start + BLOCK]
         products = vectors[block] @ vectors[: block[-1]].T
         rows = np.arange(block[-1])

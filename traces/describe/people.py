@@ -61,18 +61,21 @@ class People:
             "zipf_slope": self.zipf_slope,
         }
 
-    def facts(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Users and sessions in numbers, JSON-able."""
-        users = {
+    def facts(self) -> dict[str, Any]:
+        """The users in numbers, JSON-able."""
+        return {
             "count": len(self.each),
             "requests_mean": float(self.each.mean()),
             "requests_max": int(self.each[0]),
             "top_ten_share": float(self.each[:10].sum() / self.each.sum()),
             "unknown_share": self.unknown_share,
         }
+
+    def sessions(self) -> dict[str, Any]:
+        """Their sessions in numbers, JSON-able."""
         follows = len(self.gap_s)
         compared = bool(len(self.same))
-        found = {
+        return {
             "count": len(self.length),
             "requests_mean": float(self.length.mean()),
             "requests_quantiles": _quantiles(self.length, (50, 75, 90, 95, 99)),
@@ -84,7 +87,6 @@ class People:
             "repeat_share": float(self.same.mean()) if compared else None,
             "edit_share": float((self.edited & ~self.same).mean()) if compared else None,
         }
-        return users, found
 
 
 def people(user: Indices, arrival_s: Floats, prompt: Indices, texts: list[str]) -> People | None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from tqdm import tqdm
 
 from traces.embeddings import Encoder
 from traces.schema import Trace
@@ -51,12 +52,12 @@ class Survival:
         }
 
 
-def survival(trace: Trace, encoder: Encoder) -> Survival | None:
+def survival(trace: Trace, encoder: Encoder, *, progress: bool = False) -> Survival | None:
     """Cluster the prompts of each day with DBSCAN on cosine distance, and follow the first day's largest clusters.
 
     A cluster is known by its most frequent prompt. It has survived to a day if that prompt lies within eps of a
     member of one of that day's top clusters. The top percent is at least one cluster; what is tied with its last
-    is in it. None if fewer than two whole days have `LEAST` prompts.
+    is in it. `progress` shows a bar. None if fewer than two whole days have `LEAST` prompts.
     """
     since_s = trace.arrival_s - trace.arrival_s[0]
     day = (since_s // DAY_S).astype(np.int64)
@@ -74,7 +75,8 @@ def survival(trace: Trace, encoder: Encoder) -> Survival | None:
     vectors = [encoder.encode(one, False) for one in texts]
     left: dict[tuple[float, int], list[float]] = {(eps, top): [] for eps in EPS for top in TOP}
     first: dict[tuple[float, int], npt.NDArray[np.int64]] = {}
-    for number, (said, here) in enumerate(zip(texts, vectors, strict=True)):
+    days = list(enumerate(zip(texts, vectors, strict=True)))
+    for number, (said, here) in tqdm(days, "cluster", disable=not progress, unit="day"):
         distance = np.clip(1.0 - here @ here.T, 0.0, 2.0)
         for eps in EPS:
             label = _labels(distance, eps)

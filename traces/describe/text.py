@@ -2,21 +2,30 @@
 
 from typing import Any
 
+Facts = dict[str, Any]
+Lines = list[tuple[str, str]]
 
-def render(facts: dict[str, Any]) -> str:
+UNKNOWN = "unknown"
+
+
+def render(facts: Facts) -> str:
     """`describe`'s facts as aligned lines of text."""
     lines = [
         ("trace", facts["name"]),
         ("source", facts["source"]),
         ("requests", f"{facts['requests']:,}"),
         *_rhythm(facts),
-        *_people(facts["users"], facts["inequality"], facts["sessions"]),
-        *_prompts(facts),
+        *_users(facts["users"], facts["inequality"]),
+        *_sessions(facts["sessions"]),
+        *_repeats(facts["prompts"]),
+        *_nearest(facts["nearest"]),
+        *_likeness(facts["likeness"]),
+        *_survival(facts["survival"]),
     ]
     for what in ("sizes", "steps", "images"):
         values = ", ".join(f"{value} {share:.1%}" for value, share in facts[what]["most"].items())
         more = facts[what]["distinct"] - len(facts[what]["most"])
-        lines.append((what, (values or "unknown") + (f", and {more} more" if more > 0 else "")))
+        lines.append((what, (values or UNKNOWN) + (f", and {more} more" if more > 0 else "")))
     for what, label in (("base_model", "base models"), ("controlnets", "controlnets"), ("loras", "loras")):
         if facts[what]:
             lines.append((label, _popularity(facts[what])))
@@ -27,112 +36,98 @@ def render(facts: dict[str, Any]) -> str:
     return "\n".join(f"{label:<{width}}  {text}" for label, text in lines)
 
 
-def _rhythm(facts: dict[str, Any]) -> list[tuple[str, str]]:
+def _rhythm(facts: Facts) -> Lines:
+    found = facts["arrivals"]
+    if found is None:
+        return [("span", f"{UNKNOWN}: the source has an order and no times")]
     rate = "" if facts["rate_rpm"] is None else f", {facts['rate_rpm']:.3g} requests/min"
     lines = [("span", f"{facts['span_s']:,.1f} s ({facts['span_s'] / 3600:.2f} h){rate}")]
-    found = facts["arrivals"]
-    if found["gap_cv"] is None:
-        return lines
-    windows = ", ".join(f"{value:.1f} by {window}" for window, value in found["dispersion"].items())
-    spread = f"; variance over mean of counts {windows}" if windows else ""
-    lines.append(("burstiness", f"gaps vary by {found['gap_cv']:.2f} of their mean (Poisson 1){spread}"))
+    if found["gap_cv"] is not None:
+        windows = ", ".join(f"{value:.1f} by {window}" for window, value in found["dispersion"].items())
+        spread = f"; variance over mean of counts {windows}" if windows else ""
+        lines.append(("burstiness", f"gaps vary by {found['gap_cv']:.2f} of their mean (Poisson 1){spread}"))
     if found["busiest_hour_over_mean"] is not None:
         low, high = found["quietest_hour_over_mean"], found["busiest_hour_over_mean"]
         lines.append(("day cycle", f"{low:.2f} to {high:.2f} times the mean rate by the hour"))
     return lines
 
 
-def _people(
-    users: dict[str, Any] | None, inequality: dict[str, Any] | None, sessions: dict[str, Any] | None
-) -> list[tuple[str, str]]:
-    if users is None or inequality is None or sessions is None:
-        return [("users", "unknown"), ("sessions", "unknown")]
+def _users(users: Facts | None, inequality: Facts | None) -> Lines:
+    if users is None or inequality is None:
+        return [("users", UNKNOWN)]
     slope = "" if inequality["zipf_slope"] is None else f"; rank-frequency slope {inequality['zipf_slope']:.2f}"
-    most = ", ".join(f"{level[1:]} % {value:g}" for level, value in sessions["requests_quantiles"].items())
-    lines = [
-        (
-            "users",
-            f"{users['count']:,}; requests each: mean {users['requests_mean']:.1f}, most"
-            f" {users['requests_max']:,}; the ten most active make {users['top_ten_share']:.1%}{slope};"
-            f" {users['unknown_share']:.1%} of requests without a user",
-        ),
-        (
-            "sessions",
-            f"{sessions['count']:,} (pauses up to {sessions['gap_s'] / 60:.0f} min);"
-            f" {sessions['requests_mean']:.1f} requests each ({most})",
-        ),
-    ]
-    if sessions["gap_quantiles_s"]:
-        lines.append(
-            (
-                "in a session",
-                f"{sessions['gap_quantiles_s']['p50']:.0f} s between requests in the median"
-                f" ({sessions['gap_mean_s']:.0f} s mean)"
-                + (
-                    ""
-                    if sessions["repeat_share"] is None
-                    else f"; {sessions['repeat_share']:.1%} repeat the prompt before,"
-                    f" {sessions['edit_share']:.1%} share half its words"
-                ),
-            )
+    text = (
+        f"{users['count']:,}; requests each: mean {users['requests_mean']:.1f}, most {users['requests_max']:,}; the ten"
+        f" most active make {users['top_ten_share']:.1%}{slope}; {users['unknown_share']:.1%} of requests without a"
+        " user"
+    )
+    return [("users", text)]
+
+
+def _sessions(found: Facts | None) -> Lines:
+    if found is None:
+        return [("sessions", UNKNOWN)]
+    most = ", ".join(f"{level[1:]} % {value:g}" for level, value in found["requests_quantiles"].items())
+    pause = f"pauses up to {found['gap_s'] / 60:.0f} min"
+    lines = [("sessions", f"{found['count']:,} ({pause}); {found['requests_mean']:.1f} requests each ({most})")]
+    if found["gap_quantiles_s"]:
+        gap = (
+            f"{found['gap_quantiles_s']['p50']:.0f} s between requests in the median ({found['gap_mean_s']:.0f} s mean)"
         )
+        if found["repeat_share"] is not None:
+            gap += f"; {found['repeat_share']:.1%} repeat the prompt before"
+            gap += f", {found['edit_share']:.1%} share half its words"
+        lines.append(("in a session", gap))
     return lines
 
 
-def _prompts(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    prompts, near, alike, left = (facts[name] for name in ("prompts", "nearest", "likeness", "survival"))
-    if prompts is None:
+def _repeats(found: Facts | None) -> Lines:
+    if found is None:
         return [("prompts", "none")]
-    same = prompts["repeat_same_user_share"]
+    same = found["repeat_same_user_share"]
     by_whom = "" if same is None else f", {same:.1%} of them by the same user"
-    lines = [
-        ("prompts", f"{prompts['distinct']:,} distinct; {prompts['repeat_share']:.1%} repeat an earlier one{by_whom}")
-    ]
-    if near:
-        how = "a sample of " if near["sampled"] else ""
-        above = ", ".join(f"{share:.1%} > {limit}" for limit, share in near["share_above"].items())
-        lines.append(
-            (
-                "nearest earlier",
-                f"{near['encoder']}, {how}{near['looked_up']:,} requests looked up: similarity"
-                f" {near['quantiles']['p25']:.2f} / {near['quantiles']['p50']:.2f} / {near['quantiles']['p75']:.2f}"
-                f" (quartiles); {above}",
-            )
+    return [("prompts", f"{found['distinct']:,} distinct; {found['repeat_share']:.1%} repeat an earlier one{by_whom}")]
+
+
+def _nearest(found: Facts | None) -> Lines:
+    if found is None:
+        return []
+    how = "a sample of " if found["sampled"] else ""
+    above = ", ".join(f"{share:.1%} > {limit}" for limit, share in found["share_above"].items())
+    quartiles = " / ".join(f"{found['quantiles'][level]:.2f}" for level in ("p25", "p50", "p75"))
+    looked = f"{found['encoder']}, {how}{found['looked_up']:,} requests looked up"
+    lines = [("nearest earlier", f"{looked}: similarity {quartiles} (quartiles); {above}")]
+    if found["lag_quantiles"]:
+        age = "" if found["age_quantiles_s"] is None else f"median {found['age_quantiles_s']['p50']:,.0f} s, "
+        lag = (
+            f"{found['lag_quantiles']['p50']:.0f} requests before; {found['hits_same_user_share']:.1%} by the same user"
         )
-        if near["age_quantiles_s"]:
-            lines.append(
-                (
-                    "its age",
-                    f"of hits > {min(near['share_above'])}: median {near['age_quantiles_s']['p50']:,.0f} s,"
-                    f" {near['lag_quantiles']['p50']:.0f} requests; {near['hits_same_user_share']:.1%} by the same"
-                    " user",
-                )
-            )
-        if near["cache_hits_young_share"] is not None:
-            lines.append(
-                (
-                    "hits of a cache",
-                    f"of the last {near['cache']:,}: {near['cache_hit_rate']:.1%};"
-                    f" {near['cache_hits_young_share']:.1%} of them at most 4 h old (MoDM, Fig. 15: over 90 %)",
-                )
-            )
-    if alike:
-        means = ", ".join(f"{group} {found['mean']:.2f}" for group, found in alike.items() if isinstance(found, dict))
-        lines.append(("likeness", f"mean cosine: {means}"))
-    if left:
-        for eps in ("0.01", "0.2", "0.5"):
-            if (share := left["left"].get(f"eps {eps}, top 10%")) is not None:
-                lines.append(
-                    (
-                        f"clusters eps {eps}",
-                        f"of the top 10 %, {share[0]:.0%} still are on day 2,"
-                        f" {share[-1]:.0%} on day {left['days'][-1]}",
-                    )
-                )
+        lines.append(("its age", f"of hits > {min(found['share_above'])}: {age}{lag}"))
+    if found["cache_hits_young_share"] is not None:
+        young = f"{found['cache_hits_young_share']:.1%} of them at most 4 h old (MoDM, Fig. 15: over 90 %)"
+        lines.append(("hits of a cache", f"of the last {found['cache']:,}: {found['cache_hit_rate']:.1%}; {young}"))
     return lines
 
 
-def _popularity(found: dict[str, Any]) -> str:
+def _likeness(found: Facts | None) -> Lines:
+    if found is None:
+        return []
+    means = ", ".join(f"{group} {one['mean']:.2f}" for group, one in found.items() if isinstance(one, dict))
+    return [("likeness", f"mean cosine: {means}")] if means else []
+
+
+def _survival(found: Facts | None) -> Lines:
+    if found is None:
+        return []
+    lines = []
+    for eps in ("0.01", "0.2", "0.5"):
+        if (share := found["left"].get(f"eps {eps}, top 10%")) is not None:
+            left = f"{share[0]:.0%} still are on day 2, {share[-1]:.0%} on day {found['days'][-1]}"
+            lines.append((f"clusters eps {eps}", f"of the top 10 %, {left}"))
+    return lines
+
+
+def _popularity(found: Facts) -> str:
     shares = ", ".join(f"top {rank} {share:.1%}" for rank, share in found["share_of_top"].items())
     each = ", ".join(f"{number}: {share:.1%}" for number, share in found["per_request"].items() if share)
     return f"{found['distinct']:,} distinct; {shares}; per request {each}"

@@ -1,0 +1,111 @@
+"""Panels of arrivals: rate over time, gaps, the day, bursts."""
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from traces.describe.figures.axes import INK, Series, durations, empty, falling, logarithmic, published, said
+from traces.describe.rhythm import HOUR_S, Rhythm
+
+BINS_S = (60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 86_400.0, 7 * 86_400.0)
+FINEST = 140
+"""Bins of the rate over time, at most."""
+
+
+def rate(panel: Axes, series: Series[Rhythm]) -> None:
+    """Requests per minute over time."""
+    span_s = max(float(found.gap_s.sum()) for _, found in series)
+    bin_s = next((each for each in BINS_S if span_s / each <= FINEST), BINS_S[-1])
+    unit_s, unit = (86_400.0, "days") if span_s > 4 * 86_400 else (HOUR_S, "hours")
+    for look, found in series:
+        at_s = np.concatenate(([0.0], np.cumsum(found.gap_s)))
+        edges = np.arange(0.0, at_s[-1] + bin_s, bin_s)
+        counts = np.histogram(at_s, edges)[0]
+        whole = counts[:-1] if len(counts) > 1 else counts  # the last bin is cut short
+        panel.stairs(whole / bin_s * 60.0, edges[: len(whole) + 1] / unit_s, color=look.colour, label=look.label)
+    panel.set_ylim(bottom=0.0)
+    panel.set_xlabel(f"Time since the start ({unit})")
+    panel.set_ylabel(f"Requests per minute, by {_named(bin_s)}")
+    panel.set_title("Rate over time")
+
+
+def gaps(panel: Axes, series: Series[Rhythm]) -> None:
+    """Gaps between arrivals beside those of a Poisson process of the same rate."""
+    longest = 0.0
+    for look, found in series:
+        positive = found.gap_s[found.gap_s > 0]
+        if not len(positive):
+            continue
+        falling(panel, positive, look)
+        longest = max(longest, float(positive.max()))
+        mean = float(found.gap_s.mean())
+        at_s = np.geomspace(mean / 100, mean * 15, 200)
+        panel.plot(at_s, np.exp(-at_s / mean), color=look.colour, linestyle=":", linewidth=1.1)
+    least = min(1.0 / (len(found.gap_s) + 1) for _, found in series)
+    panel.set_yscale("log")
+    panel.set_ylim(max(least, 1e-6), 1.3)
+    logarithmic(panel, "y", percent=True)
+    durations(panel, 0.5, longest * 1.2, "Gap between one arrival and the next")
+    panel.set_ylabel("Gaps at least as long")
+    panel.set_title("Burstiness: gaps")
+    lines = [f"variation {found.gap_cv:.2f}" for _, found in series if found.gap_cv is not None]
+    said(panel, "; ".join(lines) + f"\ndotted: Poisson, {published()['poisson']:.0f}", 0.03, 0.14)
+
+
+def dispersion(panel: Axes, series: Series[Rhythm]) -> None:
+    """Variance over mean of the counts in windows."""
+    windows = sorted({window for _, found in series for window in found.dispersion})
+    for look, found in series:
+        shift, width = look.offset(0.7)
+        at = [place + shift for place, window in enumerate(windows) if window in found.dispersion]
+        heights = [found.dispersion[window] for window in windows if window in found.dispersion]
+        bars = panel.bar(at, heights, width, color=look.colour, label=look.label)
+        panel.bar_label(bars, [f"{height:.3g}" for height in heights], fontsize=7.5, padding=2)
+    panel.axhline(published()["poisson"], color=INK, linestyle="--", linewidth=1.0)
+    said(panel, "dashed: Poisson, 1", 0.03, 0.93)
+    panel.set_xticks(range(len(windows)), [_named(window) for window in windows])
+    panel.margins(y=0.15)
+    panel.grid(False, axis="x")
+    panel.set_xlabel("Window")
+    panel.set_ylabel("Variance over mean of the counts")
+    panel.set_title("Burstiness: counts")
+
+
+def day(panel: Axes, series: Series[Rhythm]) -> None:
+    """The day: each hour's rate over the mean."""
+    hours = np.arange(25)
+    for look, found in series:
+        if found.by_hour is not None:
+            panel.stairs(found.by_hour * 24, hours, color=look.colour, label=look.label, linewidth=1.6, baseline=None)
+    panel.axhline(1.0, color=INK, linestyle="--", linewidth=1.0)
+    panel.set_xlim(0, 24)
+    panel.set_xticks(range(0, 25, 4))
+    panel.set_ylim(bottom=0.0)
+    panel.set_xlabel("Hour of the day, from the start")
+    panel.set_ylabel("Rate over the mean")
+    panel.set_title("Day cycle")
+    if all(found.by_hour is None for _, found in series):
+        empty(panel, "needs a day or more")
+
+
+def variation(panel: Axes, series: Series[Rhythm]) -> None:
+    """The variation of gaps, hour of the day by hour of the day."""
+    for look, found in series:
+        if found.gap_cv_by_hour is not None:
+            panel.plot(np.arange(24) + 0.5, found.gap_cv_by_hour, color=look.colour, marker="o", markersize=3)
+    panel.axhline(published()["poisson"], color=INK, linestyle="--", linewidth=1.0)
+    said(panel, "dashed: Poisson, 1", 0.97, 0.93, left=False)
+    panel.set_xlim(0, 24)
+    panel.set_xticks(range(0, 25, 4))
+    panel.set_ylim(bottom=0.0)
+    panel.set_xlabel("Hour of the day, from the start")
+    panel.set_ylabel("Variation of gaps (std over mean)")
+    panel.set_title("Burstiness by the hour")
+    if all(found.gap_cv_by_hour is None for _, found in series):
+        empty(panel, "needs a day or more")
+
+
+def _named(seconds: float) -> str:
+    for unit_s, unit in ((86_400.0, "d"), (HOUR_S, "h"), (60.0, "min")):
+        if seconds >= unit_s:
+            return f"{seconds / unit_s:g} {unit}"
+    return f"{seconds:g} s"

@@ -1,0 +1,122 @@
+"""What all panels share: the look of a trace, published values, and axes of shares and durations."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import yaml
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator, PercentFormatter
+
+Part = TypeVar("Part")
+
+INK = "#333333"
+"""Of what a paper says."""
+
+SPANS = (
+    (3600.0, "1 h"), (60.0, "1 min"), (1.0, "1 s"), (86_400.0, "1 d"), (600.0, "10 min"), (10.0, "10 s"),
+    (4 * 3600.0, "4 h"), (7 * 86_400.0, "1 wk"), (30 * 86_400.0, "30 d"),
+)  # fmt: skip
+"""Round durations, those to be marked first where there is not room for all."""
+
+LEAST_ROOM = 0.12
+"""Between two marks, as a share of the axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How one trace is drawn.
+
+    Attributes:
+        label: its name.
+        colour: of its lines and bars.
+        place, of: which of how many traces it is, from 0: bars stand side by side.
+    """
+
+    label: str
+    colour: str
+    place: int
+    of: int
+
+    def offset(self, room: float) -> tuple[float, float]:
+        """Where this trace's bar stands within `room`, from its middle, and how wide it is."""
+        width = room / self.of
+        return (self.place - (self.of - 1) / 2) * width, width
+
+
+Series = Sequence[tuple[Look, Part]]
+"""What was measured of each trace, with its look."""
+
+
+@cache
+def published() -> dict[str, Any]:
+    """What papers say; conf/published/workload.yaml."""
+    text = (files("conf") / "published" / "workload.yaml").read_text(encoding="utf-8")
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
+def rising(panel: Axes, values: npt.NDArray[Any], look: Look) -> None:
+    """The share of the values (n,) that are at most x."""
+    ordered = np.sort(values)
+    share = np.arange(1, len(ordered) + 1) / len(ordered)
+    panel.plot(ordered, share, color=look.colour, drawstyle="steps-post", label=look.label)
+
+
+def falling(panel: Axes, values: npt.NDArray[Any], look: Look) -> None:
+    """The share of the values (n,) that are at least x."""
+    ordered = np.sort(values)
+    share = 1.0 - np.arange(len(ordered)) / len(ordered)
+    panel.plot(ordered, share, color=look.colour, label=look.label)
+
+
+def shares(panel: Axes, label: str) -> None:
+    """A y axis of shares from 0 to 1, in percent."""
+    panel.set_ylim(0.0, 1.02)
+    panel.yaxis.set_major_formatter(PercentFormatter(1.0))
+    panel.set_ylabel(label)
+
+
+def durations(panel: Axes, low_s: float, high_s: float, label: str) -> None:
+    """A logarithmic x axis of seconds, marked at round durations."""
+    panel.set_xscale("log")
+    low_s, high_s = max(low_s, 0.5), max(high_s, 120.0)
+    panel.set_xlim(low_s, high_s)
+    room = math.log(high_s / low_s) * LEAST_ROOM
+    names: dict[float, str] = {}
+    for seconds, text in SPANS:
+        if low_s <= seconds <= high_s * 1.001 and all(abs(math.log(seconds / other)) >= room for other in names):
+            names[seconds] = text
+    panel.xaxis.set_major_locator(FixedLocator(sorted(names)))
+    panel.xaxis.set_minor_locator(NullLocator())
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: names.get(value, "")))
+    panel.set_xlabel(label)
+
+
+def logarithmic(panel: Axes, which: str, *, percent: bool = False) -> None:
+    """A logarithmic axis ("x" or "y") with plain numbers, after everything is drawn on it."""
+    axis = panel.xaxis if which == "x" else panel.yaxis
+    (panel.set_xscale if which == "x" else panel.set_yscale)("log")
+    low, high = panel.get_xlim() if which == "x" else panel.get_ylim()
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 60 else (1.0,), numticks=12))
+    axis.set_minor_locator(NullLocator())
+    scale, unit = (100.0, " %") if percent else (1.0, "")
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value * scale:,.10g}{unit}"))
+
+
+def empty(panel: Axes, why: str) -> None:
+    """Say why a panel has nothing on it."""
+    panel.text(0.5, 0.5, why, transform=panel.transAxes, ha="center", va="center", color=INK, fontsize=8)
+
+
+def said(panel: Axes, text: str, x: float, y: float, *, left: bool = True) -> None:
+    """Small print inside a panel, in axes fractions, on white."""
+    panel.text(
+        x, y, text, transform=panel.transAxes, fontsize=7.5, color=INK, va="center", ha="left" if left else "right",
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.85}, zorder=6,
+    )  # fmt: skip

@@ -1,0 +1,113 @@
+"""Panels of what requests ask for: sizes, steps, images, base models, ControlNets and LoRAs."""
+
+from collections.abc import Callable
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
+
+from conf.palette import GREY
+from traces.describe.figures.axes import Series, empty, logarithmic, published, shares
+from traces.describe.mix import Mix
+from traces.describe.popularity import Popularity
+
+MOST = 8
+"""Values shown; what is rarer is one bar."""
+
+USES = ("base_model", "controlnets", "loras")
+NAMES = {"base_model": "base models", "controlnets": "ControlNets", "loras": "LoRAs"}
+MARKERS = {"A": "s", "B": "^"}
+
+Use = dict[str, Popularity | None]
+
+
+def values(what: str, title: str, label: str) -> Callable[[Axes, Series[Mix]], None]:
+    """A panel of the most frequent values of a column of `traces.describe.mix.COLUMNS`."""
+
+    def panel_of(panel: Axes, series: Series[Mix]) -> None:
+        # in the order of the first trace that has any
+        known = [found for _, found in series if found.shares[what]]
+        order = [value for value, _ in known[0].shares[what][:MOST]] if known else []
+        extra = any(len(found.shares[what]) > len(order) for found in known)
+        for look, found in series:
+            if not found.shares[what]:
+                continue
+            share = dict(found.shares[what])
+            heights = [share.pop(value, 0.0) for value in order] + ([sum(share.values())] if extra else [])
+            shift, width = look.offset(0.75)
+            at = np.arange(len(heights)) + shift
+            bars = panel.barh(at, heights, width, color=look.colour, label=look.label)
+            panel.bar_label(bars, [f"{height:.1%}" for height in heights], fontsize=7.5, padding=2)
+        panel.set_yticks(
+            range(len(order) + extra), [*(value.replace("x", " × ") for value in order), *["other"] * extra]
+        )
+        panel.invert_yaxis()
+        panel.margins(x=0.16)
+        panel.grid(False, axis="y")
+        panel.xaxis.set_major_formatter(PercentFormatter(1.0))
+        panel.set_xlim(left=0.0)
+        panel.set_xlabel("Share of the requests")
+        panel.set_ylabel(label)
+        panel.set_title(title)
+        if not known:
+            empty(panel, "unknown")
+
+    return panel_of
+
+
+def calls(what: str) -> Callable[[Axes, Series[Use]], None]:
+    """A panel of the share of the calls that go to the most popular of one kind."""
+
+    def panel_of(panel: Axes, series: Series[Use]) -> None:
+        drawn = False
+        for look, found in series:
+            use = found[what]
+            if use is None or not len(use.calls):
+                continue
+            share = np.cumsum(use.calls) / use.calls.sum()
+            ranks = np.arange(1, len(share) + 1)
+            panel.plot(ranks, share, color=look.colour, label=look.label, marker="o" if len(share) < 20 else "")
+            drawn = True
+        for name, service in published()["services"].items() if what in ("controlnets", "loras") else ():
+            points = service[what]["share_of_top"]
+            panel.plot(
+                list(points), list(points.values()), linestyle="", marker=MARKERS[name], color=GREY, markersize=5,
+                label=service["source"],
+            )  # fmt: skip
+        logarithmic(panel, "x")
+        shares(panel, "Share of the calls")
+        panel.set_xlabel(f"Most popular {NAMES[what]}")
+        panel.set_title(f"Popularity of {NAMES[what]}")
+        if drawn and what != "base_model":
+            panel.legend(fontsize=7.5, loc="lower right")
+        if not drawn:
+            empty(panel, "unknown")
+
+    return panel_of
+
+
+def per_request(what: str) -> Callable[[Axes, Series[Use]], None]:
+    """A panel of how many of one kind a request uses, of the requests where that is known."""
+
+    def panel_of(panel: Axes, series: Series[Use]) -> None:
+        most = 0
+        for look, found in series:
+            use = found[what]
+            if use is not None:
+                shift, width = look.offset(0.6)
+                panel.bar(np.arange(len(use.per_request)) + shift, use.per_request, width, color=look.colour)
+                most = max(most, len(use.per_request))
+        for name, service in published()["services"].items():
+            known = service[what]["per_request"]
+            panel.plot(
+                range(len(known)), known, linestyle="", marker=MARKERS[name], color=GREY, label=service["source"]
+            )
+            most = max(most, len(known))
+        panel.set_xticks(range(most))
+        panel.grid(False, axis="x")
+        shares(panel, "Share of the requests")
+        panel.set_xlabel(f"{NAMES[what]} of a request")
+        panel.set_title(f"{NAMES[what]} per request")
+        panel.legend(fontsize=7.5)
+
+    return panel_of

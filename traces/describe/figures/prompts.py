@@ -1,0 +1,190 @@
+"""Panels of prompts: repeats, the nearest earlier one, likeness, clusters over days, the age of hits."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from traces.describe.figures.axes import INK, Series, durations, empty, logarithmic, published, rising, said, shares
+from traces.describe.likeness import GROUPS, Likeness
+from traces.describe.nearest import CACHE, THRESHOLDS, YOUNG_S, Nearest
+from traces.describe.repeats import Repeats
+from traces.describe.survival import TOP, Survival
+
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (3, 1.5, 1, 1.5)), (0, (1.2, 1.2)))
+
+
+def frequency(panel: Axes, series: Series[Repeats]) -> None:
+    """How often each prompt is sent, the most frequent first."""
+    for look, found in series:
+        panel.plot(np.arange(1, len(found.times) + 1), found.times, color=look.colour, label=look.label)
+    logarithmic(panel, "x")
+    logarithmic(panel, "y")
+    panel.set_xlabel("Distinct prompts, the most frequent first")
+    panel.set_ylabel("Times sent")
+    panel.set_title("Repeats")
+    lines = [f"{len(found.age_s) / found.requests:.1%} repeat an earlier prompt" for _, found in series]
+    said(panel, "\n".join(lines), 0.97, 0.95 - 0.04 * len(lines), left=False)
+
+
+def repeat_age(panel: Axes, series: Series[Repeats]) -> None:
+    """Time since the same prompt was last sent."""
+    longest = 120.0
+    for look, found in series:
+        if len(found.age_s):
+            rising(panel, found.age_s, look)
+            longest = max(longest, float(found.age_s.max()))
+    durations(panel, 1.0, longest, "Time since the same prompt was last sent")
+    shares(panel, "Repeats no older")
+    panel.set_title("Age of repeats")
+
+
+def similarity(panel: Axes, series: Series[Nearest]) -> None:
+    """Similarity of the nearest earlier prompt."""
+    for look, found in series:
+        rising(panel, found.similarity, look)
+    limits = {k: limit for k, limit in published()["thresholds"].items() if k != "source"}
+    for k, limit in limits.items():
+        panel.axvline(limit, color=INK, linestyle="--", linewidth=0.8)
+        panel.annotate(
+            f"K={k}", (limit, 0.02), rotation=90, fontsize=7, ha="right", va="bottom", color=INK, xytext=(-1, 0),
+            textcoords="offset points",
+        )  # fmt: skip
+    panel.set_xlim(min(float(np.percentile(found.similarity, 0.5)) for _, found in series), 1.0)
+    shares(panel, "Requests no nearer")
+    encoders = ", ".join(dict.fromkeys(found.encoder for _, found in series))
+    panel.set_xlabel(f"Similarity ({encoders})")
+    panel.set_title("Nearest earlier prompt")
+    said(panel, f"dashed: {published()['thresholds']['source']}", 0.03, 0.94)
+
+
+def lag(panel: Axes, series: Series[Nearest]) -> None:
+    """How many requests before the nearest was sent."""
+    for look, found in series:
+        hit = found.similarity > THRESHOLDS[0]
+        if hit.any():
+            rising(panel, (found.query - found.row)[hit], look)
+    logarithmic(panel, "x")
+    shares(panel, "Hits no further back")
+    panel.set_xlabel("Requests between")
+    panel.set_title(f"Lag of the nearest (hits above {THRESHOLDS[0]})")
+
+
+def age(panel: Axes, series: Series[Nearest]) -> None:
+    """How long ago the nearest was sent."""
+    longest = 120.0
+    for look, found in series:
+        hit = found.similarity > THRESHOLDS[0]
+        if found.age_s is not None and hit.any():
+            rising(panel, found.age_s[hit], look)
+            longest = max(longest, float(found.age_s[hit].max()))
+    if all(found.age_s is None for _, found in series):
+        empty(panel, "needs times")
+    durations(panel, 1.0, longest, "Age of the nearest earlier prompt")
+    shares(panel, "Hits no older")
+    panel.set_title(f"Age of the nearest (hits above {THRESHOLDS[0]})")
+
+
+def hit_age(panel: Axes, series: Series[Nearest]) -> None:
+    """Age of the hits of a cache of the last requests, beside MoDM's."""
+    paper = published()["hit_age"]
+    longest, lines = YOUNG_S * 3, []
+    for look, found in series:
+        hit = found.cached_similarity > THRESHOLDS[0]
+        if found.cached_age_s is None or not hit.any():
+            continue
+        rising(panel, found.cached_age_s[hit], look)
+        longest = max(longest, float(found.cached_age_s[hit].max()))
+        young = float((found.cached_age_s[hit] <= paper["hours"] * 3600).mean())
+        lines.append(f"{look.label}: {young:.1%} at most {paper['hours']} h old")
+    limit_s = paper["hours"] * 3600
+    panel.plot([limit_s], [paper["share"]], marker="D", color=INK, linestyle="", zorder=5)
+    panel.annotate(
+        "", (limit_s, 1.0), (limit_s, paper["share"]), arrowprops={"arrowstyle": "->", "color": INK, "linewidth": 1.2}
+    )
+    panel.axvline(limit_s, color=INK, linestyle="--", linewidth=0.8)
+    durations(panel, 1.0, longest, "Age of the prompt that is hit")
+    shares(panel, "Hits no older")
+    panel.set_title(f"Hit age, cache of {CACHE:,}")
+    lines.append(f"{paper['source']}: over {paper['share']:.0%}")
+    said(panel, "\n".join(lines), 0.97, 0.05 + 0.035 * len(lines), left=False)
+
+
+def groups(panel: Axes, series: Series[Likeness]) -> None:
+    """Cosines of pairs: quartiles as boxes, 5 to 95 % as whiskers, the mean as a point."""
+    for look, found in series:
+        shift, width = look.offset(0.6)
+        for place, group in enumerate(GROUPS):
+            values = found.pairs[group]
+            if not len(values):
+                continue
+            low, first, middle, third, high = np.percentile(values, (5, 25, 50, 75, 95))
+            box = {"med": middle, "q1": first, "q3": third, "whislo": low, "whishi": high, "mean": values.mean()}
+            panel.bxp(
+                [box], [place + shift], widths=0.8 * width, showfliers=False, showmeans=True, patch_artist=True,
+                manage_ticks=False, boxprops={"facecolor": look.colour, "alpha": 0.35, "edgecolor": look.colour},
+                medianprops={"color": look.colour, "linewidth": 1.8},
+                whiskerprops={"color": look.colour}, capprops={"color": look.colour},
+                meanprops={"marker": "D", "markerfacecolor": "white", "markeredgecolor": look.colour, "markersize": 4},
+            )  # fmt: skip
+    names = [group.replace(" ", "\n", 1).replace(", another ", ",\nanother ") for group in GROUPS]
+    panel.set_xticks(range(len(GROUPS)), names)
+    panel.set_xlim(-0.6, len(GROUPS) - 0.4)
+    panel.set_ylim(top=1.03)
+    panel.grid(False, axis="x")
+    panel.set_ylabel("Similarity of two prompts (cosine)")
+    panel.set_title(f"Likeness ({published()['likeness']['source']}b)")
+
+
+def users(panel: Axes, series: Series[Likeness]) -> None:
+    """Mean similarity within a user's sessions against between them."""
+    for look, found in series:
+        panel.scatter(found.inter, found.intra, s=14, color=look.colour, alpha=0.6, linewidths=0, label=look.label)
+    panel.plot([0, 1], [0, 1], color=INK, linestyle="--", linewidth=0.8)
+    panel.set_xlim(-0.02, 1.02)
+    panel.set_ylim(-0.02, 1.02)
+    panel.set_xlabel("Between the user's sessions (mean cosine)")
+    panel.set_ylabel("Within the user's sessions (mean cosine)")
+    panel.set_title(f"Users ({published()['likeness']['source']}a)")
+    above = [
+        f"{(found.intra > found.inter).mean():.0%} of {len(found.intra)} users"
+        for _, found in series
+        if len(found.intra)
+    ]
+    said(panel, f"above the line: {', '.join(above) or 'no user has both'}", 0.02, 0.04)
+
+
+def clusters(eps: float) -> Callable[[Axes, Series[Survival]], None]:
+    """A panel of the first day's top clusters that are still among the top, day by day."""
+
+    def panel_of(panel: Axes, series: Series[Survival]) -> None:
+        last = max(found.days[-1] for _, found in series)
+        for look, found in series:
+            for top, dash in zip(TOP, DASHES, strict=True):
+                if (left := found.left.get((eps, top))) is not None:
+                    panel.plot(
+                        [1, *found.days], [1.0, *left], color=look.colour, linestyle=dash, marker=".", markersize=4
+                    )
+        paper = published()["survival"]
+        if eps == paper["eps"]:
+            panel.plot(
+                [paper["day"]] * 2, [0, paper["below"]], color=INK, linewidth=4, alpha=0.35, solid_capstyle="butt"
+            )
+            said(panel, f"grey: {paper['source']}, day 2,\nbelow {paper['below']:.0%}", 0.97, 0.9, left=False)
+        panel.set_xlim(1, max(last, 2))
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if not any((eps, top) in found.left for _, found in series for top in TOP):
+            empty(panel, "no cluster on the first day")
+        shares(panel, "Still among the top")
+        panel.set_xlabel("Day")
+        panel.set_title(f"Popular clusters, eps {eps:g}")
+        handles = [
+            Line2D([], [], color=INK, linestyle=dash, label=f"top {top} %")
+            for top, dash in zip(TOP, DASHES, strict=True)
+        ]
+        panel.legend(handles=handles, fontsize=7.5, loc="upper right" if eps != paper["eps"] else "center right")
+
+    return panel_of

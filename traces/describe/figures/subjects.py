@@ -1,0 +1,160 @@
+"""The figures: which panels belong to which subject, and how they are laid out and written."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from conf.palette import COLOURS, DPI, house_style, panels
+from traces.aside import aside
+from traces.describe.facts import Character
+from traces.describe.figures import arrivals, mix, people, prompts
+from traces.describe.figures.axes import Look
+from traces.describe.mix import COLUMNS
+from traces.describe.survival import EPS
+from traces.error import TraceError
+
+COLUMNS_OF_PANELS = 3
+WIDTH, HEIGHT = 3.7, 3.3
+"""Of a panel, inches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One figure.
+
+    Attributes:
+        name: of its file.
+        of: the part of a trace's character that it shows; None if the trace lacks it.
+        panels: what draws each panel from that part of every trace; the first stands in the overview.
+    """
+
+    name: str
+    of: Callable[[Character], Any]
+    panels: tuple[Callable[[Axes, Any], None], ...]
+
+
+def _timed_people(found: Character) -> Any:
+    return found.people if found.timed else None
+
+
+def _timed_nearest(found: Character) -> Any:
+    return found.nearest if found.timed else None
+
+
+def _used(found: Character) -> Any:
+    return found.popularity if any(found.popularity.values()) else None
+
+
+def _stated(found: Character) -> Any:
+    return found.mix if any(found.mix.shares[name] for name in COLUMNS) else None
+
+
+SUBJECTS = (
+    Subject(
+        "arrivals", lambda found: found.rhythm,
+        (arrivals.rate, arrivals.gaps, arrivals.dispersion, arrivals.day, arrivals.variation),
+    ),
+    Subject("users", lambda found: found.people, (people.activity,)),
+    Subject("sessions", _timed_people, (people.session_length, people.session_gap)),
+    Subject("repeats", lambda found: found.repeats, (prompts.frequency, prompts.repeat_age)),
+    Subject(
+        "mix", _stated,
+        (
+            mix.values("sizes", "Sizes", "Width × height (pixels)"), mix.values("steps", "Steps", "Denoising steps"),
+            mix.values("images", "Images per request", "Images"),
+        ),
+    ),
+    Subject(
+        "add_ons", _used,
+        (
+            mix.calls("base_model"), mix.calls("controlnets"), mix.calls("loras"), mix.per_request("controlnets"),
+            mix.per_request("loras"),
+        ),
+    ),
+    Subject("nearest", lambda found: found.nearest, (prompts.similarity, prompts.lag, prompts.age)),
+    Subject("likeness", lambda found: found.likeness, (prompts.groups, prompts.users)),
+    Subject("survival", lambda found: found.survival, tuple(prompts.clusters(eps) for eps in reversed(EPS))),
+    Subject("hit_age", _timed_nearest, (prompts.hit_age,)),
+)  # fmt: skip
+"""All figures, in the order of the facts."""
+
+
+@house_style()
+def draw(subject: Subject, traces: Sequence[Character]) -> Figure | None:
+    """All panels of a subject, the traces on the same axes; None if no trace has it."""
+    series = _series(subject, traces)
+    return _laid_out([(draw_panel, series) for draw_panel in subject.panels], traces) if series else None
+
+
+@house_style()
+def overview(traces: Sequence[Character]) -> Figure:
+    """The first panel of every subject that a trace has."""
+    return _laid_out(
+        [(subject.panels[0], series) for subject in SUBJECTS if (series := _series(subject, traces))], traces
+    )
+
+
+def write(traces: Sequence[Character], folder: Path) -> list[Path]:
+    """Draw every figure into `folder`, which is made if it is missing: `overview.png`, and one a subject.
+
+    Raises:
+        TraceError: the folder or a file cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TraceError(f"{folder}: cannot be made ({error.strerror or error}); name another folder") from error
+    drawn = [("overview", overview(traces)), *((subject.name, draw(subject, traces)) for subject in SUBJECTS)]
+    written = []
+    for name, figure in drawn:
+        if figure is not None:
+            path = folder / f"{name}.png"
+            with aside(path) as temporary, house_style():
+                figure.savefig(temporary, format="png", dpi=DPI, metadata={"Software": None})
+            written.append(path)
+    return written
+
+
+def _series(subject: Subject, traces: Sequence[Character]) -> list[tuple[Look, Any]]:
+    parts = [(index, part) for index, trace in enumerate(traces) if (part := subject.of(trace)) is not None]
+    return [
+        (Look(_label(traces, index), COLOURS[index % len(COLOURS)], place, len(parts)), part)
+        for place, (index, part) in enumerate(parts)
+    ]
+
+
+def _label(traces: Sequence[Character], index: int) -> str:
+    name = " ".join(traces[index].trace.name.split())[:40]
+    return name.lstrip("_") or "unnamed"
+
+
+def _laid_out(drawn: Sequence[tuple[Callable[[Axes, Any], None], Any]], traces: Sequence[Character]) -> Figure:
+    columns = min(COLUMNS_OF_PANELS, len(drawn))
+    if len(drawn) == 4:
+        columns = 2
+    rows = -(-len(drawn) // columns)
+    figure, axes = panels(columns, rows, width=WIDTH * columns + 0.4, height=HEIGHT * rows + 0.5, share_y=False)
+    for place in range(rows * columns):
+        panel = axes[place // columns][place % columns]
+        if place < len(drawn):
+            draw_panel, series = drawn[place]
+            draw_panel(panel, series)
+        else:
+            panel.set_axis_off()
+    handles = [
+        Line2D(
+            [],
+            [],
+            color=COLOURS[index % len(COLOURS)],
+            linewidth=2.5,
+            label=f"{_label(traces, index)}, {len(one.trace):,} requests",
+        )
+        for index, one in enumerate(traces)
+    ]
+    figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    return figure
