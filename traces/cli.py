@@ -1,16 +1,18 @@
-"""`mezzotint trace`: make a canonical trace, or say what is in one."""
+"""`mezzotint trace`: make a canonical trace, say what is in one, or lay two side by side."""
 
 import argparse
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from traces.aside import check_target
-from traces.describe import describe, render
+from traces.aside import aside, check_target
+from traces.describe import Character, characterise, render, side_by_side
+from traces.embeddings import Encoder, HashedNgrams, MiniLM
 from traces.error import TraceError
 from traces.intake import Written, store
 from traces.opening import Limits
@@ -26,6 +28,8 @@ from traces.sources.partiprompts import PartiPrompts
 from traces.sources.prompts import Prompts
 from traces.sources.synthetic import Synthetic
 
+ENCODERS: Mapping[str, Callable[[], Encoder]] = {"ngram": HashedNgrams, "minilm": MiniLM}
+
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "diffusiondb": ("nsfw_max", "limit"),
     "gentd26": ("drop_failed", "text_only", "unnamed_loras"),
@@ -40,14 +44,13 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
 
 def add_parser(subparsers: Any) -> None:
     """Add the verb `trace` to an argparse parser's subparsers; its `run` attribute is `run`."""
-    trace = subparsers.add_parser("trace", help="make a canonical trace, or say what is in one")
-    verbs = trace.add_subparsers(dest="verb", required=True, metavar="import|synth|pair|describe")
+    trace = subparsers.add_parser("trace", help="make a canonical trace, say what is in one, compare two")
+    verbs = trace.add_subparsers(dest="verb", required=True, metavar="import|synth|pair|describe|compare")
     _add_import(verbs.add_parser("import", help="make a trace from a published table"))
     _add_synth(verbs.add_parser("synth", help="make up a trace"))
     _add_pair(verbs.add_parser("pair", help="lay the prompts of one trace on the arrivals and models of another"))
-    shows = verbs.add_parser("describe", help="say what is in a trace")
-    shows.add_argument("path", metavar="PATH", help="a file made by `trace import`, `trace synth` or `trace pair`")
-    shows.add_argument("--json", action="store_true", help="print JSON")
+    _add_describe(verbs.add_parser("describe", help="say what is in a trace"))
+    _add_compare(verbs.add_parser("compare", help="lay a real trace and a made-up one side by side"))
     trace.set_defaults(run=run)
 
 
@@ -58,9 +61,9 @@ def run(args: argparse.Namespace) -> int:
         TraceError: what is read is malformed, or the output cannot be written.
     """
     if args.verb == "describe":
-        facts = describe(read(Path(args.path)))
-        print(json.dumps(facts, indent=2) if args.json else render(facts))
-        return 0
+        return _describe(args)
+    if args.verb == "compare":
+        return _compare(args)
     out = Path(args.out)
     check_target(out)  # before the work, not after it
     if args.verb == "pair":
@@ -81,6 +84,42 @@ def run(args: argparse.Namespace) -> int:
     reading.notes["seed"] = args.seed
     _report(store(reading, out))
     return 0
+
+
+def _describe(args: argparse.Namespace) -> int:
+    (found,) = _characters([args.path], args)
+    facts = found.facts()
+    print(json.dumps(facts, indent=2) if args.json else render(facts))
+    return 0
+
+
+def _compare(args: argparse.Namespace) -> int:
+    if args.out is not None:
+        check_target(Path(args.out))
+    real, *made = _characters([args.real, *args.synthetic], args)
+    page = side_by_side(real.facts(), [one.facts() for one in made])
+    if args.out is None:
+        print(page)
+        return 0
+    with aside(Path(args.out)) as temporary:
+        temporary.write_text(page + "\n", encoding="utf-8")
+    print(args.out)
+    return 0
+
+
+def _characters(paths: Sequence[str], args: argparse.Namespace) -> list[Character]:
+    """What is in the traces; their figures too, where they were asked for."""
+    encoder = ENCODERS[args.encoder]()
+    if args.figures is None:
+        return [characterise(read(Path(path)), encoder) for path in paths]
+    from traces.describe import figures  # drawing takes a second to import, which numbers need not pay
+
+    folder = Path(args.figures)
+    figures.check_folder(folder)
+    found = [characterise(read(Path(path)), encoder) for path in paths]
+    written = figures.write(found[:2], folder)
+    print(f"{folder}: {len(written)} figures", file=sys.stderr)
+    return found
 
 
 def _add_import(parser: argparse.ArgumentParser) -> None:
@@ -142,6 +181,30 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repeat", action="store_true", help="go through the shorter trace again; left out, it decides the length"
     )
+
+
+def _add_describe(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", metavar="PATH", help="a file made by `trace import`, `trace synth` or `trace pair`")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    _add_showing(parser)
+
+
+def _add_compare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("real", metavar="REAL", help="a file made by `trace import`")
+    parser.add_argument(
+        "synthetic", metavar="SYNTHETIC", nargs="+",
+        help="a file made by `trace synth`; of several, such as of several seeds, the mean is shown",
+    )  # fmt: skip
+    parser.add_argument("-o", "--out", metavar="FILE", help="write the table there (Markdown) instead of printing it")
+    _add_showing(parser)
+
+
+def _add_showing(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--figures", metavar="DIR", help="draw them too: a PNG for each subject, and an overview")
+    parser.add_argument(
+        "--encoder", choices=list(ENCODERS), default="ngram",
+        help="what makes prompts comparable: shared spelling, or shared meaning (the `text` extra); default: ngram",
+    )  # fmt: skip
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:

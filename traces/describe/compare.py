@@ -124,6 +124,36 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
+def side_by_side(real: Mapping[str, Any], synthetic: Sequence[Mapping[str, Any]]) -> str:
+    """A page of Markdown: what the traces are, and their statistics beside each other.
+
+    Args:
+        real: facts of a trace as `traces.describe.describe` gives them.
+        synthetic: facts of made-up traces, such as of several seeds; their mean is shown.
+    """
+    rows = compare(real, averaged(synthetic))
+    close, told = sum(row.within is True for row in rows), sum(row.within is not None for row in rows)
+    encoder = next((one["nearest"]["encoder"] for one in (real, *synthetic) if one["nearest"]), None)
+    lines = [
+        f"## {_cell(real['name'])} beside {_cell(synthetic[0]['name'])}",
+        "",
+        f"- real: {real['source']}; {real['requests']:,} requests, digest {real['digest'][:12]}",
+        *(
+            f"- synthetic: {one['source']}; {one['requests']:,} requests, digest {one['digest'][:12]}"
+            for one in synthetic
+        ),
+        *([f"- similarity: {encoder}"] if encoder else []),
+        f"- {close} of the {told} statistics that both have are within {WITHIN:.0%}",
+        "",
+        table(
+            rows,
+            str(real["name"]),
+            f"{synthetic[0]['name']}, mean of {len(synthetic)}" if len(synthetic) > 1 else str(synthetic[0]["name"]),
+        ),
+    ]
+    return "\n".join(lines)
+
+
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 

@@ -11,6 +11,9 @@ from traces.sessions import SESSION_GAP_S, Sessions, sessions
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
+PAIRS = 50_000
+"""Of more followers than these, so many at random are compared with the prompt before them."""
+
 RANKS = 100
 """The slope of a rank-frequency plot is taken over the most active users, so many at most."""
 
@@ -26,7 +29,7 @@ class People:
         length: (sessions,) requests of each session.
         gap_s: seconds between one request of a session and the next.
         rest_s: seconds between one session of a user and the next.
-        same, edited: (followers,) whether a session's request repeats the prompt before it, or shares at
+        same, edited: (at most `PAIRS`,) whether a session's request repeats the prompt before it, or shares at
             least half the words of both with it.
     """
 
@@ -107,6 +110,8 @@ def people(user: Indices, arrival_s: Floats, prompt: Indices, texts: list[str]) 
     before = visits.previous[follows]
     both = (prompt[follows] >= 0) & (prompt[before] >= 0)
     pairs = np.column_stack((prompt[follows[both]], prompt[before[both]]))
+    if len(pairs) > PAIRS:
+        pairs = pairs[np.random.default_rng(0).choice(len(pairs), PAIRS, replace=False)]
     each = np.bincount(user[known])
     return People(
         each=np.sort(each[each > 0])[::-1],

@@ -1,6 +1,7 @@
 """Panels of prompts: repeats, the nearest earlier one, likeness, clusters over days, the age of hits."""
 
 from collections.abc import Callable
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -130,8 +131,7 @@ def groups(panel: Axes, series: Series[Likeness]) -> None:
                 whiskerprops={"color": look.colour}, capprops={"color": look.colour},
                 meanprops={"marker": "D", "markerfacecolor": "white", "markeredgecolor": look.colour, "markersize": 4},
             )  # fmt: skip
-    names = [group.replace(" ", "\n", 1).replace(", another ", ",\nanother ") for group in GROUPS]
-    panel.set_xticks(range(len(GROUPS)), names)
+    panel.set_xticks(range(len(GROUPS)), [fill(group, 12) for group in GROUPS])
     panel.set_xlim(-0.6, len(GROUPS) - 0.4)
     panel.set_ylim(top=1.03)
     panel.grid(False, axis="x")

@@ -18,7 +18,6 @@ from traces.describe.mix import COLUMNS
 from traces.describe.survival import EPS
 from traces.error import TraceError
 
-COLUMNS_OF_PANELS = 3
 WIDTH, HEIGHT = 3.7, 3.3
 """Of a panel, inches."""
 
@@ -99,12 +98,19 @@ def overview(traces: Sequence[Character]) -> Figure:
     )
 
 
+def check_folder(folder: Path) -> None:
+    """Raise TraceError if `folder` is something else, before any long work is spent on what goes into it."""
+    if folder.exists() and not folder.is_dir():
+        raise TraceError(f"{folder}: is a file, expected a folder for the figures; name another one")
+
+
 def write(traces: Sequence[Character], folder: Path) -> list[Path]:
     """Draw every figure into `folder`, which is made if it is missing: `overview.png`, and one a subject.
 
     Raises:
         TraceError: the folder or a file cannot be written.
     """
+    check_folder(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -134,9 +140,7 @@ def _label(traces: Sequence[Character], index: int) -> str:
 
 
 def _laid_out(drawn: Sequence[tuple[Callable[[Axes, Any], None], Any]], traces: Sequence[Character]) -> Figure:
-    columns = min(COLUMNS_OF_PANELS, len(drawn))
-    if len(drawn) == 4:
-        columns = 2
+    columns = {4: 2, 7: 4, 8: 4}.get(len(drawn), min(len(drawn), 4 if len(drawn) > 9 else 3))
     rows = -(-len(drawn) // columns)
     figure, axes = panels(columns, rows, width=WIDTH * columns + 0.4, height=HEIGHT * rows + 0.5, share_y=False)
     for place in range(rows * columns):

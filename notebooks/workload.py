@@ -1,0 +1,137 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Workloads: real rows beside synthetic ones
+#
+# What decides how a cache or a scheduler fares is in the traffic: who comes back, with which prompt, how soon. Each
+# section takes a real trace, makes a synthetic one of the same length, and shows both, statistic by statistic and
+# panel by panel. What is within 10 % of the real value has a tick; a dash is what a trace does not tell.
+#
+# The real files are not part of Mezzotint. Name the folder that has them in `MEZZOTINT_DATA`; where one is missing,
+# its section shows the synthetic trace alone. To open this page as a notebook: `jupytext --to ipynb workload.py`.
+
+# %%
+import io
+import os
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from IPython.display import Image, Markdown, display
+from matplotlib.figure import Figure
+
+from traces.describe import Character, characterise, render, side_by_side
+from traces.describe.figures import SUBJECTS, draw, overview
+from traces.embeddings import HashedNgrams, MiniLM
+from traces.schema import Trace
+from traces.sources import Source
+from traces.sources.delimited import Csv
+from traces.sources.diffusiondb import DiffusionDB
+from traces.sources.gentd26 import GenTD26
+from traces.sources.synthetic import Synthetic
+
+# %% tags=["parameters"]
+seeds = 4  # synthetic traces per section; the tables show their mean, the figures the first
+encoder_name = "ngram"  # or "minilm", with the `text` extra
+
+# %%
+DATA = Path(os.environ.get("MEZZOTINT_DATA", "data"))
+encoder = {"ngram": HashedNgrams, "minilm": MiniLM}[encoder_name]()
+
+
+def real(path: str, source: Callable[[str], Source]) -> Trace | None:
+    """The trace of a file under `DATA`, or None and a message where there is no such file."""
+    if not (DATA / path).is_file():
+        display(Markdown(f"*No {path} under the folder that MEZZOTINT_DATA names: only the synthetic trace follows.*"))
+        return None
+    return source(str(DATA / path)).load(np.random.default_rng(0))
+
+
+def fitted(name: str) -> dict[str, Any]:
+    """The parameters of `conf/trace/NAME.yaml`, or none if there is no such file."""
+    file = files("conf") / "trace" / f"{name}.yaml"
+    found = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return {key: value for key, value in found.items() if key not in ("_target_", "defaults")}
+
+
+def show(figure: Figure | None) -> None:
+    if figure is not None:
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png")
+        display(Image(buffer.getvalue(), width=round(figure.get_figwidth() * 85)))
+
+
+def section(found: Trace | None, synthetic: dict[str, Any], subjects: tuple[str, ...]) -> None:
+    """Table, overview and the figures of some subjects, for a real trace beside synthetic ones."""
+    made = [
+        characterise(Synthetic(**synthetic).load(np.random.default_rng(seed)), encoder, progress=False)
+        for seed in range(seeds)
+    ]
+    drawn: list[Character] = made[:1]
+    if found is None:
+        display(Markdown(f"```\n{render(made[0].facts())}\n```"))
+    else:
+        drawn = [characterise(found, encoder, progress=False), *drawn]
+        display(Markdown(side_by_side(drawn[0].facts(), [one.facts() for one in made])))
+    show(overview(drawn))
+    for subject in SUBJECTS:
+        if subject.name in subjects:
+            show(draw(subject, drawn))
+
+
+def like(found: Trace | None, timed: bool = True) -> dict[str, Any]:
+    """The length, and the rate if it has one, of the real trace; of none, 1,000 requests at the rate that is fitted."""
+    if found is None:
+        return {"requests": 1000}
+    rate = {"rate_rpm": (len(found) - 1) / found.span_s * 60.0} if timed else {}
+    return {"requests": len(found), **rate}
+
+
+# %% [markdown]
+# ## DiffusionDB, 1,000 requests
+#
+# One stretch of 6.7 hours, with users and times. The rate is that of the sample, not of the service; so short a stretch
+# shows no day, and the synthetic trace has none.
+
+# %%
+rows = real("diffusiondb/metadata_1k.csv", lambda path: DiffusionDB(path=path, name="DiffusionDB 1k"))
+parameters = fitted("synthetic") | like(rows) | {"day_ratio": 1.0}
+section(rows, parameters, ("arrivals", "sessions", "nearest", "likeness", "mix"))
+
+# %% [markdown]
+# ## DiffusionDB, 3,000 requests
+#
+# Prompts in about the order of their arrival, users inferred; no times. What needs times is a dash: sessions, ages,
+# and the rate.
+
+# %%
+rows = real(
+    "diffusiondb/arrival_order_3k.csv",
+    lambda path: Csv(path=path, columns={"user_id": "pseudo_user"}, name="DiffusionDB 3k"),
+)
+parameters = fitted("synthetic") | like(rows, timed=False) | {"day_ratio": 1.0}
+section(rows, parameters, ("repeats", "nearest"))
+
+# %% [markdown]
+# ## GenTD26
+#
+# Seventeen days of Alibaba's production service: times, users, base models, images per request; no prompts, no sizes.
+# The publisher scaled the metrics, so ratios mean more than seconds.
+
+# %%
+rows = real("gentd26/lora_request_trace.csv", lambda path: GenTD26(path=path, name="GenTD26"))
+parameters = fitted("synthetic") | fitted("synthetic-gentd26") | like(rows)
+section(rows, parameters, ("arrivals", "users", "sessions", "mix", "add_ons"))
