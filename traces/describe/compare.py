@@ -125,33 +125,29 @@ def number(value: float | None) -> str:
 
 
 def side_by_side(real: Mapping[str, Any], synthetic: Sequence[Mapping[str, Any]]) -> str:
-    """A page of Markdown: what the traces are, and their statistics beside each other.
+    """A page of Markdown: what the traces are, and the statistics that the real one has beside the synthetic ones.
 
     Args:
         real: facts of a trace as `traces.describe.describe` gives them.
         synthetic: facts of made-up traces, such as of several seeds; their mean is shown.
     """
     rows = compare(real, averaged(synthetic))
-    close, told = sum(row.within is True for row in rows), sum(row.within is not None for row in rows)
-    encoder = next((one["nearest"]["encoder"] for one in (real, *synthetic) if one["nearest"]), None)
+    told = [row for row in rows if row.real is not None]
+    close, both = sum(row.within is True for row in told), sum(row.within is not None for row in told)
+    encoder = next((one["nearest"]["encoder"] for one in (real, *synthetic) if one["nearest"]), "")
+    made = str(synthetic[0]["name"])
+    counts = sorted({int(one["requests"]) for one in synthetic})
     lines = [
-        f"## {_cell(real['name'])} beside {_cell(synthetic[0]['name'])}",
+        f"## {_cell(real['name'])} beside {_cell(made)}",
         "",
-        f"- real: {real['source']}; {real['requests']:,} requests, digest {real['digest'][:12]}",
-        *(
-            f"- synthetic: {one['source']}; {one['requests']:,} requests, digest {one['digest'][:12]}"
-            for one in synthetic
-        ),
-        *([f"- similarity: {encoder}"] if encoder else []),
-        f"- {close} of the {told} statistics that both have are within {WITHIN:.0%}",
+        f"- {_cell(real['name'])}: {real['source']}; {real['requests']:,} requests, digest {real['digest'][:12]}",
+        f"- {_cell(made)}: {synthetic[0]['source']}; {' or '.join(f'{count:,}' for count in counts)} requests,"
+        f" digest {', '.join(one['digest'][:12] for one in synthetic)}",
+        f"- {close} of the {both} statistics that both have are within {WITHIN:.0%}; similarity is that of {encoder}",
         "",
-        table(
-            rows,
-            str(real["name"]),
-            f"{synthetic[0]['name']}, mean of {len(synthetic)}" if len(synthetic) > 1 else str(synthetic[0]["name"]),
-        ),
+        table(told, str(real["name"]), f"{made}, mean of {len(synthetic)}" if len(synthetic) > 1 else made),
     ]
-    return "\n".join(lines)
+    return "\n".join(lines if encoder else [line.removesuffix("; similarity is that of ") for line in lines])
 
 
 def _cell(text: str) -> str:

@@ -19,7 +19,8 @@ class Rhythm:
     Attributes:
         gap_s: (n - 1,) seconds between one arrival and the next.
         rpm: (hours,) requests per minute in each hour since the start; the last may be cut short.
-        by_hour: (24,) share of the requests by hours since the start, modulo 24; None below a day.
+        by_hour: (24,) share of the requests by hours since the start, modulo 24, had each hour of the day been
+            seen equally long; None below a day.
         gap_cv: coefficient of variation of the gaps; 1 for a Poisson process.
         gap_cv_by_hour: (24,) the same of the gaps that end in each hour of the day; NaN where there are few.
         dispersion: by window in seconds, variance over mean of the counts in whole windows; 1 for Poisson.
@@ -69,11 +70,18 @@ def rhythm(arrival_s: Floats, least: int = 20) -> Rhythm:
     return Rhythm(
         gap_s=gap_s,
         rpm=hours / length_s * 60.0,
-        by_hour=np.bincount(of_day, minlength=24) / len(of_day) if whole_day else None,
+        by_hour=_of_day(of_day, span_s) if whole_day else None,
         gap_cv=_variation(gap_s, least),
         gap_cv_by_hour=_by_hour(gap_s, of_day[1:], least) if whole_day else None,
         dispersion=dispersion,
     )
+
+
+def _of_day(of_day: npt.NDArray[np.int64], span_s: float) -> Floats:
+    days, rest_s = divmod(span_s, 24 * HOUR_S)
+    seen_s = days * HOUR_S + np.clip(rest_s - HOUR_S * np.arange(24), 0.0, HOUR_S)
+    rate: Floats = np.bincount(of_day, minlength=24) / seen_s
+    return rate / rate.sum()
 
 
 def _by_hour(gap_s: Floats, of_day: npt.NDArray[np.int64], least: int) -> Floats:

@@ -37,6 +37,10 @@ class Subject:
     panels: tuple[Callable[[Axes, Any], None], ...]
 
 
+def _long(found: Character) -> Any:
+    return found.rhythm if found.rhythm and len(found.rhythm.gap_s) and found.rhythm.gap_s.any() else None
+
+
 def _timed_people(found: Character) -> Any:
     return found.people if found.timed else None
 
@@ -55,7 +59,7 @@ def _stated(found: Character) -> Any:
 
 SUBJECTS = (
     Subject(
-        "arrivals", lambda found: found.rhythm,
+        "arrivals", _long,
         (arrivals.rate, arrivals.gaps, arrivals.dispersion, arrivals.day, arrivals.variation),
     ),
     Subject("users", lambda found: found.people, (people.activity,)),
@@ -91,11 +95,10 @@ def draw(subject: Subject, traces: Sequence[Character]) -> Figure | None:
 
 
 @house_style()
-def overview(traces: Sequence[Character]) -> Figure:
-    """The first panel of every subject that a trace has."""
-    return _laid_out(
-        [(subject.panels[0], series) for subject in SUBJECTS if (series := _series(subject, traces))], traces
-    )
+def overview(traces: Sequence[Character]) -> Figure | None:
+    """The first panel of every subject that a trace has; None if there is none."""
+    drawn = [(subject.panels[0], series) for subject in SUBJECTS if (series := _series(subject, traces))]
+    return _laid_out(drawn, traces) if drawn else None
 
 
 def check_folder(folder: Path) -> None:
