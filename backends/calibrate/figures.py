@@ -6,37 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from backends.profile import Point, Profile
+from conf.palette import COLOURS, DPI, house_style
 
 STEPS = 50
 """Steps per image in images per minute, as the papers replay."""
 
-# Okabe and Ito's palette ("Color Universal Design", 2008), which colour-blind readers can tell apart.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES: tuple[Any, ...] = ("--", (0, (6, 2, 1, 2)), (0, (1, 1.5)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-_STYLE = {
-    "text.parse_math": False,
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.titlesize": 9.5,
-    "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e4e4e4",
-    "legend.frameon": False,
-    "lines.linewidth": 1.3,
-    "lines.markersize": 4.5,
-}
 
 
 def images_per_minute(profile: Profile, point: Point) -> float:
@@ -59,16 +41,14 @@ def draw(profile: Profile, references: Sequence[tuple[str, Point]], path: Path) 
     Args:
         references: (where it was published, the published step) to draw beside ours.
     """
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update(_STYLE)  # type: ignore[arg-type]
+    with house_style():
         peaks = [peak for peak in profile.memory if peak.operation in ("step", "vae_decode")]
         columns = 3 if peaks else 2
         figure = Figure(figsize=(4.4 * columns, 3.9), layout="constrained")
         panels: list[Axes] = list(figure.subplots(1, columns, squeeze=False)[0])
         figure.suptitle(f"{profile.model} on {profile.device or profile.gpu}, {profile.dtype}", x=0.01, ha="left")
         sizes = sorted({(p.width, p.height) for p in profile.step}, key=lambda size: size[0] * size[1])
-        looks = {size: (_COLOURS[i % 7], _MARKERS[i % 7]) for i, size in enumerate(sizes)}
+        looks = {size: (COLOURS[i % len(COLOURS)], _MARKERS[i % len(_MARKERS)]) for i, size in enumerate(sizes)}
         for size in sizes:
             _lines(panels, profile, size, *looks[size])
         published = _references(panels[0], references, looks)
@@ -90,7 +70,7 @@ def draw(profile: Profile, references: Sequence[tuple[str, Point]], path: Path) 
             ]
         handles += published
         figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 2 * columns))
-        figure.savefig(path, format="png", dpi=150)
+        figure.savefig(path, format="png", dpi=DPI)
 
 
 def _lines(panels: Sequence[Axes], profile: Profile, size: tuple[int, int], colour: str, marker: str) -> None:

@@ -80,8 +80,9 @@ def rhythm(arrival_s: Floats, least: int = 20) -> Rhythm:
 def _of_day(of_day: npt.NDArray[np.int64], span_s: float) -> Floats:
     days, rest_s = divmod(span_s, 24 * HOUR_S)
     seen_s = days * HOUR_S + np.clip(rest_s - HOUR_S * np.arange(24), 0.0, HOUR_S)
-    rate: Floats = np.bincount(of_day, minlength=24) / seen_s
-    return rate / rate.sum()
+    rate = np.bincount(of_day, minlength=24) / seen_s
+    shares: Floats = rate / rate.sum()
+    return shares
 
 
 def _by_hour(gap_s: Floats, of_day: npt.NDArray[np.int64], least: int) -> Floats:
