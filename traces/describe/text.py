@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from traces.validation import shown
+
 Facts = dict[str, Any]
 Lines = list[tuple[str, str]]
 
@@ -31,7 +33,7 @@ def render(facts: Facts) -> str:
             lines.append((label, _popularity(facts[what])))
     lines.append(("null columns", ", ".join(facts["null_columns"]) or "none"))
     lines.append(("digest", facts["digest"]))
-    lines.extend((f"note {key}", str(value)) for key, value in facts["notes"].items())
+    lines.extend((f"note {key}", shown(str(value), 200)) for key, value in facts["notes"].items())
     width = max(len(label) for label, _ in lines)
     return "\n".join(f"{label:<{width}}  {text}" for label, text in lines)
 
