@@ -1,8 +1,9 @@
 """Similarity spaces: what "similar" means between a prompt and what earlier requests left behind.
 
 A *space* turns rows of a trace into query vectors and into the vectors of the artifacts that those rows
-left behind; the similarity of a query to an artifact is their inner product, rounded to six decimals, so that
-ties are ties on every machine.
+left behind. Searches compare their inner products, rounded to six decimals, so that ties are ties on every machine;
+an increasing map, of which the scale of the encoder is a part, carries the best product to the similarity that
+selectors have thresholds for.
 """
 
 from dataclasses import dataclass, field
@@ -12,15 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traces.error import TraceError
+from traces.scale import Identity, Scale
 
 Floats = NDArray[np.float32]
 
 DECIMALS = 6
-"""Similarities that agree to this many decimals are equal: float32 products are good to about 1e-6."""
+"""Products that agree to this many decimals are equal: float32 products are good to about 1e-6."""
 
 
 def similarity(queries: Floats, artifacts: Floats) -> NDArray[np.float64]:
-    """The similarities of pairs of rows, (n,), as every search gives them: in double precision, then rounded."""
+    """The products of pairs of rows, (n,), as every search gives them: in double precision, then rounded."""
     products: NDArray[np.float64] = np.einsum("ij,ij->i", queries.astype(np.float64), artifacts.astype(np.float64))
     return np.round(products, DECIMALS)
 
@@ -29,8 +31,15 @@ def similarity(queries: Floats, artifacts: Floats) -> NDArray[np.float64]:
 class Space(Protocol):
     """Vectors of one trace, as queries and as artifacts. All are float32."""
 
-    def bind(self, embeddings: Floats, rng: np.random.Generator) -> None:
-        """Take the trace's text embeddings (n, d), unit rows, and a random stream of this space's own."""
+    def bind(self, embeddings: Floats, rng: np.random.Generator, scale: Scale | None = None) -> None:
+        """Take the trace's text embeddings (n, d), unit rows, a random stream of this space's own, and the scale
+        of the encoder (the identity where none is given)."""
+
+    def similar(self, product: float) -> float:
+        """The similarity that an inner product of a query and an artifact stands for."""
+
+    def product(self, similarity: float) -> float:
+        """The inverse of ``similar``: what a search must look for to find that similarity."""
 
     def queries(self, start: int, stop: int) -> Floats:
         """The query vectors of rows start..stop-1, shape (stop - start, d)."""
@@ -51,10 +60,20 @@ class TextToText:
     """Cosine of the prompts' text embeddings (NIRVANA, 4: both sides are CLIP text vectors)."""
 
     _embeddings: Floats = field(init=False, repr=False)
+    _scale: Scale = field(init=False, default_factory=Identity, repr=False)
 
-    def bind(self, embeddings: Floats, rng: np.random.Generator) -> None:
+    def bind(self, embeddings: Floats, rng: np.random.Generator, scale: Scale | None = None) -> None:
         """See Space.bind."""
         self._embeddings = embeddings
+        self._scale = scale or Identity()
+
+    def similar(self, product: float) -> float:
+        """See Space.similar: the encoder's cosine on CLIP's scale."""
+        return self._scale.to_clip(product)
+
+    def product(self, similarity: float) -> float:
+        """See Space.product."""
+        return self._scale.from_clip(similarity)
 
     def queries(self, start: int, stop: int) -> Floats:
         """See Space.queries."""
@@ -71,7 +90,7 @@ class TextToText:
 
     def assumptions(self) -> list[tuple[str, Any, str]]:
         """See Space.assumptions."""
-        return []
+        return self._scale.assumptions()
 
 
 @dataclass(slots=True)
@@ -79,9 +98,10 @@ class TextToImage:
     """A modelled text-to-image cosine, for traces without images (MoDM, 3.2 searches CLIP image vectors).
 
     The image made for row j has a CLIPScore of its own, a_j, drawn from N(``clip_score``, ``spread``); an
-    unrelated prompt scores ``unrelated`` on it. For prompt i the score moves from the one to the other with
-    the cosine of the two prompts: s_ij = u + (a_j - u) cos(e_i, e_j). This is an inner product of d + 1
-    dimensions, so the search is the same as for text.
+    unrelated prompt scores ``unrelated`` on it. A prompt i scores between the two, as far up as the prompts are alike
+    on CLIP's scale: s_ij = u + (c - u) f(g_j cos(e_i, e_j)), where c is ``clip_score``, u is ``unrelated``, f is the
+    scale of the encoder and g_j = (a_j - u) / (c - u) is how well the image shows its prompt. f and the line around
+    it rise, so the artifact of the highest product g_j cos(e_i, e_j) is found by the same search as for text.
 
     Args:
         clip_score: mean cosine of a prompt and the image made for it.
@@ -94,6 +114,7 @@ class TextToImage:
     unrelated: float
     _embeddings: Floats = field(init=False, repr=False)
     _gain: Floats = field(init=False, repr=False)
+    _scale: Scale = field(init=False, default_factory=Identity, repr=False)
 
     def __post_init__(self) -> None:
         if not (0 <= self.unrelated < self.clip_score <= 1 and self.spread >= 0):
@@ -102,23 +123,28 @@ class TextToImage:
                 f"{self.unrelated}; expected 0 <= unrelated < clip_score <= 1 and spread >= 0"
             )
 
-    def bind(self, embeddings: Floats, rng: np.random.Generator) -> None:
+    def bind(self, embeddings: Floats, rng: np.random.Generator, scale: Scale | None = None) -> None:
         """See Space.bind. The images' own scores are drawn here, one per row whatever the cache does."""
         self._embeddings = embeddings
+        self._scale = scale or Identity()
         own = rng.normal(self.clip_score, self.spread, len(embeddings))
-        self._gain = np.maximum(own - self.unrelated, 0.0).astype(np.float32)
+        self._gain = (np.maximum(own - self.unrelated, 0.0) / (self.clip_score - self.unrelated)).astype(np.float32)
+
+    def similar(self, product: float) -> float:
+        """See Space.similar."""
+        return self.unrelated + (self.clip_score - self.unrelated) * self._scale.to_clip(product)
+
+    def product(self, similarity: float) -> float:
+        """See Space.product."""
+        return self._scale.from_clip((similarity - self.unrelated) / (self.clip_score - self.unrelated))
 
     def queries(self, start: int, stop: int) -> Floats:
         """See Space.queries."""
-        block = np.ones((stop - start, self._embeddings.shape[1] + 1), np.float32)
-        block[:, :-1] = self._embeddings[start:stop]
-        return block
+        return np.asarray(self._embeddings[start:stop])
 
     def artifacts(self, rows: NDArray[np.int64]) -> Floats:
         """See Space.artifacts."""
-        vectors = np.empty((len(rows), self._embeddings.shape[1] + 1), np.float32)
-        np.multiply(self._embeddings[rows], self._gain[rows, None], out=vectors[:, :-1])
-        vectors[:, -1] = self.unrelated
+        vectors: Floats = self._embeddings[rows] * self._gain[rows, None]
         return vectors
 
     @property
@@ -128,13 +154,15 @@ class TextToImage:
 
     def assumptions(self) -> list[tuple[str, Any, str]]:
         """See Space.assumptions."""
-        model = f"s = {self.unrelated:g} + (a - {self.unrelated:g}) cos(text, text)"
-        drawn = f"a ~ N({self.clip_score:g}, {self.spread:g}) per image"
+        u, c = f"{self.unrelated:g}", f"{self.clip_score:g}"
+        model = f"s = {u} + ({c} - {u}) f(g cos(text, text)), f the scale of similarity"
+        drawn = f"g = (a - {u}) / ({c} - {u}), a ~ N({c}, {self.spread:g}) per image"
         return [
             (
                 "text-to-image similarity",
                 f"{model}, {drawn}",
                 "modelled, there being no images; mean from MoDM Table 2 (CLIPScore 28.55), spread and "
                 "unrelated are settings",
-            )
+            ),
+            *self._scale.assumptions(),
         ]

@@ -129,11 +129,12 @@ def test_among_equals_the_oldest_is_found() -> None:
 def test_an_image_scores_its_own_clip_score_on_its_own_prompt_and_little_on_others() -> None:
     space = TextToImage(clip_score=0.3, spread=0.02, unrelated=0.1)
     space.bind(np.eye(2000, 64, dtype=np.float32)[np.arange(2000) % 64], np.random.default_rng(0))
-    own = np.array([space.artifacts(np.array([row]))[0] @ space.queries(row, row + 1)[0] for row in range(2000)])
+    products = [float(space.artifacts(np.array([row]))[0] @ space.queries(row, row + 1)[0]) for row in range(2000)]
+    own = np.array([space.similar(product) for product in products])
     assert own.mean() == pytest.approx(0.3, abs=0.002)
     assert own.std() == pytest.approx(0.02, rel=0.1)
-    assert space.artifacts(np.array([0]))[0] @ space.queries(1, 2)[0] == pytest.approx(0.1)
-    assert [what for what, _, _ in space.assumptions()] == ["text-to-image similarity"]
+    assert space.similar(float(space.artifacts(np.array([0]))[0] @ space.queries(1, 2)[0])) == pytest.approx(0.1)
+    assert [what for what, _, _ in space.assumptions()] == ["text-to-image similarity", "scale of similarity"]
 
 
 def test_double_precision_is_refused() -> None:
