@@ -23,6 +23,7 @@ from sim.record.columns import COMPLETED, DISCARDED, FAILED, Columns
 from sim.record.series import Series
 from sim.request import Request
 from traces.arrivals import Schedule
+from traces.scale import Identity, Scale
 from traces.search import Search
 
 
@@ -104,6 +105,7 @@ class Engine:
         workers: the cluster.
         seed: the run's seed; every random stream is spawned from it by name.
         search: how caches are searched; every way finds the same.
+        scale: of the encoder's similarity; None takes it as CLIP's.
         content: names the trace and its encoder, for what is remembered on disk; None keeps nothing.
         embeddings: gives the text embeddings (preload + n, d) of all rows, the preloaded ones first.
         native: every request takes the shape and steps of the model that its plan names, not its own.
@@ -126,6 +128,7 @@ class Engine:
         seed: int,
         embeddings: Callable[[], NDArray[np.float32]],
         search: Search,
+        scale: Scale | None = None,
         content: str | None = None,
         native: bool = True,
         preload: int = 0,
@@ -142,6 +145,7 @@ class Engine:
         self.seed = seed
         self.embeddings = embeddings
         self.search = search
+        self.scale: Scale = scale or Identity()
         self.content = content
         self.native = native
         self.preload = preload

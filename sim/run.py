@@ -28,6 +28,7 @@ from sim.record.summary import summarise
 from traces.arrivals import Arrivals
 from traces.aside import aside
 from traces.embeddings import Encoder, embed
+from traces.scale import Scale
 from traces.schema import Trace
 from traces.search import Search
 from traces.sources import Source
@@ -84,6 +85,7 @@ class Settings(BaseModel):
     models: dict[str, dict[str, Any]]
     trace: dict[str, Any]
     encoder: dict[str, Any]
+    scale: dict[str, Any]
     search: dict[str, Any]
     arrivals: dict[str, Any]
     cluster: Cluster
@@ -185,7 +187,7 @@ def assemble(settings: Settings, *, progress: bool = False) -> tuple[Trace, Engi
         engine.assume(
             "similarity of prompts",
             f"cosine of {encoder.name}",
-            "the papers' thresholds are on CLIP's scale; this encoder's cosine is used as if it were",
+            "the encoder's cosine, carried to the scale that thresholds are on",
         )
         return embed(trace, encoder, progress=None if progress else False)
 
@@ -202,6 +204,7 @@ def assemble(settings: Settings, *, progress: bool = False) -> tuple[Trace, Engi
         seed=settings.seed,
         embeddings=embeddings,
         search=build(settings.search, "search", Search),
+        scale=build(settings.scale, "scale", Scale),
         content=f"{trace.digest} {encoder.name}",
         native=settings.shapes == "model",
         preload=settings.preload,

@@ -90,11 +90,11 @@ class Cache:
         self._engine = engine
         vectors = engine.embeddings()
         # Modelled images belong to the trace: another seed of the run must not change what they look like.
-        self.space.bind(vectors, stream(0, f"images of {engine.content}"))
+        self.space.bind(vectors, stream(0, f"images of {engine.content}"), engine.scale)
         for what, value, source in self.space.assumptions():
             engine.assume(what, value, source)
         self._preload = engine.preload
-        self._index = engine.search.open(self.space, len(vectors), floor, engine.content)
+        self._index = engine.search.open(self.space, len(vectors), self.space.product(floor), engine.content)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -105,8 +105,8 @@ class Cache:
         found = None if index is None else index.best(request.row + self._preload)
         if found is None:
             return None
-        entry, similarity = found
-        return Match(entry, self._entries[entry].row, similarity)
+        entry, product = found
+        return Match(entry, self._entries[entry].row, self.space.similar(product))
 
     def get(self, match: Match, k: int, now_s: float, request: Request) -> State | None:
         """Take the state of ``match`` to start from when ``k`` steps may be skipped.
