@@ -294,9 +294,9 @@ def test_malformed_csv(text_file: TextFile, text: str, options: dict[str, Any], 
     [
         b"prompt\n\xff\xfe\n",
         b"\xff\xfeprompt\na\n",
-        gzip.compress(b"prompt\n" + b"a fox\n" * 9999)[:-20],
-        gzip.compress(b"prompt\n" + b"a fox\n" * 9999)[:14],
-        gzip.compress(b"prompt\na\n")[:10] + b"\x00\x07\xff" * 9,
+        gzip.compress(b"prompt\n" + b"a fox\n" * 9999, mtime=0)[:-20],
+        gzip.compress(b"prompt\n" + b"a fox\n" * 9999, mtime=0)[:14],
+        gzip.compress(b"prompt\na\n", mtime=0)[:10] + b"\x00\x07\xff" * 9,
         b"\x00\x01\x02\x03",
     ],
 )
