@@ -6,12 +6,13 @@ Find, get, insert and evict are separate: ``find`` names the best match, ``get``
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from sim.engine import Engine, stream
 from sim.errors import ConfigError
 from sim.request import Request
-from sim.reuse.eviction import FINAL, Eviction, Item
+from sim.reuse.eviction import FINAL, MOST_STEPS, Eviction, Item
+from sim.reuse.selector import Selector
 from traces.search import Index
 from traces.similarity import Space
 
@@ -57,18 +58,26 @@ class Cache:
         eviction: which item leaves when room is needed.
         latents_at: the K whose latents are stored (NIRVANA: 5, 10, 15, 20, 25; an entry is as many items);
             empty to store the final image (MoDM; any model can refine it).
+        room: how much leaves before an insertion that does not fit. ``items``: the worst items, as many as it takes
+            for the new ones to fit (NIRVANA, 5.4: |K| for |K|). ``prompt``: the worst items until one entry has lost
+            all of its own, again until it fits (MoDM's artifact), which leaves the cache somewhat below its capacity.
+
+    An entry that has lost some of its states has holes: a request takes the largest K' that is left and not above
+    its own K (5.4). Where there is none it is served as a miss and its states are stored as a new entry (MoDM's
+    artifact; the paper has no rule for it). An entry that has lost all states leaves the index.
 
     A latent can only be resumed by a request of the same width, height and number of steps, so those are
     searched apart; a final image is resized, so all of them are searched together.
 
     Raises:
-        ConfigError: a capacity that is not positive, or a K that is not.
+        ConfigError: a capacity that is not positive, or a K that no model has steps for.
     """
 
     capacity: int | None
     space: Space
     eviction: Eviction
     latents_at: tuple[int, ...] = ()
+    room: Literal["items", "prompt"] = "items"
     items: int = field(init=False, default=0)
     _engine: Engine = field(init=False, repr=False)
     _entries: dict[int, Entry] = field(init=False, default_factory=dict, repr=False)
@@ -81,12 +90,12 @@ class Cache:
     def __post_init__(self) -> None:
         if self.capacity is not None and self.capacity <= 0:
             raise ConfigError(f"cache.capacity: found {self.capacity}, expected a positive number of items or null")
-        if any(k <= 0 for k in self.latents_at):
-            raise ConfigError(f"cache.latents_at: found {self.latents_at}, expected positive steps")
+        if not all(0 < k <= MOST_STEPS for k in self.latents_at):
+            raise ConfigError(f"cache.latents_at: found {self.latents_at}, expected 1 to {MOST_STEPS} steps each")
         self._ks = tuple(sorted(set(self.latents_at))) or (FINAL,)
 
-    def bind(self, engine: Engine, floor: float) -> None:
-        """Take the trace's embeddings. What is less similar than ``floor`` is never found."""
+    def bind(self, engine: Engine, selector: Selector) -> None:
+        """Take the trace's embeddings. What is less similar than the floor of ``selector`` is never found."""
         self._engine = engine
         vectors = engine.embeddings()
         # Modelled images belong to the trace: another seed of the run must not change what they look like.
@@ -94,7 +103,9 @@ class Cache:
         for what, value, source in self.space.assumptions():
             engine.assume(what, value, source)
         self._preload = engine.preload
-        self._index = engine.search.open(self.space, len(vectors), self.space.product(floor), engine.content)
+        product = self.space.product(selector.floor)
+        self._index = engine.search.open(self.space, len(vectors), product, engine.content)
+        self.eviction.bind(engine, self.space, selector)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -141,8 +152,7 @@ class Cache:
             if size > self.capacity:
                 return
             while self.items + size > self.capacity:
-                self._evict(self.eviction.victim())
-                self._engine.columns.evicted(request.row)
+                self._make_room(request.row)
         entry = self._next
         self._next += 1
         shape = self._shape(request)
@@ -154,18 +164,28 @@ class Cache:
             index = self._indexes[shape] = self._index()
         index.add(entry, row)
         for k in ks:
-            self.eviction.added(Item(entry, k))
+            self.eviction.added(Item(entry, k), row)
         self.items += size
 
-    def _evict(self, item: Item) -> None:
+    def _make_room(self, row: int) -> None:
+        emptied = self._evict(self.eviction.victim())
+        self._engine.columns.evicted(row)
+        while self.room == "prompt" and not emptied:
+            emptied = self._evict(self.eviction.victim())
+            self._engine.columns.evicted(row)
+
+    def _evict(self, item: Item) -> bool:
+        """Let ``item`` go; returns whether it was the last of its entry, which then goes too."""
         entry = self._entries[item.entry]
         entry.held &= ~(1 << self._ks.index(item.k))
         self.items -= 1
         if entry.artifact is not None and item.k != FINAL:
             del entry.artifact[item.k]
-        if not entry.held:
-            self._indexes[entry.shape].remove(item.entry)
-            del self._entries[item.entry]
+        if entry.held:
+            return False
+        self._indexes[entry.shape].remove(item.entry)
+        del self._entries[item.entry]
+        return True
 
     def _shape(self, request: Request) -> tuple[int, int, int] | None:
         if self._ks[0] == FINAL:
