@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from sim.engine import Engine, stream
 from sim.errors import ConfigError
 from sim.request import Request
-from sim.reuse.eviction import FINAL, MOST_STEPS, Eviction, Item
+from sim.reuse.eviction import FINAL, K_BITS, K_MASK, MOST_STEPS, Eviction, Item, item
 from sim.reuse.selector import Selector
 from traces.search import Index
 from traces.similarity import Space
@@ -36,7 +36,7 @@ class State(NamedTuple):
 
 @dataclass(slots=True)
 class Entry:
-    """What is held of one earlier request. ``held`` has a bit for every K whose state is still stored.
+    """What is held of one earlier request. ``held`` has bit K for every K whose state is still stored.
 
     ``artifact`` is what a live backend made: the final image, or the latents by K.
     """
@@ -86,6 +86,7 @@ class Cache:
     _index: Callable[[], Index] = field(init=False, repr=False)
     _preload: int = field(init=False, default=0)
     _ks: tuple[int, ...] = field(init=False, default=())
+    _all: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         if self.capacity is not None and self.capacity <= 0:
@@ -93,6 +94,7 @@ class Cache:
         if not all(0 < k <= MOST_STEPS for k in self.latents_at):
             raise ConfigError(f"cache.latents_at: found {self.latents_at}, expected 1 to {MOST_STEPS} steps each")
         self._ks = tuple(sorted(set(self.latents_at))) or (FINAL,)
+        self._all = _bits(self._ks)
 
     def bind(self, engine: Engine, selector: Selector) -> None:
         """Take the trace's embeddings. What is less similar than the floor of ``selector`` is never found."""
@@ -128,14 +130,15 @@ class Cache:
         entry = self._entries[match.entry]
         age_s = now_s - entry.created_s
         if self._ks[0] == FINAL:
-            self.eviction.used(Item(match.entry, FINAL))
+            self.eviction.used(item(match.entry, FINAL))
             return State(k, age_s, entry.artifact)
-        best = max((at for bit, at in enumerate(self._ks) if at <= k and entry.held >> bit & 1), default=0)
-        if best < max((at for at in self._ks if at <= k), default=0):
+        up_to_k = (2 << k) - 1
+        best = (entry.held & up_to_k).bit_length() - 1
+        if best < (self._all & up_to_k).bit_length() - 1:
             request.hole = True
-        if best == 0:
+        if best < 0:
             return None
-        self.eviction.used(Item(match.entry, best))
+        self.eviction.used(item(match.entry, best))
         return State(best, age_s, None if entry.artifact is None else entry.artifact[best])
 
     def insert(self, request: Request, now_s: float) -> None:
@@ -144,7 +147,8 @@ class Cache:
         A request that itself began at K leaves only the states after K. An entry of more items than the whole
         capacity is not stored.
         """
-        ks = [k for k in self._ks if k == FINAL or k > request.k]
+        # Of a full run all; a final image is one whatever the run skipped.
+        ks = self._ks if not request.k or self._all == 1 << FINAL else tuple(k for k in self._ks if k > request.k)
         size = len(ks)
         if size == 0:
             return
@@ -157,37 +161,40 @@ class Cache:
         self._next += 1
         shape = self._shape(request)
         row = request.row + self._preload
-        held = sum(1 << self._ks.index(k) for k in ks)
-        self._entries[entry] = Entry(row, now_s, shape, held, request.made)
+        self._entries[entry] = Entry(row, now_s, shape, _bits(ks), request.made)
         index = self._indexes.get(shape)
         if index is None:
             index = self._indexes[shape] = self._index()
         index.add(entry, row)
-        for k in ks:
-            self.eviction.added(Item(entry, k), row)
+        self.eviction.added([entry << K_BITS | k for k in ks], row)
         self.items += size
 
     def _make_room(self, row: int) -> None:
-        emptied = self._evict(self.eviction.victim())
-        self._engine.columns.evicted(row)
+        """Evict the worst item; where a whole prompt has to go, on until one has gone."""
+        count, emptied = 1, self._evict(self.eviction.victim())
         while self.room == "prompt" and not emptied:
-            emptied = self._evict(self.eviction.victim())
-            self._engine.columns.evicted(row)
+            count, emptied = count + 1, self._evict(self.eviction.victim())
+        self._engine.columns.evicted(row, count)
 
-    def _evict(self, item: Item) -> bool:
-        """Let ``item`` go; returns whether it was the last of its entry, which then goes too."""
-        entry = self._entries[item.entry]
-        entry.held &= ~(1 << self._ks.index(item.k))
+    def _evict(self, victim: Item) -> bool:
+        """Let ``victim`` go; returns whether it was the last of its entry, which then goes too."""
+        number, k = victim >> K_BITS, victim & K_MASK
+        entry = self._entries[number]
+        entry.held ^= 1 << k
         self.items -= 1
-        if entry.artifact is not None and item.k != FINAL:
-            del entry.artifact[item.k]
+        if entry.artifact is not None and k != FINAL:
+            del entry.artifact[k]
         if entry.held:
             return False
-        self._indexes[entry.shape].remove(item.entry)
-        del self._entries[item.entry]
+        self._indexes[entry.shape].remove(number)
+        del self._entries[number]
         return True
 
     def _shape(self, request: Request) -> tuple[int, int, int] | None:
         if self._ks[0] == FINAL:
             return None
         return request.width, request.height, request.steps
+
+
+def _bits(ks: tuple[int, ...]) -> int:
+    return sum(1 << k for k in ks)

@@ -1,7 +1,8 @@
 """What is timed, per CPU-second of one core. `make bench` runs it at full size; the suite only checks that it runs.
 
 The budgets are those of the design: 100,000 requests for vanilla with 16 workers, 50,000 for a cache whose similarity
-is remembered (up to 1.5 million items), 5,000 for a 10k cache searched exactly for the first time (512 dimensions), 4,000 for one of 100k.
+is remembered, of up to 1.5 million items, 5,000 for a 10k cache searched exactly for the first time (512 dimensions),
+4,000 for one of 100k.
 """
 
 import os

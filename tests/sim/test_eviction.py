@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.errors import ConfigError
-from sim.reuse.eviction import FINAL, Eviction, Fifo, Item, Lcbfu, Lfu, Lru, Optimum, Random
+from sim.reuse.eviction import FINAL, Eviction, Fifo, Item, Lcbfu, Lfu, Lru, Optimum, Random, entry_of, item, k_of
 from sim.reuse.selector import Thresholds
 from tests.sim.lab import configured, engine, simulated
 from traces.similarity import TextToText
@@ -20,11 +20,11 @@ Key = Callable[[Item, int, int], tuple[Any, ...]]
 """What a policy orders by, of an item, its number of uses and the time that it was last touched."""
 
 POLICIES: dict[str, tuple[Callable[[], Eviction], Key]] = {
-    "fifo": (Fifo, lambda item, uses, touched: tuple(item)),
+    "fifo": (Fifo, lambda item, uses, touched: (item,)),
     "lru": (Lru, lambda item, uses, touched: (touched,)),
     "lfu": (Lfu, lambda item, uses, touched: (uses, touched)),
-    "lcbfu": (Lcbfu, lambda item, uses, touched: (uses * abs(item.k), *item)),
-    "lcbfu from 1": (lambda: Lcbfu(1), lambda item, uses, touched: ((1 + uses) * abs(item.k), *item)),
+    "lcbfu": (Lcbfu, lambda item, uses, touched: (uses * (k_of(item) or 1), item)),
+    "lcbfu from 1": (lambda: Lcbfu(1), lambda item, uses, touched: ((1 + uses) * (k_of(item) or 1), item)),
 }
 
 
@@ -63,15 +63,15 @@ def compared(name: str, ks: tuple[int, ...], acts: list[tuple[int, int]]) -> Non
     for what, which in acts:
         if what == 0 or not model.items:
             for k in ks[which % len(ks) :]:  # a hit leaves only the states after its own start
-                policy.added(Item(entries, k), entries)
-                model.added(Item(entries, k))
+                model.added(item(entries, k))
+            policy.added([item(entries, k) for k in ks[which % len(ks) :]], entries)
             entries += 1
         elif what == 1:
             assert policy.victim() == model.victim()
         else:
-            item = list(model.items)[which % len(model.items)]
-            policy.used(item)
-            model.used(item)
+            used = list(model.items)[which % len(model.items)]
+            policy.used(used)
+            model.used(used)
     while model.items:
         assert policy.victim() == model.victim()
 
@@ -103,9 +103,9 @@ def test_random_evicts_every_item_once_and_the_same_for_the_same_seed(acts: list
     held: set[Item] = set()
     for entry, add in enumerate(acts):
         if add or not held:
-            held.add(Item(entry, FINAL))
-            policy.added(Item(entry, FINAL), entry)
-            again.added(Item(entry, FINAL), entry)
+            held.add(item(entry, FINAL))
+            policy.added([item(entry, FINAL)], entry)
+            again.added([item(entry, FINAL)], entry)
         else:
             victim = policy.victim()
             assert victim == again.victim()
@@ -117,12 +117,12 @@ def test_random_is_uniform() -> None:
     counts = np.zeros(10)
     policy = bound(Random(), 7)
     for entry in range(10):
-        policy.added(Item(entry, FINAL), entry)
+        policy.added([item(entry, FINAL)], entry)
     for _ in range(4000):
-        policy.used(Item(0, FINAL))
+        policy.used(item(0, FINAL))
         victim = policy.victim()
-        counts[victim.entry] += 1
-        policy.added(victim, victim.entry)
+        counts[entry_of(victim)] += 1
+        policy.added([victim], entry_of(victim))
     assert np.abs(counts - 400).max() < 5 * np.sqrt(4000 * 0.1 * 0.9)
 
 
@@ -130,14 +130,13 @@ def test_a_worse_k_used_often_outlives_a_better_one_used_once() -> None:
     """The paper's own example (5.4), scaled: 25 x 4 uses = 100 against 5 x 8 uses = 40, though 8 > 4."""
     lcbfu, lfu = bound(Lcbfu()), bound(Lfu())
     for policy in (lcbfu, lfu):
-        policy.added(Item(0, 5), 0)
-        policy.added(Item(0, 25), 0)
+        policy.added([item(0, 5), item(0, 25)], 0)
         for _ in range(4):
-            policy.used(Item(0, 5))
-            policy.used(Item(0, 25))
-            policy.used(Item(0, 5))
-    assert lcbfu.victim() == Item(0, 5)
-    assert lfu.victim() == Item(0, 25)
+            policy.used(item(0, 5))
+            policy.used(item(0, 25))
+            policy.used(item(0, 5))
+    assert lcbfu.victim() == item(0, 5)
+    assert lfu.victim() == item(0, 25)
 
 
 @pytest.mark.parametrize("bad", [lambda: Lcbfu(-1), lambda: Optimum(0)])

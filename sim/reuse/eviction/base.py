@@ -1,43 +1,43 @@
 """What every eviction policy is: a judge of items that says which one goes next."""
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Iterable
+from typing import Protocol, runtime_checkable
 
 from sim.engine import Engine
 from sim.reuse.selector import Selector
 from traces.similarity import Space
 
+Item = int
+"""What is stored and evicted as one: the state of an entry (one earlier request) after step K, as one number.
 
-class Item(NamedTuple):
-    """What is stored and evicted as one: the state of ``entry`` (one earlier request) after step ``k``.
+40 bits of the entry's number stand above 14 of K, so items are in the order of entry, then K. Millions are held, and
+a number takes half the memory of a tuple, is made several times as fast, and is none of the garbage collector's.
+"""
 
-    A final image has ``k`` equal to ``FINAL``.
-    """
-
-    entry: int
-    k: int
-
-
-FINAL = -1
+FINAL = 0
+"""The K of a final image."""
 
 MOST_STEPS = 10_000
 """No model has more steps, so no K is larger."""
 
 K_BITS = 14
-CODE_BITS = 54
-"""An item as one number, its code: 40 bits of entry above 14 of K. Codes are in the order of entry, then K.
-
-Policies hold numbers, not tuples: a number takes half the memory, and the garbage collector does not visit it.
-"""
+K_MASK = (1 << K_BITS) - 1
+ITEM_BITS = 54
 
 
-def encode(item: Item) -> int:
-    """The code of ``item``."""
-    return item[0] << K_BITS | item[1] + 1
+def item(entry: int, k: int) -> Item:
+    """The item of ``entry`` at ``k``."""
+    return entry << K_BITS | k
 
 
-def decode(code: int) -> Item:
-    """The item of ``code``."""
-    return Item(code >> K_BITS, (code & (1 << K_BITS) - 1) - 1)
+def entry_of(item: Item) -> int:
+    """The entry that ``item`` belongs to."""
+    return item >> K_BITS
+
+
+def k_of(item: Item) -> int:
+    """The K of ``item``."""
+    return item & K_MASK
 
 
 @runtime_checkable
@@ -50,8 +50,8 @@ class Eviction(Protocol):
         ``space`` and ``selector`` say what a later request could start from, and at which K.
         """
 
-    def added(self, item: Item, row: int) -> None:
-        """``item``, left behind by the trace's ``row``, entered the cache. Entries only grow, K in an entry too."""
+    def added(self, items: Iterable[Item], row: int) -> None:
+        """``items``, all that the trace's ``row`` left behind, entered the cache: a new entry, the smallest K first."""
 
     def used(self, item: Item) -> None:
         """A request starts from ``item``."""

@@ -1,10 +1,11 @@
 """First in, first out."""
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sim.engine import Engine
-from sim.reuse.eviction.base import Item, decode, encode
+from sim.reuse.eviction.base import Item
 from sim.reuse.selector import Selector
 from traces.similarity import Space
 
@@ -13,18 +14,18 @@ from traces.similarity import Space
 class Fifo:
     """The oldest item goes first, however much it was used (NIRVANA, 7.4; MoDM's sliding window, 5.3)."""
 
-    _codes: deque[int] = field(init=False, default_factory=deque, repr=False)
+    _items: deque[Item] = field(init=False, default_factory=deque, repr=False)
 
     def bind(self, engine: Engine, space: Space, selector: Selector) -> None:
         """See Eviction.bind."""
 
-    def added(self, item: Item, row: int) -> None:
+    def added(self, items: Iterable[Item], row: int) -> None:
         """See Eviction.added."""
-        self._codes.append(encode(item))
+        self._items.extend(items)
 
     def used(self, item: Item) -> None:
         """See Eviction.used."""
 
     def victim(self) -> Item:
         """See Eviction.victim."""
-        return decode(self._codes.popleft())
+        return self._items.popleft()

@@ -1,10 +1,11 @@
 """LCBFU: least computationally beneficial and frequently used."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sim.engine import Engine
 from sim.errors import ConfigError
-from sim.reuse.eviction.base import FINAL, Item, decode, encode
+from sim.reuse.eviction.base import Item, k_of
 from sim.reuse.eviction.rising import Rising
 from sim.reuse.selector import Selector
 from traces.similarity import Space
@@ -39,19 +40,16 @@ class Lcbfu:
         source = "not published; MoDM's artifact starts at 0"
         engine.assume("LCBFU: uses that an item enters with", self.initial, source)
 
-    def added(self, item: Item, row: int) -> None:
+    def added(self, items: Iterable[Item], row: int) -> None:
         """See Eviction.added."""
-        self._items.add(encode(item), self.initial * _steps(item))
+        for item in items:
+            self._items.add(item, self.initial * (k_of(item) or 1))
 
     def used(self, item: Item) -> None:
         """See Eviction.used."""
-        code, steps = encode(item), _steps(item)
-        self._items.rise(code, self._items.risen(code, self.initial * steps) + steps)
+        steps = k_of(item) or 1
+        self._items.rise(item, self._items.risen(item, self.initial * steps) + steps)
 
     def victim(self) -> Item:
         """See Eviction.victim."""
-        return decode(self._items.pop())
-
-
-def _steps(item: Item) -> int:
-    return 1 if item.k == FINAL else item.k
+        return self._items.pop()

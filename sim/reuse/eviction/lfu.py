@@ -1,9 +1,10 @@
 """Least frequently used."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sim.engine import Engine
-from sim.reuse.eviction.base import Item, decode, encode
+from sim.reuse.eviction.base import Item
 from sim.reuse.eviction.rising import Rising
 from sim.reuse.selector import Selector
 from traces.similarity import Space
@@ -24,18 +25,18 @@ class Lfu:
     def bind(self, engine: Engine, space: Space, selector: Selector) -> None:
         """See Eviction.bind."""
 
-    def added(self, item: Item, row: int) -> None:
+    def added(self, items: Iterable[Item], row: int) -> None:
         """See Eviction.added."""
-        self._time += 1
-        self._items.add(encode(item), self._time)
+        for item in items:
+            self._time += 1
+            self._items.add(item, self._time)
 
     def used(self, item: Item) -> None:
         """See Eviction.used. An item's worth is its number of uses, then the time of the last one."""
         self._time += 1
-        code = encode(item)
-        uses = self._items.risen(code, 0) >> TIME_BITS
-        self._items.rise(code, uses + 1 << TIME_BITS | self._time)
+        uses = self._items.risen(item, 0) >> TIME_BITS
+        self._items.rise(item, uses + 1 << TIME_BITS | self._time)
 
     def victim(self) -> Item:
         """See Eviction.victim."""
-        return decode(self._items.pop())
+        return self._items.pop()

@@ -1,9 +1,10 @@
 """Least recently used."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sim.engine import Engine
-from sim.reuse.eviction.base import Item, decode, encode
+from sim.reuse.eviction.base import Item
 from sim.reuse.eviction.rising import Rising
 from sim.reuse.selector import Selector
 from traces.similarity import Space
@@ -22,16 +23,17 @@ class Lru:
     def bind(self, engine: Engine, space: Space, selector: Selector) -> None:
         """See Eviction.bind."""
 
-    def added(self, item: Item, row: int) -> None:
+    def added(self, items: Iterable[Item], row: int) -> None:
         """See Eviction.added."""
-        self._time += 1
-        self._items.add(encode(item), self._time)
+        for item in items:
+            self._time += 1
+            self._items.add(item, self._time)
 
     def used(self, item: Item) -> None:
         """See Eviction.used."""
         self._time += 1
-        self._items.rise(encode(item), self._time)
+        self._items.rise(item, self._time)
 
     def victim(self) -> Item:
         """See Eviction.victim."""
-        return decode(self._items.pop())
+        return self._items.pop()

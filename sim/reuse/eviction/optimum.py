@@ -1,5 +1,6 @@
 """An offline yardstick: eviction that knows every request to come."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 from sim.engine import Engine
 from sim.errors import ConfigError
-from sim.reuse.eviction.base import FINAL, Item, decode, encode
+from sim.reuse.eviction.base import FINAL, Item, k_of
 from sim.reuse.selector import Selector
 from traces.neighbours import UNIT, Neighbours, remembered
 from traces.similarity import Space
@@ -43,10 +44,10 @@ class Optimum:
     most: int = 256
     _engine: Engine = field(init=False, repr=False)
     _later: "Later" = field(init=False, repr=False)
-    _row_of: dict[int, int] = field(init=False, default_factory=dict, repr=False)
-    _next: dict[int, int] = field(init=False, default_factory=dict, repr=False)
-    _due: dict[int, list[int]] = field(init=False, default_factory=dict, repr=False)
-    _heap: list[tuple[int, int]] = field(init=False, default_factory=list, repr=False)
+    _row_of: dict[Item, int] = field(init=False, default_factory=dict, repr=False)
+    _next: dict[Item, int] = field(init=False, default_factory=dict, repr=False)
+    _due: dict[int, list[Item]] = field(init=False, default_factory=dict, repr=False)
+    _heap: list[tuple[int, Item]] = field(init=False, default_factory=list, repr=False)
     _seen: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -73,11 +74,11 @@ class Optimum:
                 f"more than {self.most} artifacts are similar enough to them",
             )
 
-    def added(self, item: Item, row: int) -> None:
+    def added(self, items: Iterable[Item], row: int) -> None:
         """See Eviction.added."""
-        code = encode(item)
-        self._row_of[code] = row
-        self._plan(code, self._engine.preload + self._engine.arrived)
+        for item in items:
+            self._row_of[item] = row
+            self._plan(item, self._engine.preload + self._engine.arrived)
 
     def used(self, item: Item) -> None:
         """See Eviction.used."""
@@ -86,28 +87,29 @@ class Optimum:
         """See Eviction.victim."""
         self._catch_up()
         while True:
-            next_use, code = heappop(self._heap)
-            if self._next.get(code) == -next_use:
-                del self._next[code], self._row_of[code]
-                return decode(code)
+            next_use, item = heappop(self._heap)
+            if self._next.get(item) == -next_use:
+                del self._next[item], self._row_of[item]
+                return item
 
     def _catch_up(self) -> None:
         """Look again at the items whose next possible use has come and gone."""
         now = self._engine.preload + self._engine.arrived
         for row in range(self._seen, now):
-            for code in self._due.pop(row, ()):
-                if self._next.get(code) == row:
-                    self._plan(code, now)
+            for item in self._due.pop(row, ()):
+                if self._next.get(item) == row:
+                    self._plan(item, now)
         self._seen = now
         if len(self._heap) > 2 * len(self._next) + 64:
-            self._heap = [(-next_use, code) for code, next_use in self._next.items()]
+            self._heap = [(-next_use, item) for item, next_use in self._next.items()]
             heapify(self._heap)
 
-    def _plan(self, code: int, now: int) -> None:
-        next_use = self._later.next(self._row_of[code], decode(code).k, now)
-        self._next[code] = next_use
-        self._due.setdefault(next_use, []).append(code)
-        heappush(self._heap, (-next_use, code))
+    def _plan(self, item: Item, now: int) -> None:
+        next_use = self._later.next(self._row_of[item], k_of(item), now)
+        self._next[item] = next_use
+        if next_use < self._later.n:
+            self._due.setdefault(next_use, []).append(item)
+        heappush(self._heap, (-next_use, item))
 
     def _shapes(self, rows: int) -> NDArray[np.int64]:
         """A number for the shape and steps of every row of the trace: latents serve their own shape only."""
@@ -133,12 +135,17 @@ class Later:
     skips: NDArray[np.int64]
     alike: NDArray[np.bool_]
 
+    @property
+    def n(self) -> int:
+        """Rows of the trace."""
+        return len(self.ends)
+
     def next(self, row: int, k: int, now: int) -> int:
         """The first row from ``now`` on that could start from the state of ``row`` at ``k``; n where none can."""
         start, stop = self.ends[row - 1] if row else 0, self.ends[row]
         start += np.searchsorted(self.rows[start:stop], now)
         can = self.skips[start:stop] > 0 if k == FINAL else (self.skips[start:stop] >= k) & self.alike[start:stop]
-        return int(self.rows[start + can.argmax()]) if can.any() else len(self.ends)
+        return int(self.rows[start + can.argmax()]) if can.any() else self.n
 
 
 def later(known: Neighbours, selector: Selector, shapes: NDArray[np.int64]) -> Later:

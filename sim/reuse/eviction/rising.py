@@ -3,13 +3,13 @@
 from collections import deque
 from heapq import heappop, heappush, heapreplace
 
-from sim.reuse.eviction.base import CODE_BITS
+from sim.reuse.eviction.base import ITEM_BITS, Item
 
-_CODE = (1 << CODE_BITS) - 1
+_ITEM = (1 << ITEM_BITS) - 1
 
 
 class Rising:
-    """Codes of items by worth, a whole number; among equals the lowest code, which is the oldest entry, then K.
+    """Items by worth, a whole number; among equals the oldest entry, of an entry the smallest K.
 
     Every item has one record: its worth as it was when last looked at. A rise is noted beside the records and
     corrects the item's record only when that comes to the front. Until then its item cannot be the least, since its
@@ -25,45 +25,45 @@ class Rising:
     def __init__(self) -> None:
         self._fresh: deque[int] = deque()  # records as they were added, while those come in increasing order
         self._heap: list[int] = []  # all others
-        self._risen: dict[int, int] = {}
+        self._risen: dict[Item, int] = {}
 
     def __len__(self) -> int:
         return len(self._fresh) + len(self._heap)
 
-    def add(self, code: int, worth: int) -> None:
-        """Hold the item of ``code`` from now on."""
-        record = worth << CODE_BITS | code
+    def add(self, item: Item, worth: int) -> None:
+        """Hold ``item`` from now on."""
+        record = worth << ITEM_BITS | item
         fresh = self._fresh
         if not fresh or record > fresh[-1]:
             fresh.append(record)
         else:
             heappush(self._heap, record)
 
-    def rise(self, code: int, worth: int) -> None:
-        """The item of ``code``, held, is worth more than before: ``worth``."""
-        self._risen[code] = worth
+    def rise(self, item: Item, worth: int) -> None:
+        """``item``, held, is worth more than before: ``worth``."""
+        self._risen[item] = worth
 
-    def risen(self, code: int, at_first: int) -> int:
-        """What the item of ``code`` is worth, ``at_first`` if it never rose."""
-        return self._risen.get(code, at_first)
+    def risen(self, item: Item, at_first: int) -> int:
+        """What ``item`` is worth, ``at_first`` if it never rose."""
+        return self._risen.get(item, at_first)
 
-    def pop(self) -> int:
-        """Forget the item of least worth and return its code. Raises IndexError where none is held."""
+    def pop(self) -> Item:
+        """Forget the item of least worth and return it. Raises IndexError where none is held."""
         fresh, heap, risen = self._fresh, self._heap, self._risen
         while True:
-            newcomer = bool(fresh) and not (heap and heap[0] < fresh[0])
+            newcomer = not heap or (fresh and fresh[0] < heap[0])
             record = fresh[0] if newcomer else heap[0]
-            code = record & _CODE
-            worth = risen.get(code)
-            if worth is None or worth == record >> CODE_BITS:
+            item = record & _ITEM
+            worth = risen.get(item)
+            if worth is None or worth == record >> ITEM_BITS:
                 if newcomer:
                     fresh.popleft()
                 else:
                     heappop(heap)
                 if worth is not None:
-                    del risen[code]
-                return code
-            corrected = worth << CODE_BITS | code
+                    del risen[item]
+                return item
+            corrected = worth << ITEM_BITS | item
             if newcomer:
                 fresh.popleft()
                 heappush(heap, corrected)
