@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from sim.engine import Engine, stream
 from sim.errors import ConfigError
 from sim.request import Request
-from sim.reuse.eviction import FINAL, K_BITS, K_MASK, MOST_STEPS, Eviction, Item, item
+from sim.reuse.eviction import FINAL, K_BITS, K_MASK, MOST_STEPS, Eviction, item
 from sim.reuse.selector import Selector
 from traces.search import Index
 from traces.similarity import Space
@@ -155,8 +155,8 @@ class Cache:
         if self.capacity is not None:
             if size > self.capacity:
                 return
-            while self.items + size > self.capacity:
-                self._make_room(request.row)
+            if self.items + size > self.capacity:
+                self._make_room(self.capacity - size, request.row)
         entry = self._next
         self._next += 1
         shape = self._shape(request)
@@ -169,15 +169,18 @@ class Cache:
         self.eviction.added([entry << K_BITS | k for k in ks], row)
         self.items += size
 
-    def _make_room(self, row: int) -> None:
-        """Evict the worst item; where a whole prompt has to go, on until one has gone."""
-        count, emptied = 1, self._evict(self.eviction.victim())
-        while self.room == "prompt" and not emptied:
-            count, emptied = count + 1, self._evict(self.eviction.victim())
+    def _make_room(self, most: int, row: int) -> None:
+        """Evict the worst items until ``most`` are left or, where whole prompts have to go, fewer."""
+        count = 0
+        while self.items > most:
+            count += 1
+            while not self._evict() and self.room == "prompt":
+                count += 1
         self._engine.columns.evicted(row, count)
 
-    def _evict(self, victim: Item) -> bool:
-        """Let ``victim`` go; returns whether it was the last of its entry, which then goes too."""
+    def _evict(self) -> bool:
+        """Let the worst item go; returns whether it was the last of its entry, which then goes too."""
+        victim = self.eviction.victim()
         number, k = victim >> K_BITS, victim & K_MASK
         entry = self._entries[number]
         entry.held ^= 1 << k

@@ -1,6 +1,6 @@
 """What every eviction policy is: a judge of items that says which one goes next."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from sim.engine import Engine
@@ -50,7 +50,7 @@ class Eviction(Protocol):
         ``space`` and ``selector`` say what a later request could start from, and at which K.
         """
 
-    def added(self, items: Iterable[Item], row: int) -> None:
+    def added(self, items: Sequence[Item], row: int) -> None:
         """``items``, all that the trace's ``row`` left behind, entered the cache: a new entry, the smallest K first."""
 
     def used(self, item: Item) -> None:

@@ -1,7 +1,7 @@
 """First in, first out."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sim.engine import Engine
@@ -19,7 +19,7 @@ class Fifo:
     def bind(self, engine: Engine, space: Space, selector: Selector) -> None:
         """See Eviction.bind."""
 
-    def added(self, items: Iterable[Item], row: int) -> None:
+    def added(self, items: Sequence[Item], row: int) -> None:
         """See Eviction.added."""
         self._items.extend(items)
 

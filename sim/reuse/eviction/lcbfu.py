@@ -1,6 +1,6 @@
 """LCBFU: least computationally beneficial and frequently used."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sim.engine import Engine
@@ -40,15 +40,15 @@ class Lcbfu:
         source = "not published; MoDM's artifact starts at 0"
         engine.assume("LCBFU: uses that an item enters with", self.initial, source)
 
-    def added(self, items: Iterable[Item], row: int) -> None:
+    def added(self, items: Sequence[Item], row: int) -> None:
         """See Eviction.added."""
-        for item in items:
-            self._items.add(item, self.initial * (k_of(item) or 1))
+        self._items.add(items, [self.initial * (k_of(item) or 1) for item in items])
 
     def used(self, item: Item) -> None:
         """See Eviction.used."""
         steps = k_of(item) or 1
-        self._items.rise(item, self._items.risen(item, self.initial * steps) + steps)
+        risen = self._items.risen
+        risen[item] = risen.get(item, self.initial * steps) + steps
 
     def victim(self) -> Item:
         """See Eviction.victim."""

@@ -1,6 +1,6 @@
 """Least frequently used."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sim.engine import Engine
@@ -25,17 +25,18 @@ class Lfu:
     def bind(self, engine: Engine, space: Space, selector: Selector) -> None:
         """See Eviction.bind."""
 
-    def added(self, items: Iterable[Item], row: int) -> None:
+    def added(self, items: Sequence[Item], row: int) -> None:
         """See Eviction.added."""
-        for item in items:
-            self._time += 1
-            self._items.add(item, self._time)
+        now = self._time
+        self._time += len(items)
+        self._items.add(items, range(now + 1, self._time + 1))
 
     def used(self, item: Item) -> None:
         """See Eviction.used. An item's worth is its number of uses, then the time of the last one."""
         self._time += 1
-        uses = self._items.risen(item, 0) >> TIME_BITS
-        self._items.rise(item, uses + 1 << TIME_BITS | self._time)
+        risen = self._items.risen
+        uses = risen.get(item, 0) >> TIME_BITS
+        risen[item] = uses + 1 << TIME_BITS | self._time
 
     def victim(self) -> Item:
         """See Eviction.victim."""

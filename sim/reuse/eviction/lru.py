@@ -1,6 +1,6 @@
 """Least recently used."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sim.engine import Engine
@@ -23,16 +23,16 @@ class Lru:
     def bind(self, engine: Engine, space: Space, selector: Selector) -> None:
         """See Eviction.bind."""
 
-    def added(self, items: Iterable[Item], row: int) -> None:
+    def added(self, items: Sequence[Item], row: int) -> None:
         """See Eviction.added."""
-        for item in items:
-            self._time += 1
-            self._items.add(item, self._time)
+        now = self._time
+        self._time += len(items)
+        self._items.add(items, range(now + 1, self._time + 1))
 
     def used(self, item: Item) -> None:
         """See Eviction.used."""
         self._time += 1
-        self._items.rise(item, self._time)
+        self._items.risen[item] = self._time
 
     def victim(self) -> Item:
         """See Eviction.victim."""

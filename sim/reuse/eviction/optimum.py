@@ -1,6 +1,6 @@
 """An offline yardstick: eviction that knows every request to come."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
@@ -74,7 +74,7 @@ class Optimum:
                 f"more than {self.most} artifacts are similar enough to them",
             )
 
-    def added(self, items: Iterable[Item], row: int) -> None:
+    def added(self, items: Sequence[Item], row: int) -> None:
         """See Eviction.added."""
         for item in items:
             self._row_of[item] = row

@@ -1,6 +1,6 @@
 """Random replacement."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,7 +26,7 @@ class Random:
         """See Eviction.bind."""
         self._rng = engine.rng("eviction")
 
-    def added(self, items: Iterable[Item], row: int) -> None:
+    def added(self, items: Sequence[Item], row: int) -> None:
         """See Eviction.added."""
         self._items.extend(items)
 
