@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,6 +43,7 @@ class Model:
     ks: tuple[int, ...]
     policy: str
     room: str
+    preload: int = 0
     items: list[Held] = field(default_factory=list)
     time: int = 0
     evicted: int = 0
@@ -49,9 +51,9 @@ class Model:
     def __post_init__(self) -> None:
         exact = self.embeddings.astype(np.float64)
         self.similar = np.round(exact @ exact.T, DECIMALS)
-
-    def wanted(self, row: int, earlier: int) -> int:
-        return max((k for k, least in NIRVANA.items() if self.similar[row, earlier] > least), default=0)
+        self.wanted = np.zeros(self.similar.shape, int)
+        for k, least in NIRVANA.items():
+            self.wanted[self.similar > least] = k
 
     def start(self, row: int) -> tuple[int, int, bool]:
         """(source, K, whether a hole was met) of the request in ``row``."""
@@ -59,7 +61,7 @@ class Model:
         if not rows:
             return MISSING, 0, False
         best = rows[int(np.argmax([self.similar[row, held] for held in rows]))]
-        wanted = self.wanted(row, best)
+        wanted = int(self.wanted[row, best])
         if not wanted:
             return MISSING, 0, False
         usable = [item for item in self.items if item.row == best and item.k <= wanted]
@@ -100,9 +102,10 @@ class Model:
             return item.uses, item.last
         if self.policy == "lcbfu":
             return item.uses * (item.k or 1), item.row, item.k
-        rows = len(self.embeddings)
-        to_come = (row for row in range(now + 1, rows) if self.wanted(row, item.row) >= max(item.k, 1))
-        return -next(to_come, rows), item.row, item.k
+        start = max(now + 1, self.preload)
+        uses = np.flatnonzero(self.wanted[start:, item.row] >= max(item.k, 1))
+        next_use = start + uses[0] if len(uses) else len(self.embeddings)
+        return -int(next_use), item.row, item.k
 
 
 def vectors(seed: int, rows: int, dim: int = 3) -> np.ndarray:
@@ -111,25 +114,29 @@ def vectors(seed: int, rows: int, dim: int = 3) -> np.ndarray:
     return (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32)
 
 
-def served(embeddings: np.ndarray, cache: Cache, everything: bool) -> Engine:
+def served(embeddings: np.ndarray, cache: Cache, everything: bool, **parts: Any) -> Engine:
     """A closed loop with one request outstanding (NIRVANA, 7.1)."""
     door = Reuse(cache, Thresholds(dict(NIRVANA), strict=True), All() if everything else Misses())
-    run = engine(Schedule(np.zeros(1)), [1.0] * len(embeddings), door=door, embeddings=lambda: embeddings)
+    run = engine(Schedule(np.zeros(1)), [1.0] * len(embeddings), door=door, embeddings=lambda: embeddings, **parts)
     run.run()
     return run
 
 
-def compared(embeddings: np.ndarray, capacity: int, ks: tuple[int, ...], policy: str, room: str, every: bool) -> Engine:
+def compared(
+    embeddings: np.ndarray, capacity: int, ks: tuple[int, ...], policy: str, room: str, every: bool, preload: int = 0
+) -> Engine:
     cache = Cache(capacity, TextToText(), MAKE[policy](), ks, room)  # type: ignore[arg-type]
-    run = served(embeddings, cache, every)
-    model = Model(embeddings, capacity, ks, policy, room)
-    for row in range(len(embeddings)):
+    run = served(embeddings, cache, every, preload=preload)
+    model = Model(embeddings, capacity, ks, policy, room, preload)
+    for row in range(preload):
+        model.store(row, 0)
+    for row in range(preload, len(embeddings)):
         source, skipped, hole = model.start(row)
         model.evicted = 0
         if every or source == MISSING:
             model.store(row, skipped)
-        columns = run.columns
-        said = columns.source[row], columns.skipped[row], bool(columns.hole[row]), columns.evictions[row]
+        columns, at = run.columns, row - preload
+        said = columns.source[at], columns.skipped[at], bool(columns.hole[at]), columns.evictions[at]
         assert said == (source, skipped, hole, model.evicted), f"row {row}"
     assert cache.items == len(model.items) <= capacity
     assert len(cache) == len({item.row for item in model.items})
@@ -145,12 +152,13 @@ def compared(embeddings: np.ndarray, capacity: int, ks: tuple[int, ...], policy:
     ks=st.sampled_from([(), (5, 10, 15, 20, 25), (10, 20), (25,)]),
     room=st.sampled_from(["items", "prompt"]),
     every=st.booleans(),
+    preload=st.integers(0, 20),
 )
 def test_a_cache_is_a_list_searched_from_end_to_end(
-    seed: int, rows: int, capacity: int, ks: tuple[int, ...], policy: str, room: str, every: bool
+    seed: int, rows: int, capacity: int, ks: tuple[int, ...], policy: str, room: str, every: bool, preload: int
 ) -> None:
     """Source, K, holes and evictions of every request, ties and capacities below |K| included."""
-    compared(vectors(seed, rows), capacity, ks, policy, room, every)
+    compared(vectors(seed, preload + rows), capacity, ks, policy, room, every, preload)
 
 
 @pytest.mark.parametrize("room", ["items", "prompt"])
@@ -184,3 +192,12 @@ def test_a_hit_with_no_state_left_below_its_k_is_a_miss_that_is_stored() -> None
     assert list(run.columns.k) == [0, 25, 0, 0]
     assert list(run.columns.hole) == [0, 0, 0, 1]
     assert len(cache) == 2
+
+
+@pytest.mark.parametrize(("ks", "sources"), [((25,), [MISSING, 1]), ((), [0, MISSING])])
+def test_the_optimum_knows_that_latents_serve_their_own_shape_only(ks: tuple[int, ...], sources: list[int]) -> None:
+    """Room for two. Row 3 repeats row 0 in another shape, row 4 row 1 in its own: of row 0 only an image can help."""
+    prompts = np.eye(3, dtype=np.float32)[[0, 1, 2, 0, 1]]
+    sizes = (np.array([64, 128, 128, 128, 128], np.int32), *(np.full(5, value, np.int32) for value in (64, 50)))
+    run = served(prompts, Cache(2, TextToText(), Optimum(), ks), everything=False, shapes=sizes, native=False)
+    assert list(run.columns.source)[3:] == sources
