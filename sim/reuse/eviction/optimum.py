@@ -63,8 +63,8 @@ class Optimum:
             )
         self._engine = engine
         rows = engine.preload + engine.rows
-        known = remembered(space, rows, selector.floor, self.most, engine.content)
-        self._later = later(known, selector, self._shapes(rows))
+        known = remembered(space, rows, space.product(selector.floor), self.most, engine.content)
+        self._later = later(known, space, selector, self._shapes(rows))
         engine.assume("eviction", "offline optimum", "a yardstick: it knows every request to come")
         cut = int((~known.complete).sum())
         if cut:
@@ -148,13 +148,13 @@ class Later:
         return int(self.rows[start + can.argmax()]) if can.any() else self.n
 
 
-def later(known: Neighbours, selector: Selector, shapes: NDArray[np.int64]) -> Later:
+def later(known: Neighbours, space: Space, selector: Selector, shapes: NDArray[np.int64]) -> Later:
     """``known``, every row's earlier neighbours, turned round; ``shapes`` (n,) tells rows of one shape."""
     rows = len(known.ends)
     of = np.repeat(np.arange(rows), np.diff(known.ends, prepend=0))
     order = np.argsort(known.rows, kind="stable")
     units, which = np.unique(known.units, return_inverse=True)
-    skips = np.array([selector.skip(unit / UNIT) for unit in units.tolist()], np.int64)[which]
+    skips = np.array([selector.skip(space.similar(unit / UNIT)) for unit in units.tolist()], np.int64)[which]
     alike = shapes[of] == shapes[known.rows]
     ends = np.cumsum(np.bincount(known.rows, minlength=rows))
     return Later(ends, of[order], skips[order], alike[order])
