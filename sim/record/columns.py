@@ -94,10 +94,10 @@ class Columns:
                 if request.quality == request.quality:
                     self.quality[row] = request.quality
 
-    def evicted(self, row: int) -> None:
-        """Storing what ``row`` left behind pushed one item out; preloaded rows are not counted."""
+    def evicted(self, row: int, count: int) -> None:
+        """Storing what ``row`` left behind pushed ``count`` items out; preloaded rows are not counted."""
         if row >= 0:
-            self.evictions[row] += 1
+            self.evictions[row] += count
 
     def table(self, request_ids: pa.ChunkedArray, preload: int) -> pa.Table:
         """The table of requests.parquet, in the order of the trace.

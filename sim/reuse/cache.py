@@ -6,12 +6,13 @@ Find, get, insert and evict are separate: ``find`` names the best match, ``get``
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from sim.engine import Engine, stream
 from sim.errors import ConfigError
 from sim.request import Request
-from sim.reuse.eviction import FINAL, Eviction, Item
+from sim.reuse.eviction import FINAL, K_BITS, K_MASK, MOST_STEPS, Eviction, item
+from sim.reuse.selector import Selector
 from traces.search import Index
 from traces.similarity import Space
 
@@ -35,7 +36,7 @@ class State(NamedTuple):
 
 @dataclass(slots=True)
 class Entry:
-    """What is held of one earlier request. ``held`` has a bit for every K whose state is still stored.
+    """What is held of one earlier request. ``held`` has bit K for every K whose state is still stored.
 
     ``artifact`` is what a live backend made: the final image, or the latents by K.
     """
@@ -57,18 +58,26 @@ class Cache:
         eviction: which item leaves when room is needed.
         latents_at: the K whose latents are stored (NIRVANA: 5, 10, 15, 20, 25; an entry is as many items);
             empty to store the final image (MoDM; any model can refine it).
+        room: how much leaves before an insertion that does not fit. ``items``: the worst items, as many as it takes
+            for the new ones to fit (NIRVANA, 5.4: |K| for |K|). ``prompt``: the worst items until one entry has lost
+            all of its own, again until it fits (MoDM's artifact), which leaves the cache somewhat below its capacity.
+
+    An entry that has lost some of its states has holes: a request takes the largest K' that is left and not above
+    its own K (5.4). Where there is none it is served as a miss and its states are stored as a new entry (MoDM's
+    artifact; the paper has no rule for it). An entry that has lost all states leaves the index.
 
     A latent can only be resumed by a request of the same width, height and number of steps, so those are
     searched apart; a final image is resized, so all of them are searched together.
 
     Raises:
-        ConfigError: a capacity that is not positive, or a K that is not.
+        ConfigError: a capacity that is not positive, or a K that no model has steps for.
     """
 
     capacity: int | None
     space: Space
     eviction: Eviction
     latents_at: tuple[int, ...] = ()
+    room: Literal["items", "prompt"] = "items"
     items: int = field(init=False, default=0)
     _engine: Engine = field(init=False, repr=False)
     _entries: dict[int, Entry] = field(init=False, default_factory=dict, repr=False)
@@ -77,16 +86,18 @@ class Cache:
     _index: Callable[[], Index] = field(init=False, repr=False)
     _preload: int = field(init=False, default=0)
     _ks: tuple[int, ...] = field(init=False, default=())
+    _all: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         if self.capacity is not None and self.capacity <= 0:
             raise ConfigError(f"cache.capacity: found {self.capacity}, expected a positive number of items or null")
-        if any(k <= 0 for k in self.latents_at):
-            raise ConfigError(f"cache.latents_at: found {self.latents_at}, expected positive steps")
+        if not all(0 < k <= MOST_STEPS for k in self.latents_at):
+            raise ConfigError(f"cache.latents_at: found {self.latents_at}, expected 1 to {MOST_STEPS} steps each")
         self._ks = tuple(sorted(set(self.latents_at))) or (FINAL,)
+        self._all = _bits(self._ks)
 
-    def bind(self, engine: Engine, floor: float) -> None:
-        """Take the trace's embeddings. What is less similar than ``floor`` is never found."""
+    def bind(self, engine: Engine, selector: Selector) -> None:
+        """Take the trace's embeddings. What is less similar than the floor of ``selector`` is never found."""
         self._engine = engine
         vectors = engine.embeddings()
         # Modelled images belong to the trace: another seed of the run must not change what they look like.
@@ -94,7 +105,9 @@ class Cache:
         for what, value, source in self.space.assumptions():
             engine.assume(what, value, source)
         self._preload = engine.preload
-        self._index = engine.search.open(self.space, len(vectors), self.space.product(floor), engine.content)
+        product = self.space.product(selector.floor)
+        self._index = engine.search.open(self.space, len(vectors), product, engine.content)
+        self.eviction.bind(engine, self.space, selector)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -117,14 +130,15 @@ class Cache:
         entry = self._entries[match.entry]
         age_s = now_s - entry.created_s
         if self._ks[0] == FINAL:
-            self.eviction.used(Item(match.entry, FINAL))
+            self.eviction.used(item(match.entry, FINAL))
             return State(k, age_s, entry.artifact)
-        best = max((at for bit, at in enumerate(self._ks) if at <= k and entry.held >> bit & 1), default=0)
-        if best < max((at for at in self._ks if at <= k), default=0):
+        up_to_k = (2 << k) - 1
+        best = (entry.held & up_to_k).bit_length() - 1
+        if best < (self._all & up_to_k).bit_length() - 1:
             request.hole = True
-        if best == 0:
+        if best < 0:
             return None
-        self.eviction.used(Item(match.entry, best))
+        self.eviction.used(item(match.entry, best))
         return State(best, age_s, None if entry.artifact is None else entry.artifact[best])
 
     def insert(self, request: Request, now_s: float) -> None:
@@ -133,41 +147,57 @@ class Cache:
         A request that itself began at K leaves only the states after K. An entry of more items than the whole
         capacity is not stored.
         """
-        ks = [k for k in self._ks if k == FINAL or k > request.k]
+        # Of a full run all; a final image is one whatever the run skipped.
+        ks = self._ks if not request.k or self._all == 1 << FINAL else tuple(k for k in self._ks if k > request.k)
         size = len(ks)
         if size == 0:
             return
         if self.capacity is not None:
             if size > self.capacity:
                 return
-            while self.items + size > self.capacity:
-                self._evict(self.eviction.victim())
-                self._engine.columns.evicted(request.row)
+            if self.items + size > self.capacity:
+                self._make_room(self.capacity - size, request.row)
         entry = self._next
         self._next += 1
         shape = self._shape(request)
         row = request.row + self._preload
-        held = sum(1 << self._ks.index(k) for k in ks)
-        self._entries[entry] = Entry(row, now_s, shape, held, request.made)
+        self._entries[entry] = Entry(row, now_s, shape, _bits(ks), request.made)
         index = self._indexes.get(shape)
         if index is None:
             index = self._indexes[shape] = self._index()
         index.add(entry, row)
-        for k in ks:
-            self.eviction.added(Item(entry, k))
+        self.eviction.added([entry << K_BITS | k for k in ks], row)
         self.items += size
 
-    def _evict(self, item: Item) -> None:
-        entry = self._entries[item.entry]
-        entry.held &= ~(1 << self._ks.index(item.k))
+    def _make_room(self, most: int, row: int) -> None:
+        """Evict the worst items until ``most`` are left or, where whole prompts have to go, fewer."""
+        count = 0
+        while self.items > most:
+            count += 1
+            while not self._evict() and self.room == "prompt":
+                count += 1
+        self._engine.columns.evicted(row, count)
+
+    def _evict(self) -> bool:
+        """Let the worst item go; returns whether it was the last of its entry, which then goes too."""
+        victim = self.eviction.victim()
+        number, k = victim >> K_BITS, victim & K_MASK
+        entry = self._entries[number]
+        entry.held ^= 1 << k
         self.items -= 1
-        if entry.artifact is not None and item.k != FINAL:
-            del entry.artifact[item.k]
-        if not entry.held:
-            self._indexes[entry.shape].remove(item.entry)
-            del self._entries[item.entry]
+        if entry.artifact is not None and k != FINAL:
+            del entry.artifact[k]
+        if entry.held:
+            return False
+        self._indexes[entry.shape].remove(number)
+        del self._entries[number]
+        return True
 
     def _shape(self, request: Request) -> tuple[int, int, int] | None:
         if self._ks[0] == FINAL:
             return None
         return request.width, request.height, request.steps
+
+
+def _bits(ks: tuple[int, ...]) -> int:
+    return sum(1 << k for k in ks)

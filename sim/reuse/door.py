@@ -85,7 +85,7 @@ class Reuse:
         self._hit_model = engine.model(self.hit_role)
         self._miss_model = engine.model(self.miss_role)
         self.admission.bind(engine)
-        self.cache.bind(engine, self.selector.floor)
+        self.cache.bind(engine, self.selector)
         engine.alpha = self.selector.alpha
         for row in range(-engine.preload, 0):
             request = engine.request(row, 0.0)

@@ -1,0 +1,31 @@
+"""First in, first out."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sim.engine import Engine
+from sim.reuse.eviction.base import Item
+from sim.reuse.selector import Selector
+from traces.similarity import Space
+
+
+@dataclass(slots=True)
+class Fifo:
+    """The oldest item goes first, however much it was used (NIRVANA, 7.4; MoDM's sliding window, 5.3)."""
+
+    _items: deque[Item] = field(init=False, default_factory=deque, repr=False)
+
+    def bind(self, engine: Engine, space: Space, selector: Selector) -> None:
+        """See Eviction.bind."""
+
+    def added(self, items: Sequence[Item], row: int) -> None:
+        """See Eviction.added."""
+        self._items.extend(items)
+
+    def used(self, item: Item) -> None:
+        """See Eviction.used."""
+
+    def victim(self) -> Item:
+        """See Eviction.victim."""
+        return self._items.popleft()

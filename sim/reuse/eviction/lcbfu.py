@@ -1,0 +1,55 @@
+"""LCBFU: least computationally beneficial and frequently used."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sim.engine import Engine
+from sim.errors import ConfigError
+from sim.reuse.eviction.base import Item, k_of
+from sim.reuse.eviction.rising import Rising
+from sim.reuse.selector import Selector
+from traces.similarity import Space
+
+
+@dataclass(slots=True)
+class Lcbfu:
+    """The item with the lowest f x K goes first, where f counts its uses: the steps it saved (NIRVANA, 5.4).
+
+    Among equals the oldest entry goes first, of an entry the smallest K, so that what was never used leaves first
+    in, first out. Final images all save alike: their score is f.
+
+    Where f starts at 0 and every insertion evicts as many items as it brings, there are always enough items of
+    score 0 to evict, whatever their K, and K plays no part: the policy is LFU. From 1 on it does.
+
+    Args:
+        initial: f of an item that enters. The paper does not say; 0 in MoDM's artifact.
+
+    Raises:
+        ConfigError: a negative ``initial``.
+    """
+
+    initial: int = 0
+    _items: Rising = field(init=False, default_factory=Rising, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.initial < 0:
+            raise ConfigError(f"eviction.initial: found {self.initial}, expected 0 or more uses")
+
+    def bind(self, engine: Engine, space: Space, selector: Selector) -> None:
+        """See Eviction.bind."""
+        source = "not published; MoDM's artifact starts at 0"
+        engine.assume("LCBFU: uses that an item enters with", self.initial, source)
+
+    def added(self, items: Sequence[Item], row: int) -> None:
+        """See Eviction.added."""
+        self._items.add(items, [self.initial * (k_of(item) or 1) for item in items])
+
+    def used(self, item: Item) -> None:
+        """See Eviction.used."""
+        steps = k_of(item) or 1
+        risen = self._items.risen
+        risen[item] = risen.get(item, self.initial * steps) + steps
+
+    def victim(self) -> Item:
+        """See Eviction.victim."""
+        return self._items.pop()

@@ -1,0 +1,43 @@
+"""Least frequently used."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sim.engine import Engine
+from sim.reuse.eviction.base import Item
+from sim.reuse.eviction.rising import Rising
+from sim.reuse.selector import Selector
+from traces.similarity import Space
+
+TIME_BITS = 40
+
+
+@dataclass(slots=True)
+class Lfu:
+    """The item used least often since it entered goes first, among equals the least recently used (NIRVANA, 7.4).
+
+    A use is one of that (prompt, K). What is evicted loses its count.
+    """
+
+    _time: int = field(init=False, default=0)
+    _items: Rising = field(init=False, default_factory=Rising, repr=False)
+
+    def bind(self, engine: Engine, space: Space, selector: Selector) -> None:
+        """See Eviction.bind."""
+
+    def added(self, items: Sequence[Item], row: int) -> None:
+        """See Eviction.added."""
+        now = self._time
+        self._time += len(items)
+        self._items.add(items, range(now + 1, self._time + 1))
+
+    def used(self, item: Item) -> None:
+        """See Eviction.used. An item's worth is its number of uses, then the time of the last one."""
+        self._time += 1
+        risen = self._items.risen
+        uses = risen.get(item, 0) >> TIME_BITS
+        risen[item] = uses + 1 << TIME_BITS | self._time
+
+    def victim(self) -> Item:
+        """See Eviction.victim."""
+        return self._items.pop()

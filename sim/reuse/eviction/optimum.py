@@ -1,0 +1,160 @@
+"""An offline yardstick: eviction that knows every request to come."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.engine import Engine
+from sim.errors import ConfigError
+from sim.reuse.eviction.base import FINAL, Item, k_of
+from sim.reuse.selector import Selector
+from traces.neighbours import UNIT, Neighbours, remembered
+from traces.similarity import Space
+
+
+@dataclass(slots=True)
+class Optimum:
+    """The item whose next possible use lies furthest in the future goes first (Belady's MIN, for similarity caches).
+
+    A possible use of (prompt, K) is a later request that is similar enough to the prompt to skip K steps or more.
+
+    What it is optimal for: the number of hits, among all policies that store every miss, where a request that
+    matches at all matches one artifact only (equal prompts or none), one K (or final images) is stored, and a
+    request is done before the next one comes. That is MIN, and the tests hold it to a search over all ways to evict.
+
+    What it is elsewhere: a greedy rule. To choose best for a similarity cache one has to know which of several
+    similar artifacts will be there to serve a request, which is as hard as covering the requests by as few
+    artifacts as possible (NP-hard). It assumes that a request could use every artifact that is similar enough,
+    not only the most similar one, and that no larger K of the same prompt serves it instead. So it prefers small K,
+    which more requests can use: it is a yardstick for hit rate, not for compute saving, and not a bound.
+
+    Among equals (items that no request can use again, above all) the oldest entry goes first, of an entry the
+    smallest K. It needs every row's neighbours, as ``search=remembered`` finds and keeps them.
+
+    Args:
+        most: neighbours of a row that are known; of a row with more, the most similar ones (traces.search).
+
+    Raises:
+        ConfigError: a selector without a lowest similarity, or ``most`` below 1.
+    """
+
+    most: int = 256
+    _engine: Engine = field(init=False, repr=False)
+    _later: "Later" = field(init=False, repr=False)
+    _row_of: dict[Item, int] = field(init=False, default_factory=dict, repr=False)
+    _next: dict[Item, int] = field(init=False, default_factory=dict, repr=False)
+    _due: dict[int, list[Item]] = field(init=False, default_factory=dict, repr=False)
+    _heap: list[tuple[int, Item]] = field(init=False, default_factory=list, repr=False)
+    _seen: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        if self.most < 1:
+            raise ConfigError(f"eviction.most: found {self.most}, expected 1 or more neighbours")
+
+    def bind(self, engine: Engine, space: Space, selector: Selector) -> None:
+        """See Eviction.bind."""
+        if selector.floor == -np.inf:
+            raise ConfigError(
+                "eviction: the offline optimum must know from which similarity on a request can use an artifact, and "
+                "this selector names none (floor = -inf); choose another eviction"
+            )
+        self._engine = engine
+        rows = engine.preload + engine.rows
+        known = remembered(space, rows, space.product(selector.floor), self.most, engine.content)
+        self._later = later(known, space, selector, self._shapes(rows))
+        engine.assume("eviction", "offline optimum", "a yardstick: it knows every request to come")
+        cut = int((~known.complete).sum())
+        if cut:
+            engine.assume(
+                "offline optimum: rows of which only the most similar neighbours are known",
+                f"{cut} of {rows}",
+                f"more than {self.most} artifacts are similar enough to them",
+            )
+
+    def added(self, items: Sequence[Item], row: int) -> None:
+        """See Eviction.added."""
+        for item in items:
+            self._row_of[item] = row
+            self._plan(item, self._engine.preload + self._engine.arrived)
+
+    def used(self, item: Item) -> None:
+        """See Eviction.used."""
+
+    def victim(self) -> Item:
+        """See Eviction.victim."""
+        self._catch_up()
+        while True:
+            next_use, item = heappop(self._heap)
+            if self._next.get(item) == -next_use:
+                del self._next[item], self._row_of[item]
+                return item
+
+    def _catch_up(self) -> None:
+        """Look again at the items whose next possible use has come and gone."""
+        now = self._engine.preload + self._engine.arrived
+        for row in range(self._seen, now):
+            for item in self._due.pop(row, ()):
+                if self._next.get(item) == row:
+                    self._plan(item, now)
+        self._seen = now
+        if len(self._heap) > 2 * len(self._next) + 64:
+            self._heap = [(-next_use, item) for item, next_use in self._next.items()]
+            heapify(self._heap)
+
+    def _plan(self, item: Item, now: int) -> None:
+        next_use = self._later.next(self._row_of[item], k_of(item), now)
+        self._next[item] = next_use
+        if next_use < self._later.n:
+            self._due.setdefault(next_use, []).append(item)
+        heappush(self._heap, (-next_use, item))
+
+    def _shapes(self, rows: int) -> NDArray[np.int64]:
+        """A number for the shape and steps of every row of the trace: latents serve their own shape only."""
+        if self._engine.native:
+            return np.zeros(rows, np.int64)
+        columns = [np.roll(np.frombuffer(column, np.int32), self._engine.preload) for column in self._engine.shapes]
+        return np.unique(np.stack(columns), axis=1, return_inverse=True)[1].ravel()
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Which later rows could start from the artifact of a row: those of row j are ``rows[ends[j - 1]:ends[j]]``.
+
+    Attributes:
+        ends: (n,) int64.
+        rows: (m,) int64, ascending for each j.
+        skips: (m,) int64, the K that the similarity allows.
+        alike: (m,) bool, whether both have the same shape and steps.
+    """
+
+    ends: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    skips: NDArray[np.int64]
+    alike: NDArray[np.bool_]
+
+    @property
+    def n(self) -> int:
+        """Rows of the trace."""
+        return len(self.ends)
+
+    def next(self, row: int, k: int, now: int) -> int:
+        """The first row from ``now`` on that could start from the state of ``row`` at ``k``; n where none can."""
+        start, stop = self.ends[row - 1] if row else 0, self.ends[row]
+        start += np.searchsorted(self.rows[start:stop], now)
+        can = self.skips[start:stop] > 0 if k == FINAL else (self.skips[start:stop] >= k) & self.alike[start:stop]
+        return int(self.rows[start + can.argmax()]) if can.any() else self.n
+
+
+def later(known: Neighbours, space: Space, selector: Selector, shapes: NDArray[np.int64]) -> Later:
+    """``known``, every row's earlier neighbours, turned round; ``shapes`` (n,) tells rows of one shape."""
+    rows = len(known.ends)
+    of = np.repeat(np.arange(rows), np.diff(known.ends, prepend=0))
+    order = np.argsort(known.rows, kind="stable")
+    units, which = np.unique(known.units, return_inverse=True)
+    skips = np.array([selector.skip(space.similar(unit / UNIT)) for unit in units.tolist()], np.int64)[which]
+    alike = shapes[of] == shapes[known.rows]
+    ends = np.cumsum(np.bincount(known.rows, minlength=rows))
+    return Later(ends, of[order], skips[order], alike[order])

@@ -1,0 +1,44 @@
+"""Random replacement."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sim.engine import Engine
+from sim.reuse.eviction.base import Item
+from sim.reuse.selector import Selector
+from traces.similarity import Space
+
+DRAWN = 4096
+"""Random numbers drawn at a time."""
+
+
+@dataclass(slots=True)
+class Random:
+    """Every item in the cache is equally likely to go."""
+
+    _rng: np.random.Generator = field(init=False, repr=False)
+    _items: list[Item] = field(init=False, default_factory=list, repr=False)
+    _drawn: list[float] = field(init=False, default_factory=list, repr=False)
+
+    def bind(self, engine: Engine, space: Space, selector: Selector) -> None:
+        """See Eviction.bind."""
+        self._rng = engine.rng("eviction")
+
+    def added(self, items: Sequence[Item], row: int) -> None:
+        """See Eviction.added."""
+        self._items.extend(items)
+
+    def used(self, item: Item) -> None:
+        """See Eviction.used."""
+
+    def victim(self) -> Item:
+        """See Eviction.victim. The last item takes its place, so that nothing else moves."""
+        if not self._drawn:
+            self._drawn = self._rng.random(DRAWN).tolist()
+        items = self._items
+        at = int(self._drawn.pop() * len(items))
+        item, items[at] = items[at], items[-1]
+        items.pop()
+        return item

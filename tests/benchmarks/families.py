@@ -1,0 +1,27 @@
+"""Neighbours of a trace that nobody searched: lists drawn from a law, for caches too large to find them each time."""
+
+import numpy as np
+
+from traces.neighbours import UNIT, Neighbours
+
+
+def neighbours(rows: int, floor: float, rng: np.random.Generator) -> Neighbours:
+    """Lists of 0 to 64 earlier rows, complete, as traffic with themes that people come back to leaves them.
+
+    Rows belong to families: a tenth are alone, the others' families have Zipf sizes. A row resembles some earlier
+    rows of its family, a heavy-tailed number of them (Pareto, at least 2 where there are as many), recent ones
+    likelier than old (log-uniform), with similarities that fall evenly from 1 to ``floor``.
+    """
+    family = np.where(rng.random(rows) < 0.1, -1 - np.arange(rows), rng.zipf(1.2, rows) % (rows // 4 + 1))
+    order = np.argsort(family, kind="stable")
+    first = np.flatnonzero(np.diff(family[order], prepend=family[order][0] - 1))
+    place = np.arange(rows) - np.repeat(first, np.diff(first, append=rows))  # in the family, oldest first
+    wanted = np.minimum(np.minimum(2 + rng.pareto(0.8, rows), 64).astype(np.int64), place)
+    at = np.repeat(np.arange(rows), wanted)
+    back = np.floor(np.exp(rng.random(len(at)) * np.log(place[at] + 1))).astype(np.int64)
+    pairs = np.unique(order[at] * rows + order[at - np.clip(back, 1, place[at])])
+    row, earlier = np.divmod(pairs, rows)
+    units = np.rint(UNIT * (1 - (1 - floor) * rng.random(len(row)))).astype(np.int64)
+    best = np.lexsort((earlier, -units, row))
+    ends = np.cumsum(np.bincount(row, minlength=rows))
+    return Neighbours(ends, earlier[best].astype(np.int32), units[best].astype(np.int32), np.ones(rows, np.bool_))

@@ -1,0 +1,184 @@
+"""Eviction policies alone, against models of them that look at every item."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.errors import ConfigError
+from sim.reuse.eviction import FINAL, Eviction, Fifo, Item, Lcbfu, Lfu, Lru, Optimum, Random, entry_of, item, k_of
+from sim.reuse.selector import Thresholds
+from tests.sim.lab import configured, engine, simulated
+from traces.similarity import TextToText
+
+KS = (5, 10, 15, 20, 25)
+
+Key = Callable[[Item, int, int], tuple[Any, ...]]
+"""What a policy orders by, of an item, its number of uses and the time that it was last touched."""
+
+POLICIES: dict[str, tuple[Callable[[], Eviction], Key]] = {
+    "fifo": (Fifo, lambda item, uses, touched: (item,)),
+    "lru": (Lru, lambda item, uses, touched: (touched,)),
+    "lfu": (Lfu, lambda item, uses, touched: (uses, touched)),
+    "lcbfu": (Lcbfu, lambda item, uses, touched: (uses * (k_of(item) or 1), item)),
+    "lcbfu from 1": (lambda: Lcbfu(1), lambda item, uses, touched: ((1 + uses) * (k_of(item) or 1), item)),
+}
+
+
+class Model:
+    """Every item with its uses and the time it was last touched; the victim is found by looking at all."""
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.items: dict[Item, tuple[int, int]] = {}
+        self.time = 0
+
+    def added(self, item: Item) -> None:
+        self.time += 1
+        self.items[item] = 0, self.time
+
+    def used(self, item: Item) -> None:
+        self.time += 1
+        self.items[item] = self.items[item][0] + 1, self.time
+
+    def victim(self) -> Item:
+        worst = min(self.items, key=lambda item: self.key(item, *self.items[item]))
+        del self.items[worst]
+        return worst
+
+
+def bound(policy: Eviction, seed: int = 0) -> Eviction:
+    policy.bind(engine([0.0], [1.0], seed=seed), TextToText(), Thresholds({5: 0.65}))
+    return policy
+
+
+def compared(name: str, ks: tuple[int, ...], acts: list[tuple[int, int]]) -> None:
+    """Do what ``acts`` say, (what, which) each, to a policy and its model: both must evict the same."""
+    make, key = POLICIES[name]
+    policy, model = bound(make()), Model(key)
+    entries = 0
+    for what, which in acts:
+        if what == 0 or not model.items:
+            for k in ks[which % len(ks) :]:  # a hit leaves only the states after its own start
+                model.added(item(entries, k))
+            policy.added([item(entries, k) for k in ks[which % len(ks) :]], entries)
+            entries += 1
+        elif what == 1:
+            assert policy.victim() == model.victim()
+        else:
+            used = list(model.items)[which % len(model.items)]
+            policy.used(used)
+            model.used(used)
+    while model.items:
+        assert policy.victim() == model.victim()
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@settings(max_examples=60, deadline=None)
+@given(
+    ks=st.sampled_from([KS, (25,), (FINAL,)]),
+    acts=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1000)), max_size=200),
+)
+def test_a_policy_evicts_what_its_model_does(name: str, ks: tuple[int, ...], acts: list[tuple[int, int]]) -> None:
+    compared(name, ks, acts)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_so_it_does_over_10_000_operations(name: str) -> None:
+    """Some 200 items held, a few used over and over, so that ties, long idle items and large counts all occur."""
+    rng = np.random.default_rng(1)
+    what = rng.choice(5, 10_000, p=[0.1, 0.3, 0.2, 0.2, 0.2])
+    which = np.minimum(rng.geometric(0.02, 10_000), 1000)
+    what[:60] = 0
+    compared(name, KS, list(zip(what.tolist(), which.tolist(), strict=True)))
+
+
+@settings(max_examples=30, deadline=None)
+@given(acts=st.lists(st.booleans(), max_size=200), seed=st.integers(0, 100))
+def test_random_evicts_every_item_once_and_the_same_for_the_same_seed(acts: list[bool], seed: int) -> None:
+    policy, again = bound(Random(), seed), bound(Random(), seed)
+    held: set[Item] = set()
+    for entry, add in enumerate(acts):
+        if add or not held:
+            held.add(item(entry, FINAL))
+            policy.added([item(entry, FINAL)], entry)
+            again.added([item(entry, FINAL)], entry)
+        else:
+            victim = policy.victim()
+            assert victim == again.victim()
+            held.remove(victim)
+
+
+def test_random_is_uniform() -> None:
+    """Each of ten items goes first in a tenth of 4,000 cases, within five standard errors, used or not."""
+    counts = np.zeros(10)
+    policy = bound(Random(), 7)
+    for entry in range(10):
+        policy.added([item(entry, FINAL)], entry)
+    for _ in range(4000):
+        policy.used(item(0, FINAL))
+        victim = policy.victim()
+        counts[entry_of(victim)] += 1
+        policy.added([victim], entry_of(victim))
+    assert np.abs(counts - 400).max() < 5 * np.sqrt(4000 * 0.1 * 0.9)
+
+
+def test_a_worse_k_used_often_outlives_a_better_one_used_once() -> None:
+    """The paper's own example (5.4), scaled: 25 x 4 uses = 100 against 5 x 8 uses = 40, though 8 > 4."""
+    lcbfu, lfu = bound(Lcbfu()), bound(Lfu())
+    for policy in (lcbfu, lfu):
+        policy.added([item(0, 5), item(0, 25)], 0)
+        for _ in range(4):
+            policy.used(item(0, 5))
+            policy.used(item(0, 25))
+            policy.used(item(0, 5))
+    assert lcbfu.victim() == item(0, 5)
+    assert lfu.victim() == item(0, 25)
+
+
+@pytest.mark.parametrize("bad", [lambda: Lcbfu(-1), lambda: Optimum(0)])
+def test_a_policy_that_cannot_be_is_refused(bad: Callable[[], Eviction]) -> None:
+    with pytest.raises(ConfigError, match=r"eviction\.(initial|most): found (-1|0), expected"):
+        bad()
+
+
+SMALL = ("system=nirvana", "trace.requests=800", "system.door.cache.capacity=100")
+
+
+def cache_of(*overrides: str) -> dict[str, Any]:
+    cache: dict[str, Any] = simulated(*SMALL, *overrides).summary["cache"]
+    return cache
+
+
+def test_every_choice_of_eviction_and_room_changes_what_happens() -> None:
+    """The same requests through every file of conf/eviction: all differ, and none beats the optimum's hit rate."""
+    names = ("fifo", "lru", "lfu", "random", "optimum")
+    caches = {name: cache_of(f"eviction@system.door.cache.eviction={name}") for name in names}
+    caches["lcbfu"] = cache_of("system.door.cache.eviction.initial=1")
+    caches["prompt"] = cache_of("system.door.cache.eviction.initial=1", "system.door.cache.room=prompt")
+    outcomes = [(cache["hits"], cache["compute_saving"], cache["holes"]) for cache in caches.values()]
+    assert len(set(outcomes)) == len(outcomes)
+    assert max(caches, key=lambda name: caches[name]["hit_rate"]) == "optimum"
+
+
+def test_where_f_starts_at_0_lcbfu_is_lfu() -> None:
+    """The newest miss left |K| items of score 0 for the next to evict, whatever their K: no used item ever leaves."""
+    lfu, lcbfu = cache_of("eviction@system.door.cache.eviction=lfu"), cache_of()
+    assert lcbfu == lfu
+    assert cache_of("system.door.cache.eviction.initial=1") != lfu
+
+
+def test_what_is_assumed_is_said() -> None:
+    said = simulated(*SMALL).summary["assumptions"]
+    assert {"LCBFU: uses that an item enters with": 0}.items() <= {one["what"]: one["value"] for one in said}.items()
+    said = simulated(*SMALL, "eviction@system.door.cache.eviction=optimum").summary["assumptions"]
+    assert any(one["value"] == "offline optimum" for one in said)
+
+
+def test_nirvana_evicts_by_lcbfu_unless_told_otherwise() -> None:
+    cache = configured("system=nirvana")["system"]["door"]["cache"]
+    assert cache["eviction"] == {"_target_": "sim.reuse.eviction.Lcbfu", "initial": 0}
+    assert cache["room"] == "items"

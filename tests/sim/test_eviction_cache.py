@@ -1,0 +1,203 @@
+"""A whole cache under each eviction and both kinds of room, against a list of items searched from end to end."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.engine import Engine
+from sim.request import MISSING
+from sim.reuse.admission import All, Misses
+from sim.reuse.cache import Cache
+from sim.reuse.door import Reuse
+from sim.reuse.eviction import Eviction, Fifo, Lcbfu, Lfu, Lru, Optimum
+from sim.reuse.selector import Thresholds
+from tests.sim.lab import engine
+from traces.arrivals import Schedule
+from traces.similarity import DECIMALS, TextToText
+
+NIRVANA = {5: 0.65, 10: 0.75, 15: 0.85, 20: 0.90, 25: 0.95}
+MAKE: dict[str, Callable[[], Eviction]] = {"fifo": Fifo, "lru": Lru, "lfu": Lfu, "lcbfu": Lcbfu, "optimum": Optimum}
+
+
+@dataclass
+class Held:
+    """An item of the model: the row it came from, its K (0 of a final image), and its history."""
+
+    row: int
+    k: int
+    last: int
+    uses: int = 0
+
+
+@dataclass
+class Model:
+    """What the cache must do, in the order of the rules of NIRVANA 5.4 and without any index."""
+
+    embeddings: np.ndarray
+    capacity: int
+    ks: tuple[int, ...]
+    policy: str
+    room: str
+    preload: int = 0
+    items: list[Held] = field(default_factory=list)
+    time: int = 0
+    evicted: int = 0
+
+    def __post_init__(self) -> None:
+        exact = self.embeddings.astype(np.float64)
+        self.similar = np.round(exact @ exact.T, DECIMALS)
+        self.wanted = np.zeros(self.similar.shape, int)
+        for k, least in NIRVANA.items():
+            self.wanted[self.similar > least] = k
+
+    def start(self, row: int) -> tuple[int, int, bool]:
+        """(source, K, whether a hole was met) of the request in ``row``."""
+        rows = list(dict.fromkeys(item.row for item in self.items))
+        if not rows:
+            return MISSING, 0, False
+        best = rows[int(np.argmax([self.similar[row, held] for held in rows]))]
+        wanted = int(self.wanted[row, best])
+        if not wanted:
+            return MISSING, 0, False
+        usable = [item for item in self.items if item.row == best and item.k <= wanted]
+        full = max((k for k in self.ks if k <= wanted), default=0)
+        if not usable:
+            return MISSING, 0, full > 0
+        item = max(usable, key=lambda item: item.k)
+        item.uses += 1
+        self.time += 1
+        item.last = self.time
+        return best, item.k or wanted, item.k < full
+
+    def store(self, row: int, skipped: int) -> None:
+        new = [k for k in self.ks if k > skipped] if self.ks else [0]
+        self.evicted = 0
+        if len(new) > self.capacity:
+            return
+        while len(self.items) + len(new) > self.capacity:
+            self.evict(row)
+            while self.room == "prompt" and not self.emptied:
+                self.evict(row)
+        for k in new:
+            self.time += 1
+            self.items.append(Held(row, k, self.time))
+
+    def evict(self, now: int) -> None:
+        worst = min(self.items, key=lambda item: self.order(item, now))
+        self.items.remove(worst)
+        self.evicted += 1
+        self.emptied = all(item.row != worst.row for item in self.items)
+
+    def order(self, item: Held, now: int) -> tuple[int, ...]:
+        if self.policy == "fifo":
+            return item.row, item.k
+        if self.policy == "lru":
+            return (item.last,)
+        if self.policy == "lfu":
+            return item.uses, item.last
+        if self.policy == "lcbfu":
+            return item.uses * (item.k or 1), item.row, item.k
+        start = max(now + 1, self.preload)
+        uses = np.flatnonzero(self.wanted[start:, item.row] >= max(item.k, 1))
+        next_use = start + uses[0] if len(uses) else len(self.embeddings)
+        return -int(next_use), item.row, item.k
+
+
+def vectors(seed: int, rows: int, dim: int = 3) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    raw = rng.integers(-2, 3, (rows, dim)) + 0.01
+    return (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32)
+
+
+def served(embeddings: np.ndarray, cache: Cache, everything: bool, **parts: Any) -> Engine:
+    """A closed loop with one request outstanding (NIRVANA, 7.1)."""
+    door = Reuse(cache, Thresholds(dict(NIRVANA), strict=True), All() if everything else Misses())
+    run = engine(Schedule(np.zeros(1)), [1.0] * len(embeddings), door=door, embeddings=lambda: embeddings, **parts)
+    run.run()
+    return run
+
+
+def compared(
+    embeddings: np.ndarray, capacity: int, ks: tuple[int, ...], policy: str, room: str, every: bool, preload: int = 0
+) -> Engine:
+    cache = Cache(capacity, TextToText(), MAKE[policy](), ks, room)  # type: ignore[arg-type]
+    run = served(embeddings, cache, every, preload=preload)
+    model = Model(embeddings, capacity, ks, policy, room, preload)
+    for row in range(preload):
+        model.store(row, 0)
+    for row in range(preload, len(embeddings)):
+        source, skipped, hole = model.start(row)
+        model.evicted = 0
+        if every or source == MISSING:
+            model.store(row, skipped)
+        columns, at = run.columns, row - preload
+        said = columns.source[at], columns.skipped[at], bool(columns.hole[at]), columns.evictions[at]
+        assert said == (source, skipped, hole, model.evicted), f"row {row}"
+    assert cache.items == len(model.items) <= capacity
+    assert len(cache) == len({item.row for item in model.items})
+    return run
+
+
+@pytest.mark.parametrize("policy", MAKE)
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    rows=st.integers(1, 80),
+    capacity=st.integers(1, 60),
+    ks=st.sampled_from([(), (5, 10, 15, 20, 25), (10, 20), (25,)]),
+    room=st.sampled_from(["items", "prompt"]),
+    every=st.booleans(),
+    preload=st.integers(0, 20),
+)
+def test_a_cache_is_a_list_searched_from_end_to_end(
+    seed: int, rows: int, capacity: int, ks: tuple[int, ...], policy: str, room: str, every: bool, preload: int
+) -> None:
+    """Source, K, holes and evictions of every request, ties and capacities below |K| included."""
+    compared(vectors(seed, preload + rows), capacity, ks, policy, room, every, preload)
+
+
+@pytest.mark.parametrize("room", ["items", "prompt"])
+@pytest.mark.parametrize("policy", MAKE)
+def test_so_it_is_over_a_long_run(policy: str, room: str) -> None:
+    run = compared(vectors(3, 500, 4), 51, (5, 10, 15, 20, 25), policy, room, True)
+    assert sum(run.columns.evictions) > 500
+    assert sum(run.columns.hole) > 0
+
+
+def test_as_many_items_go_as_come_or_a_whole_prompt() -> None:
+    """Four unlike prompts, room for three, the first used at 25: the fourth needs five items.
+
+    ``items`` takes the five worst: four of the first prompt and one of the second, which leaves holes in both.
+    ``prompt`` goes on until the second has lost all.
+    """
+    prompts = np.eye(4, dtype=np.float32)[[0, 1, 0, 2, 3]]
+    evictions = {}
+    for room in ("items", "prompt"):
+        cache = Cache(15, TextToText(), Lcbfu(), (5, 10, 15, 20, 25), room)  # type: ignore[arg-type]
+        run = served(prompts, cache, everything=False)
+        evictions[room] = run.columns.evictions[4], sorted(entry.held.bit_count() for entry in cache._entries.values())
+    assert evictions == {"items": (5, [1, 4, 5, 5]), "prompt": (9, [1, 5, 5])}
+
+
+def test_a_hit_with_no_state_left_below_its_k_is_a_miss_that_is_stored() -> None:
+    """The only state left is at 25 and the request may skip 10: full generation, a hole met, a new entry."""
+    close = np.array([[1, 0, 0], [1, 0, 0], [0, 0, 1], [0.8, 0.6, 0]], np.float32)
+    cache = Cache(4, TextToText(), Lcbfu(), (5, 10, 25))
+    run = served(close, cache, everything=False)
+    assert list(run.columns.k) == [0, 25, 0, 0]
+    assert list(run.columns.hole) == [0, 0, 0, 1]
+    assert len(cache) == 2
+
+
+@pytest.mark.parametrize(("ks", "sources"), [((25,), [MISSING, 1]), ((), [0, MISSING])])
+def test_the_optimum_knows_that_latents_serve_their_own_shape_only(ks: tuple[int, ...], sources: list[int]) -> None:
+    """Room for two. Row 3 repeats row 0 in another shape, row 4 row 1 in its own: of row 0 only an image can help."""
+    prompts = np.eye(3, dtype=np.float32)[[0, 1, 2, 0, 1]]
+    sizes = (np.array([64, 128, 128, 128, 128], np.int32), *(np.full(5, value, np.int32) for value in (64, 50)))
+    run = served(prompts, Cache(2, TextToText(), Optimum(), ks), everything=False, shapes=sizes, native=False)
+    assert list(run.columns.source)[3:] == sources

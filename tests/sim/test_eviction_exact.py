@@ -1,0 +1,77 @@
+"""Where similar means equal, a cache of one K is a cache by key: libcachesim and exhaustive search are the oracles."""
+
+import functools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.request import MISSING
+from sim.reuse.admission import Misses
+from sim.reuse.cache import Cache
+from sim.reuse.door import Reuse
+from sim.reuse.eviction import Eviction, Fifo, Lcbfu, Lfu, Lru, Optimum
+from sim.reuse.selector import Thresholds
+from tests.sim.lab import engine
+from traces.arrivals import Schedule
+from traces.similarity import TextToText
+
+
+def hits(keys: np.ndarray, size: int, eviction: Eviction, ks: tuple[int, ...] = ()) -> list[bool]:
+    """Which requests hit: one outstanding at a time, stored on a miss, found only at similarity 1."""
+    prompts = np.random.default_rng(0).normal(size=(int(keys.max()) + 1, 16))
+    embeddings = (prompts / np.linalg.norm(prompts, axis=1, keepdims=True)).astype(np.float32)[keys]
+    cache = Cache(size, TextToText(), eviction, ks)
+    door = Reuse(cache, Thresholds({25: 1.0}), Misses())
+    run = engine(Schedule(np.zeros(1)), [1.0] * len(keys), door=door, embeddings=lambda: embeddings)
+    run.run()
+    return [source != MISSING for source in run.columns.source]
+
+
+@pytest.mark.parametrize("size", [1, 3, 10, 40, 120])
+@pytest.mark.parametrize(("peer", "ours"), [("FIFO", Fifo), ("LRU", Lru), ("LFU", Lfu)])
+def test_the_same_hits_as_libcachesim(peer: str, ours: type[Eviction], size: int) -> None:
+    """A Zipf trace of 4,000 requests for 200 keys, at five sizes: every single hit."""
+    libcachesim = pytest.importorskip("libcachesim")
+    popularity = 1 / np.arange(1, 201) ** 0.9
+    keys = np.random.default_rng(size).choice(200, 4000, p=popularity / popularity.sum())
+    cache = getattr(libcachesim, peer)(cache_size=size)
+    theirs = []
+    for time, key in enumerate(keys.tolist()):
+        request = libcachesim.Request()
+        request.obj_id, request.obj_size, request.clock_time = key, 1, time
+        theirs.append(cache.get(request))
+    assert 0 < sum(theirs) < len(keys)
+    assert hits(keys, size, ours(), (25,) if size % 2 else ()) == theirs
+
+
+def most_hits(keys: tuple[int, ...], size: int) -> int:
+    """The most hits that any way to evict can have, every miss being stored: all ways are tried."""
+
+    @functools.cache
+    def best(at: int, held: frozenset[int]) -> int:
+        if at == len(keys):
+            return 0
+        if keys[at] in held:
+            return 1 + best(at + 1, held)
+        if len(held) < size:
+            return best(at + 1, held | {keys[at]})
+        return max(best(at + 1, held - {gone} | {keys[at]}) for gone in held)
+
+    return best(0, frozenset())
+
+
+@settings(max_examples=100, deadline=None)
+@given(keys=st.lists(st.integers(0, 5), min_size=1, max_size=16), size=st.integers(1, 4))
+def test_the_offline_optimum_is_optimal_for_equal_keys(keys: list[int], size: int) -> None:
+    assert sum(hits(np.array(keys), size, Optimum())) == most_hits(tuple(keys), size)
+    assert sum(hits(np.array(keys), size, Optimum(), (25,))) == most_hits(tuple(keys), size)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10_000), size=st.integers(1, 30))
+def test_no_policy_has_more_hits_than_the_offline_optimum(seed: int, size: int) -> None:
+    keys = np.random.default_rng(seed).zipf(1.3, 300) % 50
+    best = sum(hits(keys, size, Optimum()))
+    assert all(sum(hits(keys, size, policy())) <= best for policy in (Fifo, Lru, Lfu, Lcbfu))
