@@ -4,24 +4,26 @@ Find, get, insert and evict are separate: ``find`` names the best match, ``get``
 (and counts as its use), ``insert`` stores what a request left behind, and eviction makes room before that.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sim.engine import Engine, stream
 from sim.errors import ConfigError
 from sim.request import Request
+from sim.reuse.database import Database, Watcher
 from sim.reuse.eviction import FINAL, Eviction, Item
-from traces.search import Index
 from traces.similarity import Space
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The best artifact for a request: which entry, the trace row it came from, and how similar it is."""
+    """The best artifact for a request: which entry, the trace row it came from, and how similar it is.
+
+    ``row`` is None where the database still knows an entry that the cache no longer has.
+    """
 
     entry: int
-    row: int
+    row: int | None
     similarity: float
 
 
@@ -72,9 +74,8 @@ class Cache:
     items: int = field(init=False, default=0)
     _engine: Engine = field(init=False, repr=False)
     _entries: dict[int, Entry] = field(init=False, default_factory=dict, repr=False)
-    _indexes: dict[tuple[int, int, int] | None, Index] = field(init=False, default_factory=dict, repr=False)
+    _database: Database = field(init=False, repr=False)
     _next: int = field(init=False, default=0)
-    _index: Callable[[], Index] = field(init=False, repr=False)
     _preload: int = field(init=False, default=0)
     _ks: tuple[int, ...] = field(init=False, default=())
 
@@ -85,8 +86,13 @@ class Cache:
             raise ConfigError(f"cache.latents_at: found {self.latents_at}, expected positive steps")
         self._ks = tuple(sorted(set(self.latents_at))) or (FINAL,)
 
-    def bind(self, engine: Engine, floor: float) -> None:
-        """Take the trace's embeddings. What is less similar than ``floor`` is never found."""
+    def bind(
+        self, engine: Engine, floor: float, database: Database | None = None, watcher: Watcher | None = None
+    ) -> None:
+        """Take the trace's embeddings. What is less similar than ``floor`` is never found.
+
+        Without a ``database`` what is stored is found at once; else when it says so, and it tells ``watcher``.
+        """
         self._engine = engine
         vectors = engine.embeddings()
         # Modelled images belong to the trace: another seed of the run must not change what they look like.
@@ -94,19 +100,23 @@ class Cache:
         for what, value, source in self.space.assumptions():
             engine.assume(what, value, source)
         self._preload = engine.preload
-        self._index = engine.search.open(self.space, len(vectors), floor, engine.content)
+        index = engine.search.open(self.space, len(vectors), floor, engine.content)
+        self._database = Database() if database is None else database
+        self._database.open(index, watcher)
+        if database is None:
+            self._database.settle(0.0)
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def find(self, request: Request) -> Match | None:
-        """The most similar entry for ``request``; None where none reaches the floor."""
-        index = self._indexes.get(self._shape(request))
-        found = None if index is None else index.best(request.row + self._preload)
+        """The most similar entry that a search finds for ``request`` when it arrives; None where none is."""
+        found = self._database.best(self._shape(request), request.row + self._preload, request.arrival_s)
         if found is None:
             return None
         entry, similarity = found
-        return Match(entry, self._entries[entry].row, similarity)
+        held = self._entries.get(entry)
+        return Match(entry, None if held is None else held.row, similarity)
 
     def get(self, match: Match, k: int, now_s: float, request: Request) -> State | None:
         """Take the state of ``match`` to start from when ``k`` steps may be skipped.
@@ -141,7 +151,7 @@ class Cache:
             if size > self.capacity:
                 return
             while self.items + size > self.capacity:
-                self._evict(self.eviction.victim())
+                self._evict(self.eviction.victim(), now_s)
                 self._engine.columns.evicted(request.row)
         entry = self._next
         self._next += 1
@@ -149,22 +159,19 @@ class Cache:
         row = request.row + self._preload
         held = sum(1 << self._ks.index(k) for k in ks)
         self._entries[entry] = Entry(row, now_s, shape, held, request.made)
-        index = self._indexes.get(shape)
-        if index is None:
-            index = self._indexes[shape] = self._index()
-        index.add(entry, row)
+        self._database.add(shape, entry, row, now_s)
         for k in ks:
             self.eviction.added(Item(entry, k))
         self.items += size
 
-    def _evict(self, item: Item) -> None:
+    def _evict(self, item: Item, now_s: float) -> None:
         entry = self._entries[item.entry]
         entry.held &= ~(1 << self._ks.index(item.k))
         self.items -= 1
         if entry.artifact is not None and item.k != FINAL:
             del entry.artifact[item.k]
         if not entry.held:
-            self._indexes[entry.shape].remove(item.entry)
+            self._database.remove(entry.shape, item.entry, entry.row, now_s)
             del self._entries[item.entry]
 
     def _shape(self, request: Request) -> tuple[int, int, int] | None:
