@@ -127,7 +127,8 @@ class Database:
         self._waiting.append(change)
         if self._serving and not self._under_way:
             self._begin(now_s)
-            self._advance(now_s)
+            if self._due_s <= now_s:
+                self._advance(now_s)
 
     def _advance(self, now_s: float) -> None:
         while self._due_s <= now_s:
@@ -144,7 +145,11 @@ class Database:
         if len(waiting) < self.batch and now_s < latest_s:
             self._due_s = latest_s
             return
-        self._under_way = [waiting.popleft() for _ in range(min(self.batch, len(waiting)))]
+        if len(waiting) <= self.batch:
+            self._under_way = list(waiting)
+            waiting.clear()
+        else:
+            self._under_way = [waiting.popleft() for _ in range(self.batch)]
         self._due_s = self.outage.done_s(now_s, len(self._under_way) * self.per_10k_s / 10_000)
 
     def _apply(self, changes: Sequence[Change], now_s: float) -> None:

@@ -122,45 +122,45 @@ class Reuse:
     def admit(self, request: Request, now_s: float) -> float:
         """See Door.admit."""
         self._in_full(request)
-        request.search_s = self._embed.of(request.row)
-        if not self.predictor.expects(request.row + self._engine.preload, now_s):
+        row = request.row
+        took_s = self._embed.of(row)
+        if not self.predictor.expects(row + self._engine.preload, now_s):
             match, k = self._match(request)
             request.lookup = PREDICTED_MISS if match is None or k == 0 else FORGONE_MATCH
         elif self.database.outage.down(now_s):
-            request.search_s += self.database.timeout_s
+            took_s += self.database.timeout_s
             request.lookup = NO_DATABASE
         else:
-            took_s = self._search.of(request.row)
-            request.search_s += took_s
-            request.lookup = self._look(request, now_s)
+            searched_s = self._search.of(row)
+            request.lookup, tried_s = self._look(request, now_s)
             if request.lookup == MISS:
-                request.wasted_s = took_s
-        return request.search_s
+                request.wasted_s = searched_s
+            took_s += searched_s + tried_s
+        request.search_s = took_s
+        return took_s
 
     def _match(self, request: Request) -> tuple[Match | None, int]:
         """What a search finds, and the K that it allows."""
         match = self.cache.find(request)
         return match, 0 if match is None else self.selector.skip(match.similarity)
 
-    def _look(self, request: Request, now_s: float) -> int:
-        """Search, and start from what is found; returns what came of it."""
+    def _look(self, request: Request, now_s: float) -> tuple[int, float]:
+        """Search, and start from what is found; returns what came of it, and seconds spent on a fetch in vain."""
         match, k = self._match(request)
         if match is None:
-            return MISS
+            return MISS, 0.0
         request.similarity = match.similarity
         if k == 0:
-            return MISS
+            return MISS, 0.0
         if self.store.outage.down(now_s):
-            request.search_s += self.store.timeout_s
-            return NO_STORE
+            return NO_STORE, self.store.timeout_s
         if match.row is None:
-            request.search_s += self._fetch.of(request.row)
-            return STALE
+            return STALE, self._fetch.of(request.row)
         state = self.cache.get(match, k, now_s, request)
         if state is None:
-            return EMPTY
+            return EMPTY, 0.0
         self._start_from(request, match.row, state)
-        return HIT if request.hit else EMPTY
+        return (HIT if request.hit else EMPTY), 0.0
 
     def _assume(self, engine: Engine) -> None:
         constant = [name for name, each in self._delays.items() if isinstance(each, Constant) and each.seconds]

@@ -1,6 +1,6 @@
 """Outages: when a service does not answer."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
@@ -20,7 +20,9 @@ class Outages:
 
     windows: Sequence[tuple[float, float]]
     key: str
-    _next: int = field(init=False, default=0)
+    _coming: Iterator[tuple[float, float]] = field(init=False, repr=False)
+    _from_s: float = field(init=False, default=-inf)
+    _until_s: float = field(init=False, default=-inf)
 
     def __post_init__(self) -> None:
         edges = [edge for window in self.windows for edge in window]
@@ -29,13 +31,13 @@ class Outages:
                 f"{self.key}: found {[list(w) for w in self.windows]}, expected windows [from_s, until_s] in order, "
                 "from 0 s on, each to end before the next begins"
             )
+        self._coming = iter(self.windows)
 
     def down(self, now_s: float) -> bool:
         """Whether the service is down at ``now_s``, which never falls."""
-        windows = self.windows
-        while self._next < len(windows) and windows[self._next][1] <= now_s:
-            self._next += 1
-        return self._next < len(windows) and windows[self._next][0] <= now_s
+        while self._until_s <= now_s:
+            self._from_s, self._until_s = next(self._coming, (inf, inf))
+        return self._from_s <= now_s
 
     def done_s(self, start_s: float, seconds: float) -> float:
         """When work of ``seconds`` that is first tried at ``start_s`` is done; an outage makes it begin again."""

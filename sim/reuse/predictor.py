@@ -61,7 +61,8 @@ class OneClassSvm:
             and recall and does not print it).
         retrain_share: insertions and deletions over vectors at the last training (5.2: 0.05).
         per_10k_s: simulated seconds to train on 10,000 vectors (5.4: 0.04).
-        sample: vectors that are trained on at most, drawn anew each time from all; null trains on all.
+        sample: vectors that are trained on at most, drawn anew each time from all; null trains on all. The simulated
+            seconds are those of all.
         landmarks: vectors that the kernel's map is made of; null is linear.
         gamma: of the kernel exp(-gamma |x - y|^2), with ``landmarks``.
 
@@ -150,7 +151,7 @@ class OneClassSvm:
         self._trained_on, self._changed = len(rows), 0
         if self.sample is not None and len(rows) > self.sample:
             rows = np.sort(self._rng.choice(rows, self.sample, replace=False))
-        seconds = len(rows) * self.per_10k_s / 10_000
+        seconds = self._trained_on * self.per_10k_s / 10_000
         self._coming = Trained(self._space.artifacts(rows), self, int(self._rng.integers(2**31)))
         self._ready_s = now_s + seconds
         self._engine.columns.retrained(now_s, seconds)
