@@ -104,8 +104,7 @@ class Database:
 
     def best(self, shape: Shape, row: int, now_s: float) -> Found | None:
         """The most similar entry that can be found now; None where none reaches the floor."""
-        if self._due_s <= now_s:
-            self._advance(now_s)
+        self.advance(now_s)
         index = self._indexes.get(shape)
         return None if index is None else index.best(row)
 
@@ -122,15 +121,14 @@ class Database:
         if self._at_once and self._serving:
             self._apply([change], now_s)
             return
-        if self._due_s <= now_s:
-            self._advance(now_s)
+        self.advance(now_s)
         self._waiting.append(change)
         if self._serving and not self._under_way:
             self._begin(now_s)
-            if self._due_s <= now_s:
-                self._advance(now_s)
+            self.advance(now_s)
 
-    def _advance(self, now_s: float) -> None:
+    def advance(self, now_s: float) -> None:
+        """Apply what is due by ``now_s``, which never falls."""
         while self._due_s <= now_s:
             at_s = self._due_s
             if self._under_way:

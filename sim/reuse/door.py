@@ -124,6 +124,7 @@ class Reuse:
         self._in_full(request)
         row = request.row
         took_s = self._embed.of(row)
+        self.database.advance(now_s)
         if not self.predictor.expects(row + self._engine.preload, now_s):
             match, k = self._match(request)
             request.lookup = PREDICTED_MISS if match is None or k == 0 else FORGONE_MATCH
