@@ -22,6 +22,7 @@ from sim.errors import ConfigError, SimulationError
 from sim.record.columns import COMPLETED, DISCARDED, FAILED, Columns
 from sim.record.series import Series
 from sim.request import Request
+from sim.reuse.outage import Outages
 from traces.arrivals import Schedule
 from traces.scale import Identity, Scale
 from traces.search import Search
@@ -154,6 +155,7 @@ class Engine:
         self.columns = Columns(self.rows, [model.name for model in models.values()])
         self.series = Series()
         self.alpha: float | None = None
+        self.outages: dict[str, Outages] = {}
         self.arrived = 0
         self.in_system = 0
         self.busy = 0

@@ -15,7 +15,7 @@ class Request:
     artifact itself is the answer and no GPU runs), ``k`` of ``of_steps`` as the selector's table has it and
     ``skipped``, the same share of this request's steps, ``source`` (the row whose artifact is
     used, or -1, counted from the head of the trace), its age and its
-    ``similarity``; ``searched`` says that a cache was looked into, ``switched`` that the worker
+    ``similarity``; ``lookup`` says what came of asking a cache (sim.record.columns), ``switched`` that the worker
     had to change models, ``hole`` that the state wanted there was
     gone. With a live backend ``artifact`` is what it starts from, ``capture`` what must be kept on the way and
     ``made`` what was. All times are in seconds of simulated time.
@@ -34,10 +34,11 @@ class Request:
     source_age_s: float = 0.0
     similarity: float = float("nan")
     refine: bool = False
-    searched: bool = False
+    lookup: int = 0
     hole: bool = False
     switched: bool = False
     search_s: float = 0.0
+    wasted_s: float = 0.0
     fetch_s: float = 0.0
     start_s: float = 0.0
     load_s: float = 0.0

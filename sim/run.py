@@ -161,7 +161,7 @@ def replay(
             judged=judged,
         ),
         engine.columns.table(trace.table.column("request_id"), settings.preload),
-        engine.series.table(),
+        engine.series.table(engine.columns, engine.outages),
         again(config),
     )
 

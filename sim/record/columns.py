@@ -13,6 +13,16 @@ COMPLETED, DISCARDED, FAILED = 1, 2, 3
 OUTCOMES = ("", "completed", "discarded", "failed")
 """The three ways for a request to end, by code; 0 is a request that has not ended."""
 
+MISS, HIT, EMPTY, STALE, PREDICTED_MISS, FORGONE_MATCH, NO_DATABASE, NO_STORE = range(1, 9)
+LOOKUPS = ("", "miss", "hit", "empty", "stale", "predicted miss", "forgone match", "no database", "no store")
+"""What came of asking a cache, by code; 0 is a request that asked none.
+
+A search found nothing that is similar enough (miss), an artifact to start from (hit), an entry of which no state
+that may be used is left (empty: holes), or one that is deleted and that the database still had (stale). A request
+was predicted to find nothing, rightly, or though a search would have found a match (forgone match). The database
+or the store was out of service. All but a hit are generated in full.
+"""
+
 NAN = float("nan")
 
 
@@ -43,13 +53,14 @@ class Columns:
         self.skipped = integers(0)
         self.k = integers(0)
         self.switched = array("B", [0]) * rows
-        self.searched = array("B", [0]) * rows
+        self.lookup = array("B", [0]) * rows
         self.hole = array("B", [0]) * rows
         self.evictions = integers(0)
         self.similarity = reals(NAN)
         self.source = integers(MISSING)
         self.source_age_s = reals(NAN)
         self.search_s = reals(0.0)
+        self.wasted_s = reals(0.0)
         self.fetch_s = reals(0.0)
         self.load_s = reals(0.0)
         self.stall_s = reals(0.0)
@@ -58,6 +69,9 @@ class Columns:
         self.energy_j = reals(0.0)
         self.quality = reals(NAN)
         self.reasons: dict[int, str] = {}
+        self.predicting = False
+        self.trained_at_s = array("d")
+        self.training_s = array("d")
 
     def end(self, request: Request, now_s: float, outcome: int, reason: str) -> None:
         """Write everything that is known of ``request``, which ends now."""
@@ -69,10 +83,12 @@ class Columns:
         self.width[row] = request.width
         self.height[row] = request.height
         self.steps[row] = request.steps
-        if request.searched:
-            self.searched[row] = True
+        if request.lookup:
+            self.lookup[row] = request.lookup
             self.hole[row] = request.hole
             self.search_s[row] = request.search_s
+            if request.lookup == MISS:
+                self.wasted_s[row] = request.wasted_s
             self.similarity[row] = request.similarity
             if request.source != MISSING:
                 self.skipped[row] = request.skipped
@@ -99,6 +115,11 @@ class Columns:
         if row >= 0:
             self.evictions[row] += count
 
+    def retrained(self, now_s: float, seconds: float) -> None:
+        """The match predictor's training began; it takes ``seconds``. To be called by any predictor that trains."""
+        self.trained_at_s.append(now_s)
+        self.training_s.append(seconds)
+
     def table(self, request_ids: pa.ChunkedArray, preload: int) -> pa.Table:
         """The table of requests.parquet, in the order of the trace.
 
@@ -111,6 +132,7 @@ class Columns:
         for row, reason in self.reasons.items():
             reasons[row] = reason
         model = np.frombuffer(self.model, np.int32)
+        lookup = np.frombuffer(self.lookup, np.uint8).astype(np.int32)
         batch = np.where(model == MISSING, NAN, 1.0)
         named = {
             "request_id": served,
@@ -137,6 +159,7 @@ class Columns:
             "batch_mean": pa.array(batch, from_pandas=True),
             "quality_factor": self._reals(self.quality),
             "energy_j": self._reals(self.energy_j),
+            "lookup": _coded(np.where(lookup == 0, MISSING, lookup), LOOKUPS),
         }
         return pa.table(named)
 

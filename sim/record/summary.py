@@ -13,13 +13,37 @@ from numpy.typing import NDArray
 
 from backends.base import Work
 from sim.engine import Engine, Wall
-from sim.record.columns import COMPLETED, DISCARDED, FAILED
+from sim.record.columns import (
+    COMPLETED,
+    DISCARDED,
+    EMPTY,
+    FAILED,
+    FORGONE_MATCH,
+    HIT,
+    LOOKUPS,
+    MISS,
+    NO_DATABASE,
+    NO_STORE,
+    PREDICTED_MISS,
+    STALE,
+)
 from sim.record.cost import Service, cost
 from sim.record.quality import Judgement
 from sim.request import MISSING
 from traces.schema import Trace
 
 SCHEMA = 1
+
+PREDICTED = [
+    "precision",
+    "recall",
+    "predicted_misses",
+    "wasted_searches",
+    "wasted_search_s",
+    "retrainings",
+    "retrain_s",
+]
+"""Keys of ``cache.predictor``."""
 
 Reals = NDArray[np.float64]
 
@@ -160,17 +184,16 @@ class Window:
             else None
         )
         said: dict[str, Any] = dict.fromkeys(("lookups", "hits", "hit_rate", "hit_share_by_k"))
-        said |= {
-            "compute_saving": None if saving is None else float(saving),
-            "holes": None,
-            "evictions": None,
-        }
+        said |= {"compute_saving": None if saving is None else float(saving)}
+        said |= dict.fromkeys(("holes", "evictions", "stale"))
+        said["fallbacks"] = {"database": None, "store": None}
         said["source_age_s"] = {"p50": None, "p90": None}
-        if not np.frombuffer(self._engine.columns.searched, np.uint8).any():
+        said["predictor"] = dict.fromkeys(PREDICTED)
+        if not np.frombuffer(self._engine.columns.lookup, np.uint8).any():
             return said
-        lookups = int(self.column("searched", np.uint8).sum())
+        came_to = np.bincount(self.column("lookup", np.uint8), minlength=len(LOOKUPS)).tolist()
+        lookups, hits = sum(came_to[1:]), came_to[HIT]
         hit = self.column("source", np.int32) != MISSING
-        hits = int(hit.sum())
         ks, counts = np.unique(self.column("k", np.int32)[hit], return_counts=True)
         ages = self.column("source_age_s")[hit]
         said |= {
@@ -180,6 +203,9 @@ class Window:
             "hit_share_by_k": {str(k): int(n) / hits for k, n in zip(ks, counts, strict=True)},
             "holes": int(self.column("hole", np.uint8).sum()),
             "evictions": int(self.column("evictions", np.int32).sum()),
+            "stale": came_to[STALE],
+            "fallbacks": {"database": came_to[NO_DATABASE], "store": came_to[NO_STORE]},
+            "predictor": self.predictor(came_to),
         }
         if hits:
             said["source_age_s"] = {
@@ -187,6 +213,26 @@ class Window:
                 "p90": float(np.percentile(ages, 90)),
             }
         return said
+
+    def predictor(self, came_to: Sequence[int]) -> dict[str, Any]:
+        """How often the match predictor was right, and what searching in vain cost; ``came_to`` counts LOOKUPS."""
+        columns = self._engine.columns
+        matched = came_to[HIT] + came_to[EMPTY] + came_to[STALE] + came_to[NO_STORE]
+        said = dict.fromkeys(PREDICTED) | {
+            "wasted_searches": came_to[MISS],
+            "wasted_search_s": float(self.column("wasted_s").sum()),
+        }
+        if not columns.predicting:
+            return said
+        begun_s = np.frombuffer(columns.trained_at_s)
+        inside = (begun_s >= self.start_s) & (begun_s <= self.end_s)
+        return said | {
+            "precision": _ratio(matched, matched + came_to[MISS]),
+            "recall": _ratio(matched, matched + came_to[FORGONE_MATCH]),
+            "predicted_misses": came_to[PREDICTED_MISS] + came_to[FORGONE_MATCH],
+            "retrainings": int(inside.sum()),
+            "retrain_s": float(np.frombuffer(columns.training_s)[inside].sum()),
+        }
 
     def quality(self) -> dict[str, Any]:
         """The mean quality factor of the images it was measured on, and the share of them below alpha."""

@@ -4,25 +4,27 @@ Find, get, insert and evict are separate: ``find`` names the best match, ``get``
 (and counts as its use), ``insert`` stores what a request left behind, and eviction makes room before that.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from sim.engine import Engine, stream
 from sim.errors import ConfigError
 from sim.request import Request
+from sim.reuse.database import Database, Watcher
 from sim.reuse.eviction import FINAL, K_BITS, K_MASK, MOST_STEPS, Eviction, item
 from sim.reuse.selector import Selector
-from traces.search import Index
 from traces.similarity import Space
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The best artifact for a request: which entry, the trace row it came from, and how similar it is."""
+    """The best artifact for a request: which entry, the trace row it came from, and how similar it is.
+
+    ``row`` is None where the database still knows an entry that the cache no longer has.
+    """
 
     entry: int
-    row: int
+    row: int | None
     similarity: float
 
 
@@ -81,9 +83,8 @@ class Cache:
     items: int = field(init=False, default=0)
     _engine: Engine = field(init=False, repr=False)
     _entries: dict[int, Entry] = field(init=False, default_factory=dict, repr=False)
-    _indexes: dict[tuple[int, int, int] | None, Index] = field(init=False, default_factory=dict, repr=False)
+    _database: Database = field(init=False, repr=False)
     _next: int = field(init=False, default=0)
-    _index: Callable[[], Index] = field(init=False, repr=False)
     _preload: int = field(init=False, default=0)
     _ks: tuple[int, ...] = field(init=False, default=())
     _all: int = field(init=False, default=0)
@@ -96,8 +97,13 @@ class Cache:
         self._ks = tuple(sorted(set(self.latents_at))) or (FINAL,)
         self._all = _bits(self._ks)
 
-    def bind(self, engine: Engine, selector: Selector) -> None:
-        """Take the trace's embeddings. What is less similar than the floor of ``selector`` is never found."""
+    def bind(
+        self, engine: Engine, selector: Selector, database: Database | None = None, watcher: Watcher | None = None
+    ) -> None:
+        """Take the trace's embeddings. What is less similar than the floor of ``selector`` is never found.
+
+        Without a ``database`` what is stored is found at once; else when it says so, and it tells ``watcher``.
+        """
         self._engine = engine
         vectors = engine.embeddings()
         # Modelled images belong to the trace: another seed of the run must not change what they look like.
@@ -106,20 +112,24 @@ class Cache:
             engine.assume(what, value, source)
         self._preload = engine.preload
         product = self.space.product(selector.floor)
-        self._index = engine.search.open(self.space, len(vectors), product, engine.content)
+        index = engine.search.open(self.space, len(vectors), product, engine.content)
+        self._database = Database() if database is None else database
+        self._database.open(index, watcher)
+        if database is None:
+            self._database.settle(0.0)
         self.eviction.bind(engine, self.space, selector)
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def find(self, request: Request) -> Match | None:
-        """The most similar entry for ``request``; None where none reaches the floor."""
-        index = self._indexes.get(self._shape(request))
-        found = None if index is None else index.best(request.row + self._preload)
+        """The most similar entry that a search finds for ``request`` when it arrives; None where none is."""
+        found = self._database.best(self._shape(request), request.row + self._preload, request.arrival_s)
         if found is None:
             return None
         entry, product = found
-        return Match(entry, self._entries[entry].row, self.space.similar(product))
+        held = self._entries.get(entry)
+        return Match(entry, None if held is None else held.row, self.space.similar(product))
 
     def get(self, match: Match, k: int, now_s: float, request: Request) -> State | None:
         """Take the state of ``match`` to start from when ``k`` steps may be skipped.
@@ -156,29 +166,26 @@ class Cache:
             if size > self.capacity:
                 return
             if self.items + size > self.capacity:
-                self._make_room(self.capacity - size, request.row)
+                self._make_room(self.capacity - size, request.row, now_s)
         entry = self._next
         self._next += 1
         shape = self._shape(request)
         row = request.row + self._preload
         self._entries[entry] = Entry(row, now_s, shape, _bits(ks), request.made)
-        index = self._indexes.get(shape)
-        if index is None:
-            index = self._indexes[shape] = self._index()
-        index.add(entry, row)
+        self._database.add(shape, entry, row, now_s)
         self.eviction.added([entry << K_BITS | k for k in ks], row)
         self.items += size
 
-    def _make_room(self, most: int, row: int) -> None:
+    def _make_room(self, most: int, row: int, now_s: float) -> None:
         """Evict the worst items until ``most`` are left or, where whole prompts have to go, fewer."""
         count = 0
         while self.items > most:
             count += 1
-            while not self._evict() and self.room == "prompt":
+            while not self._evict(now_s) and self.room == "prompt":
                 count += 1
         self._engine.columns.evicted(row, count)
 
-    def _evict(self) -> bool:
+    def _evict(self, now_s: float) -> bool:
         """Let the worst item go; returns whether it was the last of its entry, which then goes too."""
         victim = self.eviction.victim()
         number, k = victim >> K_BITS, victim & K_MASK
@@ -189,7 +196,7 @@ class Cache:
             del entry.artifact[k]
         if entry.held:
             return False
-        self._indexes[entry.shape].remove(number)
+        self._database.remove(entry.shape, number, entry.row, now_s)
         del self._entries[number]
         return True
 

@@ -4,10 +4,15 @@ from dataclasses import dataclass, field
 
 from sim.engine import Engine, Model
 from sim.errors import ConfigError
+from sim.record.columns import EMPTY, FORGONE_MATCH, HIT, MISS, NO_DATABASE, NO_STORE, PREDICTED_MISS, STALE
 from sim.request import Request
 from sim.reuse.admission import Admission
-from sim.reuse.cache import Cache, State
+from sim.reuse.cache import Cache, Match, State
+from sim.reuse.database import Database
+from sim.reuse.delay import Constant, Delay, Draws, delay
+from sim.reuse.predictor import Always, Predictor
 from sim.reuse.selector import Selector
+from sim.reuse.store import Store
 
 
 @dataclass(slots=True)
@@ -38,10 +43,15 @@ class Direct:
 
 @dataclass(slots=True)
 class Reuse:
-    """Embed, search the cache, and start from what is found there when it is similar enough.
+    """Embed, predict, search the cache, and start from what is found there when it is similar enough.
 
     One door for NIRVANA (latents, K by text similarity, the same model), MoDM (final images, K by
     text-to-image similarity, a hit on the small model) and retrieval (K = N: the image found is the answer).
+
+    Everything is decided as the services are when the request arrives. A request is generated in full when no match
+    is predicted (and then saves the search), when none is found, when the state wanted was deleted before the
+    database learnt of it (and then the search and an attempt to fetch are spent; NIRVANA's Algorithm 1 tells of a
+    deletion in no other way), and when a service is down (after its timeout). Attempts in vain are ``search_s``.
 
     Args:
         cache: what earlier requests left behind.
@@ -49,9 +59,12 @@ class Reuse:
         admission: whose artifacts are kept.
         hit_role: the role of the model that runs a hit, unless K = N.
         miss_role: the role of the model that runs a miss.
-        embed_s: seconds to embed the prompt.
+        embed_s: seconds to embed the prompt; this and the next two are numbers or distributions.
         search_s: seconds for one search (NIRVANA's l_s, 4.1; MoDM, 5.2).
         fetch_s: seconds to fetch an artifact, on the worker (NIRVANA's l_r, 4.1).
+        database: when what is stored can be found; by default at once.
+        store: when artifacts can be fetched; by default always.
+        predictor: which prompts are searched for; by default all.
 
     Raises:
         ConfigError: a negative time, or latents of one model for another to resume.
@@ -62,17 +75,22 @@ class Reuse:
     admission: Admission
     hit_role: str = "large"
     miss_role: str = "large"
-    embed_s: float = 0.0
-    search_s: float = 0.0
-    fetch_s: float = 0.0
+    embed_s: float | Delay = 0.0
+    search_s: float | Delay = 0.0
+    fetch_s: float | Delay = 0.0
+    database: Database = field(default_factory=Database)
+    store: Store = field(default_factory=Store)
+    predictor: Predictor = field(default_factory=Always)
     _engine: Engine = field(init=False, repr=False)
     _hit_model: Model = field(init=False, repr=False)
     _miss_model: Model = field(init=False, repr=False)
+    _delays: dict[str, Delay] = field(init=False, repr=False)
+    _embed: Draws = field(init=False, repr=False)
+    _search: Draws = field(init=False, repr=False)
+    _fetch: Draws = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("embed_s", "search_s", "fetch_s"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ConfigError(f"door.{name}: found {getattr(self, name)}, expected 0 or more seconds")
+        self._delays = {name: delay(getattr(self, name), f"door.{name}") for name in ("embed_s", "search_s", "fetch_s")}
         if self.cache.latents_at and self.hit_role != self.miss_role:
             raise ConfigError(
                 f"door.hit_role: found {self.hit_role!r} beside miss_role {self.miss_role!r}; a latent is bound to the "
@@ -84,30 +102,76 @@ class Reuse:
         self._engine = engine
         self._hit_model = engine.model(self.hit_role)
         self._miss_model = engine.model(self.miss_role)
+        self._embed, self._search, self._fetch = (
+            Draws(each, engine.rng(f"door.{name}")) for name, each in self._delays.items()
+        )
         self.admission.bind(engine)
-        self.cache.bind(engine, self.selector)
+        self.cache.bind(engine, self.selector, self.database, self.predictor)
+        self.predictor.bind(engine, self.cache.space)
         engine.alpha = self.selector.alpha
+        engine.outages |= {"database": self.database.outage, "store": self.store.outage}
+        self._assume(engine)
         for row in range(-engine.preload, 0):
             request = engine.request(row, 0.0)
             self._in_full(request)
             if engine.backend.live:
                 request.made = engine.backend.whole(engine.work(request)).artifact
             self.cache.insert(request, 0.0)
+        self.database.settle(0.0)
 
     def admit(self, request: Request, now_s: float) -> float:
-        """See Door.admit. The search sees the cache as it is when the request arrives."""
+        """See Door.admit."""
         self._in_full(request)
-        took_s = request.search_s = self.embed_s + self.search_s
-        request.searched = True
-        match = self.cache.find(request)
-        if match is None:
-            return took_s
-        request.similarity = match.similarity
-        k = self.selector.skip(match.similarity)
-        state = self.cache.get(match, k, now_s, request) if k > 0 else None
-        if state is not None:
-            self._start_from(request, match.row, state)
+        row = request.row
+        took_s = self._embed.of(row)
+        self.database.advance(now_s)
+        if not self.predictor.expects(row + self._engine.preload, now_s):
+            match, k = self._match(request)
+            request.lookup = PREDICTED_MISS if match is None or k == 0 else FORGONE_MATCH
+        elif self.database.outage.down(now_s):
+            took_s += self.database.timeout_s
+            request.lookup = NO_DATABASE
+        else:
+            searched_s = self._search.of(row)
+            request.lookup, tried_s = self._look(request, now_s)
+            if request.lookup == MISS:
+                request.wasted_s = searched_s
+            took_s += searched_s + tried_s
+        request.search_s = took_s
         return took_s
+
+    def _match(self, request: Request) -> tuple[Match | None, int]:
+        """What a search finds, and the K that it allows."""
+        match = self.cache.find(request)
+        return match, 0 if match is None else self.selector.skip(match.similarity)
+
+    def _look(self, request: Request, now_s: float) -> tuple[int, float]:
+        """Search, and start from what is found; returns what came of it, and seconds spent on a fetch in vain."""
+        match, k = self._match(request)
+        if match is None:
+            return MISS, 0.0
+        request.similarity = match.similarity
+        if k == 0:
+            return MISS, 0.0
+        if self.store.outage.down(now_s):
+            return NO_STORE, self.store.timeout_s
+        if match.row is None:
+            return STALE, self._fetch.of(request.row)
+        state = self.cache.get(match, k, now_s, request)
+        if state is None:
+            return EMPTY, 0.0
+        self._start_from(request, match.row, state)
+        return (HIT if request.hit else EMPTY), 0.0
+
+    def _assume(self, engine: Engine) -> None:
+        constant = [name for name, each in self._delays.items() if isinstance(each, Constant) and each.seconds]
+        if constant:
+            engine.assume(
+                "times that are the same for every request", ", ".join(constant), "no paper gives their distribution"
+            )
+        for name, service in (("database", self.database), ("store", self.store)):
+            if service.outages:
+                engine.assume(f"time-out of the {name} [s]", service.timeout_s, "a setting; not published")
 
     def _in_full(self, request: Request) -> None:
         request.k = request.skipped = 0
@@ -123,7 +187,7 @@ class Reuse:
         request.source = row
         request.source_age_s = state.age_s
         request.artifact = state.artifact
-        request.fetch_s = self.fetch_s
+        request.fetch_s = self._fetch.of(request.row)
         request.refine = not self.cache.latents_at
         self._capture(request)
         if request.skipped >= request.steps:

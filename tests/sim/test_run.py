@@ -27,7 +27,19 @@ SCHEMA = {
     "latency_s": ["mean", "p50", "p90", "p95", "p99", "max"],
     "queue_s": ["mean", "p50", "p90", "p95", "p99", "max"],
     "slo": ["2x", "4x"],
-    "cache": ["lookups", "hits", "hit_rate", "hit_share_by_k", "compute_saving", "holes", "evictions", "source_age_s"],
+    "cache": [
+        "lookups",
+        "hits",
+        "hit_rate",
+        "hit_share_by_k",
+        "compute_saving",
+        "holes",
+        "evictions",
+        "stale",
+        "fallbacks",
+        "source_age_s",
+        "predictor",
+    ],
     "addons": ["loads_per_request", "stall_s", "stalled_share"],
     "gpu": ["count", "busy_fraction", "seconds", "switches", "switch_s"],
     "energy_j": ["per_image", "total"],
@@ -38,9 +50,9 @@ SCHEMA = {
 COLUMNS = [
     *("request_id", "arrival_s", "start_s", "finish_s", "outcome", "reason", "model", "worker", "width", "height"),
     *("steps", "skipped", "similarity", "source_id", "source_age_s", "search_s", "fetch_s", "load_s", "stall_s"),
-    *("denoise_s", "decode_s", "batch_mean", "quality_factor", "energy_j"),
+    *("denoise_s", "decode_s", "batch_mean", "quality_factor", "energy_j", "lookup"),
 ]
-SYSTEMS = ("vanilla", "small-model", "pinecone", "nirvana", "modm-throughput")
+SYSTEMS = ("vanilla", "small-model", "pinecone", "nirvana", "nirvana-no-predictor", "modm-throughput")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,163 @@
+"""The vector database: which entries a search can find, and from when on.
+
+The cache says what it stored and deleted; the database learns of it in batches, in the background (NIRVANA, 5.4:
+cache-maintainer). So a new entry is found late, and a deleted one is still found for a while.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple, Protocol
+
+from sim.errors import ConfigError
+from sim.reuse.outage import Outages
+from traces.search import Found, Index
+
+Shape = tuple[int, int, int] | None
+"""What is searched apart: width, height and steps of a latent; None where all are searched together."""
+
+
+class Change(NamedTuple):
+    """A record that is inserted or deleted: asked for at ``asked_s``, for the artifact of trace row ``row``."""
+
+    asked_s: float
+    shape: Shape
+    entry: int
+    row: int
+    insert: bool
+
+
+class Watcher(Protocol):
+    """Told of what can be found."""
+
+    def applied(self, changes: Sequence[Change], now_s: float) -> None:
+        """From ``now_s`` on a search sees ``changes``."""
+
+
+@dataclass(slots=True)
+class Database:
+    """A vector database that is updated in batches, one after the other, while it goes on answering.
+
+    A batch begins as soon as none is under way and ``batch`` records wait, or the oldest has waited ``period_s``.
+    It takes the oldest ``batch`` records at most, and all of them are seen when it is done. During an outage
+    nothing is updated: records wait, and a batch that an outage cuts begins again after it. The defaults are a
+    database that knows at once.
+
+    What is due is applied when somebody next asks, in the order and at the times at which it fell due; the clock
+    need not run on for it when the last request is done.
+
+    Args:
+        batch: records, insertions and deletions together.
+        period_s: seconds that a record waits at most for its batch to fill; null waits for a full one.
+        per_10k_s: seconds to apply 10,000 records (NIRVANA, 5.4: 7.5 s).
+        outages: windows [from_s, until_s] on the run's clock, in seconds.
+        timeout_s: how long a request waits for a database that is down before it is generated in full.
+
+    Raises:
+        ConfigError: a batch below 1, a negative time, or windows out of order.
+    """
+
+    batch: int = 1
+    period_s: float | None = None
+    per_10k_s: float = 0.0
+    outages: Sequence[tuple[float, float]] = ()
+    timeout_s: float = 1.0
+    outage: Outages = field(init=False)
+    _indexes: dict[Shape, Index] = field(init=False, default_factory=dict, repr=False)
+    _make: Callable[[], Index] = field(init=False, repr=False)
+    _watcher: Watcher | None = field(init=False, default=None, repr=False)
+    _waiting: deque[Change] = field(init=False, default_factory=deque, repr=False)
+    _under_way: list[Change] = field(init=False, default_factory=list, repr=False)
+    _due_s: float = field(init=False, default=inf)
+    _at_once: bool = field(init=False)
+    _serving: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        self.outage = Outages(self.outages, "database.outages")
+        if self.batch < 1:
+            raise ConfigError(f"database.batch: found {self.batch}, expected 1 or more records")
+        for name, value in (("period_s", self.period_s), ("per_10k_s", self.per_10k_s), ("timeout_s", self.timeout_s)):
+            if value is not None and not 0 <= value < inf:
+                raise ConfigError(f"database.{name}: found {value}, expected 0 or more seconds")
+        self._at_once = (self.batch == 1 or self.period_s == 0) and self.per_10k_s == 0 and not self.outages
+
+    def open(self, make: Callable[[], Index], watcher: Watcher | None = None) -> None:
+        """Begin empty, with nothing to be found before ``settle``.
+
+        ``make`` gives the indexes (traces.search); ``watcher`` is told of what is applied.
+        """
+        self._make = make
+        self._watcher = watcher
+
+    def __len__(self) -> int:
+        """Records that can be found."""
+        return sum(len(index) for index in self._indexes.values())
+
+    def add(self, shape: Shape, entry: int, row: int, now_s: float) -> None:
+        """The cache stored ``entry``. Entries are given in increasing order."""
+        self._ask(Change(now_s, shape, entry, row, True))
+
+    def remove(self, shape: Shape, entry: int, row: int, now_s: float) -> None:
+        """The cache let ``entry`` go."""
+        self._ask(Change(now_s, shape, entry, row, False))
+
+    def best(self, shape: Shape, row: int, now_s: float) -> Found | None:
+        """The most similar entry that can be found now; None where none reaches the floor."""
+        self.advance(now_s)
+        index = self._indexes.get(shape)
+        return None if index is None else index.best(row)
+
+    def settle(self, now_s: float) -> None:
+        """Begin to serve: what filled the cache before the start is there when it starts."""
+        self._serving = True
+        changes = list(self._waiting)
+        self._waiting.clear()
+        if changes:
+            self._apply(changes, now_s)
+
+    def _ask(self, change: Change) -> None:
+        now_s = change.asked_s
+        if self._at_once and self._serving:
+            self._apply([change], now_s)
+            return
+        self.advance(now_s)
+        self._waiting.append(change)
+        if self._serving and not self._under_way:
+            self._begin(now_s)
+            self.advance(now_s)
+
+    def advance(self, now_s: float) -> None:
+        """Apply what is due by ``now_s``, which never falls."""
+        while self._due_s <= now_s:
+            at_s = self._due_s
+            if self._under_way:
+                self._apply(self._under_way, at_s)
+                self._under_way = []
+            self._begin(at_s)
+
+    def _begin(self, now_s: float) -> None:
+        """Begin the next batch if there is one to begin, else say when there will be."""
+        waiting = self._waiting
+        latest_s = inf if not waiting or self.period_s is None else waiting[0].asked_s + self.period_s
+        if len(waiting) < self.batch and now_s < latest_s:
+            self._due_s = latest_s
+            return
+        if len(waiting) <= self.batch:
+            self._under_way = list(waiting)
+            waiting.clear()
+        else:
+            self._under_way = [waiting.popleft() for _ in range(self.batch)]
+        self._due_s = self.outage.done_s(now_s, len(self._under_way) * self.per_10k_s / 10_000)
+
+    def _apply(self, changes: Sequence[Change], now_s: float) -> None:
+        for _, shape, entry, row, insert in changes:
+            index = self._indexes.get(shape)
+            if index is None:
+                index = self._indexes[shape] = self._make()
+            if insert:
+                index.add(entry, row)
+            else:
+                index.remove(entry)
+        if self._watcher is not None:
+            self._watcher.applied(changes, now_s)

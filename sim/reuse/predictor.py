@@ -1,0 +1,176 @@
+"""Match predictors: whether a search is worth its time (NIRVANA, 5.2)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from sim.engine import Engine
+from sim.errors import ConfigError
+from sim.reuse.database import Change
+from traces.similarity import Space
+
+BLOCK = 512
+"""Coming rows that are decided at a time."""
+
+
+@runtime_checkable
+class Predictor(Protocol):
+    """Says before a search whether it would find an artifact that is similar enough."""
+
+    def bind(self, engine: Engine, space: Space) -> None:
+        """Take the run's clock and streams and the space, bound to its trace, whose vectors it learns."""
+
+    def applied(self, changes: Sequence[Change], now_s: float) -> None:
+        """From ``now_s`` on the database finds what ``changes`` inserted and no longer what they deleted."""
+
+    def expects(self, row: int, now_s: float) -> bool:
+        """Whether the prompt of trace row ``row`` is searched for. Neither argument ever falls."""
+
+
+@dataclass(slots=True)
+class Always:
+    """No predictor: every prompt is searched for."""
+
+    def bind(self, engine: Engine, space: Space) -> None:
+        """See Predictor.bind."""
+
+    def applied(self, changes: Sequence[Change], now_s: float) -> None:
+        """See Predictor.applied."""
+
+    def expects(self, row: int, now_s: float) -> bool:
+        """See Predictor.expects."""
+        return True
+
+
+@dataclass(slots=True)
+class OneClassSvm:
+    """A one-class SVM of the vectors in the database; outliers are not searched for (NIRVANA, 5.2 and 6).
+
+    Linear, trained by stochastic gradient descent (scikit-learn's SGDOneClassSVM), or on a Nystroem map of the
+    Gaussian kernel where ``landmarks`` are given. It is trained beside the requests, with a batch of the
+    database's changes, when more than ``retrain_share`` of the vectors changed since the last time; the new model
+    is in force when training is done. Before the first one every prompt is searched for. Predicting takes no time
+    (5.2: orders of magnitude less than a search).
+
+    Args:
+        nu: bound on the share of training errors, over 0 and at most 1 (6: 0.001).
+        threshold: what the decision function must exceed; 0 is scikit-learn's own (7.7 chooses one by precision
+            and recall and does not print it).
+        retrain_share: insertions and deletions over vectors at the last training (5.2: 0.05).
+        per_10k_s: simulated seconds to train on 10,000 vectors (5.4: 0.04).
+        sample: vectors that are trained on at most, drawn anew each time from all; null trains on all. The simulated
+            seconds are those of all.
+        landmarks: vectors that the kernel's map is made of; null is linear.
+        gamma: of the kernel exp(-gamma |x - y|^2), with ``landmarks``.
+
+    Raises:
+        ConfigError: a number out of its range.
+    """
+
+    nu: float = 0.001
+    threshold: float = 0.0
+    retrain_share: float = 0.05
+    per_10k_s: float = 0.04
+    sample: int | None = 10_000
+    landmarks: int | None = None
+    gamma: float = 1.0
+    _engine: Engine = field(init=False, repr=False)
+    _space: Space = field(init=False, repr=False)
+    _rng: np.random.Generator = field(init=False, repr=False)
+    _rows: dict[int, int] = field(init=False, default_factory=dict, repr=False)
+    _changed: int = field(init=False, default=0)
+    _trained_on: int = field(init=False, default=0)
+    _model: "Trained | None" = field(init=False, default=None, repr=False)
+    _coming: "Trained | None" = field(init=False, default=None, repr=False)
+    _ready_s: float = field(init=False, default=inf)
+    _start: int = field(init=False, default=0)
+    _block: list[bool] = field(init=False, default_factory=list, repr=False)
+
+    def __post_init__(self) -> None:
+        sane = {
+            "nu": 0 < self.nu <= 1,
+            "threshold": -inf < self.threshold < inf,
+            "retrain_share": 0 <= self.retrain_share < inf,
+            "per_10k_s": 0 <= self.per_10k_s < inf,
+            "sample": self.sample is None or self.sample >= 1,
+            "landmarks": self.landmarks is None or self.landmarks >= 1,
+            "gamma": 0 < self.gamma < inf,
+        }
+        for name, holds in sane.items():
+            if not holds:
+                raise ConfigError(
+                    f"predictor.{name}: found {getattr(self, name)}; see {type(self).__name__} for its range"
+                )
+
+    def bind(self, engine: Engine, space: Space) -> None:
+        """See Predictor.bind."""
+        self._engine = engine
+        self._space = space
+        self._rng = engine.rng("predictor")
+        engine.columns.predicting = True
+        if self.sample is not None:
+            engine.assume("vectors that the match predictor is trained on at most", self.sample, "not NIRVANA's")
+        if self.landmarks is not None:
+            engine.assume("kernel of the match predictor", f"Nystroem, {self.landmarks} landmarks", "not NIRVANA's")
+
+    def applied(self, changes: Sequence[Change], now_s: float) -> None:
+        """See Predictor.applied."""
+        for change in changes:
+            if change.insert:
+                self._rows[change.entry] = change.row
+            else:
+                del self._rows[change.entry]
+        self._changed += len(changes)
+        if self._rows and now_s >= self._ready_s:
+            self._take_over()
+        if self._coming is None and self._rows and self._changed > self.retrain_share * self._trained_on:
+            self._train(now_s)
+
+    def expects(self, row: int, now_s: float) -> bool:
+        """See Predictor.expects."""
+        if now_s >= self._ready_s:
+            self._take_over()
+        if self._model is None:
+            return True
+        at = row - self._start
+        if at >= len(self._block):
+            self._start, at = row, 0
+            stop = min(row + BLOCK, self._engine.preload + self._engine.rows)
+            self._block = (self._model.scores(self._space.queries(row, stop)) > self.threshold).tolist()
+        return self._block[at]
+
+    def _take_over(self) -> None:
+        self._model, self._coming, self._ready_s = self._coming, None, inf
+        self._start, self._block = 0, []
+
+    def _train(self, now_s: float) -> None:
+        rows = np.fromiter(self._rows.values(), np.int64, len(self._rows))
+        self._trained_on, self._changed = len(rows), 0
+        if self.sample is not None and len(rows) > self.sample:
+            rows = np.sort(self._rng.choice(rows, self.sample, replace=False))
+        seconds = self._trained_on * self.per_10k_s / 10_000
+        self._coming = Trained(self._space.artifacts(rows), self, int(self._rng.integers(2**31)))
+        self._ready_s = now_s + seconds
+        self._engine.columns.retrained(now_s, seconds)
+
+
+class Trained:
+    """A trained one-class SVM: ``vectors`` (n, d) are the class."""
+
+    def __init__(self, vectors: Any, settings: OneClassSvm, seed: int) -> None:
+        from sklearn.kernel_approximation import Nystroem  # a slow import, not always needed
+        from sklearn.linear_model import SGDOneClassSVM
+
+        self._map = None
+        if settings.landmarks is not None:
+            landmarks = min(settings.landmarks, len(vectors))
+            self._map = Nystroem(gamma=settings.gamma, n_components=landmarks, random_state=seed)
+            vectors = self._map.fit_transform(vectors)
+        self._svm = SGDOneClassSVM(nu=settings.nu, random_state=seed).fit(vectors)
+
+    def scores(self, vectors: Any) -> Any:
+        """The decision function of ``vectors`` (n, d), shape (n,): what is more like the class scores higher."""
+        return self._svm.decision_function(vectors if self._map is None else self._map.transform(vectors))

@@ -1,0 +1,32 @@
+"""The artifact store: where latents and images lie, apart from the database that finds them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sim.errors import ConfigError
+from sim.reuse.outage import Outages
+
+
+@dataclass(slots=True)
+class Store:
+    """A file store (NIRVANA's EFS, 5.3) that may be out of service.
+
+    How long a fetch takes is the front door's ``fetch_s``. What is written during an outage waits and is there when
+    the store is back, which nobody can tell from its being there at once: nothing can be read meanwhile.
+
+    Args:
+        outages: windows [from_s, until_s] on the run's clock, in seconds.
+        timeout_s: how long a request waits for a store that is down before it is generated in full.
+
+    Raises:
+        ConfigError: windows out of order, or a time that is negative.
+    """
+
+    outages: Sequence[tuple[float, float]] = ()
+    timeout_s: float = 1.0
+    outage: Outages = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.outage = Outages(self.outages, "store.outages")
+        if not 0 <= self.timeout_s < float("inf"):
+            raise ConfigError(f"store.timeout_s: found {self.timeout_s}, expected 0 or more seconds")

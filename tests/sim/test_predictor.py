@@ -1,0 +1,210 @@
+"""The match predictor: what it learns, when, and what it costs and saves."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import SGDOneClassSVM
+
+from sim.engine import Engine
+from sim.errors import ConfigError
+from sim.record.columns import FORGONE_MATCH, HIT, MISS, PREDICTED_MISS
+from sim.record.summary import Window
+from sim.request import Request
+from sim.reuse.cache import Cache
+from sim.reuse.database import Change
+from sim.reuse.door import Reuse
+from sim.reuse.eviction import Fifo
+from sim.reuse.predictor import Always, OneClassSvm, Predictor
+from sim.reuse.selector import Thresholds
+from tests.sim.lab import engine, simulated
+from traces.similarity import Space, TextToText
+
+PRELOAD, SEARCH_S, FULL_S = 300, 0.1, 8.0
+
+
+class Nothing:
+    """Admits nothing: the cache stays as it was preloaded, so what is found depends on nobody else."""
+
+    def bind(self, engine: Engine) -> None:
+        pass
+
+    def admits(self, request: Request) -> bool:
+        return False
+
+
+class Drawn:
+    """A predictor that expects whatever it likes."""
+
+    def __init__(self, expected: Sequence[bool]) -> None:
+        self.expected = expected
+
+    def bind(self, engine: Engine, space: Space) -> None:
+        engine.columns.predicting = True
+
+    def applied(self, changes: Sequence[Change], now_s: float) -> None:
+        pass
+
+    def expects(self, row: int, now_s: float) -> bool:
+        return self.expected[row]
+
+
+def prompts(seed: int, rows: int, dim: int = 12) -> np.ndarray:
+    """Half of the prompts on one side of the sphere, the others anywhere."""
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(rows, dim))
+    vectors[:PRELOAD] = 0.6 * vectors[:PRELOAD] + 1
+    vectors[PRELOAD::2] = 0.6 * vectors[PRELOAD::2] + 1
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def served(vectors: np.ndarray, predictor: Predictor, admission: object = None) -> Engine:
+    """``PRELOAD`` prompts in the cache and the rest served, a GPU for each."""
+    door = Reuse(
+        Cache(None, TextToText(), Fifo()),
+        Thresholds({25: 0.9}),
+        admission or Nothing(),  # type: ignore[arg-type]
+        search_s=SEARCH_S,
+        predictor=predictor,
+    )
+    rows = len(vectors) - PRELOAD
+    run = engine(np.arange(rows), [FULL_S] * len(vectors), rows, door=door, embeddings=lambda: vectors, preload=PRELOAD)
+    run.run()
+    return run
+
+
+def counted(run: Engine) -> dict[str, int]:
+    codes = {"hits": HIT, "in_vain": MISS, "spared": PREDICTED_MISS, "forgone": FORGONE_MATCH}
+    return {name: run.columns.lookup.count(code) for name, code in codes.items()}
+
+
+def check_proportions(without: Engine, run: Engine) -> None:
+    """NIRVANA, 5.2: recall is the share of the hits that is kept, 1 - precision that of the searches in vain."""
+    before, after = counted(without), counted(run)
+    said = Window(run, 0).cache()["predictor"]
+    searches = after["hits"] + after["in_vain"]
+    assert after["hits"] + after["forgone"] == before["hits"]
+    assert after["in_vain"] + after["spared"] == before["in_vain"]
+    if before["hits"]:
+        assert after["hits"] == pytest.approx(said["recall"] * before["hits"])
+    if searches:
+        assert after["in_vain"] == pytest.approx((1 - said["precision"]) * searches)
+    assert said["predicted_misses"] == after["spared"] + after["forgone"]
+    assert said["wasted_searches"] == after["in_vain"]
+    assert said["wasted_search_s"] == pytest.approx(SEARCH_S * after["in_vain"])
+    took_s = np.array(run.columns.finish_s) - np.arange(run.rows)
+    plan = {HIT: SEARCH_S + FULL_S / 2, MISS: SEARCH_S + FULL_S, PREDICTED_MISS: FULL_S, FORGONE_MATCH: FULL_S}
+    np.testing.assert_allclose(took_s, [plan[code] for code in run.columns.lookup], atol=1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 1000), chances=st.integers(0, 2**40 - 1))
+def test_hits_and_searches_in_vain_fall_as_precision_and_recall_say(seed: int, chances: int) -> None:
+    """Whatever a predictor says, where the cache does not change."""
+    vectors = prompts(seed, PRELOAD + 40)
+    expected = [False] * PRELOAD + [bool(chances >> bit & 1) for bit in range(40)]
+    check_proportions(served(vectors, Always()), served(vectors, Drawn(expected)))
+
+
+@pytest.mark.parametrize("landmarks", [None, 50])
+def test_the_one_class_svm_spares_searches_in_vain_and_costs_hits(landmarks: int | None) -> None:
+    vectors = prompts(5, PRELOAD + 600)
+    without = served(vectors, Always())
+    run = served(vectors, OneClassSvm(nu=0.1, per_10k_s=0.0, landmarks=landmarks))
+    check_proportions(without, run)
+    said = Window(run, 0).cache()["predictor"]
+    assert 0 < counted(run)["in_vain"] < 0.5 * counted(without)["in_vain"]
+    assert 0 < counted(run)["forgone"] < 0.5 * counted(without)["hits"]
+    assert said["precision"] > counted(without)["hits"] / 600
+    silent = Window(without, 0).cache()["predictor"]
+    assert silent["wasted_searches"] == counted(without)["in_vain"]
+    assert {silent[key] for key in ("precision", "recall", "predicted_misses", "retrainings", "retrain_s")} == {None}
+
+
+def test_it_decides_what_scikit_learn_decides() -> None:
+    vectors = prompts(2, PRELOAD + 200)
+    run = served(vectors, OneClassSvm(nu=0.3, per_10k_s=0.0))
+    svm = SGDOneClassSVM(nu=0.3, random_state=int(run.rng("predictor").integers(2**31))).fit(vectors[:PRELOAD])
+    outlier = np.isin(run.columns.lookup, (PREDICTED_MISS, FORGONE_MATCH))
+    np.testing.assert_array_equal(outlier, svm.predict(vectors[PRELOAD:]) < 0)
+    assert 0 < outlier.sum() < 200
+
+
+class Everything(Nothing):
+    def admits(self, request: Request) -> bool:
+        return True
+
+
+@settings(max_examples=20, deadline=None)
+@given(share=st.sampled_from([0.0, 0.05, 0.3]), per_10k_s=st.sampled_from([0.0, 40.0]), rows=st.integers(1, 60))
+def test_it_is_trained_when_more_than_a_share_of_the_embeddings_changed(
+    share: float, per_10k_s: float, rows: int
+) -> None:
+    """An image a second enters the database; a training that is under way is not begun again."""
+    run = served(
+        prompts(1, PRELOAD + rows), OneClassSvm(nu=0.5, retrain_share=share, per_10k_s=per_10k_s), Everything()
+    )
+    expected, trained_on, held, changed, ready_s = [(0.0, PRELOAD)], PRELOAD, PRELOAD, 0, PRELOAD * per_10k_s / 10_000
+    for finish_s in sorted(run.columns.finish_s):
+        held, changed = held + 1, changed + 1
+        if finish_s >= ready_s and changed > share * trained_on:
+            expected.append((finish_s, held))
+            trained_on, changed, ready_s = held, 0, finish_s + held * per_10k_s / 10_000
+    assert list(run.columns.trained_at_s) == [at_s for at_s, _ in expected]
+    assert list(run.columns.training_s) == pytest.approx([count * per_10k_s / 10_000 for _, count in expected])
+
+
+def test_a_model_is_in_force_when_its_training_is_done() -> None:
+    """Preloaded embeddings that take 20 s to train on: until then every prompt is searched for."""
+    run = served(prompts(3, PRELOAD + 60), OneClassSvm(nu=0.3, per_10k_s=20 * 10_000 / PRELOAD))
+    predicted = np.isin(run.columns.lookup, (PREDICTED_MISS, FORGONE_MATCH))
+    assert not predicted[:20].any()
+    assert predicted[20:].any()
+
+
+def test_what_left_the_database_is_not_learnt() -> None:
+    """Two opposite crowds; when the first is deleted, its prompts are outliers."""
+    rng = np.random.default_rng(0)
+    crowd = rng.normal(0, 0.1, (400, 4)) + np.where(np.arange(400) < 200, 1, -1)[:, None]
+    vectors = (crowd / np.linalg.norm(crowd, axis=1, keepdims=True)).astype(np.float32)
+    run = engine(np.arange(400), [1.0] * 400, embeddings=lambda: vectors)
+    space = TextToText()
+    space.bind(vectors, rng)
+    svm = OneClassSvm(nu=0.05, per_10k_s=0.0)
+    svm.bind(run, space)
+    svm.applied([Change(0.0, None, row, row, True) for row in range(400)], 0.0)
+    svm.applied([Change(1.0, None, row, row, False) for row in range(200)], 1.0)
+    assert np.mean([svm.expects(row, 2.0) for row in range(400)][:200]) < 0.1
+    svm.applied([], 3.0)
+    assert list(run.columns.trained_at_s) == [0.0, 1.0]
+
+
+def test_nirvana_has_the_predictor_and_can_do_without() -> None:
+    common = ("trace.requests=600", "preload=200", "arrivals.rate_rpm=10", "cluster=a10g", "cluster.count=4")
+    paper, kernel, without = (
+        simulated(*common, *more)
+        for more in (
+            ["system=nirvana"],
+            ["system=nirvana", "predictor@system.door.predictor=kernel-svm"],
+            ["system=nirvana-no-predictor"],
+        )
+    )
+    said = [run.summary["cache"] for run in (paper, kernel, without)]
+    assert [cache["lookups"] for cache in said] == [400] * 3
+    assert said[0]["predictor"]["retrainings"] > 0
+    assert said[1]["predictor"]["wasted_search_s"] < said[2]["predictor"]["wasted_search_s"]
+    assert said[1]["hits"] < said[2]["hits"]
+    assert said[2]["predictor"]["precision"] is None
+    rows = kernel.requests.to_pandas()
+    predicted = rows.lookup.isin(["predicted miss", "forgone match"])
+    assert predicted.sum() == said[1]["predictor"]["predicted_misses"] > 0
+    assert (rows.search_s[predicted] == 0).all()
+    assert (rows.skipped[predicted] == 0).all()
+
+
+@pytest.mark.parametrize("override", ["nu=0", "nu=1.5", "retrain_share=-1", "sample=0", "landmarks=0", "gamma=0"])
+def test_a_predictor_that_cannot_be_is_named(override: str) -> None:
+    with pytest.raises(ConfigError, match=rf"predictor\.{override.split('=')[0]}: found"):
+        simulated("system=nirvana", "trace.requests=20", f"system.door.predictor.{override}")

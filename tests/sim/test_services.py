@@ -1,0 +1,269 @@
+"""The vector database and the store: what is found late, found though gone, or not at all for a while."""
+
+from collections.abc import Sequence
+from math import inf, sqrt
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.engine import Engine
+from sim.errors import ConfigError
+from sim.record.columns import HIT, LOOKUPS, MISS, NO_DATABASE, STALE
+from sim.request import MISSING
+from sim.reuse.admission import All, Misses
+from sim.reuse.cache import Cache
+from sim.reuse.database import Database
+from sim.reuse.door import Reuse
+from sim.reuse.eviction import Fifo
+from sim.reuse.predictor import OneClassSvm
+from sim.reuse.selector import Thresholds
+from sim.reuse.store import Store
+from tests.sim.lab import engine, simulated
+from traces.similarity import TextToText
+
+Windows = Sequence[tuple[float, float]]
+
+
+class Held:
+    """An index that finds everything it holds."""
+
+    def __init__(self) -> None:
+        self.entries: set[int] = set()
+
+    def add(self, entry: int, row: int) -> None:
+        self.entries.add(entry)
+
+    def remove(self, entry: int) -> None:
+        self.entries.remove(entry)
+
+    def best(self, row: int) -> tuple[frozenset[int], float]:
+        return frozenset(self.entries), 1.0
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+def seen_from(asked: list[float], batch: int, period_s: float, each_s: float, outages: Windows) -> list[float]:
+    """When each change, by the time it was asked for, can be seen: one server, worked out batch by batch."""
+    seen: list[float] = []
+    free_s = -inf
+    while len(seen) < len(asked):
+        waiting = asked[len(seen) :]
+        full_s = waiting[batch - 1] if len(waiting) >= batch else inf
+        begin_s = max(free_s, min(full_s, waiting[0] + period_s))
+        if begin_s == inf:
+            return seen + [inf] * len(waiting)
+        count = min(batch, sum(at <= begin_s for at in waiting))
+        for from_s, until_s in outages:
+            if from_s <= begin_s < until_s or begin_s < from_s < begin_s + count * each_s:
+                begin_s = until_s
+        free_s = begin_s + count * each_s
+        seen += [free_s] * count
+    return seen
+
+
+outages = st.lists(st.integers(0, 60), max_size=6, unique=True).map(
+    lambda edges: [(a + 0.25, b + 0.25) for a, b in zip(sorted(edges)[::2], sorted(edges)[1::2], strict=False)]
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    steps=st.lists(st.tuples(st.integers(1, 4), st.sampled_from(["add", "remove", "best", "best"])), max_size=60),
+    batch=st.integers(1, 7),
+    period_s=st.none() | st.integers(0, 9).map(lambda s: s + 0.5),
+    each_s=st.sampled_from([0.0, sqrt(2) / 9, sqrt(2)]),
+    outages=outages,
+)
+def test_a_change_is_seen_when_its_batch_is_done(
+    steps: list[tuple[int, str]], batch: int, period_s: float | None, each_s: float, outages: Windows
+) -> None:
+    """What is found at any time is what a replay of the batches, worked out beforehand, would hold."""
+    database = Database(batch, period_s, 10_000 * each_s, outages)
+    database.open(Held)
+    database.settle(0.0)
+    now_s, entry, live, changes, looks = 0.0, 0, [], [], []
+    for gap, what in steps:
+        now_s += gap
+        if what == "add":
+            database.add(None, entry, entry, now_s)
+            changes.append((now_s, entry, True))
+            live.append(entry)
+            entry += 1
+        elif what == "remove" and live:
+            gone = live.pop(0)
+            database.remove(None, gone, gone, now_s)
+            changes.append((now_s, gone, False))
+        elif what == "best":
+            found = database.best(None, 0, now_s)
+            looks.append((now_s, len(changes), found[0] if found else frozenset()))
+    seen = seen_from([at for at, _, _ in changes], batch, inf if period_s is None else period_s, each_s, outages)
+    for at_s, asked, found in looks:
+        held: set[int] = set()
+        for (_, which, insert), from_s in zip(changes[:asked], seen[:asked], strict=True):
+            if from_s <= at_s:
+                held = held | {which} if insert else held - {which}
+        assert found == held
+
+
+def door(capacity: int | None = None, **parts: object) -> Reuse:
+    return Reuse(Cache(capacity, TextToText(), Fifo()), Thresholds({25: 0.9}), **({"admission": All()} | parts))  # type: ignore[arg-type]
+
+
+def served(prompts: list[int], front: Reuse, gap_s: float = 1.0, **parts: object) -> Engine:
+    """A request every ``gap_s`` seconds for one of some unrelated prompts; an image takes no time."""
+    vectors = np.eye(max(prompts) + 1, dtype=np.float32)[prompts]
+    count = len(prompts) - int(parts.get("preload", 0))  # type: ignore[call-overload]
+    run = engine(gap_s * np.arange(count), [0.0] * len(prompts), door=front, embeddings=lambda: vectors, **parts)
+    run.run()
+    return run
+
+
+def test_an_image_is_found_only_after_the_batch_that_brings_it() -> None:
+    run = served([0, 0, 0, 0, 0], door(database=Database(per_10k_s=25_000)))
+    assert list(run.columns.source) == [MISSING, MISSING, MISSING, 0, 0]
+    run = served([0, 0, 0, 0, 0], door(database=Database(batch=3)))
+    assert list(run.columns.source) == [MISSING, MISSING, MISSING, 0, 0]
+    run = served([0, 0, 0, 0, 0], door(database=Database(batch=3, period_s=1.5)))
+    assert list(run.columns.source) == [MISSING, MISSING, 0, 0, 0]
+
+
+def test_what_was_preloaded_is_there_at_the_start() -> None:
+    run = served([0, 1, 1, 0], door(database=Database(batch=100, per_10k_s=1e6)), preload=2)
+    assert list(run.columns.lookup) == [HIT, HIT]
+
+
+def test_what_is_deleted_is_found_until_the_database_knows_and_costs_a_search_and_a_fetch() -> None:
+    """Room for one image: the second prompt's pushes the first one out, which the database learns 1.5 s later."""
+    slow = Database(batch=100, period_s=1.5)
+    run = served([0, 1, 0, 0], door(1, database=slow, search_s=0.1, fetch_s=0.2, admission=Misses()), preload=1)
+    assert [LOOKUPS[code] for code in run.columns.lookup] == ["miss", "stale", "hit"]
+    assert list(run.columns.search_s) == pytest.approx([0.1, 0.3, 0.1])
+    assert list(run.columns.skipped) == [0, 0, 25]
+    assert run.columns.finish_s[1] == pytest.approx(1.0 + 0.3)
+    instant = served([0, 1, 0, 0], door(1, search_s=0.1, fetch_s=0.2, admission=Misses()), preload=1)
+    assert [LOOKUPS[code] for code in instant.columns.lookup] == ["miss", "miss", "hit"]
+
+
+def test_a_database_that_is_down_is_waited_for_and_learns_afterwards() -> None:
+    """The image made in the outage is found after it; in it every request is generated in full."""
+    front = door(database=Database(outages=[(0.5, 3.5)], timeout_s=0.25), search_s=0.1)
+    run = served([0, 0, 1, 1, 1, 0], front)
+    assert [LOOKUPS[code] for code in run.columns.lookup] == ["miss", *["no database"] * 3, "hit", "hit"]
+    assert list(run.columns.search_s) == pytest.approx([0.1, 0.25, 0.25, 0.25, 0.1, 0.1])
+    assert list(run.columns.source) == [MISSING] * 4 + [2, 0]
+
+
+def test_a_store_that_is_down_is_asked_only_where_something_was_found() -> None:
+    front = door(store=Store([(0.5, 3.5)], timeout_s=0.25), search_s=0.1)
+    run = served([0, 0, 1, 1, 1, 0], front)
+    assert [LOOKUPS[code] for code in run.columns.lookup] == [
+        "miss", "no store", "miss", "no store", "hit", "hit",
+    ]  # fmt: skip
+    assert list(run.columns.search_s) == pytest.approx([0.1, 0.35, 0.1, 0.35, 0.1, 0.1])
+
+
+def test_an_outage_in_mid_run_loses_no_request_and_shows_in_the_time_series() -> None:
+    """NIRVANA through an outage of its database: full generations meanwhile, hits before and after."""
+    from_s, until_s = 1800.0, 3600.0
+    run = simulated(
+        "system=nirvana-no-predictor", "trace.requests=1200", "preload=300", "arrivals.rate_rpm=10",
+        f"system.door.database.outages=[[{from_s},{until_s}]]", "system.door.database.timeout_s=2",
+    )  # fmt: skip
+    rows, series, said = run.requests.to_pandas(), run.cluster.to_pandas(), run.summary
+    assert said["requests"] == {"arrived": 900, "completed": 900, "discarded": 0, "failed": 0}
+    during = rows.arrival_s.between(from_s, until_s, inclusive="left")
+    assert (rows.lookup[during] == "no database").all()
+    assert (rows.skipped[during] == 0).all()
+    assert (rows.search_s[during] == 2).all()
+    np.testing.assert_allclose(rows.denoise_s[during], 91.5)
+    assert not (rows.lookup[~during] == "no database").any()
+    for part in (rows.arrival_s < from_s, rows.arrival_s >= until_s):
+        assert (rows.lookup[part] == "hit").mean() > 0.1
+    assert said["cache"]["fallbacks"] == {"database": during.sum(), "store": 0}
+    up = ~series.time_s.between(from_s, until_s, inclusive="left")
+    assert (series.database_up == up).all()
+    assert series.store_up.all()
+    assert (series.hits.diff()[(~up) & (~up).shift(fill_value=False)] == 0).all()
+    assert series.hits.iloc[-1] == said["cache"]["hits"] == (rows.lookup == "hit").sum()
+    assert series.fallbacks.iloc[-1] == during.sum()
+    assert series.lookups.iloc[-1] == 900
+    assert series.hits.iloc[-1] > series.hits[~up].max()
+
+
+def test_maintenance_that_is_due_after_the_last_request_does_not_prolong_the_run() -> None:
+    overrides = ("system=nirvana", "trace.requests=100", "system.door.database.batch=1000")
+    slow, instant = (simulated(*overrides, f"system.door.database.period_s={s}") for s in (1e6, 0))
+    assert slow.cluster["time_s"].to_numpy().max() < 1e5
+    assert slow.summary["cache"]["hits"] == 0 < instant.summary["cache"]["hits"]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    batch=st.integers(1, 20),
+    period_s=st.none() | st.floats(0, 20),
+    per_10k_s=st.sampled_from([0.0, 5000.0]),
+    windows=outages,
+    ks=st.sampled_from([(), (5, 10, 15, 20, 25)]),
+    predicting=st.booleans(),
+)
+def test_every_request_ends_once_in_the_time_its_plan_takes_and_the_same_again(
+    seed: int,
+    batch: int,
+    period_s: float | None,
+    per_10k_s: float,
+    windows: Windows,
+    ks: tuple[int, ...],
+    predicting: bool,
+) -> None:
+    """NIRVANA, 4.1, whatever fails: the front door's time, l_r on a hit, and C (N - K) / N."""
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(80, 3)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+
+    def run() -> Engine:
+        front = Reuse(
+            Cache(60, TextToText(), Fifo(), ks),
+            Thresholds({5: 0.9, 25: 0.99}),
+            Misses(),
+            search_s=0.1,
+            fetch_s=0.2,
+            database=Database(batch, period_s, per_10k_s, windows, timeout_s=0.5),
+            store=Store([(start + 5, stop + 5) for start, stop in windows], timeout_s=0.7),
+            **({"predictor": OneClassSvm(nu=0.5)} if predicting else {}),
+        )
+        made = engine(np.arange(80), [0.4] * 80, 80, door=front, embeddings=lambda: vectors)
+        made.run()
+        return made
+
+    first, second = run().columns, run().columns
+    for name in ("finish_s", "lookup", "source", "search_s", "evictions", "trained_at_s"):
+        assert getattr(first, name) == getattr(second, name)
+    assert all(first.lookup)
+    took_s = np.array(first.finish_s) - np.arange(80)
+    hit = np.array(first.lookup) == HIT
+    expected = np.array(first.search_s) + np.where(hit, 0.2, 0.0) + 0.4 * (50 - np.array(first.k)) / 50
+    np.testing.assert_allclose(took_s, expected, atol=1e-9)
+    cost = {MISS: 0.1, HIT: 0.1, 3: 0.1, STALE: 0.3, 5: 0.0, 6: 0.0, NO_DATABASE: 0.5, 8: 0.8}
+    assert list(first.search_s) == pytest.approx([cost[code] for code in first.lookup])
+    assert (np.array(first.source) != MISSING).tolist() == hit.tolist()
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("database.batch=0", r"database\.batch: found 0, expected 1 or more records"),
+        ("database.period_s=-1", r"database\.period_s: found -1\.0"),
+        ("database.outages=[[5,2]]", r"database\.outages: found \[\[5\.0, 2\.0\]\], expected windows"),
+        ("database.outages=[[1,5],[4,8]]", r"database\.outages: .*each to end before the next begins"),
+        ("store.outages=[[-1,5]]", r"store\.outages: "),
+        ("store.timeout_s=inf", r"store\.timeout_s: found inf"),
+        ("store.outages=7", r"system\.door\.store\.outages: found 7, expected"),
+    ],
+)
+def test_a_service_that_cannot_be_is_named(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        simulated("system=nirvana", "trace.requests=20", f"system.door.{override}")
