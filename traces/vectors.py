@@ -1,0 +1,73 @@
+"""Vectors that somebody else made: read from a file, checked, and scaled to length 1."""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traces.error import TraceError
+
+Floats = NDArray[np.float32]
+
+BLOCK = 4096
+"""Rows of a mapped file that are in memory at a time."""
+
+
+def digest(files: Iterable[Path]) -> str:
+    """SHA-256 over the names and the bytes of ``files``, 64 hexadecimal digits.
+
+    Raises:
+        TraceError: one cannot be read.
+    """
+    total = hashlib.sha256()
+    for path in files:
+        try:
+            with path.open("rb") as file:
+                own = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise TraceError(f"{path}: cannot be read ({error.strerror}); check the path") from error
+        total.update(f"{path.name} {own}\n".encode())
+    return total.hexdigest()
+
+
+def mapped(path: Path) -> NDArray[Any]:
+    """The array in an ``.npy`` file, (n, d) real numbers, memory-mapped and not checked further.
+
+    Raises:
+        TraceError: the file is missing, damaged, or holds something else.
+    """
+    try:
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise TraceError(f"{path}: cannot be read ({error}); expected an .npy file of (rows, d) numbers") from error
+    if not isinstance(found, np.ndarray) or found.ndim != 2 or found.dtype.kind not in "fiu" or 0 in found.shape:
+        what = f"{found.dtype} {found.shape}" if isinstance(found, np.ndarray) else "an archive of several arrays"
+        raise TraceError(f"{path}: found {what}, expected one array of real numbers, (rows, d); write it again")
+    return np.asarray(found)
+
+
+def unit(rows: NDArray[Any], first: int, path: Path) -> Floats:
+    """``rows``, (k, d) real numbers, as float32 of length 1; rows of zeros stay so.
+
+    Args:
+        rows: taken in double precision for this.
+        first, path: where the first of them stands, for messages.
+
+    Raises:
+        TraceError: a number is not finite, or too large to square.
+    """
+    exact = rows.astype(np.float64)
+    squares = np.einsum("ij,ij->i", exact, exact)
+    if not np.isfinite(squares).all():
+        row = int(np.flatnonzero(~np.isfinite(squares))[0])
+        raise TraceError(
+            f"{path}: row {first + row}: found a vector with a number that is not finite, or is too large; "
+            "mend or drop the row"
+        )
+    length = np.sqrt(squares)
+    length[length == 0] = 1.0
+    scaled: Floats = (exact / length[:, None]).astype(np.float32)
+    return scaled
