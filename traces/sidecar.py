@@ -8,7 +8,7 @@ made again.
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,7 @@ def candidates(trace: Trace, encoder: str, home: Path | None) -> list[Path]:
     Beside the trace's file if it has one; else, and if that folder cannot be written, in a cache
     folder by the trace's digest: `home`, or $MEZZOTINT_CACHE, or the user's own cache folder.
     """
-    cache = home or Path(os.environ.get("MEZZOTINT_CACHE") or platformdirs.user_cache_dir("mezzotint"))
-    stems = [cache / f"{trace.digest}.{encoder}"]
+    stems = [(home or cache()) / f"{trace.digest}.{encoder}"]
     if home is None and trace.path is not None:
         beside = trace.path.with_name(f"{trace.path.stem}.{encoder}")
         stems.insert(0 if os.access(trace.path.parent, os.W_OK) else 1, beside)
@@ -51,6 +50,11 @@ def about_path(stem: Path) -> Path:
     return stem.with_name(stem.name + ".json")
 
 
+def cache() -> Path:
+    """The folder for what no trace's file lies beside: $MEZZOTINT_CACHE, or the user's own cache folder."""
+    return Path(os.environ.get("MEZZOTINT_CACHE") or platformdirs.user_cache_dir("mezzotint"))
+
+
 def load(stem: Path, trace: Trace, encoder: str, dim: int) -> Vectors | None:
     """The embeddings at `stem`, read-only and memory-mapped, (n, dim); None if there are none.
 
@@ -58,10 +62,14 @@ def load(stem: Path, trace: Trace, encoder: str, dim: int) -> Vectors | None:
         TraceError: they are of another trace, encoder or type, cut short, changed since they were
             written, or hold a value that is not finite.
     """
+    return load_about(stem, _about(trace, encoder, dim))
+
+
+def load_about(stem: Path, expected: Mapping[str, Any]) -> Vectors | None:
+    """As `load`, for the vectors that `store_about` wrote with `expected`."""
     vectors, about = vectors_path(stem), about_path(stem)
     if not about.exists() or not vectors.exists():
         return None
-    expected = _about(trace, encoder, dim)
     found = _read_about(about)
     for key, value in expected.items():
         if found.get(key) != value:
@@ -73,8 +81,9 @@ def load(stem: Path, trace: Trace, encoder: str, dim: int) -> Vectors | None:
         mapped = np.load(vectors, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise _refused(vectors, f"cannot be read ({error})", "a whole array") from error
-    if mapped.dtype != np.float32 or mapped.shape != (len(trace), dim) or not mapped.flags.c_contiguous:
-        raise _refused(vectors, f"found {mapped.dtype} {mapped.shape}", f"float32 {(len(trace), dim)} by rows")
+    shape = expected["count"], expected["dim"]
+    if mapped.dtype != np.float32 or mapped.shape != shape or not mapped.flags.c_contiguous:
+        raise _refused(vectors, f"found {mapped.dtype} {mapped.shape}", f"float32 {shape} by rows")
     _verify(vectors, int(mapped.offset), found.get("sha256"))
     checked: Vectors = mapped
     return checked
@@ -86,6 +95,11 @@ def store(stem: Path, trace: Trace, encoder: str, dim: int, blocks: Iterable[Vec
     Raises:
         TraceError: a value is not finite, or the files cannot be written.
     """
+    store_about(stem, _about(trace, encoder, dim), blocks)
+
+
+def store_about(stem: Path, about: Mapping[str, Any], blocks: Iterable[Vectors]) -> None:
+    """As `store`, for vectors of anything: `about` says of what, with the keys encoder, count and dim among others."""
     try:
         stem.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -93,18 +107,18 @@ def store(stem: Path, trace: Trace, encoder: str, dim: int, blocks: Iterable[Vec
             f"{stem.parent}: cannot be made ({error.strerror}); set MEZZOTINT_CACHE to a folder that can"
         ) from error
     total = hashlib.sha256()
-    header = {"descr": "<f4", "fortran_order": False, "shape": (len(trace), dim)}
+    header = {"descr": "<f4", "fortran_order": False, "shape": (about["count"], about["dim"])}
     with aside(vectors_path(stem)) as temporary, temporary.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
         for block in blocks:
             if not np.isfinite(block).all():
-                raise TraceError(f"encoder {encoder}: gave a vector that is not finite; mend the encoder")
+                raise TraceError(f"encoder {about['encoder']}: gave a vector that is not finite; mend the encoder")
             data = np.ascontiguousarray(block, "<f4").tobytes()
             total.update(data)
             file.write(data)
     with aside(about_path(stem)) as temporary:
-        about = {**_about(trace, encoder, dim), "sha256": total.hexdigest()}
-        temporary.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        written = {**about, "sha256": total.hexdigest()}
+        temporary.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
 
 
 def _about(trace: Trace, encoder: str, dim: int) -> dict[str, Any]:
