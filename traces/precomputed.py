@@ -24,6 +24,8 @@ PROMPT, VECTOR = "prompt", "vector"
 APART = 1e-3
 """Two vectors of length 1 for one prompt agree where no number differs by more: half precision is good to that."""
 
+READ_BYTES = 1 << 20
+
 KEY_BYTES = 16
 """Prompts are told apart by hashes of this length, so that a million of them take 24 MB."""
 
@@ -191,7 +193,8 @@ def _kept(copy: IO[bytes], rows: int, dim: int) -> NDArray[np.float32]:
 def _opened(path: Path, columns: list[str]) -> pq.ParquetFile:
     regular(path)
     try:
-        file = pq.ParquetFile(path)
+        # buffered ahead, what was read of a file would stay in memory until its end
+        file = pq.ParquetFile(path, pre_buffer=False, buffer_size=READ_BYTES)
     except (OSError, pa.ArrowException) as error:
         raise TraceError(f"{path}: cannot be read as Parquet ({shown(str(error))}); write it again") from error
     for column in columns:
