@@ -50,8 +50,9 @@ def test_every_family_serves_a_trace(system: str, family: str, tmp_path: Path) -
     pictures = {file.stem: np.asarray(Image.open(file)) for file in tmp_path.glob("*.png")}
     assert pictures.keys() == {str(i) for i in range(20)}
     assert {picture.shape for picture in pictures.values()} == {(64, 64, 3)}
+    in_full = {pictures[str(row)].tobytes() for row in rows.index[~hit]}
+    assert len(in_full) == (~hit).sum()
     same = rows.index[rows.similarity == 1.0] if system == "nirvana" else []
-    assert len({picture.tobytes() for picture in pictures.values()}) >= 15
     for row in same:  # the same prompt from the same latent is the same image, whatever the seed
         source = rows.index[rows.request_id == rows.source_id[row]][0]
         assert (pictures[str(row)] == pictures[str(source)]).all()
