@@ -97,7 +97,7 @@ def validate(table: pa.Table, where: str) -> None:
     for name in table.column_names:
         if name not in SCHEMA.names:
             raise TraceError(
-                f"{where}: column {name}: not a column of a trace; expected only {', '.join(SCHEMA.names)};"
+                f"{where}: column {shown(name)}: not a column of a trace; expected only {', '.join(SCHEMA.names)};"
                 " drop it, or import the file with `mezzotint trace import csv`"
             )
     for field in SCHEMA:

@@ -265,8 +265,9 @@ def _unparsed(message: str, path: Path, done: int, header: list[str], delimiter:
         )
     bad = re.search(r"In CSV column #(\d+): Row #(\d+): .*UTF-?8", message)
     if bad:
+        name = shown(header[int(bad[1])])
         return TraceError(
-            f"{path}: row {int(bad[2]) - 2}, column {shown(repr(header[int(bad[1])]))}: found bytes that are not UTF-8, expected"
+            f"{path}: row {int(bad[2]) - 2}, column {name}: found bytes that are not UTF-8, expected"
             " UTF-8 text; convert the file, for example with iconv"
         )
     return TraceError(
