@@ -14,7 +14,7 @@ LOST = 1
 """Exit status of --check where a verdict that held no longer does."""
 
 FAILED = 2
-"""Exit status where an experiment could not be run."""
+"""Exit status where an experiment could not be run, of --check too: what is never run can lose nothing."""
 
 
 def add_parser(subparsers: "_SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         for line in gone:
             print(f"mezzotint: {line}", file=sys.stderr)
         print(page.tally(made.rows))
-        return LOST if gone else 0
+        return LOST if gone else FAILED if made.failed else 0
     for file in card.write(made, args.output, name):
         print(file)
     print(page.tally(made.rows))

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sim.study.analytic import best_single_of_power
 from sim.study.scorecard.finished import Finished, Runs, Unmeasured, mean
 from sim.study.scorecard.measures import (
     Measured,
@@ -139,6 +140,8 @@ MEASURES: Mapping[str, Measured] = {
     ),
     "N17": Measured(_TABLE2, latency_s("small-model"), "backends/profiles/a10g_nirvana-small.yaml (7.1)"),
     "N18": Measured(_TABLE2, search_latency, "conf/system/nirvana.yaml (4.1)"),
+    "N19a": Measured((), lambda _: best_single_of_power(1, 1, 1)[1], "nothing: sim.study.analytic, its closed form"),
+    "N19b": Measured((), lambda _: best_single_of_power(2, 1, 1)[1], "nothing: sim.study.analytic, its closed form"),
     **_table3("fifo"),
     **_table3("lru"),
     **_table3("lfu"),
