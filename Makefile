@@ -30,7 +30,7 @@ bench: $(VENV)/test.stamp
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks
 
 # The papers' numbers beside ours, in full; writes results/scorecard.{md,json,png}. An interrupted one goes on.
-scorecard: $(VENV)/base.stamp
+scorecard: $(VENV)/test.stamp
 	$(RUN) scorecard --jobs $$(nproc)
 
 clean:

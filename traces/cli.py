@@ -4,11 +4,12 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from traces.aside import aside, check_target
 from traces.describe import Character, characterise, render, side_by_side
@@ -27,6 +28,7 @@ from traces.sources.mjhq import Mjhq
 from traces.sources.partiprompts import PartiPrompts
 from traces.sources.prompts import Prompts
 from traces.sources.synthetic import Synthetic
+from traces.synthetic.published import LIKE, parameters
 
 ENCODERS: Mapping[str, Callable[[], Encoder]] = {"ngram": HashedNgrams, "minilm": MiniLM}
 
@@ -75,7 +77,9 @@ def run(args: argparse.Namespace) -> int:
         raise TraceError(f"--seed {args.seed}: expected 0 or more")
     rng = np.random.default_rng(args.seed)
     if args.verb == "synth":
-        trace = Synthetic(requests=args.requests, rate_rpm=args.rate_rpm, users=args.users).load(rng)
+        given = {"requests": args.requests, "rate_rpm": args.rate_rpm, "users": args.users, **_settings(args.set)}
+        law = parameters(args.like) | {key: value for key, value in given.items() if value is not None}
+        trace = Synthetic(**law).load(rng)
         trace = replace(trace, name=args.name or trace.name, notes={**trace.notes, "seed": args.seed})
         _report(_written(trace, out))
         return 0
@@ -165,9 +169,31 @@ def _add_import(parser: argparse.ArgumentParser) -> None:
 def _add_synth(parser: argparse.ArgumentParser) -> None:
     _add_common(parser)
     _add_seed(parser)
-    parser.add_argument("--requests", type=int, default=10_000, metavar="N", help="rows (default: 10000)")
-    parser.add_argument("--rate-rpm", type=float, default=10.0, metavar="R", help="arrivals per minute (default: 10)")
-    parser.add_argument("--users", type=int, default=3_000, metavar="N", help="possible users (default: 3000)")
+    parser.add_argument(
+        "--like", choices=list(LIKE), default="diffusiondb", help="what it is fitted to (default: diffusiondb)"
+    )
+    parser.add_argument("--requests", type=int, metavar="N", help="rows (default: 10000)")
+    parser.add_argument("--rate-rpm", type=float, metavar="R", help="arrivals per minute (default: the service's)")
+    parser.add_argument("--users", type=int, metavar="N", help="possible users (default: as many as the rate asks for)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE",
+        help="any other parameter, as conf/trace/synthetic.yaml names it; may be repeated",
+    )  # fmt: skip
+
+
+def _settings(words: list[str]) -> dict[str, Any]:
+    """KEY=VALUE as a mapping, values as YAML; raises TraceError for a key that the source lacks."""
+    known = [each.name for each in fields(Synthetic)]
+    settings = {}
+    for word in words:
+        key, _, value = word.partition("=")
+        if key not in known or not value:
+            raise TraceError(f"--set {word}: expected KEY=VALUE with a key among {', '.join(known)}")
+        try:
+            settings[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise TraceError(f"--set {word}: the value cannot be read, expected a number, text or list") from None
+    return settings
 
 
 def _add_pair(parser: argparse.ArgumentParser) -> None:

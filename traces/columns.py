@@ -62,8 +62,8 @@ def conform(table: pa.Table | Mapping[str, Any], origin: Origin) -> pa.Table:
     unknown = [name for name in columns if name not in SCHEMA.names]
     if unknown:
         raise TraceError(
-            f"{origin.where}: column {shown(unknown[0])}: not a column of a trace; expected only {', '.join(SCHEMA.names)};"
-            " rename or drop it"
+            f"{origin.where}: column {shown(unknown[0])}: not a column of a trace, expected only"
+            f" {', '.join(SCHEMA.names)}; rename or drop it"
         )
     for name in ("request_id", "arrival_s"):
         if name not in columns:

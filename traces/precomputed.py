@@ -195,7 +195,7 @@ def _opened(path: Path, columns: list[str]) -> pq.ParquetFile:
     try:
         # buffered ahead, what was read of a file would stay in memory until its end
         file = pq.ParquetFile(path, pre_buffer=False, buffer_size=READ_BYTES)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: a column's name
         raise TraceError(f"{path}: cannot be read as Parquet ({shown(str(error))}); write it again") from error
     for column in columns:
         if column not in file.schema_arrow.names:

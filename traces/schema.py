@@ -227,7 +227,7 @@ def _read_parquet(path: Path) -> pa.Table:
     regular(path)
     try:
         return pq.ParquetFile(path).read()
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: a column's name
         raise TraceError(
             f"{path}: cannot be read as Parquet ({shown(str(error))}), expected a trace written by"
             " `mezzotint trace`; it may be cut short or of another format, import it again"

@@ -1,20 +1,30 @@
-"""The fitted parameters, kept in one place: conf/trace/synthetic.yaml."""
+"""The fitted parameters, kept in conf/trace: synthetic.yaml has all of them, others what differs from it."""
 
 import copy
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any
 
 import yaml
 
+LIKE = MappingProxyType({"diffusiondb": "synthetic", "gentd26": "synthetic-gentd26"})
+"""What a synthetic trace can be like, and the file in conf/trace with the parameters."""
+
 
 def published(name: str) -> Any:
     """The fitted value of a parameter of the synthetic source; the file names its statistic and source."""
-    return copy.deepcopy(_parameters()[name])
+    return copy.deepcopy(_parameters("synthetic")[name])
+
+
+def parameters(like: str) -> dict[str, Any]:
+    """The parameters of the synthetic source that make it like a key of `LIKE`, those that are not its own left out."""
+    own = _parameters(LIKE[like])
+    return {} if "defaults" not in own else {key: copy.deepcopy(own[key]) for key in own if key != "defaults"}
 
 
 @cache
-def _parameters() -> dict[str, Any]:
-    text = (files("conf") / "trace" / "synthetic.yaml").read_text(encoding="utf-8")
-    parameters: dict[str, Any] = yaml.safe_load(text)
-    return parameters
+def _parameters(file: str) -> Mapping[str, Any]:
+    text = (files("conf") / "trace" / f"{file}.yaml").read_text(encoding="utf-8")
+    return MappingProxyType(yaml.safe_load(text))
