@@ -30,10 +30,10 @@ def main() -> int:
         "",
         "Requests per CPU-second of one core, median of three rounds; only the simulation itself is timed. Made by",
         f"`make bench` with CPython {platform.python_version()}, simpy {version('simpy')}, numpy {version('numpy')}.",
-        "The budget is the design's.",
+        "The budget is the design's. Peak MB: the most that one round allocates at a time, beside its input.",
         "",
-        "| what | requests | per CPU-second | microseconds each | budget |",
-        "|---|---:|---:|---:|---:|",
+        "| what | requests | per CPU-second | microseconds each | budget | peak MB |",
+        "|---|---:|---:|---:|---:|---:|",
     ]
     for row in rows:
         count, seconds = row["extra_info"]["requests"], row["stats"]["median"]
@@ -42,7 +42,9 @@ def main() -> int:
         asked = f"{budget:,}" if budget else ""
         if "recall" in row["extra_info"]:
             name += f", recall@1 {row['extra_info']['recall']:.4f}"
-        lines.append(f"| {name} | {count:,} | {count / seconds:,.0f} | {1e6 * seconds / count:.1f} | {asked} |")
+        peak = f"{row['extra_info']['peak_mb']:,.0f}" if "peak_mb" in row["extra_info"] else ""
+        each_us = 1e6 * seconds / count
+        lines.append(f"| {name} | {count:,} | {count / seconds:,.0f} | {each_us:.1f} | {asked} | {peak} |")
     lines += ["", f"Peak memory of `mezzotint run trace.requests=2000000`: {peak_gib:.2f} GiB (budget 4).", ""]
     PAGE.write_text("\n".join(lines))
     print(PAGE)

@@ -65,9 +65,24 @@ def test_synth(tmp_path: Path) -> None:
     assert a.digest == b.digest != c.digest
 
 
+def test_synth_like_another_service_and_with_parameters_of_ones_own(tmp_path: Path) -> None:
+    made = ("trace", "synth", "--requests", "400", "-o")
+    assert mezzotint(*made, tmp_path / "a", "--like", "gentd26") == 0
+    assert mezzotint(*made, tmp_path / "b", "--like", "gentd26", "--set", "images=[[2, 1]]", "--rate-rpm", "5") == 0
+    a, b = (read(tmp_path / name).table.to_pandas() for name in "ab")
+    assert set(a.steps) > {30, 40}
+    assert a.base_model.nunique() > 10
+    assert set(a.images) == {1, 2, 4, 8}
+    assert set(b.images) == {2}
+    assert b.arrival_s.max() < a.arrival_s.max() / 2
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["synth", "-o", "o", "--set", "colour=3"], "--set colour=3: expected KEY=VALUE with a key among requests"),
+        (["synth", "-o", "o", "--set", "images=["], "cannot be read"),
+        (["synth", "-o", "o", "--set", "steps=5"], "steps"),
         (["import", "csv", "-o", "o"], "expected the path of the table"),
         (["import", "csv", "t.csv", "-o", "o", "--nsfw-max", "1"], "--nsfw-max does not apply to source csv"),
         (["import", "diffusiondb", "t", "-o", "o", "--map", "a=b"], "--map does not apply to source diffus"),
