@@ -15,10 +15,12 @@ def check_target(path: Path) -> None:
     """Refuse a path that could not be written, before any long work is spent on its content.
 
     Raises:
-        TraceError: `path` is a folder, or its parent is missing or not a folder.
+        TraceError: `path` is a folder, a device or a pipe, or its parent is missing or not a folder.
     """
     if path.is_dir():
         raise TraceError(f"{path}: is a folder, expected the name of a file to write; add a file name to it")
+    if path.exists() and not path.is_file():
+        raise TraceError(f"{path}: is a device or a pipe, which the finished file would replace; name a file to write")
     if not path.parent.is_dir():
         raise TraceError(f"{path}: the folder {path.parent} does not exist; make it first or name another path")
 

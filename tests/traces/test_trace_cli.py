@@ -108,6 +108,13 @@ def test_requests_that_cannot_be_met(
     assert os.listdir(tmp_path) == ["t.csv"]
 
 
+def test_a_device_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(TraceError, match="pipe: is a device or a pipe"):
+        mezzotint("trace", "synth", "-o", tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
+
+
 @pytest.mark.parametrize("words", [["import", "gopher", "x", "-o", "o"], ["synth"], [], ["describe"]])
 def test_words_that_are_no_command(words: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
