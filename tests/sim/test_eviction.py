@@ -23,8 +23,8 @@ POLICIES: dict[str, tuple[Callable[[], Eviction], Key]] = {
     "fifo": (Fifo, lambda item, uses, touched: (item,)),
     "lru": (Lru, lambda item, uses, touched: (touched,)),
     "lfu": (Lfu, lambda item, uses, touched: (uses, touched)),
-    "lcbfu": (Lcbfu, lambda item, uses, touched: (uses * (k_of(item) or 1), item)),
-    "lcbfu from 1": (lambda: Lcbfu(1), lambda item, uses, touched: ((1 + uses) * (k_of(item) or 1), item)),
+    "lcbfu": (Lcbfu, lambda item, uses, touched: ((1 + uses) * (k_of(item) or 1), item)),
+    "lcbfu from 0": (lambda: Lcbfu(0), lambda item, uses, touched: (uses * (k_of(item) or 1), item)),
 }
 
 
@@ -157,8 +157,8 @@ def test_every_choice_of_eviction_and_room_changes_what_happens() -> None:
     """The same requests through every file of conf/eviction: all differ, and none beats the optimum's hit rate."""
     names = ("fifo", "lru", "lfu", "random", "optimum")
     caches = {name: cache_of(f"eviction@system.door.cache.eviction={name}") for name in names}
-    caches["lcbfu"] = cache_of("system.door.cache.eviction.initial=1")
-    caches["prompt"] = cache_of("system.door.cache.eviction.initial=1", "system.door.cache.room=prompt")
+    caches["lcbfu"] = cache_of()
+    caches["prompt"] = cache_of("system.door.cache.room=prompt")
     outcomes = [(cache["hits"], cache["compute_saving"], cache["holes"]) for cache in caches.values()]
     assert len(set(outcomes)) == len(outcomes)
     assert max(caches, key=lambda name: caches[name]["hit_rate"]) == "optimum"
@@ -166,19 +166,19 @@ def test_every_choice_of_eviction_and_room_changes_what_happens() -> None:
 
 def test_where_f_starts_at_0_lcbfu_is_lfu() -> None:
     """The newest miss left |K| items of score 0 for the next to evict, whatever their K: no used item ever leaves."""
-    lfu, lcbfu = cache_of("eviction@system.door.cache.eviction=lfu"), cache_of()
-    assert lcbfu == lfu
-    assert cache_of("system.door.cache.eviction.initial=1") != lfu
+    lfu = cache_of("eviction@system.door.cache.eviction=lfu")
+    assert cache_of("system.door.cache.eviction.initial=0") == lfu
+    assert cache_of() != lfu
 
 
 def test_what_is_assumed_is_said() -> None:
     said = simulated(*SMALL).summary["assumptions"]
-    assert {"LCBFU: uses that an item enters with": 0}.items() <= {one["what"]: one["value"] for one in said}.items()
+    assert {"LCBFU: uses that an item enters with": 1}.items() <= {one["what"]: one["value"] for one in said}.items()
     said = simulated(*SMALL, "eviction@system.door.cache.eviction=optimum").summary["assumptions"]
     assert any(one["value"] == "offline optimum" for one in said)
 
 
 def test_nirvana_evicts_by_lcbfu_unless_told_otherwise() -> None:
     cache = configured("system=nirvana")["system"]["door"]["cache"]
-    assert cache["eviction"] == {"_target_": "sim.reuse.eviction.Lcbfu", "initial": 0}
+    assert cache["eviction"] == {"_target_": "sim.reuse.eviction.Lcbfu", "initial": 1}
     assert cache["room"] == "items"

@@ -101,7 +101,7 @@ class Model:
         if self.policy == "lfu":
             return item.uses, item.last
         if self.policy == "lcbfu":
-            return item.uses * (item.k or 1), item.row, item.k
+            return (1 + item.uses) * (item.k or 1), item.row, item.k
         start = max(now + 1, self.preload)
         uses = np.flatnonzero(self.wanted[start:, item.row] >= max(item.k, 1))
         next_use = start + uses[0] if len(uses) else len(self.embeddings)
@@ -178,7 +178,7 @@ def test_as_many_items_go_as_come_or_a_whole_prompt() -> None:
     prompts = np.eye(4, dtype=np.float32)[[0, 1, 0, 2, 3]]
     evictions = {}
     for room in ("items", "prompt"):
-        cache = Cache(15, TextToText(), Lcbfu(), (5, 10, 15, 20, 25), room)  # type: ignore[arg-type]
+        cache = Cache(15, TextToText(), Lcbfu(0), (5, 10, 15, 20, 25), room)  # type: ignore[arg-type]
         run = served(prompts, cache, everything=False)
         evictions[room] = run.columns.evictions[4], sorted(entry.held.bit_count() for entry in cache._entries.values())
     assert evictions == {"items": (5, [1, 4, 5, 5]), "prompt": (9, [1, 5, 5])}

@@ -18,8 +18,9 @@ class Lcbfu:
     Among equals the oldest entry goes first, of an entry the smallest K, so that what was never used leaves first
     in, first out. Final images all save alike: their score is f.
 
-    Where f starts at 0 and every insertion evicts as many items as it brings, there are always enough items of
-    score 0 to evict, whatever their K, and K plays no part: the policy is LFU. From 1 on it does.
+    f counts the insertion as the first use. Were it to start at 0, there would always be enough items of score 0 to
+    evict, whatever their K, as every insertion evicts as many items as it brings: K would play no part, the policy be
+    LFU, and the two not differ as they do in the paper's Table 3. So it is in MoDM's artifact: ``initial=0``.
 
     Args:
         initial: f of an item that enters. The paper does not say; 0 in MoDM's artifact.
@@ -28,7 +29,7 @@ class Lcbfu:
         ConfigError: a negative ``initial``.
     """
 
-    initial: int = 0
+    initial: int = 1
     _items: Rising = field(init=False, default_factory=Rising, repr=False)
 
     def __post_init__(self) -> None:
@@ -37,7 +38,7 @@ class Lcbfu:
 
     def bind(self, engine: Engine, space: Space, selector: Selector) -> None:
         """See Eviction.bind."""
-        source = "not published; MoDM's artifact starts at 0"
+        source = "not published; from 0, as in MoDM's artifact, K would play no part"
         engine.assume("LCBFU: uses that an item enters with", self.initial, source)
 
     def added(self, items: Sequence[Item], row: int) -> None:
