@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 from IPython.display import display
 
-from sim.study.palette import COLOURS, STYLE, panels
+from conf.palette import COLOURS, STYLE, panels
 from sim.study.scorecard.card import study
 from sim.study.scorecard.finished import Finished, Runs
 from sim.study.scorecard.measures import hits, saving
