@@ -19,12 +19,14 @@
 # `jupytext --to ipynb notebooks/nirvana.py` makes the notebook; the `notebooks` extra has what that needs.
 
 # %%
+import io
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from IPython.display import display
+from IPython.display import Image, display
+from matplotlib.figure import Figure
 
 from conf.palette import COLOURS, STYLE, panels
 from sim.study.scorecard.card import study
@@ -48,6 +50,13 @@ paper = {target.id: target.paper for target in card.targets["nirvana"]}
 def experiment(name: str) -> Runs:
     """The runs of an experiment, made where they are not there yet."""
     return finish(sweep(name, card.overrides.get(name, ())), Path(work), jobs)
+
+
+def show(figure: Figure) -> None:
+    """Show a figure, whatever backend matplotlib has."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")
+    display(Image(buffer.getvalue()))
 
 
 def only(runs: Runs, system: str) -> Finished:
@@ -90,7 +99,7 @@ for panel, of, name, row in ((axes[0][0], hits, "Hit rate", "N07"), (axes[0][1],
     panel.set_xlabel("Cache size (items)")
     panel.set_title(name)
 axes[0][0].legend()
-display(figure)
+show(figure)
 
 # %% [markdown]
 # ## Table 5: embeddings
@@ -126,7 +135,7 @@ axes[0][0].axhline(paper["N05"], color="#555555", linestyle="--", label="paper's
 axes[0][0].set_xlabel("Share of the stream")
 axes[0][0].set_ylabel("Throughput over vanilla's")
 axes[0][0].legend()
-display(figure)
+show(figure)
 
 # %% [markdown]
 # ## Figure 13: cost of an image
@@ -153,7 +162,7 @@ axes[0][0].axhline(paper["N03a"], color="#555555", linestyle="--", linewidth=1)
 axes[0][0].set_xlabel("K")
 axes[0][0].set_xticks(ks)
 axes[0][0].legend()
-display(figure)
+show(figure)
 
 # %% [markdown]
 # ## Figure 16: latency with and without the match predictor
@@ -170,7 +179,7 @@ for run, colour, dash in zip(figure16.finished(), COLOURS, ("-", ":"), strict=Fa
 axes[0][0].set_xlabel("Latency (s)")
 axes[0][0].set_ylabel("Share of requests")
 axes[0][0].legend()
-display(figure)
+show(figure)
 
 # %% [markdown]
 # ## Figure 17: what the latency is made of
