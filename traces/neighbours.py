@@ -51,8 +51,11 @@ class Neighbours:
         init=False, default=(0, 0, [], [], [], []), repr=False
     )
 
-    def of(self, row: int) -> tuple[list[int], list[int], bool]:
-        """The neighbours of ``row`` and their similarities in millionths, and whether that is all of them."""
+    def of(self, row: int) -> tuple[list[int], list[int], range, bool]:
+        """The neighbours of ``row`` and their similarities in millionths, and whether that is all of them.
+
+        Both are lists of a block of rows; the range says where in them is what belongs to ``row``.
+        """
         start, stop, ends, rows, units, complete = self._block
         if not start <= row < stop:
             start, stop = row, min(row + 4096, len(self.ends))
@@ -63,8 +66,7 @@ class Neighbours:
             complete = self.complete[row:stop].tolist()
             self._block = start, stop, ends, rows, units, complete
         at = row - start
-        low, high = ends[at], ends[at + 1]
-        return rows[low:high], units[low:high], complete[at]
+        return rows, units, range(ends[at], ends[at + 1]), complete[at]
 
 
 def remembered(space: Space, rows: int, floor: float, most: int, content: str | None) -> Neighbours:

@@ -8,6 +8,7 @@ what, and how well it fits.
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import isinf
 from typing import Any, Protocol, runtime_checkable
 
 from traces.error import TraceError
@@ -110,7 +111,7 @@ class Knots:
 
 
 def _along(x: float, xs: list[float], ys: list[float]) -> float:
-    if x in (float("inf"), float("-inf")):
+    if isinf(x):
         return x
     right = min(max(bisect_right(xs, x), 1), len(xs) - 1)
     low, high = xs[right - 1], xs[right]

@@ -126,15 +126,15 @@ class RememberedIndex:
 
     def best(self, row: int) -> Found | None:
         """See Index.best."""
-        rows, units, complete = self._known.of(row)
+        rows, units, its, complete = self._known.of(row)
         entry_of = self._entry_of
-        for at, neighbour in enumerate(rows):
-            if neighbour in entry_of:
+        for at in its:
+            if rows[at] in entry_of:
                 unit = units[at]
-                if unit == units[-1] and not complete:
+                if not complete and unit == units[its[-1]]:
                     break  # among equals the oldest is found, and not all equals are known
-                entry = entry_of[neighbour]
-                for other in range(at + 1, len(rows)):
+                entry = entry_of[rows[at]]
+                for other in range(at + 1, its.stop):
                     if units[other] != unit:
                         break
                     entry = min(entry, entry_of.get(rows[other], entry))

@@ -16,8 +16,7 @@ from sim.reuse.selector import Selector
 from traces.similarity import Space
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """The best artifact for a request: which entry, the trace row it came from, and how similar it is.
 
     ``row`` is None where the database still knows an entry that the cache no longer has.
@@ -158,7 +157,10 @@ class Cache:
         capacity is not stored.
         """
         # Of a full run all; a final image is one whatever the run skipped.
-        ks = self._ks if not request.k or self._all == 1 << FINAL else tuple(k for k in self._ks if k > request.k)
+        ks, held = self._ks, self._all
+        if request.k and held != 1 << FINAL:
+            ks = tuple(k for k in ks if k > request.k)
+            held = _bits(ks)
         size = len(ks)
         if size == 0:
             return
@@ -171,34 +173,32 @@ class Cache:
         self._next += 1
         shape = self._shape(request)
         row = request.row + self._preload
-        self._entries[entry] = Entry(row, now_s, shape, _bits(ks), request.made)
+        self._entries[entry] = Entry(row, now_s, shape, held, request.made)
         self._database.add(shape, entry, row, now_s)
         self.eviction.added([entry << K_BITS | k for k in ks], row)
         self.items += size
 
     def _make_room(self, most: int, row: int, now_s: float) -> None:
-        """Evict the worst items until ``most`` are left or, where whole prompts have to go, fewer."""
-        count = 0
-        while self.items > most:
-            count += 1
-            while not self._evict(now_s) and self.room == "prompt":
-                count += 1
-        self._engine.columns.evicted(row, count)
+        """Evict the worst items until ``most`` are left or, where whole prompts have to go, fewer.
 
-    def _evict(self, now_s: float) -> bool:
-        """Let the worst item go; returns whether it was the last of its entry, which then goes too."""
-        victim = self.eviction.victim()
-        number, k = victim >> K_BITS, victim & K_MASK
-        entry = self._entries[number]
-        entry.held ^= 1 << k
-        self.items -= 1
-        if entry.artifact is not None and k != FINAL:
-            del entry.artifact[k]
-        if entry.held:
-            return False
-        self._database.remove(entry.shape, number, entry.row, now_s)
-        del self._entries[number]
-        return True
+        An entry goes with the last of its items.
+        """
+        entries, victim, by_prompt = self._entries, self.eviction.victim, self.room == "prompt"
+        items, emptied = self.items, True
+        while items > most or (by_prompt and not emptied):
+            worst = victim()
+            number, k = worst >> K_BITS, worst & K_MASK
+            entry = entries[number]
+            entry.held ^= 1 << k
+            items -= 1
+            if entry.artifact is not None and k != FINAL:
+                del entry.artifact[k]
+            emptied = not entry.held
+            if emptied:
+                self._database.remove(entry.shape, number, entry.row, now_s)
+                del entries[number]
+        self._engine.columns.evicted(row, self.items - items)
+        self.items = items
 
     def _shape(self, request: Request) -> tuple[int, int, int] | None:
         if self._ks[0] == FINAL:

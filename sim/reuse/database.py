@@ -139,10 +139,14 @@ class Database:
     def _begin(self, now_s: float) -> None:
         """Begin the next batch if there is one to begin, else say when there will be."""
         waiting = self._waiting
-        latest_s = inf if not waiting or self.period_s is None else waiting[0].asked_s + self.period_s
-        if len(waiting) < self.batch and now_s < latest_s:
-            self._due_s = latest_s
+        if not waiting:
+            self._due_s = inf
             return
+        if len(waiting) < self.batch:
+            latest_s = inf if self.period_s is None else waiting[0].asked_s + self.period_s
+            if now_s < latest_s:
+                self._due_s = latest_s
+                return
         if len(waiting) <= self.batch:
             self._under_way = list(waiting)
             waiting.clear()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from sim.engine import Engine
 from sim.errors import ConfigError
-from sim.reuse.eviction.base import Item, k_of
+from sim.reuse.eviction.base import K_MASK, Item
 from sim.reuse.eviction.rising import Rising
 from sim.reuse.selector import Selector
 from traces.similarity import Space
@@ -43,11 +43,11 @@ class Lcbfu:
 
     def added(self, items: Sequence[Item], row: int) -> None:
         """See Eviction.added."""
-        self._items.add(items, [self.initial * (k_of(item) or 1) for item in items])
+        self._items.add(items, [self.initial * (item & K_MASK or 1) for item in items])
 
     def used(self, item: Item) -> None:
         """See Eviction.used."""
-        steps = k_of(item) or 1
+        steps = item & K_MASK or 1
         risen = self._items.risen
         risen[item] = risen.get(item, self.initial * steps) + steps
 
