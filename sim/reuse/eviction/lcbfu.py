@@ -30,7 +30,7 @@ class Lcbfu:
     """
 
     initial: int = 1
-    _items: Rising = field(init=False, default_factory=Rising, repr=False)
+    _items: Rising = field(init=False, default_factory=lambda: Rising(apart=True), repr=False)
 
     def __post_init__(self) -> None:
         if self.initial < 0:
