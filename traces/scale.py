@@ -113,7 +113,7 @@ class Knots:
 def _along(x: float, xs: list[float], ys: list[float]) -> float:
     if isinf(x):
         return x
-    right = min(max(bisect_right(xs, x), 1), len(xs) - 1)
+    right = bisect_right(xs, x, 1, len(xs) - 1)
     low, high = xs[right - 1], xs[right]
     if x == high:
         return ys[right]

@@ -11,12 +11,13 @@ from sim.engine import Engine, stream
 from sim.errors import ConfigError
 from sim.request import Request
 from sim.reuse.database import Database, Watcher
-from sim.reuse.eviction import FINAL, K_BITS, K_MASK, MOST_STEPS, Eviction, item
+from sim.reuse.eviction import FINAL, K_BITS, K_MASK, MOST_STEPS, Eviction
 from sim.reuse.selector import Selector
 from traces.similarity import Space
 
 
-class Match(NamedTuple):
+@dataclass(slots=True)
+class Match:
     """The best artifact for a request: which entry, the trace row it came from, and how similar it is.
 
     ``row`` is None where the database still knows an entry that the cache no longer has.
@@ -139,7 +140,7 @@ class Cache:
         entry = self._entries[match.entry]
         age_s = now_s - entry.created_s
         if self._ks[0] == FINAL:
-            self.eviction.used(item(match.entry, FINAL))
+            self.eviction.used(match.entry << K_BITS | FINAL)
             return State(k, age_s, entry.artifact)
         up_to_k = (2 << k) - 1
         best = (entry.held & up_to_k).bit_length() - 1
@@ -147,7 +148,7 @@ class Cache:
             request.hole = True
         if best < 0:
             return None
-        self.eviction.used(item(match.entry, best))
+        self.eviction.used(match.entry << K_BITS | best)
         return State(best, age_s, None if entry.artifact is None else entry.artifact[best])
 
     def insert(self, request: Request, now_s: float) -> None:
