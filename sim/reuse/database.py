@@ -104,7 +104,8 @@ class Database:
 
     def best(self, shape: Shape, row: int, now_s: float) -> Found | None:
         """The most similar entry that can be found now; None where none reaches the floor."""
-        self.advance(now_s)
+        if self._due_s <= now_s:
+            self.advance(now_s)
         index = self._indexes.get(shape)
         return None if index is None else index.best(row)
 
@@ -119,13 +120,15 @@ class Database:
     def _ask(self, change: Change) -> None:
         now_s = change.asked_s
         if self._at_once and self._serving:
-            self._apply([change], now_s)
+            self._apply((change,), now_s)
             return
-        self.advance(now_s)
+        if self._due_s <= now_s:
+            self.advance(now_s)
         self._waiting.append(change)
         if self._serving and not self._under_way:
             self._begin(now_s)
-            self.advance(now_s)
+            if self._due_s <= now_s:
+                self.advance(now_s)
 
     def advance(self, now_s: float) -> None:
         """Apply what is due by ``now_s``, which never falls."""

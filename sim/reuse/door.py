@@ -82,6 +82,7 @@ class Reuse:
     store: Store = field(default_factory=Store)
     predictor: Predictor = field(default_factory=Always)
     _engine: Engine = field(init=False, repr=False)
+    _captures: bool = field(init=False, default=False)
     _hit_model: Model = field(init=False, repr=False)
     _miss_model: Model = field(init=False, repr=False)
     _delays: dict[str, Delay] = field(init=False, repr=False)
@@ -100,6 +101,7 @@ class Reuse:
     def bind(self, engine: Engine) -> None:
         """See Door.bind. The rows to preload are inserted here, as full generations made at time 0."""
         self._engine = engine
+        self._captures = engine.backend.live and bool(self.cache.latents_at)
         self._hit_model = engine.model(self.hit_role)
         self._miss_model = engine.model(self.miss_role)
         self._embed, self._search, self._fetch = (
@@ -160,8 +162,7 @@ class Reuse:
         state = self.cache.get(match, k, now_s, request)
         if state is None:
             return EMPTY, 0.0
-        self._start_from(request, match.row, state)
-        return (HIT if request.hit else EMPTY), 0.0
+        return self._start_from(request, match.row, state), 0.0
 
     def _assume(self, engine: Engine) -> None:
         constant = [name for name, each in self._delays.items() if isinstance(each, Constant) and each.seconds]
@@ -176,29 +177,32 @@ class Reuse:
     def _in_full(self, request: Request) -> None:
         request.k = request.skipped = 0
         self._engine.assign(request, self._miss_model)
-        self._capture(request)
+        if self._captures:
+            self._capture(request)
 
-    def _start_from(self, request: Request, row: int, state: State) -> None:
+    def _start_from(self, request: Request, row: int, state: State) -> int:
+        """Plan to go on from ``state``; returns what came of the search by that."""
         request.k, request.of_steps = state.k, self.selector.of_steps
         self._engine.assign(request, self._hit_model)
         if request.skipped == 0:  # a model of so few steps that K is less than one of them
             self._in_full(request)
-            return
+            return EMPTY
         request.source = row
         request.source_age_s = state.age_s
         request.artifact = state.artifact
         request.fetch_s = self._fetch.of(request.row)
         request.refine = not self.cache.latents_at
-        self._capture(request)
+        if self._captures:
+            self._capture(request)
         if request.skipped >= request.steps:
             request.model = None
+        return HIT
 
     def _capture(self, request: Request) -> None:
         """What a live backend must keep on the way: the states after K that this run passes through."""
-        if self._engine.backend.live and self.cache.latents_at:
-            of_steps = self.selector.of_steps
-            passed = [k for k in self.cache.latents_at if k > request.k]
-            request.capture = {k: k * request.steps // of_steps for k in passed}
+        of_steps = self.selector.of_steps
+        passed = [k for k in self.cache.latents_at if k > request.k]
+        request.capture = {k: k * request.steps // of_steps for k in passed}
 
     def completed(self, request: Request) -> bool:
         """See Door.completed."""
