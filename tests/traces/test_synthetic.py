@@ -84,7 +84,14 @@ SHARE = st.floats(0, 1)
             "resume_share": SHARE,
             "borrow_share": SHARE,
             "borrow_median_s": st.floats(1, 1e6),
+            "resume_s": st.floats(1, 1e6),
             "style_share": SHARE,
+            "styles": st.integers(1, 500),
+            "style_skew": st.floats(0, 3),
+            "style_follow": SHARE,
+            "style_age_s": st.floats(1, 1e6),
+            "style_fill": SHARE,
+            "rare_share": SHARE,
             "copy_share": SHARE,
             "focus_share": SHARE,
             "name_share": SHARE,
@@ -196,13 +203,68 @@ def test_popular_prompts_are_taken_up_by_others_for_a_while() -> None:
     assert 0.05 < repeats(alone) < 0.12
 
 
+def modifiers(trace: Trace) -> list[str]:
+    return [prompt.partition(", ")[2] for prompt in trace.prompts().to_pylist()]
+
+
+def test_a_list_in_fashion_ends_prompts_of_many_users() -> None:
+    def askers(**fashion: Any) -> list[int]:
+        apart = {"borrow_share": 0.0, "resume_share": 0.0, "repeat_share": 0.7, "edit_share": 0.0, "rare_share": 0.0}
+        trace = load(requests=5000, style_power=1e-6, style_fill=0.5, **apart, **fashion)
+        found: dict[str, set[int]] = {}
+        for end, user in zip(modifiers(trace), users(trace).tolist(), strict=True):
+            found.setdefault(end, set()).add(user)
+        return sorted(len(each) for end, each in found.items() if end.count(",") >= 4)
+
+    none, some, one = askers(style_share=0.0), askers(style_share=0.7), askers(style_share=0.7, styles=1)
+    assert none[-1] < 5
+    assert some[-1] > 50  # Zipf's law: one is everywhere
+    assert sum(each > 1 for each in some) > 20  # and many are somewhere
+    assert one[-1] > 1.5 * some[-1]
+
+
+def test_fashions_are_followed_while_they_last() -> None:
+    def lag(follow: float) -> float:
+        trace = load(requests=4000, style_share=1.0, style_follow=follow, style_age_s=600.0, style_power=1e-6,
+            style_fill=0.5, styles=1000, style_skew=0.0, borrow_share=0.0, resume_share=0.0, repeat_share=0.7,
+            edit_share=0.0)  # fmt: skip
+        last: dict[str, tuple[int, int]] = {}
+        lags = []
+        for row, (end, user) in enumerate(zip(modifiers(trace), users(trace).tolist(), strict=True)):
+            if end.count(",") >= 4:
+                if end in last and last[end][1] != user:
+                    lags.append(row - last[end][0])
+                last[end] = row, user
+        return float(np.median(lags))
+
+    assert lag(0.8) < lag(0.0) / 5
+
+
+def test_rare_words_are_their_own() -> None:
+    def words(share: float) -> int:
+        prompts = load(requests=2000, rare_share=share).prompts().to_pylist()
+        return len({word for prompt in prompts for word in prompt.replace(",", " ").split()})
+
+    few, some, many = words(0.0), words(0.2), words(0.5)
+    assert 2 * few < 1.5 * some < many
+
+
+def test_what_is_taken_up_again_fades_with_the_time_away() -> None:
+    def resumed(fades_s: float) -> float:
+        trace = load(requests=20_000, users=200, rate_rpm=5.0, resume_share=1.0, resume_s=fades_s, copy_share=1.0,
+            borrow_share=0.0, style_share=0.0, repeat_share=0.0, edit_share=0.0)  # fmt: skip
+        return repeats(trace)
+
+    assert resumed(1e6) > 1.7 * resumed(3600.0)
+
+
 def test_themes_drift() -> None:
     """What is popular on a day says less and less about the days after it."""
 
     def alike(sigma: float) -> list[float]:
         arrival_s = np.arange(0, 12 * 86400.0, 3600.0)
-        law = Themes(theme_skew=0.0, theme_sigma=sigma, theme_days=2.0)
-        heights, period = law.heights(200, arrival_s, np.random.default_rng(0))
+        law = Themes(theme_sigma=sigma, theme_days=2.0)
+        heights, period = law.heights(200, 0.0, arrival_s, np.random.default_rng(0))
         shares = np.diff(heights.reshape(-1, 200) - np.arange(period[-1] + 1)[:, None], axis=1, prepend=0)
         logs = np.log(shares)
         return [float(np.mean([np.corrcoef(logs[at], logs[at + lag])[0, 1] for at in range(8)])) for lag in (1, 8, 32)]

@@ -22,17 +22,17 @@ from traces.validation import check_count, check_number
 WHERE = "synthetic trace"
 
 POSITIVE = (
-    "rate_rpm", "users_per_rpm", "burst_s", "gap_least_s", "gap_median_s", "borrow_median_s", "theme_days",
-    "sentence_power", "list_power", "edit_median",
+    "rate_rpm", "users_per_rpm", "burst_s", "gap_least_s", "gap_median_s", "resume_s", "borrow_median_s", "style_age_s",
+    "theme_days", "sentence_power", "list_power", "style_power", "edit_median",
 )  # fmt: skip
 WIDTHS = (
     "user_sigma", "session_sigma", "gap_sigma", "borrow_sigma", "edit_sigma", "edit_session_sigma", "theme_sigma",
-    "theme_skew", "burst_cv",
+    "theme_skew", "style_skew", "burst_cv",
 )  # fmt: skip
 SHARES = (
     "repeat_share", "edit_share", "return_share", "resume_share", "borrow_share", "style_share", "copy_share",
-    "add_share", "drop_share", "focus_share", "name_share", "settings_change", "images_change", "model_change",
-    "addon_change",
+    "add_share", "drop_share", "focus_share", "name_share", "rare_share", "style_follow", "style_fill",
+    "settings_change", "images_change", "model_change", "addon_change",
 )  # fmt: skip
 
 
@@ -98,14 +98,22 @@ class Synthetic:
     session_contrast: float = _fitted("session_contrast")
     return_share: float = _fitted("return_share")
     resume_share: float = _fitted("resume_share")
+    resume_s: float = _fitted("resume_s")
     borrow_share: float = _fitted("borrow_share")
     borrow_median_s: float = _fitted("borrow_median_s")
     borrow_sigma: float = _fitted("borrow_sigma")
     copy_share: float = _fitted("copy_share")
     style_share: float = _fitted("style_share")
+    styles: int = _fitted("styles")
+    style_skew: float = _fitted("style_skew")
+    style_follow: float = _fitted("style_follow")
+    style_age_s: float = _fitted("style_age_s")
+    style_fill: float = _fitted("style_fill")
+    style_power: float = _fitted("style_power")
     sentence_power: float = _fitted("sentence_power")
     list_power: float = _fitted("list_power")
     name_share: float = _fitted("name_share")
+    rare_share: float = _fitted("rare_share")
     edit_median: float = _fitted("edit_median")
     edit_sigma: float = _fitted("edit_sigma")
     edit_session_sigma: float = _fitted("edit_session_sigma")
@@ -132,6 +140,7 @@ class Synthetic:
         if self.users is not None:
             check_count(WHERE, "users", self.users)
         check_count(WHERE, "session_most", self.session_most)
+        check_count(WHERE, "styles", self.styles)
         for name in POSITIVE:
             check_number(WHERE, name, getattr(self, name), above=0.0)
         for name in WIDTHS:
@@ -192,7 +201,7 @@ class Synthetic:
             },
             name=self.name,
             source="synthetic: made up by mezzotint, in the image of published traces",
-            notes={"synthetic": True, "generator": 2, "parameters": self._parameters()},
+            notes={"synthetic": True, "generator": 3, "parameters": self._parameters()},
             where=WHERE,
         )
 

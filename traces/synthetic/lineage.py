@@ -13,15 +13,17 @@ class Lineage:
     """Where the prompts of n requests come from.
 
     Attributes:
-        parent: (n,) the earlier row that the prompt repeats, edits or takes its style from; else the row itself.
-        edits: (n,) whether the prompt edits its parent's.
-        new: (n,) whether the prompt is about something new. A prompt that is neither new nor an edit is a repeat.
+        parent: (n,) the earlier row that the prompt repeats or edits; of a new prompt the row itself.
+        edits: (n,) whether the prompt edits its parent's. One that neither edits nor is new is a repeat.
+        new: (n,) whether the prompt is about something new.
+        styled: (n,) whether a new prompt takes its list of modifiers from a style in fashion.
         root: (n,) the new prompt that this one goes back to.
     """
 
     parent: Indices
     edits: Flags
     new: Flags
+    styled: Flags
     root: Indices
 
 
@@ -35,9 +37,11 @@ class Descent:
         return_share: share of repeats and edits that go back beyond the session's latest prompt.
         session_contrast: how much sessions differ in how often they change the subject, from 0 (all alike)
             to nearly 1 (some in every request, the others never): the correlation of two changes in a session.
-        resume_share: share of sessions that begin from a prompt of the user's earlier sessions.
+        resume_share, resume_s: share of sessions that begin from the user's last prompt before, if that was only just
+            sent; it falls to 1/e where that was `resume_s` ago.
         borrow_share: share of all other prompts that begin from a prompt of any user's.
-        style_share: share of the rest, the new prompts, that take the list of modifiers of any user's prompt.
+        style_share: share of the rest, the new prompts, that take their list of modifiers from a style in fashion, in a
+            session that never changes the subject; in others it is less, as their chance to stay with it.
         borrow_median_s, borrow_sigma: log-normal law of the age of such a prompt. A moment is drawn and the request
             nearest before it is taken, so prompts are borrowed as often as they are used; their popularity
             feeds itself, and decays as this law does (NIRVANA, Figure 5).
@@ -49,6 +53,7 @@ class Descent:
     return_share: float
     session_contrast: float
     resume_share: float
+    resume_s: float
     borrow_share: float
     style_share: float
     borrow_median_s: float
@@ -70,7 +75,9 @@ class Descent:
         older = visits.rank - 2 - np.floor(rng.random(count) * np.maximum(visits.position - 1, 1)).astype(np.int64)
         parent = np.where(back, visits.ordered[np.where(back, older, 0)], visits.previous)
 
-        resumes = ~follows & (visits.own_previous >= 0) & (rng.random(count) < self.resume_share)
+        away_s = arrival_s - arrival_s[visits.own_previous]
+        resumes = ~follows & (visits.own_previous >= 0)
+        resumes &= rng.random(count) < self.resume_share * np.exp(-np.abs(away_s) / self.resume_s)
         others = ~(repeats | edits | resumes)
         age_s = lognormal(self.borrow_median_s, self.borrow_sigma, count, rng)
         lender = np.minimum(np.searchsorted(arrival_s, arrival_s - age_s, side="right"), rows) - 1
@@ -78,9 +85,9 @@ class Descent:
         parent = np.where(resumes, visits.own_previous, np.where(borrows, lender, parent))
         edits |= (resumes | borrows) & (rng.random(count) >= self.copy_share)
         new = others & ~borrows
-        styled = new & (lender >= 0) & (rng.random(count) < self.style_share)
-        parent = np.where(new, np.where(styled, lender, rows), parent)
-        return Lineage(parent=parent, edits=edits, new=new, root=inherited_from(new, parent))
+        styled = new & (rng.random(count) < self.style_share * loyal)
+        parent = np.where(new, rows, parent)
+        return Lineage(parent=parent, edits=edits, new=new, styled=styled, root=inherited_from(new, parent))
 
     def _loyalty(self, visits: Sessions, mean: float, rng: np.random.Generator) -> Floats:
         """The chance that a request of a running session stays with its subject, (n,): a beta law over sessions."""

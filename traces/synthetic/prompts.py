@@ -7,9 +7,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from traces.synthetic.laws import Flags, Floats, Indices, lognormal
+from traces.synthetic.laws import Flags, Floats, Indices, inherited_from, lognormal
 from traces.synthetic.lineage import Lineage
-from traces.synthetic.slots import COMMON, SUBJECT, slots
+from traces.synthetic.slots import SUBJECT, slots
 from traces.synthetic.themes import Themes
 
 ABSENT = -1
@@ -33,6 +33,14 @@ class Wording:
             word into one. Further changes put in other words.
         focus_share: share of a prompt's slots that its edits and theirs play with before any others.
         name_share: share of subjects that are a name instead of a common word.
+        rare_share: share of all other words that hardly another prompt has, in the mean of all subjects: of one it
+            is U ** power, so that some are said in everybody's words and some in their own.
+        theme_skew: exponent of the Zipf law of the common ones.
+        styles, style_skew: lists of modifiers in fashion, and exponent of the Zipf law by which they are taken.
+        style_follow, style_age_s: share of these that take the style of a prompt in a style that somebody has sent
+            lately, and the mean age of that one (exponential law).
+        style_fill: chance that a style fills a slot: what spreads is long.
+        style_power: a prompt in a style takes each slot from it with a chance of U ** power, the others are its own.
     """
 
     themes: Themes
@@ -45,13 +53,22 @@ class Wording:
     drop_share: float
     focus_share: float
     name_share: float
+    rare_share: float
+    theme_skew: float
+    styles: int
+    style_skew: float
+    style_follow: float
+    style_age_s: float
+    style_fill: float
+    style_power: float
 
     def compose(
         self, lineage: Lineage, session: Indices, arrival_s: Floats, rng: np.random.Generator
     ) -> pa.ChunkedArray:
         """The prompts of n requests of known lineage and session, (n,), that arrive at `arrival_s`, (n,) seconds."""
         sentence, listed = slots()
-        draws = _Draws(self.themes, self.name_share, arrival_s, rng)
+        rare = rng.random(len(arrival_s)) ** (1 / max(self.rare_share, 1e-9) - 1)
+        draws = _Draws(self.name_share, rare[lineage.root], *self._subjects(arrival_s, rng), rng)
         count, width = len(arrival_s), len(sentence) + len(listed)
         chosen = np.full((count, width), ABSENT, np.int32)
         usual = lognormal(self.edit_median, self.edit_session_sigma, int(session.max()) + 1, rng)[session]
@@ -59,28 +76,47 @@ class Wording:
         focus = np.zeros((count, width), np.bool_)
         begun = np.flatnonzero(lineage.new)
         focus[begun] = rng.random((len(begun), width), np.float32) < self.focus_share
-        self._begin(chosen, generations[0], slice(None), draws)
+        self._begin(chosen, begun, draws)
+        self._follow_fashion(chosen, np.flatnonzero(lineage.styled), arrival_s, draws)
         for rows in generations[1:]:
             chosen[rows] = chosen[lineage.parent[rows]]
-            restyled = rows[lineage.new[rows]]
-            if restyled.size:
-                self._begin(chosen, restyled, slice(len(sentence)), draws)
             edited = rows[lineage.edits[rows]]
             if edited.size:
                 self._edit(chosen, edited, focus[lineage.root[edited]], usual[edited], draws)
         return pa.chunked_array([_spell(chosen[start : start + BLOCK]) for start in range(0, count, BLOCK)])
 
-    def _begin(self, chosen: Choices, rows: Indices, part: slice, draws: "_Draws") -> None:
-        """Draw these slots of these rows afresh."""
+    def _subjects(self, arrival_s: Floats, rng: np.random.Generator) -> tuple[Floats, Indices]:
+        return self.themes.heights(slots()[0][SUBJECT].common, self.theme_skew, arrival_s, rng)
+
+    def _begin(self, chosen: Choices, rows: Indices, draws: "_Draws") -> None:
+        """Draw these rows afresh."""
         sentence, listed = slots()
-        rng = draws.rng
-        power = np.repeat([self.sentence_power, self.list_power], [len(sentence), len(listed)])
-        many = np.repeat(rng.random((len(rows), 2)), [len(sentence), len(listed)], axis=1) ** power
-        filled = rng.random(many.shape) < many
+        filled = np.hstack(
+            [
+                _filled(len(rows), len(sentence), self.sentence_power, draws.rng),
+                _filled(len(rows), len(listed), self.list_power, draws.rng),
+            ]
+        )
         filled[:, SUBJECT] = True
-        row, slot = np.nonzero(filled[:, part])
-        chosen[rows, part] = ABSENT
+        row, slot = np.nonzero(filled)
         chosen[rows[row], slot] = draws.words(rows[row], slot)
+
+    def _follow_fashion(self, chosen: Choices, rows: Indices, arrival_s: Floats, draws: "_Draws") -> None:
+        """Put the lists of the styles in fashion in place of these rows' own."""
+        sentence, listed = slots()
+        style, slot = np.nonzero(draws.rng.random((self.styles, len(listed))) < self.style_fill)
+        slot += len(sentence)
+        styles = np.full((self.styles, len(listed)), ABSENT, np.int32)
+        styles[style, slot - len(sentence)] = draws.words(style % len(draws.rare), slot)
+        heights, period = self.themes.heights(self.styles, self.style_skew, arrival_s, draws.rng)
+        worn = np.searchsorted(heights, period[rows] + draws.rng.random(len(rows)), side="right")
+        worn = np.clip(worn - period[rows] * self.styles, 0, self.styles - 1)
+        seen_s = arrival_s[rows] - draws.rng.exponential(self.style_age_s, len(rows))
+        seen = np.minimum(np.searchsorted(arrival_s[rows], seen_s, side="right"), np.arange(len(rows))) - 1
+        afresh = (seen < 0) | (draws.rng.random(len(rows)) >= self.style_follow)
+        style = styles[worn[inherited_from(afresh, seen)]]
+        taken = _filled(len(rows), len(listed), self.style_power, draws.rng)
+        chosen[rows, len(sentence) :] = np.where(taken, style, chosen[rows, len(sentence) :])
 
     def _edit(self, chosen: Choices, rows: Indices, focus: Flags, usual: Floats, draws: "_Draws") -> None:
         rng = draws.rng
@@ -112,42 +148,48 @@ class Wording:
 
 @dataclass(slots=True)
 class _Draws:
-    """Draws words for any slots of any rows at once."""
+    """Draws words for any slots of any rows at once; the subjects' heights and the rows' periods are of `Themes`."""
 
-    themes: Themes
     name_share: float
-    arrival_s: Floats
+    rare: Floats
+    subjects: Floats
+    period: Indices
     rng: np.random.Generator
     sizes: Indices = field(init=False)
+    _common: Indices = field(init=False)
     _heights: Floats = field(init=False)
     _first: Indices = field(init=False)
-    _subjects: Floats = field(init=False)
-    _period: Indices = field(init=False)
 
     def __post_init__(self) -> None:
         every = [slot for group in slots() for slot in group]
         self.sizes = np.array([len(slot.texts) for slot in every])
-        self._first = np.cumsum(self.sizes) - self.sizes
+        self._common = np.array([slot.common for slot in every])
+        self._first = np.cumsum(self._common) - self._common
         heights = []
         for number, slot in enumerate(every):
-            sums = np.cumsum(np.arange(1, len(slot.texts) + 1) ** -slot.skew)
+            sums = np.cumsum(np.arange(1, slot.common + 1) ** -slot.skew)
             heights.append(sums / sums[-1] + number)
         self._heights = np.concatenate(heights)
-        self._subjects, self._period = self.themes.heights(COMMON, self.arrival_s, self.rng)
 
     def words(self, rows: Indices, slot: Indices) -> Indices:
         """A word for each pair of a row and a slot, (k,), as its place in the slot's list."""
         luck = self.rng.random(len(rows))
         word = np.searchsorted(self._heights, slot + luck, side="right") - self._first[slot]
         about = slot == SUBJECT
-        period = self._period[rows[about]]
-        subject = np.searchsorted(self._subjects, period + luck[about], side="right")
-        subject = subject - period * COMMON
-        named = self.rng.random(len(subject)) < self.name_share
-        names = self.rng.integers(COMMON, self.sizes[SUBJECT], len(subject))
-        word[about] = np.where(named, names, np.clip(subject, 0, COMMON - 1))
-        drawn: Indices = np.clip(word, 0, self.sizes[slot] - 1)
+        period = self.period[rows[about]]
+        subject = np.searchsorted(self.subjects, period + luck[about], side="right")
+        word[about] = subject - period * self._common[SUBJECT]
+        word = np.clip(word, 0, self._common[slot] - 1)
+        rare = self.rng.random(len(rows)) < np.where(about, self.name_share, self.rare[rows])
+        drawn: Indices = np.where(rare, self.rng.integers(self._common[slot], self.sizes[slot]), word)
         return drawn
+
+
+def _filled(count: int, width: int, power: float, rng: np.random.Generator) -> Flags:
+    """Which of `width` slots of `count` prompts are filled, (count, width): each with the prompt's chance."""
+    chance = rng.random(count) ** power
+    filled: Flags = rng.random((count, width)) < chance[:, None]
+    return filled
 
 
 def _generations(lineage: Lineage) -> list[Indices]:

@@ -1,4 +1,4 @@
-"""What prompts are about at which time: subjects whose popularity drifts over days."""
+"""What is popular at which time: subjects and styles whose popularity drifts over days."""
 
 import math
 from dataclasses import dataclass
@@ -10,38 +10,36 @@ from traces.synthetic.clock import DAY_S
 from traces.synthetic.laws import Floats, Indices
 
 STEP_S = 6 * 3600.0
-MOST_STEPS = 20_000
+MOST_CELLS = 4_000_000
+"""Longer traces, or more things, have longer periods: bounds the memory."""
 TOPICS = 40
-"""Subjects are cut into so many neighbourhoods, which rise and fall together."""
+"""Subjects, and styles, fall into so many groups, each of which rises and falls as one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Themes:
-    """The law of subjects.
+    """The law of popularity.
 
     Args:
-        theme_skew: exponent of the Zipf law of subjects, all days together.
-        theme_sigma: width of the log-normal law by which a topic's popularity leaves its mean; 0 stops the drift.
-        theme_days: days in which a topic's popularity forgets all but 1/e of where it was.
+        theme_sigma: width of the log-normal law by which a group's popularity leaves its mean; 0 stops the drift.
+        theme_days: days in which a group's popularity forgets all but 1/e of where it was.
     """
 
-    theme_skew: float
     theme_sigma: float
     theme_days: float
 
-    def heights(self, subjects: int, arrival_s: Floats, rng: np.random.Generator) -> tuple[Floats, Indices]:
-        """How to draw subjects at any time: cumulative weights, (periods x subjects,), each period's from its
-        number to its number + 1; and the period of each row, (n,)."""
-        step_s = max(STEP_S, float(arrival_s[-1]) / MOST_STEPS)
+    def heights(self, things: int, skew: float, arrival_s: Floats, rng: np.random.Generator) -> tuple[Floats, Indices]:
+        """How to draw things at any time, by a Zipf law of exponent `skew` all days together: cumulative weights,
+        (periods x things,), each period's from its number to its number + 1; and the period of each row, (n,)."""
+        step_s = max(STEP_S, float(arrival_s[-1]) * things / MOST_CELLS)
         period = (arrival_s / step_s).astype(np.int64)
         periods = int(period[-1]) + 1
         keep = math.exp(-step_s / (self.theme_days * DAY_S))
         noise = rng.standard_normal((periods, TOPICS))
         noise[1:] *= math.sqrt(1 - keep**2)
         level = self.theme_sigma * lfilter([1.0], [1.0, -keep], noise, axis=0)
-        weight = np.arange(1, subjects + 1, dtype=np.float64) ** -self.theme_skew
-        topic = np.arange(subjects) * TOPICS // subjects
-        heights = np.cumsum(weight * np.exp(level)[:, topic], axis=1)
+        weight = np.arange(1, things + 1, dtype=np.float64) ** -skew
+        heights = np.cumsum(weight * np.exp(level)[:, np.arange(things) % TOPICS], axis=1)
         heights /= heights[:, -1:]
-        numbered: Floats = heights + np.arange(periods, dtype=np.float64)[:, None]
-        return numbered.ravel(), period
+        heights += np.arange(periods, dtype=np.float64)[:, None]
+        return heights.ravel(), period

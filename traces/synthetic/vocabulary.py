@@ -219,3 +219,15 @@ FAMILY_ENDS = (
     "sin", "rick", "lund", "dale", "ovic", "berg", "well", "mann", "eski", "ard", "aux", "enko", "stad", "quist",
     "forth", "more", "ini", "ander", "ley", "mere",
 )  # fmt: skip
+
+ONSETS = (
+    "b", "bl", "br", "c", "ch", "cl", "d", "dr", "f", "fl", "g", "gl", "gr", "h", "j", "k", "kr", "l", "m", "n", "p",
+    "pl", "qu", "r", "s", "sh", "sk", "sn", "t", "th", "tr", "v", "w", "y", "z", "zh",
+)  # fmt: skip
+
+VOWELS = ("a", "e", "i", "o", "u", "y", "ai", "au", "ea", "ei", "ia", "oo", "ou")
+
+CODAS = (
+    "", "b", "ck", "d", "ff", "g", "l", "ld", "m", "mp", "n", "nd", "ng", "p", "r", "rk", "s", "sk", "t", "x", "zz",
+)  # fmt: skip
+"""Of these three a word is made up that hardly two prompts have in common."""
