@@ -50,13 +50,14 @@ class Synthetic:
     Sessions begin as a Poisson process that follows the hour and has bursts (`Clock`), and fall to users of
     unequal activity (`Visits`). In a session a prompt repeats an earlier one, edits it, or starts something new,
     which may come from another user's prompts (`Descent`). Prompts are words in slots that edits change one by
-    one, about subjects that drift over days (`Wording`, `Themes`). Those classes in `traces.synthetic` say what
-    each parameter means. The values, the statistic that each one fits and where that was published are in
-    conf/trace/synthetic.yaml, and nowhere else; what is not given here is taken from there.
+    one, some of them nobody else's; they are about subjects that drift over days, and end in lists of modifiers
+    that are in fashion (`Wording`, `Themes`). Those classes in `traces.synthetic` say what each parameter means.
+    The values, the statistic that each one fits and where that was published are in conf/trace/synthetic.yaml, and
+    nowhere else; what is not given here is taken from there.
 
     Each part can be switched off: `day_ratio` 1, `burst_cv` 0, `theme_sigma` 0, `borrow_share`, `resume_share`
-    and `style_share` 0, `repeat_share` and `edit_share` 0, one row in `sizes`, `steps` or `images`, no
-    `base_models` (the column is null), `service` null (no ControlNets and LoRAs: null).
+    and `style_share` 0, `name_share` and `rare_share` 0, `repeat_share` and `edit_share` 0, one row in `sizes`,
+    `steps` or `images`, no `base_models` (the column is null), `service` null (no ControlNets and LoRAs: null).
 
     Args:
         requests: number of rows.
