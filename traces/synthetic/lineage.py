@@ -40,12 +40,12 @@ class Descent:
         resume_share, resume_s: share of sessions that begin from the user's last prompt before, if that was only just
             sent; it falls to 1/e where that was `resume_s` ago.
         borrow_share: share of all other prompts that begin from a prompt of any user's.
-        style_share: share of the rest, the new prompts, that take their list of modifiers from a style in fashion, in a
-            session that never changes the subject; in others it is less, as their chance to stay with it.
         borrow_median_s, borrow_sigma: log-normal law of the age of such a prompt. A moment is drawn and the request
             nearest before it is taken, so prompts are borrowed as often as they are used; their popularity
             feeds itself, and decays as this law does (NIRVANA, Figure 5).
         copy_share: share of resumed and borrowed prompts that are not edited.
+        style_share: share of the rest, the new prompts, that take their list of modifiers from a style in fashion, in a
+            session that never changes the subject; in others it is less, as their chance to stay with it.
     """
 
     repeat_share: float
@@ -75,9 +75,8 @@ class Descent:
         older = visits.rank - 2 - np.floor(rng.random(count) * np.maximum(visits.position - 1, 1)).astype(np.int64)
         parent = np.where(back, visits.ordered[np.where(back, older, 0)], visits.previous)
 
-        away_s = arrival_s - arrival_s[visits.own_previous]
-        resumes = ~follows & (visits.own_previous >= 0)
-        resumes &= rng.random(count) < self.resume_share * np.exp(-np.abs(away_s) / self.resume_s)
+        away_s = np.where(visits.own_previous >= 0, arrival_s - arrival_s[visits.own_previous], np.inf)
+        resumes = ~follows & (rng.random(count) < self.resume_share * np.exp(-away_s / self.resume_s))
         others = ~(repeats | edits | resumes)
         age_s = lognormal(self.borrow_median_s, self.borrow_sigma, count, rng)
         lender = np.minimum(np.searchsorted(arrival_s, arrival_s - age_s, side="right"), rows) - 1

@@ -105,9 +105,9 @@ class Wording:
         """Put the lists of the styles in fashion in place of these rows' own."""
         sentence, listed = slots()
         style, slot = np.nonzero(draws.rng.random((self.styles, len(listed))) < self.style_fill)
-        slot += len(sentence)
         styles = np.full((self.styles, len(listed)), ABSENT, np.int32)
-        styles[style, slot - len(sentence)] = draws.words(style % len(draws.rare), slot)
+        # some request's share of rare words is the style's too
+        styles[style, slot] = draws.words(style % len(draws.rare), slot + len(sentence))
         heights, period = self.themes.heights(self.styles, self.style_skew, arrival_s, draws.rng)
         worn = np.searchsorted(heights, period[rows] + draws.rng.random(len(rows)), side="right")
         worn = np.clip(worn - period[rows] * self.styles, 0, self.styles - 1)
