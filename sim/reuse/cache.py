@@ -184,20 +184,21 @@ class Cache:
 
         An entry goes with the last of its items.
         """
-        entries, victim, by_prompt = self._entries, self.eviction.victim, self.room == "prompt"
+        entries, by_prompt = self._entries, self.room == "prompt"
         items, emptied = self.items, True
         while items > most or (by_prompt and not emptied):
-            worst = victim()
-            number, k = worst >> K_BITS, worst & K_MASK
-            entry = entries[number]
-            entry.held ^= 1 << k
-            items -= 1
-            if entry.artifact is not None and k != FINAL:
-                del entry.artifact[k]
-            emptied = not entry.held
-            if emptied:
-                self._database.remove(entry.shape, number, entry.row, now_s)
-                del entries[number]
+            victims = self.eviction.victims(1 if by_prompt else items - most)
+            items -= len(victims)
+            for victim in victims:
+                number, k = victim >> K_BITS, victim & K_MASK
+                entry = entries[number]
+                entry.held ^= 1 << k
+                if entry.artifact is not None and k != FINAL:
+                    del entry.artifact[k]
+                emptied = not entry.held
+                if emptied:
+                    self._database.remove(entry.shape, number, entry.row, now_s)
+                    del entries[number]
         self._engine.columns.evicted(row, self.items - items)
         self.items = items
 

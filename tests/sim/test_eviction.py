@@ -67,13 +67,14 @@ def compared(name: str, ks: tuple[int, ...], acts: list[tuple[int, int]]) -> Non
             policy.added([item(entries, k) for k in ks[which % len(ks) :]], entries)
             entries += 1
         elif what == 1:
-            assert policy.victim() == model.victim()
+            count = min(1 + which % len(KS), len(model.items))
+            assert policy.victims(count) == [model.victim() for _ in range(count)]
         else:
             used = list(model.items)[which % len(model.items)]
             policy.used(used)
             model.used(used)
     while model.items:
-        assert policy.victim() == model.victim()
+        assert policy.victims(1) == [model.victim()]
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -107,8 +108,8 @@ def test_random_evicts_every_item_once_and_the_same_for_the_same_seed(acts: list
             policy.added([item(entry, FINAL)], entry)
             again.added([item(entry, FINAL)], entry)
         else:
-            victim = policy.victim()
-            assert victim == again.victim()
+            (victim,) = policy.victims(1)
+            assert [victim] == again.victims(1)
             held.remove(victim)
 
 
@@ -120,7 +121,7 @@ def test_random_is_uniform() -> None:
         policy.added([item(entry, FINAL)], entry)
     for _ in range(4000):
         policy.used(item(0, FINAL))
-        victim = policy.victim()
+        (victim,) = policy.victims(1)
         counts[entry_of(victim)] += 1
         policy.added([victim], entry_of(victim))
     assert np.abs(counts - 400).max() < 5 * np.sqrt(4000 * 0.1 * 0.9)
@@ -135,8 +136,8 @@ def test_a_worse_k_used_often_outlives_a_better_one_used_once() -> None:
             policy.used(item(0, 5))
             policy.used(item(0, 25))
             policy.used(item(0, 5))
-    assert lcbfu.victim() == item(0, 5)
-    assert lfu.victim() == item(0, 25)
+    assert lcbfu.victims(1) == [item(0, 5)]
+    assert lfu.victims(1) == [item(0, 25)]
 
 
 @pytest.mark.parametrize("bad", [lambda: Lcbfu(-1), lambda: Optimum(0)])

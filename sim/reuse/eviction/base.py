@@ -1,4 +1,4 @@
-"""What every eviction policy is: a judge of items that says which one goes next."""
+"""What every eviction policy is: a judge of items that says which go next."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -42,7 +42,7 @@ def k_of(item: Item) -> int:
 
 @runtime_checkable
 class Eviction(Protocol):
-    """Keeps what it needs to know of the items in a cache to name the next one to go."""
+    """Keeps what it needs to know of the items in a cache to name the next ones to go."""
 
     def bind(self, engine: Engine, space: Space, selector: Selector) -> None:
         """Take what it decides by, before anything is added: random streams, or what the future will ask for.
@@ -56,5 +56,5 @@ class Eviction(Protocol):
     def used(self, item: Item) -> None:
         """A request starts from ``item``."""
 
-    def victim(self) -> Item:
-        """The item to evict now; it is forgotten here. The cache is never empty when this is asked."""
+    def victims(self, count: int) -> list[Item]:
+        """The ``count`` items to evict now, the worst first; they are forgotten here. As many are in the cache."""

@@ -26,6 +26,7 @@ class Fifo:
     def used(self, item: Item) -> None:
         """See Eviction.used."""
 
-    def victim(self) -> Item:
-        """See Eviction.victim."""
-        return self._items.popleft()
+    def victims(self, count: int) -> list[Item]:
+        """See Eviction.victims."""
+        oldest = self._items.popleft
+        return [oldest() for _ in range(count)]

@@ -1,11 +1,12 @@
 """LCBFU: least computationally beneficial and frequently used."""
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sim.engine import Engine
 from sim.errors import ConfigError
-from sim.reuse.eviction.base import K_MASK, Item
+from sim.reuse.eviction.base import ITEM_BITS, K_MASK, Item
 from sim.reuse.eviction.rising import Rising
 from sim.reuse.selector import Selector
 from traces.similarity import Space
@@ -30,7 +31,9 @@ class Lcbfu:
     """
 
     initial: int = 1
-    _items: Rising = field(init=False, default_factory=lambda: Rising(apart=True), repr=False)
+    _items: Rising = field(init=False, default_factory=Rising, repr=False)
+    _lanes: dict[int, tuple[deque[int], int]] = field(init=False, default_factory=dict, repr=False)
+    """By K, where its new items wait, and what they are worth, as in their records."""
 
     def __post_init__(self) -> None:
         if self.initial < 0:
@@ -43,7 +46,9 @@ class Lcbfu:
 
     def added(self, items: Sequence[Item], row: int) -> None:
         """See Eviction.added."""
-        self._items.add(items, [self.initial * (item & K_MASK or 1) for item in items])
+        for item in items:
+            lane, worth = self._lanes.get(item & K_MASK) or self._lane(item & K_MASK)
+            lane.append(worth | item)
 
     def used(self, item: Item) -> None:
         """See Eviction.used."""
@@ -51,6 +56,12 @@ class Lcbfu:
         risen = self._items.risen
         risen[item] = risen.get(item, self.initial * steps) + steps
 
-    def victim(self) -> Item:
-        """See Eviction.victim."""
-        return self._items.pop()
+    def victims(self, count: int) -> list[Item]:
+        """See Eviction.victims."""
+        return self._items.pop(count)
+
+    def _lane(self, k: int) -> tuple[deque[int], int]:
+        """Where new items of ``k`` wait: all are worth the same, and more than those of a smaller K."""
+        worth = self.initial * (k or 1)
+        self._lanes[k] = found = self._items.lane(worth), worth << ITEM_BITS
+        return found

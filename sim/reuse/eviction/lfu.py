@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sim.engine import Engine
-from sim.reuse.eviction.base import Item
+from sim.reuse.eviction.base import ITEM_BITS, Item
 from sim.reuse.eviction.rising import Rising
 from sim.reuse.selector import Selector
 from traces.similarity import Space
@@ -27,9 +27,8 @@ class Lfu:
 
     def added(self, items: Sequence[Item], row: int) -> None:
         """See Eviction.added."""
-        now = self._time
+        self._items.lane(0).extend(time << ITEM_BITS | item for time, item in enumerate(items, self._time + 1))
         self._time += len(items)
-        self._items.add(items, range(now + 1, self._time + 1))
 
     def used(self, item: Item) -> None:
         """See Eviction.used. An item's worth is its number of uses, then the time of the last one."""
@@ -38,6 +37,6 @@ class Lfu:
         uses = risen.get(item, 0) >> TIME_BITS
         risen[item] = uses + 1 << TIME_BITS | self._time
 
-    def victim(self) -> Item:
-        """See Eviction.victim."""
-        return self._items.pop()
+    def victims(self, count: int) -> list[Item]:
+        """See Eviction.victims."""
+        return self._items.pop(count)

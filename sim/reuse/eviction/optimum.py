@@ -83,8 +83,11 @@ class Optimum:
     def used(self, item: Item) -> None:
         """See Eviction.used."""
 
-    def victim(self) -> Item:
-        """See Eviction.victim."""
+    def victims(self, count: int) -> list[Item]:
+        """See Eviction.victims."""
+        return [self._victim() for _ in range(count)]
+
+    def _victim(self) -> Item:
         self._catch_up()
         while True:
             next_use, item = heappop(self._heap)

@@ -33,8 +33,12 @@ class Random:
     def used(self, item: Item) -> None:
         """See Eviction.used."""
 
-    def victim(self) -> Item:
-        """See Eviction.victim. The last item takes its place, so that nothing else moves."""
+    def victims(self, count: int) -> list[Item]:
+        """See Eviction.victims."""
+        return [self._victim() for _ in range(count)]
+
+    def _victim(self) -> Item:
+        """One item; the last one takes its place, so that nothing else moves."""
         if not self._drawn:
             self._drawn = self._rng.random(DRAWN).tolist()
         items = self._items
