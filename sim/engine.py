@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Assumption, Backend, Work
-from sim.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, Call, Clock
+from sim.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, Clock
 from sim.cluster.worker import Gpu, Worker
 from sim.errors import ConfigError, SimulationError
 from sim.record.columns import COMPLETED, DISCARDED, FAILED, Columns
@@ -250,8 +250,7 @@ class Engine:
             at_s = self._times[row] if row < len(self._times) else closed_at_s
             self.clock.at(at_s, ARRIVAL, self._arrive, row)
 
-    def _arrive(self, event: Call) -> None:
-        row = event.arg
+    def _arrive(self, row: int) -> None:
         now_s = self.clock._now
         if len(self._times) == self.rows:
             self._call_next(now_s)
@@ -263,26 +262,20 @@ class Engine:
         request = self.request(row, now_s)
         took_s = self.door.admit(request, now_s)
         if took_s > 0.0:
-            self.clock.at(now_s + took_s, ARRIVAL, self._enter, request)
+            self.clock.at(now_s + took_s, ARRIVAL, self.enter, request)
         else:
             self.enter(request)
-
-    def _enter(self, event: Call) -> None:
-        self.enter(event.arg)
 
     def enter(self, request: Request) -> None:
         """The front door is done with ``request``: queue it, or answer it with the artifact itself."""
         now_s = self.clock._now
         if request.model is None:
             request.start_s = now_s
-            self.clock.at(now_s + request.fetch_s, COMPLETION, self._returned, request)
+            self.clock.at(now_s + request.fetch_s, COMPLETION, self.complete, request)
             return
         worker = self.scheduler.offer(request, now_s)
         if worker is not None:
             self.executor.accept(worker, request)
-
-    def _returned(self, event: Call) -> None:
-        self.complete(event.arg)
 
     def pull(self, worker: Worker) -> None:
         """Give ``worker`` its next request, if any waits for it."""
@@ -304,8 +297,8 @@ class Engine:
         """A worker could not finish ``request``, for ``reason``: the third way to end."""
         self._end(request, FAILED, reason)
 
-    def _insert(self, event: Call) -> None:
-        self.door.insert(event.arg, self.clock._now)
+    def _insert(self, request: Request) -> None:
+        self.door.insert(request, self.clock._now)
 
     def _end(self, request: Request, outcome: int, reason: str) -> None:
         now_s = self.clock._now
@@ -320,7 +313,7 @@ class Engine:
 
     # -- what is written beside the requests ---------------------------------------------------------------
 
-    def _sample(self, event: Call) -> None:
+    def _sample(self, _: None) -> None:
         now_s = self.clock._now
         self.series.sample(now_s, self.arrived, self.in_system, len(self.scheduler), self.busy)
         if self.progress is not None:

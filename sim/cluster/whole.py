@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from backends.base import WorkFailed
-from sim.clock import COMPLETION, Call
+from sim.clock import COMPLETION
 from sim.cluster.worker import Worker
 from sim.engine import Engine
 from sim.request import Request
@@ -49,14 +49,14 @@ class WholeRequest:
             request.quality = cost.quality
         engine.clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request))
 
-    def _done(self, event: Call) -> None:
-        worker, request = event.arg
+    def _done(self, ran: tuple[Worker, Request]) -> None:
+        worker, request = ran
         self._engine.busy -= 1
         self._engine.complete(request)
         self._engine.pull(worker)
 
-    def _failed(self, event: Call) -> None:
-        worker, request, reason = event.arg
+    def _failed(self, ran: tuple[Worker, Request, str]) -> None:
+        worker, request, reason = ran
         self._engine.busy -= 1
         self._engine.fail(request, reason)
         self._engine.pull(worker)

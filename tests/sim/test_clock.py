@@ -1,0 +1,57 @@
+"""The clock alone: calls and SimPy's own events in one order."""
+
+from collections.abc import Generator
+
+import pytest
+import simpy
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.clock import ARRIVAL, COMPLETION, CONTROL, Clock
+
+
+@given(asked=st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.1 + 0.2, 1e9]), st.integers(0, 3))))
+def test_calls_are_made_by_time_then_order_then_asking(asked: list[tuple[float, int]]) -> None:
+    clock = Clock()
+    made: list[tuple[float, int]] = []
+    for number, (time_s, order) in enumerate(asked):
+        clock.at(time_s, order, lambda number: made.append((clock.now, number)), number)
+    clock.run()
+    by_time = sorted(range(len(asked)), key=lambda number: asked[number])
+    assert made == [(asked[number][0], number) for number in by_time]
+
+
+def test_a_call_may_ask_for_another_at_the_same_instant() -> None:
+    clock = Clock()
+    made: list[str] = []
+
+    def arrive(_: None) -> None:
+        made.append("arrival")
+        clock.at(clock.now, COMPLETION, made.append, "completion")
+
+    clock.at(1.0, ARRIVAL, arrive)
+    clock.at(1.0, ARRIVAL, made.append, "the next arrival")
+    clock.run()
+    assert made == ["arrival", "completion", "the next arrival"]
+
+
+def test_processes_of_simpy_run_among_the_calls() -> None:
+    """A long-lived actor sleeps, is woken by an event that a call triggers, and fails as it does in SimPy."""
+    clock = Clock()
+    seen: list[tuple[float, str]] = []
+    woken = clock.event()
+
+    def actor() -> Generator[simpy.Event, str, None]:
+        yield clock.timeout(2.0)
+        seen.append((clock.now, "slept"))
+        said = yield woken
+        seen.append((clock.now, said))
+        raise ValueError("an actor failed")
+
+    clock.process(actor())
+    clock.at(1.0, CONTROL, lambda said: seen.append((clock.now, said)), "before")
+    clock.at(3.0, CONTROL, woken.succeed, "woken")
+    with pytest.raises(ValueError, match="an actor failed"):
+        clock.run()
+    assert seen == [(1.0, "before"), (2.0, "slept"), (3.0, "woken")]
+    assert Clock().run(until=5.0) is None
