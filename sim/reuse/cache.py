@@ -176,7 +176,7 @@ class Cache:
         row = request.row + self._preload
         self._entries[entry] = Entry(row, now_s, shape, held, request.made)
         self._database.add(shape, entry, row, now_s)
-        self.eviction.added([entry << K_BITS | k for k in ks], row)
+        self.eviction.added(entry, ks, row)
         self.items += size
 
     def _make_room(self, most: int, row: int, now_s: float) -> None:

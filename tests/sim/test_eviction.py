@@ -64,7 +64,7 @@ def compared(name: str, ks: tuple[int, ...], acts: list[tuple[int, int]]) -> Non
         if what == 0 or not model.items:
             for k in ks[which % len(ks) :]:  # a hit leaves only the states after its own start
                 model.added(item(entries, k))
-            policy.added([item(entries, k) for k in ks[which % len(ks) :]], entries)
+            policy.added(entries, ks[which % len(ks) :], entries)
             entries += 1
         elif what == 1:
             count = min(1 + which % len(KS), len(model.items))
@@ -105,8 +105,8 @@ def test_random_evicts_every_item_once_and_the_same_for_the_same_seed(acts: list
     for entry, add in enumerate(acts):
         if add or not held:
             held.add(item(entry, FINAL))
-            policy.added([item(entry, FINAL)], entry)
-            again.added([item(entry, FINAL)], entry)
+            policy.added(entry, (FINAL,), entry)
+            again.added(entry, (FINAL,), entry)
         else:
             (victim,) = policy.victims(1)
             assert [victim] == again.victims(1)
@@ -118,12 +118,12 @@ def test_random_is_uniform() -> None:
     counts = np.zeros(10)
     policy = bound(Random(), 7)
     for entry in range(10):
-        policy.added([item(entry, FINAL)], entry)
+        policy.added(entry, (FINAL,), entry)
     for _ in range(4000):
         policy.used(item(0, FINAL))
         (victim,) = policy.victims(1)
         counts[entry_of(victim)] += 1
-        policy.added([victim], entry_of(victim))
+        policy.added(entry_of(victim), (FINAL,), entry_of(victim))
     assert np.abs(counts - 400).max() < 5 * np.sqrt(4000 * 0.1 * 0.9)
 
 
@@ -131,7 +131,7 @@ def test_a_worse_k_used_often_outlives_a_better_one_used_once() -> None:
     """The paper's own example (5.4), scaled: 25 x 4 uses = 100 against 5 x 8 uses = 40, though 8 > 4."""
     lcbfu, lfu = bound(Lcbfu()), bound(Lfu())
     for policy in (lcbfu, lfu):
-        policy.added([item(0, 5), item(0, 25)], 0)
+        policy.added(0, (5, 25), 0)
         for _ in range(4):
             policy.used(item(0, 5))
             policy.used(item(0, 25))

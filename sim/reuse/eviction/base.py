@@ -1,6 +1,5 @@
 """What every eviction policy is: a judge of items that says which go next."""
 
-from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from sim.engine import Engine
@@ -30,6 +29,12 @@ def item(entry: int, k: int) -> Item:
     return entry << K_BITS | k
 
 
+def items_of(entry: int, ks: tuple[int, ...]) -> list[Item]:
+    """The items of ``entry`` at each of ``ks``."""
+    first = entry << K_BITS
+    return [first | k for k in ks]
+
+
 def entry_of(item: Item) -> int:
     """The entry that ``item`` belongs to."""
     return item >> K_BITS
@@ -50,8 +55,11 @@ class Eviction(Protocol):
         ``space`` and ``selector`` say what a later request could start from, and at which K.
         """
 
-    def added(self, items: Sequence[Item], row: int) -> None:
-        """``items``, all that the trace's ``row`` left behind, entered the cache: a new entry, the smallest K first."""
+    def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
+        """``entry`` entered the cache, with its items at ``ks``, in order: all that the trace's ``row`` left behind.
+
+        It is larger than those before it.
+        """
 
     def used(self, item: Item) -> None:
         """A request starts from ``item``."""

@@ -1,11 +1,10 @@
 """First in, first out."""
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sim.engine import Engine
-from sim.reuse.eviction.base import Item
+from sim.reuse.eviction.base import Item, items_of
 from sim.reuse.selector import Selector
 from traces.similarity import Space
 
@@ -19,9 +18,9 @@ class Fifo:
     def bind(self, engine: Engine, space: Space, selector: Selector) -> None:
         """See Eviction.bind."""
 
-    def added(self, items: Sequence[Item], row: int) -> None:
+    def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
         """See Eviction.added."""
-        self._items.extend(items)
+        self._items.extend(items_of(entry, ks))
 
     def used(self, item: Item) -> None:
         """See Eviction.used."""

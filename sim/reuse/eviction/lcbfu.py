@@ -1,12 +1,11 @@
 """LCBFU: least computationally beneficial and frequently used."""
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sim.engine import Engine
 from sim.errors import ConfigError
-from sim.reuse.eviction.base import ITEM_BITS, K_MASK, Item
+from sim.reuse.eviction.base import ITEM_BITS, K_BITS, K_MASK, Item
 from sim.reuse.eviction.rising import Rising
 from sim.reuse.selector import Selector
 from traces.similarity import Space
@@ -32,8 +31,8 @@ class Lcbfu:
 
     initial: int = 1
     _items: Rising = field(init=False, default_factory=Rising, repr=False)
-    _lanes: dict[int, tuple[deque[int], int]] = field(init=False, default_factory=dict, repr=False)
-    """By K, where its new items wait, and what they are worth, as in their records."""
+    _lanes: dict[tuple[int, ...], list[tuple[deque[int], int]]] = field(init=False, default_factory=dict, repr=False)
+    """By the K of a new entry, for each of them where it waits, and its record but for the entry."""
 
     def __post_init__(self) -> None:
         if self.initial < 0:
@@ -44,11 +43,11 @@ class Lcbfu:
         source = "not published; from 0, as in MoDM's artifact, K would play no part"
         engine.assume("LCBFU: uses that an item enters with", self.initial, source)
 
-    def added(self, items: Sequence[Item], row: int) -> None:
+    def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
         """See Eviction.added."""
-        for item in items:
-            lane, worth = self._lanes.get(item & K_MASK) or self._lane(item & K_MASK)
-            lane.append(worth | item)
+        first = entry << K_BITS
+        for lane, record in self._lanes.get(ks) or self._find_lanes(ks):
+            lane.append(record | first)
 
     def used(self, item: Item) -> None:
         """See Eviction.used."""
@@ -60,8 +59,8 @@ class Lcbfu:
         """See Eviction.victims."""
         return self._items.pop(count)
 
-    def _lane(self, k: int) -> tuple[deque[int], int]:
-        """Where new items of ``k`` wait: all are worth the same, and more than those of a smaller K."""
-        worth = self.initial * (k or 1)
-        self._lanes[k] = found = self._items.lane(worth), worth << ITEM_BITS
-        return found
+    def _find_lanes(self, ks: tuple[int, ...]) -> list[tuple[deque[int], int]]:
+        """New items of one K are all worth the same, and more than those of a smaller K."""
+        worths = [(self.initial * (k or 1), k) for k in ks]
+        self._lanes[ks] = lanes = [(self._items.lane(worth), worth << ITEM_BITS | k) for worth, k in worths]
+        return lanes

@@ -1,10 +1,9 @@
 """Least frequently used."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sim.engine import Engine
-from sim.reuse.eviction.base import ITEM_BITS, Item
+from sim.reuse.eviction.base import ITEM_BITS, Item, items_of
 from sim.reuse.eviction.rising import Rising
 from sim.reuse.selector import Selector
 from traces.similarity import Space
@@ -25,10 +24,11 @@ class Lfu:
     def bind(self, engine: Engine, space: Space, selector: Selector) -> None:
         """See Eviction.bind."""
 
-    def added(self, items: Sequence[Item], row: int) -> None:
+    def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
         """See Eviction.added."""
-        self._items.lane(0).extend(time << ITEM_BITS | item for time, item in enumerate(items, self._time + 1))
-        self._time += len(items)
+        items = enumerate(items_of(entry, ks), self._time + 1)
+        self._items.lane(0).extend(time << ITEM_BITS | item for time, item in items)
+        self._time += len(ks)
 
     def used(self, item: Item) -> None:
         """See Eviction.used. An item's worth is its number of uses, then the time of the last one."""

@@ -1,6 +1,5 @@
 """An offline yardstick: eviction that knows every request to come."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 
 from sim.engine import Engine
 from sim.errors import ConfigError
-from sim.reuse.eviction.base import FINAL, Item, k_of
+from sim.reuse.eviction.base import FINAL, Item, items_of, k_of
 from sim.reuse.selector import Selector
 from traces.neighbours import UNIT, Neighbours, remembered
 from traces.similarity import Space
@@ -74,9 +73,9 @@ class Optimum:
                 f"more than {self.most} artifacts are similar enough to them",
             )
 
-    def added(self, items: Sequence[Item], row: int) -> None:
+    def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
         """See Eviction.added."""
-        for item in items:
+        for item in items_of(entry, ks):
             self._row_of[item] = row
             self._plan(item, self._engine.preload + self._engine.arrived)
 

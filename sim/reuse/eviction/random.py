@@ -1,12 +1,11 @@
 """Random replacement."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from sim.engine import Engine
-from sim.reuse.eviction.base import Item
+from sim.reuse.eviction.base import Item, items_of
 from sim.reuse.selector import Selector
 from traces.similarity import Space
 
@@ -26,9 +25,9 @@ class Random:
         """See Eviction.bind."""
         self._rng = engine.rng("eviction")
 
-    def added(self, items: Sequence[Item], row: int) -> None:
+    def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
         """See Eviction.added."""
-        self._items.extend(items)
+        self._items.extend(items_of(entry, ks))
 
     def used(self, item: Item) -> None:
         """See Eviction.used."""
