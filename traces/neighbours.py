@@ -18,7 +18,7 @@ import platformdirs
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from traces.bound import SLACK, fit
+from traces.bound import SLACK, cheapest
 from traces.error import TraceError
 from traces.similarity import DECIMALS, Space, similarity
 
@@ -26,8 +26,8 @@ UNIT = 10**DECIMALS
 """Similarities are kept as whole millionths."""
 
 VERSION = 1
-QUERIES, ARTIFACTS = 512, 16_384
-"""Rows compared at a time: blocks that stay in the processor's caches."""
+QUERIES, ARTIFACTS, PAIRS = 512, 16_384, 1024
+"""Rows compared at a time, and pairs of them in full: blocks that stay in the processor's caches."""
 
 FILES = ("ends", "rows", "units", "complete")
 
@@ -101,7 +101,7 @@ def find(space: Space, rows: int, floor: float, most: int, progress: bool = Fals
         space: bound to a trace of ``rows`` rows.
         progress: show a bar, where standard error is a terminal.
     """
-    bound = fit(space, rows)
+    bound = cheapest(space, rows, floor)
     short = np.concatenate(
         [bound.short(space.artifacts(np.arange(at, min(at + ARTIFACTS, rows)))) for at in range(0, rows, ARTIFACTS)]
     )
@@ -138,8 +138,8 @@ def _block(
         neighbour = neighbour + low
         earlier = neighbour < at + start
         at, neighbour = at[earlier], neighbour[earlier]
-        for part in range(0, len(at), ARTIFACTS):
-            some = slice(part, part + ARTIFACTS)
+        for part in range(0, len(at), PAIRS):
+            some = slice(part, part + PAIRS)
             exact = similarity(full[at[some]], space.artifacts(neighbour[some]))
             reach = exact >= floor
             kept.append((at[some][reach], neighbour[some][reach], np.rint(exact[reach] * UNIT).astype(np.int64)))

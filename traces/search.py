@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from traces.bound import SLACK, Bound, fit
+from traces.bound import SLACK, Bound, cheapest
 from traces.error import TraceError
 from traces.neighbours import UNIT, Neighbours, remembered
 from traces.similarity import DECIMALS, Floats, Space
@@ -67,7 +67,7 @@ class Exact:
 
     def open(self, space: Space, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
         """See Search.open."""
-        bound = fit(space, rows)
+        bound = cheapest(space, rows, floor, nearest=True)
         return lambda: ExactIndex(space, rows, floor, bound, self.block)
 
 

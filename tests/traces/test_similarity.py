@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from traces import neighbours
+from traces.bound import SLACK, cheapest
 from traces.error import TraceError
 from traces.search import Exact, Index, Remembered, RememberedIndex
 from traces.similarity import Space, TextToImage, TextToText, similarity
@@ -72,6 +73,22 @@ def test_every_index_finds_what_brute_force_finds(
                 index.remove(gone)
             del live[gone]
         assert [len(index) for index in indexes] == [len(live)] * len(indexes)
+
+
+def test_a_low_floor_takes_more_axes_and_a_bound_is_never_below_the_product() -> None:
+    """Few axes let every pair through at a low floor; then fetching pairs costs more than multiplying would."""
+    rng = np.random.default_rng(0)
+    space = TextToText()
+    space.bind(unit(rng.normal(size=(1000, 64)) * np.linspace(1.0, 0.05, 64)), rng)
+    rows = space.queries(0, 1000)
+    axes = []
+    for floor in (0.95, 0.6, 0.3):
+        bound = cheapest(space, 1000, floor)
+        axes.append(bound.axes.shape[1])
+        assert (bound.short(rows) @ bound.short(rows).T >= rows @ rows.T - SLACK).all()
+    assert axes == sorted(axes)
+    assert axes[0] < axes[-1]
+    assert cheapest(space, 1000, -1.0, nearest=True).axes.shape[1] < cheapest(space, 1000, 0.3).axes.shape[1]
 
 
 def test_the_cache_itself_is_searched_only_where_the_list_is_cut_and_holds_nothing_live() -> None:
