@@ -71,7 +71,7 @@ class ApproximateIndex:
         self._bound = bound
         self._codes = codes
         self._settings = settings
-        self._slots = Slots(space, bound)
+        self._slots = Slots(space, rows, bound)
         self._coded_slot = np.empty(0, np.int64)
         self._coded_entry = np.empty(0, np.int64)
         self._came: dict[int, int] = {}

@@ -152,12 +152,18 @@ class RememberedIndex:
         return self._fallback.best(row)
 
 
+ROWS, BLOCKS = 256, 4
+"""Rows whose vectors are made at a time, and how many times as many are kept: artifacts come nearly in order."""
+
+
 class Slots:
     """The vectors of the artifacts held now, in rows of an array that are used again."""
 
-    def __init__(self, space: Space, bound: Bound) -> None:
+    def __init__(self, space: Space, rows: int, bound: Bound) -> None:
         self._space = space
+        self._rows = rows
         self._bound = bound
+        self._made: dict[int, tuple[Floats, Floats]] = {}
         self.vectors = np.empty((0, 0), np.float32)
         self.short = np.empty((0, 0), np.float32)
         self.entry = np.empty(0, np.int64)
@@ -170,14 +176,14 @@ class Slots:
 
     def add(self, entry: int, row: int) -> int:
         """Store the artifact of ``row``; returns its slot."""
-        vector = self._space.artifacts(np.array([row]))
+        vectors, short = self._made.get(row // ROWS) or self._make(row // ROWS)
         slot = self._free.pop() if self._free else self.used
         if slot == self.used:
             self.used += 1
             if self.used > len(self.vectors):
-                self._grow(vector.shape[1])
-        self.vectors[slot] = vector[0]
-        self.short[slot] = self._bound.short(vector)[0]
+                self._grow(vectors.shape[1])
+        self.vectors[slot] = vectors[row % ROWS]
+        self.short[slot] = short[row % ROWS]
         self.entry[slot] = entry
         self._slot[entry] = slot
         return slot
@@ -198,6 +204,14 @@ class Slots:
         if not top >= floor:
             return None
         return int(self.entry[slots[exact == top]].min()), float(top)
+
+    def _make(self, block: int) -> tuple[Floats, Floats]:
+        """The vectors and short vectors of the artifacts of a block of rows."""
+        if len(self._made) == BLOCKS:
+            del self._made[next(iter(self._made))]
+        vectors = self._space.artifacts(np.arange(block * ROWS, min((block + 1) * ROWS, self._rows)))
+        self._made[block] = made = vectors, self._bound.short(vectors)
+        return made
 
     def _grow(self, dim: int) -> None:
         size = max(64, 2 * len(self.vectors))
@@ -225,7 +239,7 @@ class ExactIndex:
         self._floor = floor
         self._bound = bound
         self._block = block
-        self._slots = Slots(space, bound)
+        self._slots = Slots(space, rows, bound)
         self._start = self._stop = 0
         self._queries = self._queries_short = self._bounds = np.empty((0, 0), np.float32)
         self._changed: dict[int, None] = {}
