@@ -195,11 +195,21 @@ class Slots:
         self._free.append(slot)
         return slot
 
-    def best(self, slots: NDArray[np.int64], query: NDArray[np.float64], floor: float) -> Found | None:
-        """The best of the artifacts in ``slots``: the highest similarity not below ``floor``, the oldest of equals."""
+    def best(self, slots: NDArray[np.int64], bounds: Floats, query: Floats, floor: float) -> Found | None:
+        """The best of the artifacts in ``slots``: the highest similarity not below ``floor``, the oldest of equals.
+
+        The product with the artifact of the highest of the ``bounds`` rules out all whose bound is lower, and products
+        in single precision most of the others; what is left is compared in full.
+        """
         if not len(slots):
             return None
-        exact = np.round(self.vectors[slots].astype(np.float64) @ query, DECIMALS)
+        reached = self.vectors[slots[bounds.argmax()]] @ query
+        slots = slots[bounds >= max(np.float32(floor), reached) - 2 * SLACK]
+        if not len(slots):
+            return None
+        products = self.vectors[slots] @ query
+        slots = slots[products >= products.max() - 2 * SLACK]
+        exact = np.round(self.vectors[slots].astype(np.float64) @ query.astype(np.float64), DECIMALS)
         top = exact.max()
         if not top >= floor:
             return None
@@ -264,11 +274,8 @@ class ExactIndex:
         bounds = self._bounds[row - self._start]
         if self._changed:
             bounds = self._amend(bounds, self._queries_short[row - self._start])
-        query = self._queries[row - self._start].astype(np.float64)
-        # A similarity that is reached, that of the artifact with the highest bound, rules out all lower bounds.
-        reached = np.float32(self._slots.vectors[bounds.argmax()].astype(np.float64) @ query)
-        least = max(np.float32(self._floor), reached) - SLACK
-        return self._slots.best(np.flatnonzero(bounds >= least), query, self._floor)
+        held = np.arange(len(bounds))
+        return self._slots.best(held, bounds, self._queries[row - self._start], self._floor)
 
     def _amend(self, bounds: Floats, query: Floats) -> Floats:
         """The bounds of one query, corrected in the slots that changed since its block was compared."""

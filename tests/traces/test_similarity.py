@@ -178,7 +178,7 @@ def test_approximate_search_misses_few_and_never_answers_wrongly() -> None:
     vectors = unit(themes[rng.integers(0, 200, 6000)] + 0.4 * rng.normal(size=(6000, 64)))
     space = TextToText()
     space.bind(vectors, rng)
-    exact, near = (search.open(space, 6000, 0.65, None)() for search in (Exact(), Approximate(axes=32)))
+    exact, near = (search.open(space, 6000, 0.65, None)() for search in (Exact(), Approximate(axes=33)))
     same = asked = 0
     for row in range(6000):
         expected, found = exact.best(row), near.best(row)
