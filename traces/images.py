@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from traces import sidecar
+from traces import kept, sidecar
 from traces.clip import ClipWeights, image_vectors
 from traces.error import TraceError
 from traces.scale import Identity, Scale
@@ -111,7 +111,7 @@ class ClipImages:
             "dim": weights.dim,
             "dtype": "float32",
         }
-        stem = sidecar.cache() / "images" / f"{about['images']}.{weights.name}"
+        stem = kept.home() / "images" / f"{about['images']}.{weights.name}"
         found = sidecar.load_about(stem, about)
         if found is None:
             sidecar.store_about(stem, about, image_vectors(weights, paths, self.batch))

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import platformdirs
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from traces import kept
 from traces.bound import SLACK, cheapest
 from traces.error import TraceError
 from traces.similarity import DECIMALS, Space, similarity
@@ -83,13 +83,15 @@ def remembered(space: Space, rows: int, floor: float, most: int, content: str | 
         return find(space, rows, floor, most)
     facts = {"version": VERSION, "content": content, "space": space.key, "floor": floor, "most": most, "rows": rows}
     name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
-    cache = Path(os.environ.get("MEZZOTINT_CACHE") or platformdirs.user_cache_dir("mezzotint"))
-    folder = cache / "neighbours" / name
-    if not folder.is_dir():
-        found = find(space, rows, floor, most, progress=True)
-        _keep(found, facts, folder)
-        return found
-    return _read(folder, rows)
+    folder = kept.home() / "neighbours" / name
+    if folder.is_dir():
+        kept.used(folder)
+        return _read(folder, rows)
+    kept.most_bytes()  # a wrong setting is found before the work, not after it
+    found = find(space, rows, floor, most, progress=True)
+    _keep(found, facts, folder)
+    kept.make_room(folder)
+    return found
 
 
 def find(space: Space, rows: int, floor: float, most: int, progress: bool = False) -> Neighbours:

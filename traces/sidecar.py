@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import platformdirs
 
+from traces import kept
 from traces.aside import aside
 from traces.error import TraceError
 from traces.schema import Trace
@@ -33,7 +33,7 @@ def candidates(trace: Trace, encoder: str, home: Path | None) -> list[Path]:
     Beside the trace's file if it has one; else, and if that folder cannot be written, in a cache
     folder by the trace's digest: `home`, or $MEZZOTINT_CACHE, or the user's own cache folder.
     """
-    stems = [(home or cache()) / f"{trace.digest}.{encoder}"]
+    stems = [(home or kept.home()) / f"{trace.digest}.{encoder}"]
     if home is None and trace.path is not None:
         beside = trace.path.with_name(f"{trace.path.stem}.{encoder}")
         stems.insert(0 if os.access(trace.path.parent, os.W_OK) else 1, beside)
@@ -48,11 +48,6 @@ def vectors_path(stem: Path) -> Path:
 def about_path(stem: Path) -> Path:
     """The file that says whose vectors they are."""
     return stem.with_name(stem.name + ".json")
-
-
-def cache() -> Path:
-    """The folder for what no trace's file lies beside: $MEZZOTINT_CACHE, or the user's own cache folder."""
-    return Path(os.environ.get("MEZZOTINT_CACHE") or platformdirs.user_cache_dir("mezzotint"))
 
 
 def load(stem: Path, trace: Trace, encoder: str, dim: int) -> Vectors | None:
@@ -85,6 +80,8 @@ def load_about(stem: Path, expected: Mapping[str, Any]) -> Vectors | None:
     if mapped.dtype != np.float32 or mapped.shape != shape or not mapped.flags.c_contiguous:
         raise _refused(vectors, f"found {mapped.dtype} {mapped.shape}", f"float32 {shape} by rows")
     _verify(vectors, int(mapped.offset), found.get("sha256"))
+    if stem.is_relative_to(kept.home()):
+        kept.used(stem)
     checked: Vectors = mapped
     return checked
 
@@ -93,13 +90,14 @@ def store(stem: Path, trace: Trace, encoder: str, dim: int, blocks: Iterable[Vec
     """Write embeddings: `blocks` of (any, dim) float32 rows that add up to one for each request.
 
     Raises:
-        TraceError: a value is not finite, or the files cannot be written.
+        TraceError: a value is not finite, the files cannot be written, or $MEZZOTINT_CACHE_GIB is no number.
     """
     store_about(stem, _about(trace, encoder, dim), blocks)
 
 
 def store_about(stem: Path, about: Mapping[str, Any], blocks: Iterable[Vectors]) -> None:
     """As `store`, for vectors of anything: `about` says of what, with the keys encoder, count and dim among others."""
+    kept.most_bytes()  # a wrong setting is found before the work, not after it
     try:
         stem.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -119,6 +117,8 @@ def store_about(stem: Path, about: Mapping[str, Any], blocks: Iterable[Vectors])
     with aside(about_path(stem)) as temporary:
         written = {**about, "sha256": total.hexdigest()}
         temporary.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+    if stem.is_relative_to(kept.home()):
+        kept.make_room(stem)
 
 
 def _about(trace: Trace, encoder: str, dim: int) -> dict[str, Any]:
