@@ -118,6 +118,7 @@ def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usa
     before, sys.argv = sys.argv, ["mezzotint", *_arranged(overrides)]
     try:
         _refuse_used_sweep(overrides)
+        _refuse_no_jobs(overrides)
         several = "-m" in overrides or "--multirun" in overrides
         hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")(task if several else noted)()
     except (*REFUSED, HydraException, OmegaConfBaseException, OSError) as error:
@@ -153,6 +154,14 @@ def _refuse_used_sweep(words: Sequence[str]) -> None:
     folders = [word.partition("=")[2] for word in words if word.startswith("run.dir=")]
     if ("-m" in words or "--multirun" in words) and folders and any(Path(folders[-1]).glob(f"*/{SUMMARY}")):
         raise ConfigError(f"run.dir: {folders[-1]} holds the runs of another sweep; remove it or name another folder")
+
+
+def _refuse_no_jobs(words: Sequence[str]) -> None:
+    """joblib would answer with a traceback, after Hydra composed the whole sweep."""
+    for word in words:
+        key, _, value = word.lstrip("+").partition("=")
+        if key == "hydra.launcher.n_jobs" and value == "0":
+            raise ConfigError(f"{key}: found 0, expected 1 or more processes at a time, or -1 for all cores")
 
 
 def job(config: DictConfig) -> None:

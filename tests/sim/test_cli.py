@@ -62,6 +62,12 @@ def test_a_sweep_keeps_out_of_a_folder_that_holds_runs(capsys: pytest.CaptureFix
     assert "sweep holds the runs of another sweep" in capsys.readouterr().err
 
 
+def test_a_sweep_by_no_process_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "-m", *SMALL, "seed=1,2", "hydra.launcher.n_jobs=0", "run.dir=sweep"]) == 2
+    assert "hydra.launcher.n_jobs: found 0, expected 1 or more" in capsys.readouterr().err
+    assert not Path("sweep").exists()
+
+
 def test_a_finished_run_can_be_run_again(tmp_path: Path) -> None:
     """From its own config.yaml, by a relative path, into a folder that must be named, with the same bytes."""
     assert main(["run", *SMALL, "system=nirvana", "run.dir=one"]) == 0
