@@ -29,6 +29,9 @@ VERSION = 1
 QUERIES, ARTIFACTS, PAIRS = 512, 16_384, 1024
 """Rows compared at a time, and pairs of them in full: blocks that stay in the processor's caches."""
 
+BLOCK, HEAD = 4096, 32
+"""Rows whose neighbours are read at a time, and how many of each; one of these is in most caches."""
+
 FILES = ("ends", "rows", "units", "complete")
 
 
@@ -47,26 +50,34 @@ class Neighbours:
     rows: NDArray[np.int32]
     units: NDArray[np.int32]
     complete: NDArray[np.bool_]
-    _block: tuple[int, int, list[int], list[int], list[int], list[bool]] = field(
+    _heads: tuple[int, int, list[int], list[int], list[int], list[bool]] = field(
         init=False, default=(0, 0, [], [], [], []), repr=False
     )
 
-    def of(self, row: int) -> tuple[list[int], list[int], range, bool]:
-        """The neighbours of ``row`` and their similarities in millionths, and whether that is all of them.
+    def head(self, row: int) -> tuple[list[int], list[int], range, bool]:
+        """The most similar neighbours of ``row``, ``HEAD`` of them at most, and their similarities in millionths.
 
-        Both are lists of a block of rows; the range says where in them is what belongs to ``row``.
+        Both are lists of a block of rows; the range says where in them is what belongs to ``row``, the last value
+        whether there are no others.
         """
-        start, stop, ends, rows, units, complete = self._block
+        start, stop, ends, rows, units, alone = self._heads
         if not start <= row < stop:
-            start, stop = row, min(row + 4096, len(self.ends))
-            before = int(self.ends[row - 1]) if row else 0
-            after = int(self.ends[stop - 1])
-            ends = [0, *(self.ends[row:stop] - before).tolist()]
-            rows, units = self.rows[before:after].tolist(), self.units[before:after].tolist()
-            complete = self.complete[row:stop].tolist()
-            self._block = start, stop, ends, rows, units, complete
+            start, stop = row, min(row + BLOCK, len(self.ends))
+            first = np.concatenate(([self.ends[row - 1] if row else 0], self.ends[row : stop - 1]))
+            known = self.ends[row:stop] - first
+            count = np.minimum(known, HEAD)
+            last = np.cumsum(count)
+            places = np.arange(last[-1]) + np.repeat(first - last + count, count)
+            ends, rows, units = [0, *last.tolist()], self.rows[places].tolist(), self.units[places].tolist()
+            alone = (self.complete[row:stop] & (known <= HEAD)).tolist()
+            self._heads = start, stop, ends, rows, units, alone
         at = row - start
-        return rows, units, range(ends[at], ends[at + 1]), complete[at]
+        return rows, units, range(ends[at], ends[at + 1]), alone[at]
+
+    def whole(self, row: int) -> tuple[list[int], list[int], bool]:
+        """All neighbours of ``row`` that are known, their similarities, and whether there are no others."""
+        its = slice(self.ends[row - 1] if row else 0, self.ends[row])
+        return self.rows[its].tolist(), self.units[its].tolist(), bool(self.complete[row])
 
 
 def remembered(space: Space, rows: int, floor: float, most: int, content: str | None) -> Neighbours:

@@ -11,6 +11,7 @@ the result on disk, and looks it up in every later run, whatever its cache, poli
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -20,6 +21,9 @@ from traces.bound import SLACK, Bound, cheapest
 from traces.error import TraceError
 from traces.neighbours import UNIT, Neighbours, remembered
 from traces.similarity import DECIMALS, Floats, Space
+
+FEW = 16
+"""Queries compared at a time where the one after the next seldom needs it."""
 
 Found = tuple[int, float]
 """An entry and its similarity."""
@@ -83,7 +87,7 @@ class Remembered:
     """
 
     longest: int = 200_000
-    most: int = 256
+    most: int = 1024
 
     def __post_init__(self) -> None:
         if self.longest < 0 or self.most < 1:
@@ -94,11 +98,15 @@ class Remembered:
         if rows > self.longest or floor == -np.inf:
             return Exact().open(space, rows, floor, content)
         known = remembered(space, rows, floor, self.most, content)
-        return lambda: RememberedIndex(known, lambda: Exact().open(space, rows, floor, content)())
+        return lambda: RememberedIndex(known, lambda: Exact(FEW).open(space, rows, floor, content)())
 
 
 class RememberedIndex:
-    """Looks a row's neighbours up, best first, until one is in the cache."""
+    """Looks a row's neighbours up, best first, until one is in the cache.
+
+    Where a list was cut, and may lack the best, an exact index is asked. It is made when that first happens, and
+    learns what came and left since only when it is asked again: it seldom is.
+    """
 
     def __init__(self, known: Neighbours, exact: Callable[[], Index]) -> None:
         self._known = known
@@ -106,6 +114,7 @@ class RememberedIndex:
         self._entry_of: dict[int, int] = {}
         self._row_of: dict[int, int] = {}
         self._fallback: Index | None = None
+        self._late: list[int] = []
         self.fallbacks = 0
 
     def __len__(self) -> int:
@@ -116,39 +125,58 @@ class RememberedIndex:
         self._entry_of[row] = entry
         self._row_of[entry] = row
         if self._fallback is not None:
-            self._fallback.add(entry, row)
+            self._late.append(entry)
 
     def remove(self, entry: int) -> None:
         """See Index.remove."""
         del self._entry_of[self._row_of.pop(entry)]
         if self._fallback is not None:
-            self._fallback.remove(entry)
+            self._late.append(~entry)
 
     def best(self, row: int) -> Found | None:
         """See Index.best."""
-        rows, units, its, complete = self._known.of(row)
+        rows, units, its, alone = self._known.head(row)
         entry_of = self._entry_of
         for at in its:
             if rows[at] in entry_of:
                 unit = units[at]
-                if not complete and unit == units[its[-1]]:
-                    break  # among equals the oldest is found, and not all equals are known
+                if not alone and unit == units[its[-1]]:
+                    break  # among equals the oldest is found, and these may not be all equals
                 entry = entry_of[rows[at]]
                 for other in range(at + 1, its.stop):
                     if units[other] != unit:
                         break
                     entry = min(entry, entry_of.get(rows[other], entry))
                 return entry, unit / UNIT
-        if complete:
+        return None if alone else self._best_of_all(row)
+
+    def _best_of_all(self, row: int) -> Found | None:
+        """As ``best``, where the head of the list does not tell."""
+        rows, units, complete = self._known.whole(row)
+        entry_of = self._entry_of
+        live = next((at for at, neighbour in enumerate(rows) if neighbour in entry_of), None)
+        if not complete and (live is None or units[live] == units[-1]):
+            return self._search(row)
+        if live is None:
             return None
-        return self._search(row)
+        best = units[live]
+        equals = takewhile(lambda at: units[at] == best, range(live, len(rows)))
+        return min(entry_of[rows[at]] for at in equals if rows[at] in entry_of), best / UNIT
 
     def _search(self, row: int) -> Found | None:
         self.fallbacks += 1
         if self._fallback is None:
             self._fallback = self._exact()
-            for entry in sorted(self._row_of):
-                self._fallback.add(entry, self._row_of[entry])
+            self._late = sorted(self._row_of)
+        came = dict.fromkeys(entry for entry in self._late if entry >= 0)
+        for gone in (~entry for entry in self._late if entry < 0):
+            if gone in came:
+                del came[gone]
+            else:
+                self._fallback.remove(gone)
+        for entry in came:
+            self._fallback.add(entry, self._row_of[entry])
+        self._late = []
         return self._fallback.best(row)
 
 

@@ -81,7 +81,11 @@ def test_vanilla_with_40_000_waiting(benchmark: Benchmark) -> None:
 @pytest.mark.parametrize("search", ["exact", "remembered"])
 @pytest.mark.parametrize("system", ["nirvana", "nirvana-no-predictor", "modm-throughput"])
 def test_a_10k_cache(benchmark: Benchmark, system: str, search: str) -> None:
-    """10,000 entries from the start, as many evictions as insertions: searched anew, and looked up."""
+    """10,000 entries from the start, as many evictions as insertions: searched anew, and looked up.
+
+    NIRVANA's cache is of 50,000 states, in the end those of some 37,000 prompts, since it keeps the best of each; so
+    its exact search is not one of 10,000, and has no budget.
+    """
     count, held = 50_000 // SCALE, 10_000 // SCALE
     items = held if system == "modm-throughput" else held * 5
     overrides = (f"trace.requests={count + held}", f"preload={held}", "arrivals.rate_rpm=10", f"system={system}")
@@ -96,7 +100,12 @@ def test_a_10k_cache(benchmark: Benchmark, system: str, search: str) -> None:
         made.embeddings = lambda: vectors
         return made
 
-    budget = 5_000 if search == "exact" else None if system == "nirvana" else 50_000  # nirvana trains its predictor
+    budgets = {
+        ("modm-throughput", "exact"): 5_000,
+        ("modm-throughput", "remembered"): 50_000,
+        ("nirvana-no-predictor", "remembered"): 50_000,  # nirvana trains its predictor
+    }
+    budget = budgets.get((system, search))
     run = timed(benchmark, count, make, budget)
     weighed(benchmark, lambda: make().run())
     assert run.arrived == count
@@ -144,7 +153,7 @@ def test_a_million_requests(benchmark: Benchmark, policy: str, items: int) -> No
         made.door = Filled(door)
         return made
 
-    run = timed(benchmark, count, make, 50_000, rounds=1)
+    run = timed(benchmark, count, make, 50_000, rounds=min(2, ROUNDS))
     assert run.arrived == count
     assert sum(run.columns.evictions) > count / 10
 

@@ -35,7 +35,8 @@ def brute(space: Space, live: dict[int, int], row: int, floor: float) -> tuple[i
     rows=st.integers(1, 120),
     dim=st.integers(1, 6),
     block=st.integers(1, 40),
-    most=st.integers(1, 12),
+    most=st.integers(1, 40),
+    head=st.integers(1, 12),
     floor=st.sampled_from([-np.inf, -0.5, 0.0, 0.2, 0.5, 0.65, 1.0]),
     image=st.booleans(),
     actions=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 4)), min_size=120, max_size=120),
@@ -46,11 +47,27 @@ def test_every_index_finds_what_brute_force_finds(
     dim: int,
     block: int,
     most: int,
+    head: int,
     floor: float,
     image: bool,
     actions: list[tuple[float, int]],
 ) -> None:
     """Compared as it goes or remembered, whatever enters and leaves, with many equal vectors and skipped queries."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(neighbours, "HEAD", head)
+        _compare(seed, rows, dim, block, most, floor, image, actions)
+
+
+def _compare(
+    seed: int,
+    rows: int,
+    dim: int,
+    block: int,
+    most: int,
+    floor: float,
+    image: bool,
+    actions: list[tuple[float, int]],
+) -> None:
     rng = np.random.default_rng(seed)
     space: Space = TextToImage(0.9, 0.0, 0.1) if image else TextToText()
     space.bind(unit(rng.integers(-2, 3, (rows, dim)).astype(float)), rng)
