@@ -28,8 +28,8 @@ def main() -> int:
     lines = [
         "# Speed",
         "",
-        "Requests per CPU-second of one core in the fastest of three rounds (two where a million are replayed, one where",
-        "they are made): what else a machine does only slows a round. Only the simulation itself is timed. Made by",
+        "Requests per CPU-second of one core in the fastest of three rounds (two where a million are replayed, one",
+        "where they are made): what else a machine does only slows a round. Only the simulation itself is timed. Made by",
         f"`make bench` with CPython {platform.python_version()}, simpy {version('simpy')}, numpy {version('numpy')}.",
         "The budget is the design's. Peak MB: the most that one round allocates at a time, beside its input.",
         "",
