@@ -30,7 +30,7 @@ def main() -> int:
         "",
         "Requests per CPU-second of one core in the fastest of three rounds (two where a million are replayed, one",
         "where they are made): what else a machine does only slows a round. Only the simulation itself is timed.",
-        f"Made by `make bench` with CPython {platform.python_version()}, simpy {version('simpy')}, numpy {version('numpy')}.",
+        f"With CPython {platform.python_version()}, simpy {version('simpy')}, numpy {version('numpy')}; `make bench`.",
         "The budget is the design's. Peak MB: the most that one round allocates at a time, beside its input.",
         "",
         "| what | requests | per CPU-second | slowest round | microseconds each | budget | peak MB |",
