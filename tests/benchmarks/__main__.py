@@ -28,8 +28,9 @@ def main() -> int:
     lines = [
         "# Speed",
         "",
-        "Requests per CPU-second of one core in the fastest of three rounds (two where a million are replayed, one",
-        "where they are made): what else a machine does only slows a round. Only the simulation itself is timed.",
+        "Requests per CPU-second of one core in the fastest of three rounds (nine where one takes a second or two, two",
+        "where a million are replayed, one where they are made): what else a machine does only slows a round. Only the",
+        "simulation itself is timed, from caches that are full.",
         f"With CPython {platform.python_version()}, simpy {version('simpy')}, numpy {version('numpy')}; `make bench`.",
         "The budget is the design's. Peak MB: the most that one round allocates at a time, beside its input.",
         "",
