@@ -6,6 +6,7 @@ All of it can be made again, so there is only so much: what was used longest ago
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,11 +27,12 @@ def home() -> Path:
     return Path(os.environ.get("MEZZOTINT_CACHE") or platformdirs.user_cache_dir("mezzotint"))
 
 
-def used(item: Path) -> None:
-    """Note that ``item`` (a folder, or a stem: what its files are called before .npy and .json) is of use now."""
-    for path in _paths(item):
-        with suppress(OSError):  # another user's, or gone: it is as it was
-            os.utime(path)
+def used(*paths: Path) -> None:
+    """Note that these files or folders are of use now; what lies elsewhere stays as it is."""
+    for path in paths:
+        if path.is_relative_to(home()):
+            with suppress(OSError):  # another user's, or gone: it is as it was
+                os.utime(path)
 
 
 def make_room(newest: Path) -> None:
@@ -38,24 +40,28 @@ def make_room(newest: Path) -> None:
 
     Only what Mezzotint wrote is counted or removed. A run that has a removed file open goes on reading it.
 
+    Args:
+        newest: what was just written, a folder or a stem (what files are called before .npy and .json). Where it
+            lies elsewhere, there is nothing to do.
+
     Raises:
         TraceError: $MEZZOTINT_CACHE_GIB is not a number of 0 or more.
     """
+    if not newest.is_relative_to(home()):
+        return
     allowed = most_bytes()
-    found: dict[Path, tuple[float, int]] = {}
+    items: dict[Path, list[Path]] = {}
     for path in _kept():
-        item = path if path.is_dir() else path.with_name(path.name.removesuffix(path.suffix))
-        with suppress(OSError):  # removed by another process meanwhile
-            at, size = found.get(item, (0.0, 0))
-            found[item] = max(at, path.stat().st_mtime), size + _size(path)
-    total = sum(size for _, size in found.values())
-    for item, (_, size) in sorted(found.items(), key=lambda each: (each[1][0], each[0])):
+        items.setdefault(path if path.is_dir() else path.with_suffix(""), []).append(path)
+    states = {item: _state(paths) for item, paths in items.items()}
+    total = sum(size for _, size in states.values())
+    for item in sorted(items, key=lambda item: (states[item][0], item)):
         if total <= allowed:
             break
         if item != newest:
-            for path in _paths(item):
+            for path in sorted(items[item]):  # the JSON first, without which vectors are an unfinished write
                 _remove(path)
-            total -= size
+            total -= states[item][1]
 
 
 def most_bytes() -> float:
@@ -77,13 +83,13 @@ def _kept() -> list[Path]:
     return [path for path in there if (_LISTS if path.is_dir() else _VECTORS).fullmatch(path.name)]
 
 
-def _paths(item: Path) -> list[Path]:
-    """The files or the folder of ``item``; the JSON first, without which vectors are an unfinished write."""
-    return [item] if item.is_dir() else [item.with_name(f"{item.name}{suffix}") for suffix in (".json", ".npy")]
-
-
-def _size(path: Path) -> int:
-    return sum(each.stat().st_size for each in path.iterdir()) if path.is_dir() else path.stat().st_size
+def _state(paths: Sequence[Path]) -> tuple[float, int]:
+    """When they were last used, and their size in bytes."""
+    try:
+        files = [file for path in paths for file in (path.iterdir() if path.is_dir() else (path,))]
+        return max(path.stat().st_mtime for path in paths), sum(file.stat().st_size for file in files)
+    except OSError:  # removed by another process meanwhile
+        return 0.0, 0
 
 
 def _remove(path: Path) -> None:

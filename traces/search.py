@@ -11,7 +11,6 @@ the result on disk, and looks it up in every later run, whatever its cache, poli
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -136,32 +135,27 @@ class RememberedIndex:
     def best(self, row: int) -> Found | None:
         """See Index.best."""
         rows, units, its, alone = self._known.head(row)
+        found = self._among(rows, units, its)
+        # Among equals the oldest is found; those at the end of what is known may not be all equals.
+        if not alone and (found is None or found[1] == units[its[-1]]):
+            rows, units, complete = self._known.whole(row)
+            found = self._among(rows, units, range(len(rows)))
+            if not complete and (found is None or found[1] == units[-1]):
+                return self._search(row)
+        return None if found is None else (found[0], found[1] / UNIT)
+
+    def _among(self, rows: list[int], units: list[int], its: range) -> tuple[int, int] | None:
+        """The best entry of those neighbours, the oldest of equals, and its similarity in millionths."""
         entry_of = self._entry_of
         for at in its:
             if rows[at] in entry_of:
-                unit = units[at]
-                if not alone and unit == units[its[-1]]:
-                    break  # among equals the oldest is found, and these may not be all equals
-                entry = entry_of[rows[at]]
+                entry, unit = entry_of[rows[at]], units[at]
                 for other in range(at + 1, its.stop):
                     if units[other] != unit:
                         break
                     entry = min(entry, entry_of.get(rows[other], entry))
-                return entry, unit / UNIT
-        return None if alone else self._best_of_all(row)
-
-    def _best_of_all(self, row: int) -> Found | None:
-        """As ``best``, where the head of the list does not tell."""
-        rows, units, complete = self._known.whole(row)
-        entry_of = self._entry_of
-        live = next((at for at, neighbour in enumerate(rows) if neighbour in entry_of), None)
-        if not complete and (live is None or units[live] == units[-1]):
-            return self._search(row)
-        if live is None:
-            return None
-        best = units[live]
-        equals = takewhile(lambda at: units[at] == best, range(live, len(rows)))
-        return min(entry_of[rows[at]] for at in equals if rows[at] in entry_of), best / UNIT
+                return entry, unit
+        return None
 
     def _search(self, row: int) -> Found | None:
         self.fallbacks += 1

@@ -80,8 +80,7 @@ def load_about(stem: Path, expected: Mapping[str, Any]) -> Vectors | None:
     if mapped.dtype != np.float32 or mapped.shape != shape or not mapped.flags.c_contiguous:
         raise _refused(vectors, f"found {mapped.dtype} {mapped.shape}", f"float32 {shape} by rows")
     _verify(vectors, int(mapped.offset), found.get("sha256"))
-    if stem.is_relative_to(kept.home()):
-        kept.used(stem)
+    kept.used(vectors, about)
     checked: Vectors = mapped
     return checked
 
@@ -117,8 +116,7 @@ def store_about(stem: Path, about: Mapping[str, Any], blocks: Iterable[Vectors])
     with aside(about_path(stem)) as temporary:
         written = {**about, "sha256": total.hexdigest()}
         temporary.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
-    if stem.is_relative_to(kept.home()):
-        kept.make_room(stem)
+    kept.make_room(stem)
 
 
 def _about(trace: Trace, encoder: str, dim: int) -> dict[str, Any]:

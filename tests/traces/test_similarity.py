@@ -185,10 +185,17 @@ def test_a_space_that_cannot_be_is_refused(given_: tuple[float, float, float]) -
         TextToImage(*given_)
 
 
-def test_approximate_search_misses_few_and_never_answers_wrongly() -> None:
-    """A sliding window of prompts in themes: recall at 1 of 0.99, and whatever it finds has that similarity."""
+@pytest.mark.parametrize("uncoded", [4096, 100])
+def test_approximate_search_misses_few_and_never_answers_wrongly(uncoded: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sliding window of prompts in themes: recall at 1 of 0.99, and whatever it finds has that similarity.
+
+    So it is where the artifacts that wait for their codes are too many before a block of queries is done.
+    """
     pytest.importorskip("faiss")
+    from traces import approximate
     from traces.approximate import Approximate
+
+    monkeypatch.setattr(approximate, "UNCODED", uncoded)
 
     rng = np.random.default_rng(0)
     themes = rng.normal(size=(200, 64))

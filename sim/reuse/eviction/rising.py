@@ -25,11 +25,10 @@ class Rising:
     Memory: about 45 bytes per item, and about 110 more per item that rose.
     """
 
-    __slots__ = ("_heap", "_lanes", "_ranks", "risen")
+    __slots__ = ("_heap", "_lanes", "risen")
 
     def __init__(self) -> None:
-        self._lanes: list[deque[int]] = []
-        self._ranks: list[int] = []
+        self._lanes: dict[int, deque[int]] = {}
         self._heap: list[int] = []
         self.risen: dict[Item, int] = {}
 
@@ -38,14 +37,13 @@ class Rising:
 
         Records in a lane are less than all that are ever in one of higher rank.
         """
-        if rank not in self._ranks:
-            self._ranks = sorted([*self._ranks, rank])
-            self._lanes.insert(self._ranks.index(rank), deque())
-        return self._lanes[self._ranks.index(rank)]
+        if rank not in self._lanes:
+            self._lanes = dict(sorted({**self._lanes, rank: deque()}.items()))
+        return self._lanes[rank]
 
     def pop(self, count: int) -> list[Item]:
         """Forget the ``count`` items of least worth and return them, the least first. As many must be held."""
-        heap, risen, lanes = self._heap, self.risen, self._lanes
+        heap, risen, lanes = self._heap, self.risen, self._lanes.values()
         least: list[Item] = []
         while len(least) < count:
             for lane in lanes:
