@@ -38,3 +38,18 @@ class Clock(simpy.Environment):  # type: ignore[misc]
             return
         self._now, _, _, call, arg = due
         call(arg)
+
+    def run(self, until: Any = None) -> Any:
+        """See simpy.Environment.run. Without ``until`` it goes on until nothing is left to do."""
+        if until is not None:
+            return super().run(until)
+        queue = self._queue
+        while queue:
+            due = heappop(queue)
+            if len(due) == 5:
+                self._now, _, _, call, arg = due
+                call(arg)
+            else:
+                heappush(queue, due)
+                super().step()
+        return None

@@ -258,7 +258,6 @@ class Engine:
         self._since_s = now_s
         self.in_system += 1
         self.arrived += 1
-        self.columns.arrival_s[row] = now_s
         request = self.request(row, now_s)
         took_s = self.door.admit(request, now_s)
         if took_s > 0.0:
@@ -302,12 +301,10 @@ class Engine:
 
     def _end(self, request: Request, outcome: int, reason: str) -> None:
         now_s = self.clock._now
-        if self.columns.outcome[request.row]:
-            raise SimulationError(f"request in row {request.row} ended twice; the second time at {now_s} s")
+        self.columns.end(request, now_s, outcome, reason)
         self._area_s += self.in_system * (now_s - self._since_s)
         self._since_s = now_s
         self.in_system -= 1
-        self.columns.end(request, now_s, outcome, reason)
         if self._called < self.rows and len(self._times) < self.rows:
             self._call_next(now_s + self._think_s)
 
@@ -328,13 +325,13 @@ class Engine:
             self.clock.at(at_s, CONTROL, self._sample)
 
     def _check(self) -> None:
-        ended = int(np.count_nonzero(np.frombuffer(self.columns.outcome, np.uint8)))
+        ended = int(np.count_nonzero(self.columns["outcome"]))
         if self.arrived != self.rows or ended != self.rows:
             raise SimulationError(
                 f"of {self.rows} requests {self.arrived} arrived and {ended} ended; {len(self.scheduler)} "
                 "still wait: a scheduler kept requests that no worker may run"
             )
-        stays = np.frombuffer(self.columns.finish_s) - np.frombuffer(self.columns.arrival_s)
+        stays = self.columns["finish_s"] - self.columns["arrival_s"]
         if not np.isclose(self._area_s, stays.sum(), rtol=1e-6, atol=1e-6):
             raise SimulationError(
                 f"Little's law fails: the number in the system integrates to {self._area_s} request-seconds, "

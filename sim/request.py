@@ -31,7 +31,7 @@ class Request:
     of_steps: int = 1
     skipped: int = 0
     source: int = MISSING
-    source_age_s: float = 0.0
+    source_age_s: float = float("nan")
     similarity: float = float("nan")
     refine: bool = False
     lookup: int = 0

@@ -2,7 +2,6 @@
 
 import json
 import os
-from array import array
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -148,7 +147,7 @@ def replay(
     judged: Judgement | None = None
     if not engine.backend.live:
         judged = quality.judge(engine, name)
-        engine.columns.quality[:] = array("d", judged.factor.tobytes())
+        engine.columns["quality"][:] = judged.factor
     return Outcome(
         summarise(
             engine,

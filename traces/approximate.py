@@ -127,7 +127,7 @@ class ApproximateIndex:
         at = row - self._start
         slots = self._found_slot[at]
         slots = np.concatenate((slots[self._slots.entry[slots] == self._found_entry[at]], self._came()))
-        return self._slots.best(slots, self._slots.short[slots] @ self._short[at], self._queries[at], self._floor)
+        return self._slots.best(slots, self._slots.short[slots].dot(self._short[at]), self._queries[at], self._floor)
 
     def _came(self) -> NDArray[np.int64]:
         """The slots of what came since codes were made and is still held."""

@@ -225,13 +225,14 @@ class Slots:
         """
         if not len(slots):
             return None
-        reached = self.vectors[slots[bounds.argmax()]] @ query
+        # ``dot`` and not ``@``, which warns of flags that BLAS left behind when it looked past the end of a row.
+        reached = self.vectors[slots[bounds.argmax()]].dot(query)
         slots = slots[bounds >= max(np.float32(floor), reached) - 2 * SLACK]
         if not len(slots):
             return None
-        products = self.vectors[slots] @ query
+        products = self.vectors[slots].dot(query)
         slots = slots[products >= products.max() - 2 * SLACK]
-        exact = np.round(self.vectors[slots].astype(np.float64) @ query.astype(np.float64), DECIMALS)
+        exact = np.round(self.vectors[slots].astype(np.float64).dot(query.astype(np.float64)), DECIMALS)
         top = exact.max()
         if not top >= floor:
             return None
@@ -305,7 +306,7 @@ class ExactIndex:
         slots = np.fromiter(self._changed, np.int64, len(self._changed))
         if len(bounds) < held.used:
             bounds = np.concatenate((bounds, np.full(held.used - len(bounds), -np.inf, np.float32)))
-        bounds[slots] = np.where(held.entry[slots] >= 0, held.short[slots] @ query, -np.inf)
+        bounds[slots] = np.where(held.entry[slots] >= 0, held.short[slots].dot(query), -np.inf)
         return bounds
 
     def _compare_from(self, row: int) -> None:

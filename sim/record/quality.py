@@ -184,10 +184,10 @@ class Images:
         columns = engine.columns
         self._code = columns.model_code
         self._large = engine.models["large"].name if "large" in engine.models else None
-        self._completed: Mask = np.frombuffer(columns.outcome, np.uint8) == COMPLETED
-        self._model = np.frombuffer(columns.model, np.int32)
-        self._hit: Mask = np.frombuffer(columns.source, np.int32) != MISSING
-        self.k = np.frombuffer(columns.k, np.int32)
+        self._completed: Mask = columns["outcome"] == COMPLETED
+        self._model = columns["model"]
+        self._hit: Mask = columns["source"] != MISSING
+        self.k = columns["k"]
 
     def by_definition(self) -> Reals:
         """1 for full runs of the large model, NaN for all else."""

@@ -36,7 +36,7 @@ class Series:
         cache, their columns are null.
         """
         arrived, in_system = np.frombuffer(self.arrived, np.int64), np.frombuffer(self.in_system, np.int64)
-        lookup = np.frombuffer(columns.lookup, np.uint8)
+        lookup = columns["lookup"]
         so_far = {
             "lookups": lookup > 0,
             "hits": lookup == HIT,

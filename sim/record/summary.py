@@ -115,7 +115,7 @@ def summarise(
             "count": len(engine.workers),
             "busy_fraction": _ratio(busy_s, gpu_s),
             "seconds": gpu_s,
-            "switches": int(view.column("switched", np.uint8).sum()),
+            "switches": int(view.column("switched").sum()),
             "switch_s": float(view.column("load_s").sum()),
         },
         "energy_j": {"per_image": None if energy_j is None else _ratio(energy_j, completed), "total": energy_j},
@@ -135,7 +135,7 @@ class Window:
     def __init__(self, engine: Engine, warmup: int) -> None:
         self._engine = engine
         self._warmup = warmup
-        self.outcome = np.frombuffer(engine.columns.outcome, np.uint8)[warmup:]
+        self.outcome = engine.columns["outcome"][warmup:]
         self.completed = self.outcome == COMPLETED
         self.images = np.concatenate([np.zeros(warmup, bool), self.completed])
         arrival_s, finish_s = self.column("arrival_s"), self.column("finish_s")
@@ -145,25 +145,25 @@ class Window:
         self.latency_s = finish_s - arrival_s
         self.queue_s = np.maximum(self.column("start_s") - arrival_s - self.column("search_s"), 0.0)
 
-    def column(self, name: str, kind: type = np.float64) -> NDArray[Any]:
+    def column(self, name: str) -> NDArray[Any]:
         """A column of the measured requests."""
-        return np.frombuffer(getattr(self._engine.columns, name), kind)[self._warmup :]
+        return self._engine.columns[name][self._warmup :]
 
     def completions(self) -> int:
         """Images that were finished inside the window, whoever asked for them."""
         columns = self._engine.columns
-        done = np.frombuffer(columns.outcome, np.uint8) == COMPLETED
-        finish_s = np.frombuffer(columns.finish_s)
+        done = columns["outcome"] == COMPLETED
+        finish_s = columns["finish_s"]
         return int((done & (finish_s >= self.start_s) & (finish_s <= self.end_s)).sum())
 
     def gpu(self) -> tuple[float, float | None]:
         """Seconds that GPUs worked inside the window, and the joules of that work, None where power is unknown."""
         columns = self._engine.columns
-        on_gpu = np.frombuffer(columns.worker, np.int32) != MISSING
-        start_s, finish_s = np.frombuffer(columns.start_s)[on_gpu], np.frombuffer(columns.finish_s)[on_gpu]
+        on_gpu = columns["worker"] != MISSING
+        start_s, finish_s = columns["start_s"][on_gpu], columns["finish_s"][on_gpu]
         inside = np.clip(finish_s, self.start_s, self.end_s) - np.clip(start_s, self.start_s, self.end_s)
         share = np.divide(inside, finish_s - start_s, out=np.zeros_like(inside), where=finish_s > start_s)
-        energy_j = float((share * np.frombuffer(columns.energy_j)[on_gpu]).sum())
+        energy_j = float((share * columns["energy_j"][on_gpu]).sum())
         return float(inside.sum()), None if np.isnan(energy_j) else energy_j
 
     def standalone_s(self) -> Reals:
@@ -189,20 +189,20 @@ class Window:
         said["fallbacks"] = {"database": None, "store": None}
         said["source_age_s"] = {"p50": None, "p90": None}
         said["predictor"] = dict.fromkeys(PREDICTED)
-        if not np.frombuffer(self._engine.columns.lookup, np.uint8).any():
+        if not self._engine.columns["lookup"].any():
             return said
-        came_to = np.bincount(self.column("lookup", np.uint8), minlength=len(LOOKUPS)).tolist()
+        came_to = np.bincount(self.column("lookup"), minlength=len(LOOKUPS)).tolist()
         lookups, hits = sum(came_to[1:]), came_to[HIT]
-        hit = self.column("source", np.int32) != MISSING
-        ks, counts = np.unique(self.column("k", np.int32)[hit], return_counts=True)
+        hit = self.column("source") != MISSING
+        ks, counts = np.unique(self.column("k")[hit], return_counts=True)
         ages = self.column("source_age_s")[hit]
         said |= {
             "lookups": lookups,
             "hits": hits,
             "hit_rate": _ratio(hits, lookups),
             "hit_share_by_k": {str(k): int(n) / hits for k, n in zip(ks, counts, strict=True)},
-            "holes": int(self.column("hole", np.uint8).sum()),
-            "evictions": int(self.column("evictions", np.int32).sum()),
+            "holes": int(self.column("hole").sum()),
+            "evictions": int(self.column("evictions").sum()),
             "stale": came_to[STALE],
             "fallbacks": {"database": came_to[NO_DATABASE], "store": came_to[NO_STORE]},
             "predictor": self.predictor(came_to),

@@ -185,21 +185,23 @@ class Cache:
         An entry goes with the last of its items.
         """
         entries, by_prompt = self._entries, self.room == "prompt"
-        items, emptied = self.items, True
-        while items > most or (by_prompt and not emptied):
+        items, held = self.items, 0
+        while items > most or (by_prompt and held):
             victims = self.eviction.victims(1 if by_prompt else items - most)
             items -= len(victims)
             for victim in victims:
-                number, k = victim >> K_BITS, victim & K_MASK
+                number = victim >> K_BITS
                 entry = entries[number]
-                entry.held ^= 1 << k
-                if entry.artifact is not None and k != FINAL:
-                    del entry.artifact[k]
-                emptied = not entry.held
-                if emptied:
+                k = victim & K_MASK
+                held = entry.held ^ 1 << k
+                if held:
+                    entry.held = held
+                    if entry.artifact is not None:
+                        del entry.artifact[k]
+                else:
                     self._database.remove(entry.shape, number, entry.row, now_s)
                     del entries[number]
-        self._engine.columns.evicted(row, self.items - items)
+        self._engine.columns.stored(row, self.items - items)
         self.items = items
 
     def _shape(self, request: Request) -> tuple[int, int, int] | None:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from sim.errors import ConfigError
 from sim.reuse.outage import Outages
@@ -18,14 +18,9 @@ Shape = tuple[int, int, int] | None
 """What is searched apart: width, height and steps of a latent; None where all are searched together."""
 
 
-class Change(NamedTuple):
-    """A record that is inserted or deleted: asked for at ``asked_s``, for the artifact of trace row ``row``."""
-
-    asked_s: float
-    shape: Shape
-    entry: int
-    row: int
-    insert: bool
+Change = tuple[float, Shape, int, int, bool]
+"""A record of ``entry``, the artifact of trace row ``row``: when it was asked for in seconds, what it is searched
+with, the entry, the row, and whether it is inserted (or deleted)."""
 
 
 class Watcher(Protocol):
@@ -96,11 +91,11 @@ class Database:
 
     def add(self, shape: Shape, entry: int, row: int, now_s: float) -> None:
         """The cache stored ``entry``. Entries are given in increasing order."""
-        self._ask(Change(now_s, shape, entry, row, True))
+        self._ask((now_s, shape, entry, row, True), now_s)
 
     def remove(self, shape: Shape, entry: int, row: int, now_s: float) -> None:
         """The cache let ``entry`` go."""
-        self._ask(Change(now_s, shape, entry, row, False))
+        self._ask((now_s, shape, entry, row, False), now_s)
 
     def best(self, shape: Shape, row: int, now_s: float) -> Found | None:
         """The most similar entry that can be found now; None where none reaches the floor."""
@@ -117,8 +112,7 @@ class Database:
         if changes:
             self._apply(changes, now_s)
 
-    def _ask(self, change: Change) -> None:
-        now_s = change.asked_s
+    def _ask(self, change: Change, now_s: float) -> None:
         if self._at_once and self._serving:
             self._apply((change,), now_s)
             return
@@ -146,7 +140,7 @@ class Database:
             self._due_s = inf
             return
         if len(waiting) < self.batch:
-            latest_s = inf if self.period_s is None else waiting[0].asked_s + self.period_s
+            latest_s = inf if self.period_s is None else waiting[0][0] + self.period_s
             if now_s < latest_s:
                 self._due_s = latest_s
                 return

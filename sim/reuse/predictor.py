@@ -118,11 +118,11 @@ class OneClassSvm:
 
     def applied(self, changes: Sequence[Change], now_s: float) -> None:
         """See Predictor.applied."""
-        for change in changes:
-            if change.insert:
-                self._rows[change.entry] = change.row
+        for _, _, entry, row, insert in changes:
+            if insert:
+                self._rows[entry] = row
             else:
-                del self._rows[change.entry]
+                del self._rows[entry]
         self._changed += len(changes)
         if self._rows and now_s >= self._ready_s:
             self._take_over()

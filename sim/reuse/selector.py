@@ -1,5 +1,6 @@
 """Step selectors: how many steps a similarity allows to skip."""
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol, runtime_checkable
@@ -41,7 +42,8 @@ class Thresholds:
     of_steps: int = 50
     strict: bool = False
     alpha: float | None = None
-    _falling: list[tuple[float, int]] = field(init=False, repr=False)
+    _limits: list[float] = field(init=False, repr=False)
+    _ks: list[int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         ks = sorted(self.at_least)
@@ -54,16 +56,14 @@ class Thresholds:
             raise ConfigError(
                 f"selector: at_least falls as K grows ({self.at_least}); a larger K needs a larger similarity"
             )
-        self._falling = [(self.at_least[k], k) for k in reversed(ks)]
+        self._limits, self._ks = limits, [0, *ks]
 
     @property
     def floor(self) -> float:
         """See Selector.floor."""
-        return self._falling[-1][0]
+        return self._limits[0]
 
     def skip(self, similarity: float) -> int:
         """See Selector.skip."""
-        for limit, k in self._falling:
-            if similarity > limit or (similarity == limit and not self.strict):
-                return k
-        return 0
+        reached = bisect_left if self.strict else bisect_right
+        return self._ks[reached(self._limits, similarity)]

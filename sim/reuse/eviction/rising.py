@@ -7,6 +7,9 @@ from sim.reuse.eviction.base import ITEM_BITS, Item
 
 _ITEM = (1 << ITEM_BITS) - 1
 
+_BEYOND = deque((1 << 2 * ITEM_BITS,))
+"""A lane above all: what it holds is never the least."""
+
 
 class Rising:
     """Items by worth, a whole number; among equals the oldest entry, of an entry the smallest K.
@@ -43,22 +46,18 @@ class Rising:
 
     def pop(self, count: int) -> list[Item]:
         """Forget the ``count`` items of least worth and return them, the least first. As many must be held."""
-        heap, risen, lanes = self._heap, self.risen, self._lanes.values()
+        heap, risen = self._heap, self.risen
         least: list[Item] = []
-        while len(least) < count:
-            for lane in lanes:
-                if lane:
-                    record = lane.popleft() if not heap or lane[0] < heap[0] else heappop(heap)
-                    break
-            else:
-                record = heappop(heap)
-            item = record & _ITEM
-            worth = risen.get(item)
-            if worth is None:
+        for lane in (*self._lanes.values(), _BEYOND):
+            while lane and count:
+                record = heappop(heap) if heap and heap[0] < lane[0] else lane.popleft()
+                item = record & _ITEM
+                if item in risen:
+                    worth = risen[item]
+                    if worth != record >> ITEM_BITS:
+                        heappush(heap, worth << ITEM_BITS | item)
+                        continue
+                    del risen[item]
                 least.append(item)
-            elif worth == record >> ITEM_BITS:
-                del risen[item]
-                least.append(item)
-            else:
-                heappush(heap, worth << ITEM_BITS | item)
+                count -= 1
         return least
