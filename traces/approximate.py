@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from traces.bound import Bound, fit
 from traces.error import TraceError
@@ -92,6 +91,7 @@ class ApproximateIndex:
         self._slots = Slots(space, rows, bound)
         self._coded_slot = self._coded_entry = np.empty(0, np.int64)
         self._came_slot = np.empty(UNCODED, np.int64)
+        self._came_short = np.empty((UNCODED, bound.axes.shape[1] + 1), np.float32)
         self._waiting = 0
         self._first_waiting = 0
         self._gone = 0
@@ -109,7 +109,8 @@ class ApproximateIndex:
             self._stop = self._start
         if self._waiting == 0:
             self._first_waiting = entry
-        self._came_slot[self._waiting] = self._slots.add(entry, row)
+        self._came_slot[self._waiting] = slot = self._slots.add(entry, row)
+        self._came_short[self._waiting] = self._slots.short[slot]
         self._waiting += 1
 
     def remove(self, entry: int) -> None:
@@ -125,14 +126,14 @@ class ApproximateIndex:
         if not self._start <= row < self._stop:
             self._compare_from(row)
         at = row - self._start
+        held, query = self._slots, self._short[at]
         slots = self._found_slot[at]
-        slots = np.concatenate((slots[self._slots.entry[slots] == self._found_entry[at]], self._came()))
-        return self._slots.best(slots, self._slots.short[slots].dot(self._short[at]), self._queries[at], self._floor)
-
-    def _came(self) -> NDArray[np.int64]:
-        """The slots of what came since codes were made and is still held."""
-        slots = self._came_slot[: self._waiting]
-        return slots[self._slots.entry[slots] >= self._first_waiting]
+        slots = slots[held.entry[slots] == self._found_entry[at]]
+        came = self._came_slot[: self._waiting]  # twice the slot that was left and taken again, with either's bound
+        bounds = self._came_short[: self._waiting].dot(query)
+        bounds[held.entry[came] < self._first_waiting] = -np.inf
+        slots, bounds = np.concatenate((slots, came)), np.concatenate((held.short[slots].dot(query), bounds))
+        return held.best(slots, bounds, self._queries[at], self._floor)
 
     def _code(self) -> None:
         """Make codes of what came; where most codes are of what is gone, forget all and make codes of what is held."""
@@ -142,7 +143,8 @@ class ApproximateIndex:
             self._coded_slot = self._coded_entry = np.empty(0, np.int64)
             fresh = np.flatnonzero(self._slots.entry[: self._slots.used] >= 0)
         else:
-            fresh = np.unique(self._came())  # a slot may have been left and taken again
+            fresh = np.unique(self._came_slot[: self._waiting])  # a slot may have been left and taken again
+            fresh = fresh[self._slots.entry[fresh] >= self._first_waiting]
         if len(fresh):
             self._codes.add(np.ascontiguousarray(self._slots.short[fresh, : self._codes.d]))
             self._coded_slot = np.concatenate((self._coded_slot, fresh))
