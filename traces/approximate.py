@@ -133,7 +133,7 @@ class ApproximateIndex:
         bounds = self._came_short[: self._waiting].dot(query)
         bounds[held.entry[came] < self._first_waiting] = -np.inf
         slots, bounds = np.concatenate((slots, came)), np.concatenate((held.short[slots].dot(query), bounds))
-        return held.best(slots, bounds, self._queries[at], self._floor)
+        return held.best(bounds, self._queries[at], self._floor, slots)
 
     def _code(self) -> None:
         """Make codes of what came; where most codes are of what is gone, forget all and make codes of what is held."""

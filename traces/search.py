@@ -217,26 +217,30 @@ class Slots:
         self._free.append(slot)
         return slot
 
-    def best(self, slots: NDArray[np.int64], bounds: Floats, query: Floats, floor: float) -> Found | None:
-        """The best of the artifacts in ``slots``: the highest similarity not below ``floor``, the oldest of equals.
+    def best(self, bounds: Floats, query: Floats, floor: float, among: NDArray[np.int64] | None = None) -> Found | None:
+        """The best of the artifacts in the slots ``among``: the highest similarity not below ``floor``, the oldest of
+        equals; ``bounds`` are theirs, or of all slots from the first one on.
 
         The product with the artifact of the highest of the ``bounds`` rules out all whose bound is lower, and products
         in single precision most of the others; what is left is compared in full.
         """
-        if not len(slots):
+        if not len(bounds):
             return None
+        top = bounds.argmax()
         # ``dot`` and not ``@``, which warns of flags that BLAS left behind when it looked past the end of a row.
-        reached = self.vectors[slots[bounds.argmax()]].dot(query)
-        slots = slots[bounds >= max(np.float32(floor), reached) - 2 * SLACK]
+        reached = self.vectors[top if among is None else among[top]].dot(query)
+        slots = np.flatnonzero(bounds >= max(np.float32(floor), reached) - 2 * SLACK)
         if not len(slots):
             return None
+        if among is not None:
+            slots = among[slots]
         products = self.vectors[slots].dot(query)
         slots = slots[products >= products.max() - 2 * SLACK]
         exact = np.round(self.vectors[slots].astype(np.float64).dot(query.astype(np.float64)), DECIMALS)
-        top = exact.max()
-        if not top >= floor:
+        highest = exact.max()
+        if not highest >= floor:
             return None
-        return int(self.entry[slots[exact == top]].min()), float(top)
+        return int(self.entry[slots[exact == highest]].min()), float(highest)
 
     def _make(self, block: int) -> tuple[Floats, Floats]:
         """The vectors and short vectors of the artifacts of a block of rows."""
@@ -297,8 +301,7 @@ class ExactIndex:
         bounds = self._bounds[row - self._start]
         if self._changed:
             bounds = self._amend(bounds, self._queries_short[row - self._start])
-        held = np.arange(len(bounds))
-        return self._slots.best(held, bounds, self._queries[row - self._start], self._floor)
+        return self._slots.best(bounds, self._queries[row - self._start], self._floor)
 
     def _amend(self, bounds: Floats, query: Floats) -> Floats:
         """The bounds of one query, corrected in the slots that changed since its block was compared."""

@@ -69,13 +69,12 @@ class Columns:
 
     def __init__(self, rows: int, models: Sequence[str]) -> None:
         self.model_code = {name: code for code, name in enumerate(dict.fromkeys(models))}
-        blank = np.zeros((), RECORD)
-        for name in ("start_s", "quality"):
-            blank[name] = np.nan
-        for name in ("source", "model", "worker"):
-            blank[name] = MISSING
-        self._buffer = bytearray(blank.tobytes() * rows)
+        self._buffer = bytearray(SIZE * rows)
         self._records: NDArray[Any] = np.frombuffer(self._buffer, RECORD)
+        for name in ("start_s", "quality"):
+            self._records[name] = np.nan
+        for name in ("source", "model", "worker"):
+            self._records[name] = MISSING
         self.reasons: dict[int, str] = {}
         self.predicting = False
         self.trained_at_s = array("d")
