@@ -1,4 +1,4 @@
-"""The items of least worth, where the worth of an item only rises while it is held: the core of LRU, LFU and LCBFU."""
+"""The items of least worth, where the worth of an item only rises while it is held: the core of LFU and LCBFU."""
 
 from collections import deque
 from heapq import heappop, heappush
