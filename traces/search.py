@@ -227,7 +227,7 @@ class Slots:
         if not len(bounds):
             return None
         top = bounds.argmax()
-        # ``dot`` and not ``@``, which warns of flags that BLAS left behind when it looked past the end of a row.
+        # ``dot`` and not ``@``, which now and then warned of an invalid value where all are finite.
         reached = self.vectors[top if among is None else among[top]].dot(query)
         slots = np.flatnonzero(bounds >= max(np.float32(floor), reached) - 2 * SLACK)
         if not len(slots):
