@@ -5,7 +5,6 @@ from heapq import heappop, heappush
 from typing import Any
 
 import simpy
-from simpy.core import EmptySchedule
 
 COMPLETION, INSERTION, CONTROL, ARRIVAL = range(4)
 """The order at one instant: work ends, artifacts become visible, controllers act, requests come."""
@@ -28,28 +27,22 @@ class Clock(simpy.Environment):  # type: ignore[misc]
 
     def step(self) -> None:
         """Make the next call, or process SimPy's next event. Raises EmptySchedule where there is neither."""
-        try:
-            due = heappop(self._queue)
-        except IndexError:
-            raise EmptySchedule from None
-        if len(due) == 4:  # SimPy's own
-            heappush(self._queue, due)
+        queue = self._queue
+        if not queue or len(queue[0]) == 4:  # SimPy's own
             super().step()
             return
-        self._now, _, _, call, arg = due
+        self._now, _, _, call, arg = heappop(queue)
         call(arg)
 
     def run(self, until: Any = None) -> Any:
-        """See simpy.Environment.run. Without ``until`` it goes on until nothing is left to do."""
+        """See simpy.Environment.run. Without ``until`` all is done that there is, without calling ``step`` for each."""
         if until is not None:
             return super().run(until)
         queue = self._queue
         while queue:
-            due = heappop(queue)
-            if len(due) == 5:
-                self._now, _, _, call, arg = due
-                call(arg)
-            else:
-                heappush(queue, due)
+            if len(queue[0]) == 4:
                 super().step()
+            else:
+                self._now, _, _, call, arg = heappop(queue)
+                call(arg)
         return None
