@@ -6,8 +6,12 @@ from typing import Any
 
 import simpy
 
-COMPLETION, INSERTION, CONTROL, ARRIVAL = range(4)
-"""The order at one instant: work ends, artifacts become visible, controllers act, requests come."""
+COMPLETION, INSERTION, CONTROL, ARRIVAL, DISPATCH, LAST = 0, 1, 3, 4, 5, 6
+"""The order at one instant: work ends, artifacts become visible, controllers act, requests come, what was formed of
+them sets out, and last the end of the run. SimPy's own events (a process that sleeps, is started or interrupted) are of the controllers' turn."""
+
+URGENT = CONTROL - 1
+"""Where SimPy asks for a start or an interruption before all else of its turn."""
 
 
 class Clock(simpy.Environment):  # type: ignore[misc]
@@ -24,6 +28,21 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         Calls of the same instant and order are made in the order of asking.
         """
         heappush(self._queue, (time_s, order, next(self._eid), call, arg))
+
+    def schedule(self, event: simpy.Event, priority: int = simpy.events.NORMAL, delay: float = 0) -> None:
+        """See simpy.Environment.schedule: in the controllers' turn of the instant, whatever SimPy calls normal."""
+        order = CONTROL if priority == simpy.events.NORMAL else URGENT
+        heappush(self._queue, (self._now + delay, order, next(self._eid), event))
+
+    def sleep_until(self, time_s: float) -> simpy.Event:
+        """An event at ``time_s`` exactly, for a process to yield: in the controllers' turn."""
+        event = self.event()
+        self.at(time_s, URGENT, event.succeed)
+        return event
+
+    def stop(self) -> None:
+        """Nothing that is still to come happens: actors that sleep end with this."""
+        self._queue.clear()
 
     def step(self) -> None:
         """Make the next call, or process SimPy's next event. Raises EmptySchedule where there is neither."""

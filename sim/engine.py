@@ -1,228 +1,126 @@
 """The life of a request, from its row in the trace to its one end.
 
 trace row -> front door -> scheduler -> worker -> record. The engine owns the clock and hands each request
-from one to the next; what they decide is theirs. Every part is given the engine once, before the clock starts
-(``bind``), and finds in it the clock, the backend, the models, the workers and its random stream.
+from one to the next; what they decide is theirs. Every part is given the run once, before the clock starts
+(``bind``), and finds in it what sim.parts.Run says.
 """
 
 import math
 import time
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import simpy
 
-from backends.base import Assumption, Backend, Work
-from sim.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, Clock
-from sim.cluster.worker import Gpu, Worker
-from sim.errors import ConfigError, SimulationError
-from sim.record.columns import COMPLETED, DISCARDED, FAILED, Columns
-from sim.record.series import Series
-from sim.request import Request
-from sim.reuse.outage import Outages
-from traces.arrivals import Schedule
-from traces.scale import Identity, Scale
-from traces.search import Search
+from backends.base import Backend, Work
+from sim.clock import ARRIVAL, COMPLETION, INSERTION, LAST, Clock
+from sim.cluster.cluster import Cluster
+from sim.cluster.worker import Worker
+from sim.errors import SimulationError
+from sim.model import Model, in_role
+from sim.parts import Controller, Door, Executor, Scheduler
+from sim.record.facts import Fact, Facts
+from sim.record.record import Log, Record
+from sim.request import COMPLETED, DISCARDED, FAILED, HIT, Request
+from sim.streams import stream
+from sim.workload import Similarity, Workload
 
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """A model in a role: its name in the profiles, and the shape and steps that it is made for."""
-
-    name: str
-    steps: int
-    width: int
-    height: int
-
-    def __post_init__(self) -> None:
-        if not (0 < self.steps <= 10_000 and 0 < self.width <= 65_536 and 0 < self.height <= 65_536):
-            raise ConfigError(
-                f"models: {self.name}: expected 1 to 10,000 steps and sides of 1 to 65,536 pixels, found {self}"
-            )
-
-
-def in_role(models: Mapping[str, Model], role: str) -> Model:
-    """The model in ``role``. Raises ConfigError where ``models`` has none."""
-    if role not in models:
-        raise ConfigError(
-            f"models: the system needs a model in role {role!r}, found only {', '.join(models)}; choose another models="
-        )
-    return models[role]
-
-
-@runtime_checkable
-class Door(Protocol):
-    """The front door: decides what will run for a request. It takes time but no GPU."""
-
-    def bind(self, engine: "Engine") -> None: ...
-
-    def admit(self, request: Request, now_s: float) -> float:
-        """Write the plan into ``request``; return the seconds that deciding took."""
-
-    def completed(self, request: Request) -> bool:
-        """Whether the image just made leaves an artifact that ``insert`` must be called for."""
-
-    def insert(self, request: Request, now_s: float) -> None:
-        """Make the artifacts of ``request`` visible to searches."""
-
-
-@runtime_checkable
-class Scheduler(Protocol):
-    """Who runs next, and where."""
-
-    def bind(self, engine: "Engine") -> None: ...
-
-    def offer(self, request: Request, now_s: float) -> Worker | None:
-        """A request is ready: return the idle worker that takes it now, or keep it and return None."""
-
-    def free(self, worker: Worker, now_s: float) -> Request | None:
-        """A worker has room: return what it runs next, or remember it as idle and return None."""
-
-    def __len__(self) -> int:
-        """Requests that wait."""
-
-
-@runtime_checkable
-class Executor(Protocol):
-    """How a worker turns plans into time."""
-
-    def bind(self, engine: "Engine") -> None: ...
-
-    def accept(self, worker: Worker, request: Request) -> None:
-        """Start ``request`` on ``worker`` now; call Engine.complete when it is done."""
+PATIENCE = 10_000
+"""Samples in a row in which nothing ended, came or ran: then nothing ever will."""
 
 
 class Engine:
     """One run: the requests of a trace through one system on one cluster.
 
     Args:
-        schedule: when requests arrive (traces.arrivals).
-        shapes: width, height and steps of every row, int32 (preload + n,) each, the preloaded ones first.
-        models: the models by role.
-        gpu: the kind of GPU, its power draw and its price.
-        workers: the cluster.
+        workload: what arrives, and when.
+        similarity: how alike the prompts are, and how the most similar is found.
+        models: the models by role, largest first.
+        cluster: the GPUs.
         seed: the run's seed; every random stream is spawned from it by name.
-        search: how caches are searched; every way finds the same.
-        scale: of the encoder's similarity; None takes it as CLIP's.
-        content: names the trace and its encoder, for what is remembered on disk; None keeps nothing.
-        embeddings: gives the text embeddings (preload + n, d) of all rows, the preloaded ones first.
-        native: every request takes the shape and steps of the model that its plan names, not its own.
-        preload: rows at the head of the trace that fill the caches at the start and are not served.
+        controllers: slow loops that change the cluster.
         sample_s: seconds between rows of the time series.
     """
 
     def __init__(
         self,
         *,
-        schedule: Schedule,
-        shapes: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]],
+        workload: Workload,
+        similarity: Similarity,
         models: Mapping[str, Model],
-        gpu: Gpu,
-        workers: Sequence[Worker],
+        cluster: Cluster,
         backend: Backend,
         door: Door,
         scheduler: Scheduler,
         executor: Executor,
         seed: int,
-        embeddings: Callable[[], NDArray[np.float32]],
-        search: Search,
-        scale: Scale | None = None,
-        content: str | None = None,
-        native: bool = True,
-        preload: int = 0,
+        controllers: Sequence[Controller] = (),
         sample_s: float = 60.0,
     ) -> None:
         self.clock = Clock()
+        self.workload = workload
+        self.similarity = similarity
         self.models = models
-        self.gpu = gpu
-        self.workers = workers
+        self.cluster = cluster
         self.backend = backend
         self.door = door
         self.scheduler = scheduler
         self.executor = executor
+        self.controllers = controllers
         self.seed = seed
-        self.embeddings = embeddings
-        self.search = search
-        self.scale: Scale = scale or Identity()
-        self.content = content
-        self.native = native
-        self.preload = preload
         self.sample_s = sample_s
-        self.rows = len(shapes[0]) - preload
-        self.columns = Columns(self.rows, [model.name for model in models.values()])
-        self.series = Series()
-        self.alpha: float | None = None
-        self.outages: dict[str, Outages] = {}
+        self.rows = workload.rows
+        self.record = Record(Facts(self.rows, [model.name for model in models.values()], workload.preload))
         self.arrived = 0
         self.in_system = 0
-        self.busy = 0
+        self.lookups = 0
+        self.hits = 0
         self.progress: Callable[[int], object] | None = None
-        self._assumptions: list[Assumption] = []
-        self.shapes = tuple(array("i", np.roll(column, -preload).tobytes()) for column in shapes)
-        self._width, self._height, self._steps = self.shapes
-        self._times = array("d", schedule.times.tobytes())
-        self._think_s = schedule.think_s
+        self._first = workload.preload
+        self._native = workload.native
+        self._width, self._height, self._steps = workload.width, workload.height, workload.steps
+        self._limit_s = workload.limit_s
+        self._addons = workload.addons
+        self._times = array("d", workload.schedule.times.tobytes())
+        self._think_s = workload.schedule.think_s
+        self._open_loop = len(self._times) == self.rows
         self._called = 0
+        self._ended = 0
         self._area_s = 0.0
         self._since_s = 0.0
 
+    # -- what a part is given and declares: see sim.parts.Run ----------------------------------------------------
+
     def rng(self, name: str) -> np.random.Generator:
-        """The random stream called ``name``: the same for the same seed, whatever else the run draws."""
+        """See Run.rng."""
         return stream(self.seed, name)
 
-    def assume(self, what: str, value: Any, source: str) -> None:
-        """Put something that the result rests on into the summary."""
-        said = Assumption(what, value, source)
-        if said not in self._assumptions:
-            self._assumptions.append(said)
-
-    def assumptions(self) -> list[Assumption]:
-        """Everything said by ``assume``, then what the backend says."""
-        return [*self._assumptions, *self.backend.assumptions()]
-
-    def run(self) -> "Wall":
-        """Serve every request. Returns the time that simulating took.
-
-        Raises SimulationError when a request was lost or ended twice, or Little's law does not hold.
-        """
-        for part in (self.door, self.scheduler, self.executor):
-            part.bind(self)
-        wall, cpu = time.perf_counter(), time.process_time()
-        for worker in self.workers:
-            self.pull(worker)
-        if self.rows:
-            self._call_next(0.0)
-            for _ in range(1, self._open_at_once()):
-                self._call_next(0.0)
-            self.clock.at(self._times[0], CONTROL, self._sample)
-        self.clock.run()
-        spent = Wall(time.perf_counter() - wall, time.process_time() - cpu)
-        self._check()
-        return spent
-
-    def request(self, row: int, now_s: float) -> Request:
-        """What ``row`` asks for. Rows -preload..-1 are those that fill the caches and are not served."""
-        return Request(row, now_s, self._width[row], self._height[row], self._steps[row])
-
     def model(self, role: str) -> Model:
-        """The model in ``role``, which the backend can serve. Raises ConfigError where there is none."""
+        """See Run.model."""
         model = in_role(self.models, role)
         self.backend.require(model.name)
         return model
 
+    def request(self, row: int, now_s: float) -> Request:
+        """See Run.request."""
+        return Request(row, now_s, self._width[row], self._height[row], self._steps[row])
+
     def assign(self, request: Request, model: Model) -> None:
-        """Plan ``request`` for ``model``: with native shapes it takes that model's; K keeps its share of N."""
+        """See Run.assign."""
         request.model = model.name
-        if self.native:
+        if self._native:
             request.width, request.height, request.steps = model.width, model.height, model.steps
         if request.k:
             request.skipped = request.k * request.steps // request.of_steps
+            request.left = request.steps - request.skipped
+        else:
+            request.left = request.steps
 
     def work(self, request: Request) -> Work:
-        """The plan of ``request`` as its backend runs it. Raises SimulationError where no model is planned."""
+        """See Run.work."""
         if request.model is None:
             raise SimulationError(f"request in row {request.row} is to be run and its plan names no model")
         return Work(
@@ -231,107 +129,209 @@ class Engine:
             request.height,
             request.steps,
             request.skipped,
-            request.row + self.preload,
+            request.row,
             request.refine,
             request.artifact,
             request.capture,
+            request.controlnets,
+            request.loras,
         )
 
-    # -- the way of a request ------------------------------------------------------------------------------
+    def assume(self, what: str, value: Any, source: str) -> None:
+        """See Run.assume."""
+        self.record.assume(what, value, source)
 
-    def _open_at_once(self) -> int:
-        """Arrivals to hold on the clock: one for an open loop, all outstanding ones for a closed loop."""
-        return 1 if len(self._times) == self.rows else len(self._times)
+    def fact(
+        self, name: str, kind: type = float, *, default: float | int | bool | None = None, shown: bool = True
+    ) -> Fact:
+        """See Run.fact."""
+        return self.record.facts.declare(name, kind, shown, default)
+
+    def gauge(self, name: str, read: Callable[[float], float | int | bool]) -> None:
+        """See Run.gauge."""
+        self.record.gauge(name, read)
+
+    def log(self, name: str) -> Log:
+        """See Run.log."""
+        return self.record.log(name)
+
+    def process(self, actor: Generator[simpy.Event, Any, Any]) -> simpy.Process:
+        """See Run.process."""
+        return self.clock.process(actor)
+
+    def decided(self, what: str, **details: Any) -> None:
+        """See Run.decided."""
+        self.record.decisions.append((self.clock._now, what, details))
+
+    @property
+    def waiting(self) -> int:
+        """See Run."""
+        return len(self.scheduler)
+
+    # -- the run -------------------------------------------------------------------------------------------------
+
+    def run(self) -> "Wall":
+        """Serve every request. Returns the time that simulating took.
+
+        Raises SimulationError when a request was lost or ended twice, or Little's law does not hold, and when a part
+        did what cannot be.
+        """
+        self._open()
+        wall, cpu = time.perf_counter(), time.process_time()
+        for worker in self.cluster.workers:
+            self.pull(worker)
+        if self.rows:
+            for _ in range(1 if self._open_loop else len(self._times)):
+                self._call_next(0.0)
+            self.process(self._sampler(self._times[0]))
+            self.clock.run()
+        spent = Wall(time.perf_counter() - wall, time.process_time() - cpu)
+        self._check()
+        return spent
+
+    def _open(self) -> None:
+        """Bind every part to this run."""
+        parts: dict[str, object] = {"scheduler": self.scheduler, "executor": self.executor, "door": self.door}
+        limit = getattr(self.executor, "limit", 1)
+        self.cluster.open(self.clock, self.record, limit, parts, self.pull, self.scheduler.moved)
+        self.gauge("arrived", lambda _: self.arrived)
+        self.gauge("in_system", lambda _: self.in_system)
+        self.gauge("queued", lambda _: len(self.scheduler))
+        self.gauge("busy", self.cluster.busy)
+        for part in (self.door, self.scheduler, self.executor, *self.controllers):
+            part.bind(self)
+
+    # -- the way of a request ------------------------------------------------------------------------------------
 
     def _call_next(self, closed_at_s: float) -> None:
-        row = self._called
-        if row < self.rows:
-            self._called = row + 1
-            at_s = self._times[row] if row < len(self._times) else closed_at_s
-            self.clock.at(at_s, ARRIVAL, self._arrive, row)
+        called = self._called
+        if called < self.rows:
+            self._called = called + 1
+            at_s = self._times[called] if called < len(self._times) else closed_at_s
+            self.clock.at(at_s, ARRIVAL, self._arrive, called + self._first)
 
     def _arrive(self, row: int) -> None:
         now_s = self.clock._now
-        if len(self._times) == self.rows:
+        if self._open_loop:
             self._call_next(now_s)
         self._area_s += self.in_system * (now_s - self._since_s)
         self._since_s = now_s
         self.in_system += 1
         self.arrived += 1
-        request = self.request(row, now_s)
+        request = Request(
+            row, now_s, self._width[row], self._height[row], self._steps[row], now_s + self._limit_s[row]
+        )
+        if self._addons is not None:
+            request.controlnets, request.loras = self._addons(row)
         took_s = self.door.admit(request, now_s)
+        if request.lookup:
+            self.lookups += 1
+            self.hits += request.lookup == HIT
+        for controller in self.controllers:
+            controller.arrived(request, now_s)
         if took_s > 0.0:
-            self.clock.at(now_s + took_s, ARRIVAL, self.enter, request)
+            self.clock.at(now_s + took_s, ARRIVAL, self._enter, request)
         else:
-            self.enter(request)
+            self._enter(request)
 
-    def enter(self, request: Request) -> None:
+    def _enter(self, request: Request) -> None:
         """The front door is done with ``request``: queue it, or answer it with the artifact itself."""
         now_s = self.clock._now
         if request.model is None:
             request.start_s = now_s
             self.clock.at(now_s + request.fetch_s, COMPLETION, self.complete, request)
             return
-        worker = self.scheduler.offer(request, now_s)
+        worker: Any = self.scheduler.offer(request, now_s)
         if worker is not None:
+            self.cluster.take(worker, "scheduler")
             self.executor.accept(worker, request)
 
-    def pull(self, worker: Worker) -> None:
-        """Give ``worker`` its next request, if any waits for it."""
-        request = self.scheduler.free(worker, self.clock._now)
-        if request is not None:
+    def pull(self, worker: Any) -> None:
+        """See Run.pull."""
+        scheduler, cluster = self.scheduler, self.cluster
+        while worker.has_room:
+            request = scheduler.next(worker, self.clock._now)
+            if request is None:
+                if worker.has_room:  # not disbanded or ordered elsewhere by what was asked
+                    cluster.rest(worker)
+                return
+            cluster.take(worker, "scheduler")
             self.executor.accept(worker, request)
 
     def complete(self, request: Request) -> None:
-        """The image of ``request`` is done: the first of the three ways to end."""
+        """See Run.complete."""
         self._end(request, COMPLETED, "")
         if self.door.completed(request):
             self.clock.at(self.clock._now, INSERTION, self._insert, request)
 
     def discard(self, request: Request, reason: str) -> None:
-        """A policy gives ``request`` up, for ``reason``: the second way to end."""
+        """See Run.discard."""
         self._end(request, DISCARDED, reason)
 
     def fail(self, request: Request, reason: str) -> None:
-        """A worker could not finish ``request``, for ``reason``: the third way to end."""
+        """See Run.fail."""
         self._end(request, FAILED, reason)
+
+    def release(self, worker: Any, count: int = 1) -> None:
+        """See Run.release."""
+        self.cluster.release(worker, count)
+        self.pull(worker)
 
     def _insert(self, request: Request) -> None:
         self.door.insert(request, self.clock._now)
 
     def _end(self, request: Request, outcome: int, reason: str) -> None:
         now_s = self.clock._now
-        self.columns.end(request, now_s, outcome, reason)
+        self.record.facts.end(request, now_s, outcome, reason)
         self._area_s += self.in_system * (now_s - self._since_s)
         self._since_s = now_s
         self.in_system -= 1
-        if self._called < self.rows and len(self._times) < self.rows:
+        self._ended += 1
+        if self._ended == self.rows:
+            self.clock.at(now_s, LAST, self._stop)
+        elif not self._open_loop and self._called < self.rows:
             self._call_next(now_s + self._think_s)
 
-    # -- what is written beside the requests ---------------------------------------------------------------
+    def _stop(self, _: None) -> None:
+        """All that this instant holds is done, and so is the run: actors end with the last request."""
+        self.clock.stop()
 
-    def _sample(self, _: None) -> None:
-        now_s = self.clock._now
-        self.series.sample(now_s, self.arrived, self.in_system, len(self.scheduler), self.busy)
-        if self.progress is not None:
-            self.progress(self.arrived - self.in_system)
-        # Nothing changes between events: a pause is one row, and where nothing is due the clock may stop.
-        due_s = self.clock.peek()
-        if due_s < float("inf"):
+    # -- what is written beside the requests ---------------------------------------------------------------------
+
+    def _sampler(self, first_s: float) -> Generator[simpy.Event, Any, None]:
+        """Look at every gauge now and then: a pause in which nothing happens is one row."""
+        yield self.clock.sleep_until(first_s)
+        idle, last = 0, -1
+        while True:
+            now_s = self.clock._now
+            self.record.sample(now_s)
+            if self.progress is not None:
+                self.progress(self._ended)
+            still = self._called == self.rows and self.arrived == self.rows and not self.cluster.busy(now_s)
+            idle = idle + 1 if still and self._ended == last else 0
+            last = self._ended
+            due_s = self.clock.peek()
+            if idle > PATIENCE:
+                self.clock.stop()
+            if due_s == math.inf or idle > PATIENCE:
+                return
             pause_s = max(1.0, (due_s - now_s) // self.sample_s) * self.sample_s
             at_s = now_s + pause_s
-            if not now_s < at_s < float("inf"):
-                at_s = math.nextafter(due_s, float("inf"))
-            self.clock.at(at_s, CONTROL, self._sample)
+            if not now_s < at_s < math.inf:
+                at_s = math.nextafter(due_s, math.inf)
+            yield self.clock.sleep_until(at_s)
 
     def _check(self) -> None:
-        ended = int(np.count_nonzero(self.columns["outcome"]))
+        facts = self.record.facts
+        ended = int(np.count_nonzero(facts["outcome"]))
         if self.arrived != self.rows or ended != self.rows:
+            scheduler = type(self.scheduler)
             raise SimulationError(
                 f"of {self.rows} requests {self.arrived} arrived and {ended} ended; {len(self.scheduler)} "
-                "still wait: a scheduler kept requests that no worker may run"
+                f"still wait: the scheduler ({scheduler.__module__}.{scheduler.__qualname__}) kept requests that no "
+                "worker may run"
             )
-        stays = self.columns["finish_s"] - self.columns["arrival_s"]
+        stays = facts["finish_s"] - facts["arrival_s"]
         if not np.isclose(self._area_s, stays.sum(), rtol=1e-6, atol=1e-6):
             raise SimulationError(
                 f"Little's law fails: the number in the system integrates to {self._area_s} request-seconds, "
@@ -345,8 +345,3 @@ class Wall:
 
     simulate_s: float
     cpu_s: float
-
-
-def stream(seed: int, name: str) -> np.random.Generator:
-    """The random stream ``name`` of ``seed``; streams of different names are independent."""
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=tuple(name.encode())))

@@ -2,23 +2,47 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf, nan
 from typing import Any
 
 MISSING = -1
 
+COMPLETED, DISCARDED, FAILED = 1, 2, 3
+OUTCOMES = ("", "completed", "discarded", "failed")
+"""The three ways for a request to end, by code; 0 is a request that has not ended."""
 
-@dataclass(slots=True)
+MISS, HIT, EMPTY, STALE, PREDICTED_MISS, FORGONE_MATCH, NO_DATABASE, NO_STORE = range(1, 9)
+LOOKUPS = ("", "miss", "hit", "empty", "stale", "predicted miss", "forgone match", "no database", "no store")
+"""What came of asking a cache, by code; 0 is a request that asked none.
+
+A search found nothing that is similar enough (miss), an artifact to start from (hit), an entry of which no state
+that may be used is left (empty: holes), or one that is deleted and that the database still had (stale). A request
+was predicted to find nothing, rightly, or though a search would have found a match (forgone match). The database
+or the store was out of service. All but a hit are generated in full.
+"""
+
+
+@dataclass(slots=True, eq=False)
 class Request:
-    """One row of the trace on its way through the system.
+    """One row of the trace on its way through the system. All times are in seconds of simulated time.
 
-    ``row`` counts from the first row that is served. The front door fills in the plan: ``model`` (None: the
-    artifact itself is the answer and no GPU runs), ``k`` of ``of_steps`` as the selector's table has it and
-    ``skipped``, the same share of this request's steps, ``source`` (the row whose artifact is
-    used, or -1, counted from the head of the trace), its age and its
-    ``similarity``; ``lookup`` says what came of asking a cache (sim.record.columns), ``switched`` that the worker
-    had to change models, ``hole`` that the state wanted there was
-    gone. With a live backend ``artifact`` is what it starts from, ``capture`` what must be kept on the way and
-    ``made`` what was. All times are in seconds of simulated time.
+    Attributes:
+        row: counted from the head of the trace, rows that only fill a cache included; so is ``source``.
+        deadline_s: when its image should be there: the first of the run's SLO limits after its arrival.
+        controlnets, loras: the add-ons that it asks for, by name.
+        model: what will run it; None: the artifact itself is the answer and no GPU runs.
+        k, of_steps: steps that may be skipped, as the selector's table has it; ``skipped`` is the same share of this
+            request's own ``steps``.
+        left: steps that are still to be run; an executor that works step by step counts them down.
+        source: the row whose artifact is used, or MISSING, with its age and its ``similarity``.
+        lookup: what came of asking a cache (LOOKUPS); ``hole``: the state wanted there was gone.
+        start_s: when a GPU began with it.
+        load_s, fetch_s, stall_s: seconds on the GPU that its model, its artifact and its add-ons took to come.
+        denoise_s: seconds between its first and its last step, with whomever it shared them; ``step_share_s`` is its
+            share of the GPU's seconds, over the batch; ``batch_mean`` the images that were stepped together.
+        decode_s: all other seconds on the GPU: text encoder, VAE, post-processing.
+        energy_j: its share of the joules that its GPU drew.
+        capture, artifact, made: of a live backend: what must be kept on the way, what it starts from, what was made.
     """
 
     row: int
@@ -26,27 +50,33 @@ class Request:
     width: int
     height: int
     steps: int
+    deadline_s: float = inf
     model: str | None = None
     k: int = 0
     of_steps: int = 1
     skipped: int = 0
+    left: int = 0
     source: int = MISSING
-    source_age_s: float = float("nan")
-    similarity: float = float("nan")
+    source_age_s: float = nan
+    similarity: float = nan
     refine: bool = False
     lookup: int = 0
     hole: bool = False
-    switched: bool = False
     search_s: float = 0.0
     wasted_s: float = 0.0
     fetch_s: float = 0.0
     start_s: float = 0.0
     load_s: float = 0.0
+    stall_s: float = 0.0
     denoise_s: float = 0.0
+    step_share_s: float = 0.0
+    batch_mean: float = 1.0
     decode_s: float = 0.0
     energy_j: float = 0.0
     worker: int = MISSING
-    quality: float = float("nan")
+    quality: float = nan
+    controlnets: tuple[str, ...] = ()
+    loras: tuple[str, ...] = ()
     capture: Mapping[int, int] | None = None
     artifact: Any = None
     made: Any = None

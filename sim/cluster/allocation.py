@@ -1,24 +1,12 @@
-"""Allocations: which model each GPU of the cluster holds when the clock starts."""
+"""Allocations: which role each GPU of the cluster has when the clock starts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
-from backends.base import Assumption, Backend, Work
-from sim.cluster.worker import Worker
-from sim.engine import Model, in_role
+from backends.base import Backend, Work, whole
+from conf.assumption import Assumption
 from sim.errors import ConfigError
-
-
-@runtime_checkable
-class Allocation(Protocol):
-    """Makes the workers of a cluster."""
-
-    def workers(self, count: int, models: Mapping[str, Model], backend: Backend) -> list[Worker]:
-        """``count`` workers, each with a role and its model resident."""
-
-    def assumptions(self) -> list[Assumption]:
-        """What the split rests on that nobody measured."""
+from sim.model import Model, in_role
 
 
 @dataclass(slots=True)
@@ -27,9 +15,10 @@ class Uniform:
 
     role: str = "large"
 
-    def workers(self, count: int, models: Mapping[str, Model], backend: Backend) -> list[Worker]:
-        """See Allocation.workers."""
-        return [Worker(i, self.role, in_role(models, self.role).name) for i in range(count)]
+    def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
+        """See Allocation.roles."""
+        in_role(models, self.role)
+        return [self.role] * gpus
 
     def assumptions(self) -> list[Assumption]:
         """See Allocation.assumptions."""
@@ -38,11 +27,16 @@ class Uniform:
 
 @dataclass(slots=True)
 class FixedSplit:
-    """``large`` GPUs hold the large model and the others the small one; fixed for the whole run.
+    """``large`` GPUs hold the large model and the others the small one.
 
     With ``large`` null the split is MoDM's throughput rule (MoDM, eq. 12) for a hit rate h and a mean share q
     of steps left to run on a hit: N_l = round(N (1-h) / ((1-h) + h q P_l/P_s)), where P_l/P_s is the small
     model's time over the large one's. The defaults are what MoDM's artifact plans with (0.7 and 0.8).
+
+    Args:
+        large: GPUs of role ``miss_role``; null plans them.
+        hit_rate, steps_left: h and q.
+        miss_role, hit_role: the two roles.
 
     Raises ConfigError when not every role is left at least one GPU.
     """
@@ -50,6 +44,8 @@ class FixedSplit:
     large: int | None = None
     hit_rate: float = 0.7
     steps_left: float = 0.8
+    miss_role: str = "large"
+    hit_role: str = "small"
 
     def __post_init__(self) -> None:
         if not (0 <= self.hit_rate <= 1 and 0 <= self.steps_left <= 1):
@@ -57,18 +53,19 @@ class FixedSplit:
                 f"allocation: hit_rate and steps_left are shares, found {self.hit_rate} and {self.steps_left}"
             )
 
-    def workers(self, count: int, models: Mapping[str, Model], backend: Backend) -> list[Worker]:
-        """See Allocation.workers. The large ones come first."""
-        if count < 2:
-            raise ConfigError(f"cluster.count: found {count}; a large and a small model need at least 2 GPUs")
-        large = self._planned(count, models, backend) if self.large is None else self.large
-        if not 1 <= large <= count - 1:
+    def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
+        """See Allocation.roles. The large ones come first."""
+        if gpus < 2:
+            raise ConfigError(f"cluster.count: found {gpus}; a large and a small model need at least 2 GPUs")
+        large = self._planned(gpus, models, backend) if self.large is None else self.large
+        if not 1 <= large <= gpus - 1:
             raise ConfigError(
-                f"system.allocation.large: found {large} of {count} GPUs; expected 1 to {count - 1}, so that "
-                "both models have one"
+                f"allocation.large: found {large} of {gpus} GPUs; expected 1 to {gpus - 1}, so that both models have one"
             )
-        roles = ["large"] * large + ["small"] * (count - large)
-        return [Worker(i, role, in_role(models, role).name) for i, role in enumerate(roles)]
+        roles = [self.miss_role] * large + [self.hit_role] * (gpus - large)
+        for role in roles:
+            in_role(models, role)
+        return roles
 
     def assumptions(self) -> list[Assumption]:
         """See Allocation.assumptions."""
@@ -79,16 +76,17 @@ class FixedSplit:
             Assumption("hit rate and share of steps left that the split is planned for", planned, "MoDM's artifact")
         ]
 
-    def _planned(self, count: int, models: Mapping[str, Model], backend: Backend) -> int:
-        ratio = full_s(backend, in_role(models, "small")) / full_s(backend, in_role(models, "large"))
+    def _planned(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> int:
+        large, small = in_role(models, self.miss_role), in_role(models, self.hit_role)
+        ratio = standalone_s(backend, small) / standalone_s(backend, large)
         misses = 1 - self.hit_rate
         hits = self.hit_rate * self.steps_left * ratio
         if misses + hits == 0:
-            raise ConfigError("system.allocation: hit_rate 1 with steps_left 0 leaves no work to split GPUs for")
-        return min(max(round(count * misses / (misses + hits)), 1), count - 1)
+            raise ConfigError("allocation: hit_rate 1 with steps_left 0 leaves no work to split GPUs for")
+        return min(max(round(gpus * misses / (misses + hits)), 1), gpus - 1)
 
 
-def full_s(backend: Backend, model: Model) -> float:
+def standalone_s(backend: Backend, model: Model) -> float:
     """Seconds of one full generation at the model's own shape, alone on a GPU: the standalone latency."""
-    cost = backend.whole(Work(model.name, model.width, model.height, model.steps))
+    cost = whole(backend, Work(model.name, model.width, model.height, model.steps))
     return cost.denoise_s + cost.other_s

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from backends.base import WorkFailed
+from backends.base import Cost, Stages, WorkFailed, whole
 from sim.clock import COMPLETION
-from sim.cluster.worker import Worker
-from sim.engine import Engine
+from sim.cluster.residence import ensure
+from sim.errors import ConfigError
+from sim.parts import Run, Worker
 from sim.request import Request
 
 
@@ -15,48 +16,89 @@ class WholeRequest:
 
     Production systems serve SDXL this way, since a batch of two takes nearly twice as long (SwiftDiffusion,
     2.3), and so do NIRVANA (7.1) and MoDM's artifact.
+
+    Args:
+        speedup: GPUs of a gang -> how many times faster than on one its steps are.
+
+    Raises:
+        ConfigError: a speedup that is not positive, or a gang of a size that has none.
     """
 
-    _engine: Engine = field(init=False, repr=False)
+    speedup: dict[int, float] = field(default_factory=dict)
+    limit: int = field(init=False, default=1)
+    _run: Run = field(init=False, repr=False)
+    _known: dict[tuple[object, ...], Stages] = field(init=False, default_factory=dict, repr=False)
 
-    def bind(self, engine: Engine) -> None:
+    def __post_init__(self) -> None:
+        if not all(gpus > 1 and factor > 0 for gpus, factor in self.speedup.items()):
+            raise ConfigError(f"executor.speedup: found {self.speedup}, expected GPUs (2 or more) -> times faster")
+
+    def bind(self, run: Run) -> None:
         """See Executor.bind."""
-        self._engine = engine
+        self._run = run
 
     def accept(self, worker: Worker, request: Request) -> None:
         """See Executor.accept."""
-        engine = self._engine
-        work = engine.work(request)
-        if worker.model != work.model:
-            request.load_s = engine.backend.load_s(work.model)
-            worker.model = work.model
-            request.switched = True
-        engine.busy += 1
+        run = self._run
+        load: Cost | None = None
+        if worker.model != request.model:
+            load = ensure(run, worker, request)
+            request.load_s = load.seconds
         try:
-            cost = engine.backend.whole(work)
+            took = self._cost(request)
         except WorkFailed as failure:
-            engine.clock.at(engine.clock._now, COMPLETION, self._failed, (worker, request, str(failure)))
+            run.clock.at(run.clock._now, COMPLETION, self._failed, (worker, request, str(failure)))
             return
-        now_s = engine.clock._now
+        now_s = run.clock._now
+        gpus = len(worker.gpus)
+        denoise_s = took.denoise_s if gpus == 1 else took.denoise_s / self._times_faster(gpus)
         request.worker = worker.id
         request.start_s = now_s
-        request.denoise_s = cost.denoise_s
-        request.decode_s = cost.other_s
-        busy_s = request.load_s + request.fetch_s + cost.denoise_s + cost.other_s
-        request.energy_j = engine.gpu.energy_j(busy_s) if cost.energy_j is None else cost.energy_j
-        request.made = cost.artifact
-        if cost.quality is not None:
-            request.quality = cost.quality
-        engine.clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request))
+        request.denoise_s = request.step_share_s = denoise_s
+        request.decode_s = took.other_s
+        busy_s = request.load_s + request.fetch_s + denoise_s + took.other_s
+        joules = took.energy_j
+        request.energy_j = run.cluster.gpu.energy_j(busy_s) * gpus if joules is None else joules
+        run.clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request, load))
 
-    def _done(self, ran: tuple[Worker, Request]) -> None:
-        worker, request = ran
-        self._engine.busy -= 1
-        self._engine.complete(request)
-        self._engine.pull(worker)
+    def _done(self, ran: tuple[Worker, Request, Cost | None]) -> None:
+        worker, request, load = ran
+        run = self._run
+        from_s, joules = request.start_s, request.energy_j
+        if load is not None:
+            until_s = from_s + load.seconds
+            joules -= run.cluster.spend(worker, from_s, until_s, "load", load.joules)
+            from_s = until_s
+        run.cluster.spend(worker, from_s, run.clock._now, "serve", joules, 1, request.row)
+        run.complete(request)
+        run.release(worker)
 
     def _failed(self, ran: tuple[Worker, Request, str]) -> None:
         worker, request, reason = ran
-        self._engine.busy -= 1
-        self._engine.fail(request, reason)
-        self._engine.pull(worker)
+        self._run.fail(request, reason)
+        self._run.release(worker)
+
+    def _cost(self, request: Request) -> Stages:
+        """What ``request`` takes; of one shape it is asked once, where rows do not differ in it."""
+        backend = self._run.backend
+        key = (request.model, request.width, request.height, request.steps, request.skipped, request.refine)
+        if request.controlnets or request.loras:
+            key += (request.controlnets, request.loras)  # type: ignore[assignment]
+        took = self._known.get(key)
+        if took is None:
+            work = self._run.work(request)
+            took = whole(backend, work)
+            request.made = work.made
+            if work.quality is not None:
+                request.quality = work.quality
+            if not backend.by_row:
+                self._known[key] = took
+        return took
+
+    def _times_faster(self, gpus: int) -> float:
+        if gpus not in self.speedup:
+            raise ConfigError(
+                f"executor.speedup: a request runs on {gpus} GPUs and nothing says how much faster that is; give a "
+                f"figure, executor.speedup={{{gpus}: ...}}"
+            )
+        return self.speedup[gpus]

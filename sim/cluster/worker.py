@@ -1,49 +1,78 @@
-"""Workers: one GPU each, with the model that is resident on it."""
+"""Workers: one GPU each, or a gang of them, with what is aboard and resident. The cluster changes them, parts look."""
 
-from dataclasses import dataclass
+from typing import Any
 
-from sim.errors import ConfigError
+from backends.base import Asset
+from sim.errors import SimulationError
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """A kind of GPU.
+class Worker:
+    """See sim.parts.Worker for what parts read.
 
-    Args:
-        name: as the profile files spell it.
-        active_w: watts drawn while it works; None where not known, and then there is no energy in the summary.
-        idle_w: watts drawn while it waits; None likewise.
-        usd_per_gpu_h: price of one GPU for an hour; None where nobody published one.
-        gpus_per_instance: GPUs that are rented together; a cluster pays for whole instances.
-        source: where power and price come from.
+    Attributes:
+        ordered: the role that it is to load when it has drained; None where no order waits.
+        loading: whether a load is under way.
+        closed: whether its executor takes nothing more for now.
+        gang: the gang that this GPU is part of now, or None.
+        resting: whether it is listed among those with room.
+        until_s: up to when its GPUs' time is spent.
+        idle_since_s: since when nothing is aboard.
     """
 
-    name: str
-    active_w: float | None
-    idle_w: float | None
-    source: str
-    usd_per_gpu_h: float | None = None
-    gpus_per_instance: int = 1
+    __slots__ = (
+        "_role",
+        "aboard",
+        "closed",
+        "gang",
+        "gpus",
+        "id",
+        "idle_since_s",
+        "limit",
+        "loading",
+        "model",
+        "ordered",
+        "resident",
+        "resting",
+        "until_s",
+    )
 
-    def __post_init__(self) -> None:
-        active_w, idle_w, price = (0.0 if v is None else v for v in (self.active_w, self.idle_w, self.usd_per_gpu_h))
-        sane = float("inf") > active_w >= idle_w >= 0 and 0 <= price < float("inf")
-        if (self.active_w is None) != (self.idle_w is None) or not sane:
-            raise ConfigError(
-                f"cluster.gpu: expected active_w >= idle_w >= 0 W (or both null) and a price of 0 or more, found {self}"
-            )
-        if self.gpus_per_instance < 1:
-            raise ConfigError(f"cluster.gpu.gpus_per_instance: found {self.gpus_per_instance}, expected 1 or more GPUs")
+    def __init__(self, id: int, role: str, model: str, limit: int = 1, gpus: tuple[int, ...] | None = None) -> None:
+        self.id = id
+        self.gpus = (id,) if gpus is None else gpus
+        self._role = role
+        self.model = model
+        self.limit = limit
+        self.aboard = 0
+        self.ordered: str | None = None
+        self.loading = False
+        self.closed = False
+        self.gang: Worker | None = None
+        self.resting = False
+        self.until_s = 0.0
+        self.idle_since_s = 0.0
+        self.resident: dict[Asset, int] = {}
 
-    def energy_j(self, seconds: float) -> float:
-        """Joules of working for ``seconds``; NaN where the power is not known."""
-        return float("nan") if self.active_w is None else self.active_w * seconds
+    @property
+    def role(self) -> str:
+        """What it serves now, or is on the way to serve."""
+        return self._role
 
+    @role.setter
+    def role(self, role: Any) -> None:
+        raise SimulationError(
+            f"a part set the role of worker {self.id} to {role!r}; a role changes by Cluster.order, which lets the "
+            "worker drain and load"
+        )
 
-@dataclass(slots=True)
-class Worker:
-    """One GPU that serves requests: ``role`` as the allocation gave it, ``model`` as is resident."""
+    @property
+    def open(self) -> bool:
+        """Whether it takes requests: not while it drains, loads, runs a batch or is part of a gang."""
+        return self.ordered is None and not self.loading and not self.closed and self.gang is None
 
-    id: int
-    role: str
-    model: str
+    @property
+    def has_room(self) -> bool:
+        """Whether it would take one more request."""
+        return self.aboard < self.limit and self.open
+
+    def __repr__(self) -> str:
+        return f"worker {self.id} ({self._role})"

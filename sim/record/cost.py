@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sim.cluster.worker import Gpu
-from sim.engine import Engine
+from sim.gpu import Gpu
+from sim.record.record import Record
 
 
 class Service(BaseModel):
@@ -31,20 +31,21 @@ def rate_usd_h(gpu: Gpu, count: int, services: Mapping[str, Service]) -> dict[st
     return {"gpu": gpus, **{name: service.usd_per_h for name, service in services.items()}}
 
 
-def cost(engine: Engine, services: Mapping[str, Service], span_s: float, images: int) -> dict[str, Any]:
-    """The summary's ``cost_usd``: of ``span_s`` seconds in which ``images`` were completed, and by part.
+def cost(
+    record: Record, gpu: Gpu, gpus: int, services: Mapping[str, Service], span_s: float, images: int
+) -> dict[str, Any]:
+    """The summary's ``cost_usd``: of ``gpus`` GPUs for ``span_s`` seconds in which ``images`` were completed, by part.
 
     A cost of which one part is not known is not known (null). Every price that is known is said as an assumption.
     """
-    gpu = engine.gpu
-    rates = rate_usd_h(gpu, len(engine.workers), services)
+    rates = rate_usd_h(gpu, gpus, services)
     by = {name: None if rate is None else rate * span_s / 3600 for name, rate in rates.items()}
     known = [usd for usd in by.values() if usd is not None]
     total = sum(known) if len(known) == len(by) else None
     if gpu.usd_per_gpu_h is not None:
-        engine.assume("price of a GPU [USD/h]", gpu.usd_per_gpu_h, gpu.source)
-        engine.assume("GPUs that are rented together", gpu.gpus_per_instance, gpu.source)
+        record.assume("price of a GPU [USD/h]", gpu.usd_per_gpu_h, gpu.source)
+        record.assume("GPUs that are rented together", gpu.gpus_per_instance, gpu.source)
     for name, service in services.items():
-        engine.assume(f"price of the {name.replace('_', ' ')} [USD/h]", service.usd_per_h, service.source)
+        record.assume(f"price of the {name.replace('_', ' ')} [USD/h]", service.usd_per_h, service.source)
     per_image = total / images if total is not None and images else None
     return {"per_image": per_image, "total": total, "by": by}

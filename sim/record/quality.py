@@ -5,6 +5,7 @@ definition. Where no paper tells the factor of an image it is null, and where on
 is told, only that is given. A live backend measures its own, and nothing here is asked.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
@@ -12,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sim.engine import Engine
 from sim.errors import ConfigError
-from sim.record.columns import COMPLETED
-from sim.request import MISSING
+from sim.model import Model, reference
+from sim.record.record import Record
+from sim.request import COMPLETED, MISSING
 
 Reals = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -51,8 +52,9 @@ class Judgement:
 class Quality(Protocol):
     """Judges the images of a simulated run."""
 
-    def judge(self, engine: Engine, system: str) -> Judgement:
-        """Of the finished run of ``engine``; ``system`` is its name."""
+    def judge(self, record: Record, models: Mapping[str, Model], system: str, alpha: float | None) -> Judgement:
+        """Of the finished run that wrote ``record``, with ``models`` by role, of the system so named; ``alpha`` is
+        what its selector's thresholds keep of the full run's quality, None where it has none."""
 
 
 class Row(BaseModel):
@@ -108,11 +110,11 @@ class Published:
     def __post_init__(self) -> None:
         self._tables = [_checked(table, f"quality.tables.{i}") for i, table in enumerate(self.tables)]
 
-    def judge(self, engine: Engine, system: str) -> Judgement:
+    def judge(self, record: Record, models: Mapping[str, Model], system: str, alpha: float | None) -> Judgement:
         """See Quality.judge."""
-        images = Images(engine)
+        images = Images(record, models)
         factor = images.by_definition()
-        table, row = self._find(engine, system)
+        table, row = self._find(models, system)
         if table is None:
             return Judgement(factor, basis=_BY_DEFINITION)
         named = f"{METRICS[self.metric]} of {table.source} ({table.dataset})"
@@ -136,19 +138,19 @@ class Published:
         elif row.hit_rate is not None:
             hit = (mean - (1 - row.hit_rate)) / row.hit_rate
             factor[hits] = hit
-            engine.assume("quality factor of a hit", hit, f"{named}: mean {mean:.4f} at hit rate {row.hit_rate:g}")
+            record.assume("quality factor of a hit", hit, f"{named}: mean {mean:.4f} at hit rate {row.hit_rate:g}")
             basis = f"carried: {named}, hits from its mean and its hit rate of {row.hit_rate:g}"
         else:
             basis = f"carried: {named}, mean of the paper's own run, whose hit rate is not published"
         return Judgement(factor, None if np.isnan(mean) else mean, basis, row.scores)
 
-    def _find(self, engine: Engine, system: str) -> tuple[Table | None, Row | None]:
+    def _find(self, models: Mapping[str, Model], system: str) -> tuple[Table | None, Row | None]:
         """The table for the run's large model, and the row of its system there."""
-        large, small = (engine.models[role].name if role in engine.models else None for role in ("large", "small"))
+        large, *smaller = (model.name for model in models.values())
         tables = [table for table in self._tables if table.large == large and table.dataset == self.dataset]
         for table in tables:
             for row in table.systems:
-                if system in row.systems and row.small in (None, small):
+                if system in row.systems and row.small in (None, *smaller):
                     return table, row
         return (tables[0] if tables else None), None
 
@@ -164,14 +166,14 @@ class AtLeastAlpha:
     no selector speaks of.
     """
 
-    def judge(self, engine: Engine, system: str) -> Judgement:
+    def judge(self, record: Record, models: Mapping[str, Model], system: str, alpha: float | None) -> Judgement:
         """See Quality.judge."""
-        images = Images(engine)
+        images = Images(record, models)
         factor = images.by_definition()
-        if engine.alpha is None:
+        if alpha is None:
             return Judgement(factor, basis=_BY_DEFINITION)
-        factor[images.hits_on(None)] = engine.alpha
-        return Judgement(factor, basis=f"lower bound: alpha = {engine.alpha:g} of the step selector for every hit")
+        factor[images.hits_on(None)] = alpha
+        return Judgement(factor, basis=f"lower bound: alpha = {alpha:g} of the step selector for every hit")
 
 
 _BY_DEFINITION = "1 by definition: every image is the full run of the large model"
@@ -180,19 +182,18 @@ _BY_DEFINITION = "1 by definition: every image is the full run of the large mode
 class Images:
     """Which images a finished run made, and how: masks (rows,)."""
 
-    def __init__(self, engine: Engine) -> None:
-        columns = engine.columns
-        self._code = columns.model_code
-        self._large = engine.models["large"].name if "large" in engine.models else None
-        self._completed: Mask = columns["outcome"] == COMPLETED
-        self._model = columns["model"]
-        self._hit: Mask = columns["source"] != MISSING
-        self.k = columns["k"]
+    def __init__(self, record: Record, models: Mapping[str, Model]) -> None:
+        facts = record.facts
+        self._code = facts.model_code
+        self._large = reference(models).name
+        self._completed: Mask = facts["outcome"] == COMPLETED
+        self._model = facts["model"]
+        self._hit: Mask = facts["source"] != MISSING
+        self.k = facts["k"]
 
     def by_definition(self) -> Reals:
         """1 for full runs of the large model, NaN for all else."""
-        full = np.zeros(len(self.k), bool) if self._large is None else self._full(self._large)
-        return np.where(full, 1.0, np.nan)
+        return np.where(self._full(self._large), 1.0, np.nan)
 
     def in_full_on(self, model: str) -> Mask:
         """Requests that ran in full on ``model``, which is not the large one."""

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.base import Work
-from sim.engine import Engine, Wall
-from sim.record.columns import (
+from sim.parts import Run
+from sim.record.cost import Service, cost
+from sim.record.quality import Judgement
+from sim.record.record import TRAININGS, Record
+from sim.request import (
     COMPLETED,
     DISCARDED,
     EMPTY,
@@ -22,15 +24,13 @@ from sim.record.columns import (
     HIT,
     LOOKUPS,
     MISS,
+    MISSING,
     NO_DATABASE,
     NO_STORE,
     PREDICTED_MISS,
     STALE,
 )
-from sim.record.cost import Service, cost
-from sim.record.quality import Judgement
-from sim.request import MISSING
-from traces.schema import Trace
+from traces.table.schema import Trace
 
 SCHEMA = 1
 
@@ -49,42 +49,49 @@ Reals = NDArray[np.float64]
 
 
 def summarise(
-    engine: Engine,
+    run: Run,
+    record: Record,
     trace: Trace,
-    wall: Wall,
     *,
+    seed: int,
+    simulate_s: float,
+    cpu_s: float,
     system: str,
     slo: Sequence[float],
     warmup: int,
     services: Mapping[str, Service],
+    alpha: float | None,
     judged: Judgement | None,
 ) -> dict[str, Any]:
     """Everything that summary.json holds of a finished run, as plain Python values; null where it does not apply.
 
     Args:
-        engine: the engine after ``run``.
+        run: the finished run, and ``record`` what it wrote.
         trace: what was replayed.
-        wall: the time that simulating took.
+        seed: the run's.
+        simulate_s, cpu_s: the time that simulating took, on the wall and on the processor.
         system: the system's name.
-        slo: latency limits, as multiples of the large model's standalone latency.
+        slo: latency limits, as multiples of the reference model's standalone latency.
         warmup: requests at the head of the run that are left out.
         services: what the system pays for beside the GPUs, by name.
+        alpha: what the selector's thresholds keep of the full run's quality; None without a selector.
         judged: the quality of images that were not made; None where a live backend made them.
     """
-    view = Window(engine, warmup)
-    busy_s, energy_j = view.gpu()
-    gpu_s = len(engine.workers) * view.span_s
-    idle_w = engine.gpu.idle_w
-    energy_j = None if energy_j is None or idle_w is None else energy_j + idle_w * (gpu_s - busy_s)
+    view = Window(run, record, warmup)
+    gpu, gpus = run.cluster.gpu, run.cluster.gpus
+    spent = record.ledger.inside(view.start_s, view.end_s)
+    gpu_s = gpus * view.span_s
+    idle_w = gpu.idle_w
+    energy_j = None if spent.joules is None or idle_w is None else spent.joules + idle_w * (gpu_s - spent.busy_s)
     completed = int(view.completed.sum())
-    if engine.gpu.active_w is not None:
-        engine.assume("GPU power, at work and idle [W]", [engine.gpu.active_w, engine.gpu.idle_w], engine.gpu.source)
-    cost_usd = cost(engine, services, view.span_s, completed)
+    if gpu.active_w is not None:
+        record.assume("GPU power, at work and idle [W]", [gpu.active_w, gpu.idle_w], gpu.source)
+    cost_usd = cost(record, gpu, gpus, services, view.span_s, completed)
     limits = view.standalone_s()
     return {
         "schema": SCHEMA,
         "system": system,
-        "seed": engine.seed,
+        "seed": seed,
         "trace": {
             "name": trace.name,
             "source": trace.source,
@@ -93,7 +100,8 @@ def summarise(
             "digest": trace.digest,
         },
         "assumptions": [
-            {"what": said.what, "value": said.value, "source": said.source} for said in engine.assumptions()
+            {"what": said.what, "value": said.value, "source": said.source}
+            for said in (*record.assumptions, *run.backend.assumptions())
         ],
         "requests": {
             "arrived": len(view.outcome),
@@ -112,19 +120,20 @@ def summarise(
             "stalled_share": None,
         },
         "gpu": {
-            "count": len(engine.workers),
-            "busy_fraction": _ratio(busy_s, gpu_s),
+            "count": gpus,
+            "busy_fraction": _ratio(spent.busy_s, gpu_s),
             "seconds": gpu_s,
-            "switches": int(view.column("switched").sum()),
-            "switch_s": float(view.column("load_s").sum()),
+            "switches": spent.switches,
+            "switch_s": spent.switch_s,
+            "batch_mean": spent.batch_mean,
         },
         "energy_j": {"per_image": None if energy_j is None else _ratio(energy_j, completed), "total": energy_j},
         "cost_usd": cost_usd,
-        "quality": view.quality() if judged is None else judged.summary(view.images),
+        "quality": view.quality(run.backend.quality_basis, alpha) if judged is None else judged.summary(view.images),
         "wall": {
-            "simulate_s": wall.simulate_s,
-            "cpu_s": wall.cpu_s,
-            "requests_per_cpu_s": _ratio(engine.rows, wall.cpu_s),
+            "simulate_s": simulate_s,
+            "cpu_s": cpu_s,
+            "requests_per_cpu_s": _ratio(run.workload.rows, cpu_s),
         },
     }
 
@@ -132,10 +141,12 @@ def summarise(
 class Window:
     """The requests after the warm-up, and the time from the first one's arrival to the last end."""
 
-    def __init__(self, engine: Engine, warmup: int) -> None:
-        self._engine = engine
+    def __init__(self, run: Run, record: Record, warmup: int) -> None:
+        self._full = run.workload.full
+        self._first = run.workload.preload + warmup
+        self._record = record
         self._warmup = warmup
-        self.outcome = engine.columns["outcome"][warmup:]
+        self.outcome = record.facts["outcome"][warmup:]
         self.completed = self.outcome == COMPLETED
         self.images = np.concatenate([np.zeros(warmup, bool), self.completed])
         arrival_s, finish_s = self.column("arrival_s"), self.column("finish_s")
@@ -147,28 +158,18 @@ class Window:
 
     def column(self, name: str) -> NDArray[Any]:
         """A column of the measured requests."""
-        return self._engine.columns[name][self._warmup :]
+        return self._record.facts[name][self._warmup :]
 
     def completions(self) -> int:
         """Images that were finished inside the window, whoever asked for them."""
-        columns = self._engine.columns
-        done = columns["outcome"] == COMPLETED
-        finish_s = columns["finish_s"]
+        facts = self._record.facts
+        done = facts["outcome"] == COMPLETED
+        finish_s = facts["finish_s"]
         return int((done & (finish_s >= self.start_s) & (finish_s <= self.end_s)).sum())
 
-    def gpu(self) -> tuple[float, float | None]:
-        """Seconds that GPUs worked inside the window, and the joules of that work, None where power is unknown."""
-        columns = self._engine.columns
-        on_gpu = columns["worker"] != MISSING
-        start_s, finish_s = columns["start_s"][on_gpu], columns["finish_s"][on_gpu]
-        inside = np.clip(finish_s, self.start_s, self.end_s) - np.clip(start_s, self.start_s, self.end_s)
-        share = np.divide(inside, finish_s - start_s, out=np.zeros_like(inside), where=finish_s > start_s)
-        energy_j = float((share * columns["energy_j"][on_gpu]).sum())
-        return float(inside.sum()), None if np.isnan(energy_j) else energy_j
-
     def standalone_s(self) -> Reals:
-        """Seconds of each measured request in full on the large model, alone on a GPU."""
-        return self._in_full()[1]
+        """Seconds of each measured request in full on the reference model, alone on a GPU."""
+        return self._full.total_s[self._first :]
 
     def violations(self, limit_s: Reals) -> dict[str, float | None]:
         """The limit (its mean, where sizes differ) and the share of requests that took longer or were not served."""
@@ -179,7 +180,7 @@ class Window:
     def cache(self) -> dict[str, Any]:
         """Hits and what they saved. ``compute_saving`` alone applies without a cache too."""
         saving = (
-            1 - self.column("denoise_s").sum() / self._in_full()[0][self.completed].sum()
+            1 - self.column("step_share_s").sum() / self._full.denoise_s[self._first :][self.completed].sum()
             if self.completed.any()
             else None
         )
@@ -189,7 +190,7 @@ class Window:
         said["fallbacks"] = {"database": None, "store": None}
         said["source_age_s"] = {"p50": None, "p90": None}
         said["predictor"] = dict.fromkeys(PREDICTED)
-        if not self._engine.columns["lookup"].any():
+        if not self._record.facts["lookup"].any():
             return said
         came_to = np.bincount(self.column("lookup"), minlength=len(LOOKUPS)).tolist()
         lookups, hits = sum(came_to[1:]), came_to[HIT]
@@ -202,7 +203,7 @@ class Window:
             "hit_rate": _ratio(hits, lookups),
             "hit_share_by_k": {str(k): int(n) / hits for k, n in zip(ks, counts, strict=True)},
             "holes": int(self.column("hole").sum()),
-            "evictions": int(self.column("evictions").sum()),
+            "evictions": int(self.column("evictions").sum()) if "evictions" in self._record.facts else None,
             "stale": came_to[STALE],
             "fallbacks": {"database": came_to[NO_DATABASE], "store": came_to[NO_STORE]},
             "predictor": self.predictor(came_to),
@@ -216,53 +217,35 @@ class Window:
 
     def predictor(self, came_to: Sequence[int]) -> dict[str, Any]:
         """How often the match predictor was right, and what searching in vain cost; ``came_to`` counts LOOKUPS."""
-        columns = self._engine.columns
         matched = came_to[HIT] + came_to[EMPTY] + came_to[STALE] + came_to[NO_STORE]
         said = dict.fromkeys(PREDICTED) | {
             "wasted_searches": came_to[MISS],
             "wasted_search_s": float(self.column("wasted_s").sum()),
         }
-        if not columns.predicting:
+        if TRAININGS not in self._record.logs:
             return said
-        begun_s = np.frombuffer(columns.trained_at_s)
-        inside = (begun_s >= self.start_s) & (begun_s <= self.end_s)
+        retrainings, retrain_s = self._record.logs[TRAININGS].inside(self.start_s, self.end_s)
         return said | {
             "precision": _ratio(matched, matched + came_to[MISS]),
             "recall": _ratio(matched, matched + came_to[FORGONE_MATCH]),
             "predicted_misses": came_to[PREDICTED_MISS] + came_to[FORGONE_MATCH],
-            "retrainings": int(inside.sum()),
-            "retrain_s": float(np.frombuffer(columns.training_s)[inside].sum()),
+            "retrainings": retrainings,
+            "retrain_s": retrain_s,
         }
 
-    def quality(self) -> dict[str, Any]:
+    def quality(self, basis: str | None, alpha: float | None) -> dict[str, Any]:
         """The mean quality factor of the images it was measured on, and the share of them below alpha."""
-        engine = self._engine
         factor = self.column("quality")
         factor = factor[~np.isnan(factor)]
-        if engine.backend.quality_basis is None or not len(factor):
+        if basis is None or not len(factor):
             return dict.fromkeys(("factor_mean", "below_alpha_share", "basis", "published"))
-        below = None if engine.alpha is None else float((factor < engine.alpha).mean())
+        below = None if alpha is None else float((factor < alpha).mean())
         return {
             "factor_mean": float(factor.mean()),
             "below_alpha_share": below,
-            "basis": engine.backend.quality_basis,
+            "basis": basis,
             "published": None,
         }
-
-    def _in_full(self) -> tuple[Reals, Reals]:
-        """Denoising seconds, and all seconds, of each measured request in full on the large model."""
-        engine = self._engine
-        large = engine.model("large")
-        if engine.native:
-            cost = engine.backend.whole(Work(large.name, large.width, large.height, large.steps))
-            count = len(self.outcome)
-            return np.full(count, cost.denoise_s), np.full(count, cost.denoise_s + cost.other_s)
-        asked = np.stack([np.array(column)[: engine.rows][self._warmup :] for column in engine.shapes])
-        shapes, which = np.unique(asked, axis=1, return_inverse=True)
-        costs = [engine.backend.whole(Work(large.name, int(w), int(h), int(n))) for w, h, n in shapes.T]
-        denoise_s = np.array([cost.denoise_s for cost in costs])
-        other_s = np.array([cost.other_s for cost in costs])
-        return denoise_s[which], (denoise_s + other_s)[which]
 
 
 def spread(seconds: Reals) -> dict[str, float | None]:

@@ -1,27 +1,17 @@
 """Admission: which finished requests leave artifacts in the cache."""
 
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
 
-from sim.engine import Engine
+from sim.model import in_role
+from sim.parts import Run
 from sim.request import Request
-
-
-@runtime_checkable
-class Admission(Protocol):
-    """Decides at completion whether the artifacts of a request are kept."""
-
-    def bind(self, engine: Engine) -> None: ...
-
-    def admits(self, request: Request) -> bool:
-        """Whether ``request``, just completed, is kept."""
 
 
 @dataclass(slots=True)
 class All:
     """Every image that a GPU made: MoDM's cache-all."""
 
-    def bind(self, engine: Engine) -> None:
+    def bind(self, run: Run) -> None:
         """See Admission.bind."""
 
     def admits(self, request: Request) -> bool:
@@ -33,7 +23,7 @@ class All:
 class Misses:
     """Only what was made in full: NIRVANA inserts on a miss, since a hit lacks the states before K."""
 
-    def bind(self, engine: Engine) -> None:
+    def bind(self, run: Run) -> None:
         """See Admission.bind."""
 
     def admits(self, request: Request) -> bool:
@@ -43,13 +33,14 @@ class Misses:
 
 @dataclass(slots=True)
 class Large:
-    """Only what the large model made, in full or by refining: MoDM's cache-large."""
+    """Only what the model of one role made, in full or by refining: MoDM's cache-large."""
 
+    role: str = "large"
     _large: str = field(init=False, default="", repr=False)
 
-    def bind(self, engine: Engine) -> None:
+    def bind(self, run: Run) -> None:
         """See Admission.bind."""
-        self._large = engine.models["large"].name
+        self._large = in_role(run.models, self.role).name
 
     def admits(self, request: Request) -> bool:
         """See Admission.admits."""

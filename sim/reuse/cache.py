@@ -5,15 +5,15 @@ Find, get, insert and evict are separate: ``find`` names the best match, ``get``
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
-from sim.engine import Engine, stream
-from sim.errors import ConfigError
+from sim.errors import ConfigError, SimulationError
+from sim.parts import Eviction, Fact, Run, Selector, Watcher
 from sim.request import Request
-from sim.reuse.database import Database, Watcher
-from sim.reuse.eviction import FINAL, K_BITS, K_MASK, MOST_STEPS, Eviction
-from sim.reuse.selector import Selector
-from traces.similarity import Space
+from sim.reuse.database import Database
+from sim.reuse.eviction import FINAL, K_BITS, K_MASK, MOST_STEPS
+from sim.streams import stream
+from traces.similarity.spaces import Space
 
 
 @dataclass(slots=True)
@@ -81,11 +81,10 @@ class Cache:
     latents_at: tuple[int, ...] = ()
     room: Literal["items", "prompt"] = "items"
     items: int = field(init=False, default=0)
-    _engine: Engine = field(init=False, repr=False)
+    _evictions: Fact = field(init=False, repr=False)
     _entries: dict[int, Entry] = field(init=False, default_factory=dict, repr=False)
     _database: Database = field(init=False, repr=False)
     _next: int = field(init=False, default=0)
-    _preload: int = field(init=False, default=0)
     _ks: tuple[int, ...] = field(init=False, default=())
     _all: int = field(init=False, default=0)
 
@@ -98,33 +97,33 @@ class Cache:
         self._all = _bits(self._ks)
 
     def bind(
-        self, engine: Engine, selector: Selector, database: Database | None = None, watcher: Watcher | None = None
+        self, run: Run, selector: Selector, database: Database | None = None, watcher: Watcher | None = None
     ) -> None:
         """Take the trace's embeddings. What is less similar than the floor of ``selector`` is never found.
 
         Without a ``database`` what is stored is found at once; else when it says so, and it tells ``watcher``.
         """
-        self._engine = engine
-        vectors = engine.embeddings()
+        alike = run.similarity
+        vectors = alike.embeddings()
+        self._evictions = run.fact("evictions", int, default=0, shown=False)
         # Modelled images belong to the trace: another seed of the run must not change what they look like.
-        self.space.bind(vectors, stream(0, f"images of {engine.content}"), engine.scale)
+        self.space.bind(vectors, stream(0, f"images of {alike.content}"), alike.scale)
         for what, value, source in self.space.assumptions():
-            engine.assume(what, value, source)
-        self._preload = engine.preload
+            run.assume(what, value, source)
         product = self.space.product(selector.floor)
-        index = engine.search.open(self.space, len(vectors), product, engine.content)
+        index = alike.search.open(self.space, len(vectors), product, alike.content)
         self._database = Database() if database is None else database
         self._database.open(index, watcher)
         if database is None:
             self._database.settle(0.0)
-        self.eviction.bind(engine, self.space, selector)
+        self.eviction.bind(run, self.space, selector)
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def find(self, request: Request) -> Match | None:
         """The most similar entry that a search finds for ``request`` when it arrives; None where none is."""
-        found = self._database.best(self._shape(request), request.row + self._preload, request.arrival_s)
+        found = self._database.best(self._shape(request), request.row, request.arrival_s)
         if found is None:
             return None
         entry, product = found
@@ -173,7 +172,7 @@ class Cache:
         entry = self._next
         self._next += 1
         shape = self._shape(request)
-        row = request.row + self._preload
+        row = request.row
         self._entries[entry] = Entry(row, now_s, shape, held, request.made)
         self._database.add(shape, entry, row, now_s)
         self.eviction.added(entry, ks, row)
@@ -182,17 +181,23 @@ class Cache:
     def _make_room(self, most: int, row: int, now_s: float) -> None:
         """Evict the worst items until ``most`` are left or, where whole prompts have to go, fewer.
 
-        An entry goes with the last of its items.
+        An entry goes with the last of its items. Raises SimulationError where the policy names what is not held, or
+        another number of items than was asked for.
         """
         entries, by_prompt = self._entries, self.room == "prompt"
         items, held = self.items, 0
         while items > most or (by_prompt and held):
-            victims = self.eviction.victims(1 if by_prompt else items - most)
-            items -= len(victims)
+            wanted = 1 if by_prompt else items - most
+            victims = self.eviction.victims(wanted)
+            if len(victims) != wanted:
+                self._wrong(f"named {len(victims)} items when {wanted} had to go")
+            items -= wanted
             for victim in victims:
                 number = victim >> K_BITS
-                entry = entries[number]
+                entry = entries.get(number)
                 k = victim & K_MASK
+                if entry is None or not entry.held >> k & 1:
+                    self._wrong(f"named item {victim} (entry {number}, K = {k}), which is not in the cache")
                 held = entry.held ^ 1 << k
                 if held:
                     entry.held = held
@@ -201,8 +206,12 @@ class Cache:
                 else:
                     self._database.remove(entry.shape, number, entry.row, now_s)
                     del entries[number]
-        self._engine.columns.stored(row, self.items - items)
+        self._evictions[row] = self.items - items
         self.items = items
+
+    def _wrong(self, what: str) -> NoReturn:
+        policy = type(self.eviction)
+        raise SimulationError(f"the eviction ({policy.__module__}.{policy.__qualname__}) {what}")
 
     def _shape(self, request: Request) -> tuple[int, int, int] | None:
         if self._ks[0] == FINAL:

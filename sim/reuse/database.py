@@ -8,27 +8,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Protocol
 
 from sim.errors import ConfigError
+from sim.parts import Change, Shape, Watcher
 from sim.reuse.outage import Outages
-from traces.search import Found, Index
-
-Shape = tuple[int, int, int] | None
-"""What is searched apart: width, height and steps of a latent; None where all are searched together."""
-
-
-Change = tuple[float, Shape, int, int, bool]
-"""A record of ``entry``, the artifact of trace row ``row``: when it was asked for in seconds, what it is searched
-with, the entry, the row, and whether it is inserted (or deleted)."""
-
-
-class Watcher(Protocol):
-    """Told of what can be found."""
-
-    def applied(self, changes: Sequence[Change], now_s: float) -> None:
-        """From ``now_s`` on a search sees ``changes``."""
-
+from traces.similarity.search import Found, Index
 
 @dataclass(slots=True)
 class Database:

@@ -8,26 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf, log, sqrt
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sim.errors import ConfigError
+from sim.parts import Delay
 
 BLOCK = 1024
 """Requests whose delays are drawn at a time."""
 
 Z99 = 2.3263478740408408
 """The standard normal's 99th percentile."""
-
-
-@runtime_checkable
-class Delay(Protocol):
-    """A distribution of seconds."""
-
-    def draw(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """``count`` independent delays in seconds, shape (count,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +98,13 @@ class Draws:
     """One delay for every row, from a random stream of its own.
 
     A row's delay does not depend on what happens to other rows, so two systems with the same seed see the same
-    service, request by request.
+    service, request by request. ``first`` is the first row that is asked for.
     """
 
-    def __init__(self, delay: Delay, rng: np.random.Generator) -> None:
+    def __init__(self, delay: Delay, rng: np.random.Generator, first: int = 0) -> None:
         self._delay = delay
         self._rng = rng
-        self._stop = 0
+        self._stop = first
         self._block: list[float] = []
 
     def of(self, row: int) -> float:

@@ -2,16 +2,25 @@
 
 from dataclasses import dataclass, field
 
-from sim.engine import Engine, Model
+from backends.base import whole
 from sim.errors import ConfigError
-from sim.record.columns import EMPTY, FORGONE_MATCH, HIT, MISS, NO_DATABASE, NO_STORE, PREDICTED_MISS, STALE
-from sim.request import Request
-from sim.reuse.admission import Admission
+from sim.model import Model
+from sim.parts import Admission, Delay, Predictor, Run, Selector
+from sim.request import (
+    EMPTY,
+    FORGONE_MATCH,
+    HIT,
+    MISS,
+    NO_DATABASE,
+    NO_STORE,
+    PREDICTED_MISS,
+    STALE,
+    Request,
+)
 from sim.reuse.cache import Cache, Match, State
 from sim.reuse.database import Database
-from sim.reuse.delay import Constant, Delay, Draws, delay
-from sim.reuse.predictor import Always, Predictor
-from sim.reuse.selector import Selector
+from sim.reuse.delay import Constant, Draws, delay
+from sim.reuse.predictor import Always
 from sim.reuse.store import Store
 
 
@@ -20,17 +29,17 @@ class Direct:
     """Every request runs in full on the model of one ``role``: no cache, no decision, no time."""
 
     role: str = "large"
-    _engine: Engine = field(init=False, repr=False)
+    _run: Run = field(init=False, repr=False)
     _model: Model = field(init=False, repr=False)
 
-    def bind(self, engine: Engine) -> None:
+    def bind(self, run: Run) -> None:
         """See Door.bind."""
-        self._engine = engine
-        self._model = engine.model(self.role)
+        self._run = run
+        self._model = run.model(self.role)
 
     def admit(self, request: Request, now_s: float) -> float:
         """See Door.admit."""
-        self._engine.assign(request, self._model)
+        self._run.assign(request, self._model)
         return 0.0
 
     def completed(self, request: Request) -> bool:
@@ -81,7 +90,7 @@ class Reuse:
     database: Database = field(default_factory=Database)
     store: Store = field(default_factory=Store)
     predictor: Predictor = field(default_factory=Always)
-    _engine: Engine = field(init=False, repr=False)
+    _run: Run = field(init=False, repr=False)
     _captures: bool = field(init=False, default=False)
     _hit_model: Model = field(init=False, repr=False)
     _miss_model: Model = field(init=False, repr=False)
@@ -98,26 +107,28 @@ class Reuse:
                 "model that made it: use one role for both, or cache final images (latents_at: [])"
             )
 
-    def bind(self, engine: Engine) -> None:
+    def bind(self, run: Run) -> None:
         """See Door.bind. The rows to preload are inserted here, as full generations made at time 0."""
-        self._engine = engine
-        self._captures = engine.backend.live and bool(self.cache.latents_at)
-        self._hit_model = engine.model(self.hit_role)
-        self._miss_model = engine.model(self.miss_role)
+        self._run = run
+        self._captures = run.backend.live and bool(self.cache.latents_at)
+        self._hit_model = run.model(self.hit_role)
+        self._miss_model = run.model(self.miss_role)
         self._embed, self._search, self._fetch = (
-            Draws(each, engine.rng(f"door.{name}")) for name, each in self._delays.items()
+            Draws(each, run.rng(f"door.{name}"), run.workload.preload) for name, each in self._delays.items()
         )
-        self.admission.bind(engine)
-        self.cache.bind(engine, self.selector, self.database, self.predictor)
-        self.predictor.bind(engine, self.cache.space)
-        engine.alpha = self.selector.alpha
-        engine.outages |= {"database": self.database.outage, "store": self.store.outage}
-        self._assume(engine)
-        for row in range(-engine.preload, 0):
-            request = engine.request(row, 0.0)
+        self.admission.bind(run)
+        self.cache.bind(run, self.selector, self.database, self.predictor)
+        self.predictor.bind(run, self.cache.space)
+        run.gauge("database_up", self.database.outage.up_at)
+        run.gauge("store_up", self.store.outage.up_at)
+        self._assume(run)
+        for row in range(run.workload.preload):
+            request = run.request(row, 0.0)
             self._in_full(request)
-            if engine.backend.live:
-                request.made = engine.backend.whole(engine.work(request)).artifact
+            if run.backend.live:
+                work = run.work(request)
+                whole(run.backend, work)
+                request.made = work.made
             self.cache.insert(request, 0.0)
         self.database.settle(0.0)
 
@@ -127,7 +138,7 @@ class Reuse:
         row = request.row
         took_s = self._embed.of(row)
         self.database.advance(now_s)
-        if not self.predictor.expects(row + self._engine.preload, now_s):
+        if not self.predictor.expects(row, now_s):
             match, k = self._match(request)
             request.lookup = PREDICTED_MISS if match is None or k == 0 else FORGONE_MATCH
         elif self.database.outage.down(now_s):
@@ -164,26 +175,26 @@ class Reuse:
             return EMPTY, 0.0
         return self._start_from(request, match.row, state), 0.0
 
-    def _assume(self, engine: Engine) -> None:
+    def _assume(self, run: Run) -> None:
         constant = [name for name, each in self._delays.items() if isinstance(each, Constant) and each.seconds]
         if constant:
-            engine.assume(
+            run.assume(
                 "times that are the same for every request", ", ".join(constant), "no paper gives their distribution"
             )
         for name, service in (("database", self.database), ("store", self.store)):
             if service.outages:
-                engine.assume(f"time-out of the {name} [s]", service.timeout_s, "a setting; not published")
+                run.assume(f"time-out of the {name} [s]", service.timeout_s, "a setting; not published")
 
     def _in_full(self, request: Request) -> None:
         request.k = request.skipped = 0
-        self._engine.assign(request, self._miss_model)
+        self._run.assign(request, self._miss_model)
         if self._captures:
             self._capture(request)
 
     def _start_from(self, request: Request, row: int, state: State) -> int:
         """Plan to go on from ``state``; returns what came of the search by that."""
         request.k, request.of_steps = state.k, self.selector.of_steps
-        self._engine.assign(request, self._hit_model)
+        self._run.assign(request, self._hit_model)
         if request.skipped == 0:  # a model of so few steps that K is less than one of them
             self._in_full(request)
             return EMPTY

@@ -1,12 +1,10 @@
 """Outages: when a service does not answer."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
-
-import numpy as np
-from numpy.typing import NDArray
 
 from sim.errors import ConfigError
 
@@ -21,6 +19,7 @@ class Outages:
     windows: Sequence[tuple[float, float]]
     key: str
     _coming: Iterator[tuple[float, float]] = field(init=False, repr=False)
+    _edges: list[float] = field(init=False, repr=False)
     _from_s: float = field(init=False, default=-inf)
     _until_s: float = field(init=False, default=-inf)
 
@@ -32,6 +31,7 @@ class Outages:
                 "from 0 s on, each to end before the next begins"
             )
         self._coming = iter(self.windows)
+        self._edges = edges
 
     def down(self, now_s: float) -> bool:
         """Whether the service is down at ``now_s``, which never falls."""
@@ -46,8 +46,6 @@ class Outages:
                 start_s = until_s
         return start_s + seconds
 
-    def up(self, times_s: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Whether the service answers at each of ``times_s``."""
-        edges = np.asarray(self.windows, np.float64).reshape(-1)
-        up: NDArray[np.bool_] = np.searchsorted(edges, times_s, side="right") % 2 == 0
-        return up
+    def up_at(self, time_s: float) -> bool:
+        """Whether the service answers at ``time_s``, whatever was asked before."""
+        return bisect_right(self._edges, time_s) % 2 == 0

@@ -3,38 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
-from sim.engine import Engine
 from sim.errors import ConfigError
-from sim.reuse.database import Change
-from traces.similarity import Space
+from sim.parts import Change, Log, Run
+from sim.record.record import TRAININGS
+from traces.similarity.spaces import Space
 
 BLOCK = 512
 """Coming rows that are decided at a time."""
-
-
-@runtime_checkable
-class Predictor(Protocol):
-    """Says before a search whether it would find an artifact that is similar enough."""
-
-    def bind(self, engine: Engine, space: Space) -> None:
-        """Take the run's clock and streams and the space, bound to its trace, whose vectors it learns."""
-
-    def applied(self, changes: Sequence[Change], now_s: float) -> None:
-        """From ``now_s`` on the database finds what ``changes`` inserted and no longer what they deleted."""
-
-    def expects(self, row: int, now_s: float) -> bool:
-        """Whether the prompt of trace row ``row`` is searched for. Neither argument ever falls."""
 
 
 @dataclass(slots=True)
 class Always:
     """No predictor: every prompt is searched for."""
 
-    def bind(self, engine: Engine, space: Space) -> None:
+    def bind(self, run: Run, space: Space) -> None:
         """See Predictor.bind."""
 
     def applied(self, changes: Sequence[Change], now_s: float) -> None:
@@ -77,7 +63,8 @@ class OneClassSvm:
     sample: int | None = 10_000
     landmarks: int | None = None
     gamma: float = 1.0
-    _engine: Engine = field(init=False, repr=False)
+    _run: Run = field(init=False, repr=False)
+    _trainings: Log = field(init=False, repr=False)
     _space: Space = field(init=False, repr=False)
     _rng: np.random.Generator = field(init=False, repr=False)
     _rows: dict[int, int] = field(init=False, default_factory=dict, repr=False)
@@ -105,16 +92,16 @@ class OneClassSvm:
                     f"predictor.{name}: found {getattr(self, name)}; see {type(self).__name__} for its range"
                 )
 
-    def bind(self, engine: Engine, space: Space) -> None:
+    def bind(self, run: Run, space: Space) -> None:
         """See Predictor.bind."""
-        self._engine = engine
+        self._run = run
+        self._trainings = run.log(TRAININGS)
         self._space = space
-        self._rng = engine.rng("predictor")
-        engine.columns.predicting = True
+        self._rng = run.rng("predictor")
         if self.sample is not None:
-            engine.assume("vectors that the match predictor is trained on at most", self.sample, "not NIRVANA's")
+            run.assume("vectors that the match predictor is trained on at most", self.sample, "not NIRVANA's")
         if self.landmarks is not None:
-            engine.assume("kernel of the match predictor", f"Nystroem, {self.landmarks} landmarks", "not NIRVANA's")
+            run.assume("kernel of the match predictor", f"Nystroem, {self.landmarks} landmarks", "not NIRVANA's")
 
     def applied(self, changes: Sequence[Change], now_s: float) -> None:
         """See Predictor.applied."""
@@ -138,7 +125,8 @@ class OneClassSvm:
         at = row - self._start
         if at >= len(self._block):
             self._start, at = row, 0
-            stop = min(row + BLOCK, self._engine.preload + self._engine.rows)
+            work = self._run.workload
+            stop = min(row + BLOCK, work.preload + work.rows)
             self._block = (self._model.scores(self._space.queries(row, stop)) > self.threshold).tolist()
         return self._block[at]
 
@@ -154,7 +142,7 @@ class OneClassSvm:
         seconds = self._trained_on * self.per_10k_s / 10_000
         self._coming = Trained(self._space.artifacts(rows), self, int(self._rng.integers(2**31)))
         self._ready_s = now_s + seconds
-        self._engine.columns.retrained(now_s, seconds)
+        self._trainings.add(now_s, seconds)
 
 
 class Trained:

@@ -3,24 +3,8 @@
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol, runtime_checkable
 
 from sim.errors import ConfigError
-
-
-@runtime_checkable
-class Selector(Protocol):
-    """Turns the similarity of the best match into K."""
-
-    of_steps: int
-    alpha: float | None
-
-    @property
-    def floor(self) -> float:
-        """No similarity below it skips a step; -inf where that is not known."""
-
-    def skip(self, similarity: float) -> int:
-        """Steps to skip of ``of_steps``: 0 is a miss, ``of_steps`` returns the artifact as it is."""
 
 
 @dataclass(slots=True)

@@ -3,34 +3,34 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from sim.cluster.worker import Worker
-from sim.engine import Engine
+from sim.parts import Run, Worker
 from sim.request import Request
 
 
 @dataclass(slots=True)
 class Fcfs:
-    """One queue; the worker that has been idle longest takes the next request."""
+    """One queue; the worker with the fewest requests aboard, of several the one that is so for the longest, is next."""
 
     _waiting: deque[Request] = field(init=False, default_factory=deque, repr=False)
-    _idle: deque[Worker] = field(init=False, default_factory=deque, repr=False)
+    _run: Run = field(init=False, repr=False)
 
-    def bind(self, engine: Engine) -> None:
+    def bind(self, run: Run) -> None:
         """See Scheduler.bind."""
+        self._run = run
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
         """See Scheduler.offer."""
-        if self._idle:
-            return self._idle.popleft()
-        self._waiting.append(request)
-        return None
+        worker = self._run.cluster.roomiest()
+        if worker is None:
+            self._waiting.append(request)
+        return worker
 
-    def free(self, worker: Worker, now_s: float) -> Request | None:
-        """See Scheduler.free."""
-        if self._waiting:
-            return self._waiting.popleft()
-        self._idle.append(worker)
-        return None
+    def next(self, worker: Worker, now_s: float) -> Request | None:
+        """See Scheduler.next."""
+        return self._waiting.popleft() if self._waiting else None
+
+    def moved(self, worker: Worker, now_s: float) -> None:
+        """See Scheduler.moved."""
 
     def __len__(self) -> int:
         return len(self._waiting)

@@ -3,65 +3,72 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from sim.cluster.worker import Worker
-from sim.engine import Engine
+from sim.parts import Run, Worker
 from sim.request import Request
 
 
 @dataclass(slots=True)
 class HitMiss:
-    """Workers of role ``large`` take misses, those of role ``small`` take hits; each queue in order.
+    """Workers of one role take misses, all others take hits; each queue in order.
+
+    A hit is refined on the model of whichever worker takes it: which one that is shows when it starts.
 
     Args:
-        large_takes_hits: a large worker that finds no miss takes a hit and refines it on its own model
-            (MoDM's quality mode); in throughput mode it does not.
+        large_takes_hits: a worker for misses that finds none takes a hit and refines it on its own model (MoDM's
+            quality mode); in throughput mode it does not.
+        miss_role: the role of the workers that take misses.
     """
 
     large_takes_hits: bool = False
+    miss_role: str = "large"
     _misses: deque[Request] = field(init=False, default_factory=deque, repr=False)
     _hits: deque[Request] = field(init=False, default_factory=deque, repr=False)
-    _large: deque[Worker] = field(init=False, default_factory=deque, repr=False)
-    _small: deque[Worker] = field(init=False, default_factory=deque, repr=False)
-    _engine: Engine = field(init=False, repr=False)
+    _run: Run = field(init=False, repr=False)
+    _hit_roles: list[str] = field(init=False, default_factory=list, repr=False)
 
-    def bind(self, engine: Engine) -> None:
+    def bind(self, run: Run) -> None:
         """See Scheduler.bind."""
-        self._engine = engine
+        self._run = run
+        self._hit_roles = [role for role in run.models if role != self.miss_role]
+        if self.large_takes_hits:
+            self._hit_roles.append(self.miss_role)
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
         """See Scheduler.offer."""
+        roomiest = self._run.cluster.roomiest
         if not request.hit:
-            if self._large:
-                return self._large.popleft()
-            self._misses.append(request)
-            return None
-        if self._small:
-            return self._small.popleft()
-        if self.large_takes_hits and self._large:
-            worker = self._large.popleft()
-            self._refine_on(worker, request)
+            worker = roomiest(self.miss_role)
+            if worker is None:
+                self._misses.append(request)
             return worker
+        for role in self._hit_roles:
+            worker = roomiest(role)
+            if worker is not None:
+                self._refine_on(worker, request)
+                return worker
         self._hits.append(request)
         return None
 
-    def free(self, worker: Worker, now_s: float) -> Request | None:
-        """See Scheduler.free."""
-        if worker.role == "large":
+    def next(self, worker: Worker, now_s: float) -> Request | None:
+        """See Scheduler.next."""
+        if worker.role == self.miss_role:
             if self._misses:
                 return self._misses.popleft()
-            if self.large_takes_hits and self._hits:
-                request = self._hits.popleft()
-                self._refine_on(worker, request)
-                return request
-            self._large.append(worker)
-        else:
-            if self._hits:
-                return self._hits.popleft()
-            self._small.append(worker)
-        return None
+            if not self.large_takes_hits:
+                return None
+        if not self._hits:
+            return None
+        request = self._hits.popleft()
+        self._refine_on(worker, request)
+        return request
+
+    def moved(self, worker: Worker, now_s: float) -> None:
+        """See Scheduler.moved."""
 
     def _refine_on(self, worker: Worker, request: Request) -> None:
-        self._engine.assign(request, self._engine.model(worker.role))
+        model = self._run.models[worker.role]
+        if request.model != model.name:
+            self._run.assign(request, model)
 
     def __len__(self) -> int:
         return len(self._misses) + len(self._hits)

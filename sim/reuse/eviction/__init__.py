@@ -1,6 +1,6 @@
 """Eviction: which item leaves a full cache. One policy per file."""
 
-from sim.reuse.eviction.base import FINAL, K_BITS, K_MASK, MOST_STEPS, Eviction, Item, entry_of, item, items_of, k_of
+from sim.reuse.eviction.base import FINAL, K_BITS, K_MASK, MOST_STEPS, entry_of, item, items_of, k_of
 from sim.reuse.eviction.fifo import Fifo
 from sim.reuse.eviction.lcbfu import Lcbfu
 from sim.reuse.eviction.lfu import Lfu
@@ -13,9 +13,7 @@ __all__ = [
     "K_BITS",
     "K_MASK",
     "MOST_STEPS",
-    "Eviction",
     "Fifo",
-    "Item",
     "Lcbfu",
     "Lfu",
     "Lru",

@@ -3,10 +3,9 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from sim.engine import Engine
-from sim.reuse.eviction.base import Item, items_of
-from sim.reuse.selector import Selector
-from traces.similarity import Space
+from sim.parts import Item, Run, Selector
+from sim.reuse.eviction.base import items_of
+from traces.similarity.spaces import Space
 
 
 @dataclass(slots=True)
@@ -15,7 +14,7 @@ class Fifo:
 
     _items: deque[Item] = field(init=False, default_factory=deque, repr=False)
 
-    def bind(self, engine: Engine, space: Space, selector: Selector) -> None:
+    def bind(self, run: Run, space: Space, selector: Selector) -> None:
         """See Eviction.bind."""
 
     def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:

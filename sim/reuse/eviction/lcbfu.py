@@ -3,12 +3,11 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from sim.engine import Engine
 from sim.errors import ConfigError
-from sim.reuse.eviction.base import ITEM_BITS, K_BITS, K_MASK, Item
+from sim.parts import Item, Run, Selector
+from sim.reuse.eviction.base import ITEM_BITS, K_BITS, K_MASK
 from sim.reuse.eviction.rising import Rising
-from sim.reuse.selector import Selector
-from traces.similarity import Space
+from traces.similarity.spaces import Space
 
 
 @dataclass(slots=True)
@@ -38,10 +37,10 @@ class Lcbfu:
         if self.initial < 0:
             raise ConfigError(f"eviction.initial: found {self.initial}, expected 0 or more uses")
 
-    def bind(self, engine: Engine, space: Space, selector: Selector) -> None:
+    def bind(self, run: Run, space: Space, selector: Selector) -> None:
         """See Eviction.bind."""
         source = "not published; from 0, as in MoDM's artifact, K would play no part"
-        engine.assume("LCBFU: uses that an item enters with", self.initial, source)
+        run.assume("LCBFU: uses that an item enters with", self.initial, source)
 
     def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
         """See Eviction.added."""

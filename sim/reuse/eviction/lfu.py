@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from sim.engine import Engine
-from sim.reuse.eviction.base import ITEM_BITS, Item, items_of
+from sim.parts import Item, Run, Selector
+from sim.reuse.eviction.base import ITEM_BITS, items_of
 from sim.reuse.eviction.rising import Rising
-from sim.reuse.selector import Selector
-from traces.similarity import Space
+from traces.similarity.spaces import Space
 
 TIME_BITS = 40
 
@@ -21,7 +20,7 @@ class Lfu:
     _time: int = field(init=False, default=0)
     _items: Rising = field(init=False, default_factory=Rising, repr=False)
 
-    def bind(self, engine: Engine, space: Space, selector: Selector) -> None:
+    def bind(self, run: Run, space: Space, selector: Selector) -> None:
         """See Eviction.bind."""
 
     def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:

@@ -3,10 +3,9 @@
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from sim.engine import Engine
-from sim.reuse.eviction.base import Item, items_of
-from sim.reuse.selector import Selector
-from traces.similarity import Space
+from sim.parts import Item, Run, Selector
+from sim.reuse.eviction.base import items_of
+from traces.similarity.spaces import Space
 
 
 @dataclass(slots=True)
@@ -18,7 +17,7 @@ class Lru:
 
     _items: OrderedDict[Item, None] = field(init=False, default_factory=OrderedDict, repr=False)
 
-    def bind(self, engine: Engine, space: Space, selector: Selector) -> None:
+    def bind(self, run: Run, space: Space, selector: Selector) -> None:
         """See Eviction.bind."""
 
     def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:

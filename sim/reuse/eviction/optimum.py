@@ -6,12 +6,11 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.engine import Engine
 from sim.errors import ConfigError
-from sim.reuse.eviction.base import FINAL, Item, items_of, k_of
-from sim.reuse.selector import Selector
-from traces.neighbours import UNIT, Neighbours, remembered
-from traces.similarity import Space
+from sim.parts import Item, Run, Selector
+from sim.reuse.eviction.base import FINAL, items_of, k_of
+from traces.similarity.neighbours import UNIT, Neighbours, remembered
+from traces.similarity.spaces import Space
 
 
 @dataclass(slots=True)
@@ -41,7 +40,7 @@ class Optimum:
     """
 
     most: int = 256
-    _engine: Engine = field(init=False, repr=False)
+    _run: Run = field(init=False, repr=False)
     _later: "Later" = field(init=False, repr=False)
     _row_of: dict[Item, int] = field(init=False, default_factory=dict, repr=False)
     _next: dict[Item, int] = field(init=False, default_factory=dict, repr=False)
@@ -53,21 +52,21 @@ class Optimum:
         if self.most < 1:
             raise ConfigError(f"eviction.most: found {self.most}, expected 1 or more neighbours")
 
-    def bind(self, engine: Engine, space: Space, selector: Selector) -> None:
+    def bind(self, run: Run, space: Space, selector: Selector) -> None:
         """See Eviction.bind."""
         if selector.floor == -np.inf:
             raise ConfigError(
                 "eviction: the offline optimum must know from which similarity on a request can use an artifact, and "
                 "this selector names none (floor = -inf); choose another eviction"
             )
-        self._engine = engine
-        rows = engine.preload + engine.rows
-        known = remembered(space, rows, space.product(selector.floor), self.most, engine.content)
+        self._run = run
+        rows = run.workload.preload + run.workload.rows
+        known = remembered(space, rows, space.product(selector.floor), self.most, run.similarity.content)
         self._later = later(known, space, selector, self._shapes(rows))
-        engine.assume("eviction", "offline optimum", "a yardstick: it knows every request to come")
+        run.assume("eviction", "offline optimum", "a yardstick: it knows every request to come")
         cut = int((~known.complete).sum())
         if cut:
-            engine.assume(
+            run.assume(
                 "offline optimum: rows of which only the most similar neighbours are known",
                 f"{cut} of {rows}",
                 f"more than {self.most} artifacts are similar enough to them",
@@ -77,7 +76,7 @@ class Optimum:
         """See Eviction.added."""
         for item in items_of(entry, ks):
             self._row_of[item] = row
-            self._plan(item, self._engine.preload + self._engine.arrived)
+            self._plan(item, self._run.workload.preload + self._run.arrived)
 
     def used(self, item: Item) -> None:
         """See Eviction.used."""
@@ -96,7 +95,7 @@ class Optimum:
 
     def _catch_up(self) -> None:
         """Look again at the items whose next possible use has come and gone."""
-        now = self._engine.preload + self._engine.arrived
+        now = self._run.workload.preload + self._run.arrived
         for row in range(self._seen, now):
             for item in self._due.pop(row, ()):
                 if self._next.get(item) == row:
@@ -115,9 +114,10 @@ class Optimum:
 
     def _shapes(self, rows: int) -> NDArray[np.int64]:
         """A number for the shape and steps of every row of the trace: latents serve their own shape only."""
-        if self._engine.native:
+        work = self._run.workload
+        if work.native:
             return np.zeros(rows, np.int64)
-        columns = [np.roll(np.frombuffer(column, np.int32), self._engine.preload) for column in self._engine.shapes]
+        columns = [np.frombuffer(column, np.int32) for column in (work.width, work.height, work.steps)]
         return np.unique(np.stack(columns), axis=1, return_inverse=True)[1].ravel()
 
 

@@ -4,10 +4,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sim.engine import Engine
-from sim.reuse.eviction.base import Item, items_of
-from sim.reuse.selector import Selector
-from traces.similarity import Space
+from sim.parts import Item, Run, Selector
+from sim.reuse.eviction.base import items_of
+from traces.similarity.spaces import Space
 
 DRAWN = 4096
 """Random numbers drawn at a time."""
@@ -21,9 +20,9 @@ class Random:
     _items: list[Item] = field(init=False, default_factory=list, repr=False)
     _drawn: list[float] = field(init=False, default_factory=list, repr=False)
 
-    def bind(self, engine: Engine, space: Space, selector: Selector) -> None:
+    def bind(self, run: Run, space: Space, selector: Selector) -> None:
         """See Eviction.bind."""
-        self._rng = engine.rng("eviction")
+        self._rng = run.rng("eviction")
 
     def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
         """See Eviction.added."""

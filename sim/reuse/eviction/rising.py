@@ -3,7 +3,8 @@
 from collections import deque
 from heapq import heappop, heappush
 
-from sim.reuse.eviction.base import ITEM_BITS, Item
+from sim.parts import Item
+from sim.reuse.eviction.base import ITEM_BITS
 
 _ITEM = (1 << ITEM_BITS) - 1
 

@@ -1,7 +1,7 @@
 """Facts per request, a record for each; the table of requests.parquet."""
 
-from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass
 from struct import Struct
 from typing import Any
 
@@ -10,21 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sim.errors import SimulationError
-from sim.request import MISSING, Request
-
-COMPLETED, DISCARDED, FAILED = 1, 2, 3
-OUTCOMES = ("", "completed", "discarded", "failed")
-"""The three ways for a request to end, by code; 0 is a request that has not ended."""
-
-MISS, HIT, EMPTY, STALE, PREDICTED_MISS, FORGONE_MATCH, NO_DATABASE, NO_STORE = range(1, 9)
-LOOKUPS = ("", "miss", "hit", "empty", "stale", "predicted miss", "forgone match", "no database", "no store")
-"""What came of asking a cache, by code; 0 is a request that asked none.
-
-A search found nothing that is similar enough (miss), an artifact to start from (hit), an entry of which no state
-that may be used is left (empty: holes), or one that is deleted and that the database still had (stale). A request
-was predicted to find nothing, rightly, or though a search would have found a match (forgone match). The database
-or the store was out of service. All but a hit are generated in full.
-"""
+from sim.request import COMPLETED, LOOKUPS, MISSING, OUTCOMES, Request
 
 REAL, WHOLE, CODE = "d", "i", "B"
 """float64, int32 and uint8: the letters are those of struct and of NumPy. NaN and -1 stand for null."""
@@ -37,65 +23,110 @@ ENDED = {
 """What is written of every request, when it ends."""
 
 SERVED = {
-    **dict.fromkeys(("start_s", "load_s", "denoise_s", "decode_s", "energy_j", "quality"), REAL),
+    **dict.fromkeys(
+        ("start_s", "load_s", "stall_s", "denoise_s", "step_share_s", "decode_s", "batch_mean", "energy_j", "quality"),
+        REAL,
+    ),
     **dict.fromkeys(("model", "worker"), WHOLE),
-    **dict.fromkeys(("switched",), CODE),
 }
 """What is written besides of one that is completed."""
 
-STORED = {"evictions": WHOLE}
-"""What is written when the artifact of a request is stored."""
-
-RECORD = np.dtype(list((ENDED | SERVED | STORED).items()), align=True)
+RECORD = np.dtype(list((ENDED | SERVED).items()), align=True)
 SIZE = RECORD.itemsize
 PLACE: dict[str, int] = {name: place[1] for name, place in (RECORD.fields or {}).items()}
-SERVED_AT, STORED_AT, OUTCOME_AT = PLACE["start_s"], PLACE["evictions"], PLACE["outcome"]
-write_ended, write_served, write_stored = (
-    Struct("@" + "".join(part.values())).pack_into for part in (ENDED, SERVED, STORED)
-)
+SERVED_AT, OUTCOME_AT = PLACE["start_s"], PLACE["outcome"]
+write_ended, write_served = (Struct("@" + "".join(part.values())).pack_into for part in (ENDED, SERVED))
+
+NULLS = {float: np.nan, int: MISSING, bool: False}
+"""What a declared fact is of a request that it says nothing about."""
 
 
-class Columns:
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A column that one part declares and writes, by trace row.
+
+    Attributes:
+        values: (rows,) of the requests that are served.
+        first: the trace row of the first of them.
+        shown: whether it is a column of requests.parquet.
+    """
+
+    values: NDArray[Any]
+    first: int
+    shown: bool
+
+    def __setitem__(self, row: int, value: Any) -> None:
+        if row >= self.first:  # rows that fill a cache leave no record
+            self.values[row - self.first] = value
+
+    def __getitem__(self, row: int) -> Any:
+        return self.values[row - self.first].item()
+
+
+class Facts:
     """One record per request of the run, laid end to end in a buffer that NumPy reads as columns without a copy.
 
-    A request is written in one call or two, in about half the time that it takes value by value.
+    A request is written in one call or two, in about half the time that it takes value by value. What only some
+    systems know of a request is a column of its own, declared by the part that knows it.
+
+    Args:
+        rows: requests that are served.
+        models: names of all models that may serve one.
+        first: the trace row of the first request.
 
     Attributes:
         model_code: what stands for each model in the column ``model``.
-        reasons: why a request was discarded or failed, by row.
-        predicting: whether a match predictor decides what is searched for.
-        trained_at_s, training_s: when each of its trainings began, and how long it took.
+        reasons: why a request was discarded or failed, by trace row.
     """
 
-    def __init__(self, rows: int, models: Sequence[str]) -> None:
+    def __init__(self, rows: int, models: Sequence[str], first: int = 0) -> None:
         self.model_code = {name: code for code, name in enumerate(dict.fromkeys(models))}
+        self.first = first
         self._buffer = bytearray(SIZE * rows)
         self._records: NDArray[Any] = np.frombuffer(self._buffer, RECORD)
-        for name in ("start_s", "quality"):
+        for name in ("start_s", "batch_mean", "quality"):
             self._records[name] = np.nan
         for name in ("source", "model", "worker"):
             self._records[name] = MISSING
         self.reasons: dict[int, str] = {}
-        self.predicting = False
-        self.trained_at_s = array("d")
-        self.training_s = array("d")
+        self.declared: dict[str, Fact] = {}
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __contains__(self, name: str) -> bool:
+        return name in PLACE or name in self.declared
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """The column ``name`` of ``RECORD``, (rows,): the records themselves, not a copy."""
+        """The column ``name``, (rows,): the records themselves, not a copy."""
+        if name in self.declared:
+            return self.declared[name].values
         column: NDArray[Any] = self._records[name]
         return column
+
+    def declare(self, name: str, kind: type, shown: bool, default: float | int | bool | None) -> Fact:
+        """A column of the part's own; see sim.parts.Run.fact.
+
+        Raises SimulationError where there is such a column already, or ``kind`` is not float, int or bool.
+        """
+        if name in self or kind not in NULLS:
+            raise SimulationError(
+                f"a part declares the fact {name!r} as {kind}: expected a name that is not taken, and float, int or bool"
+            )
+        fact = Fact(np.full(len(self), NULLS[kind] if default is None else default), self.first, shown)
+        self.declared[name] = fact
+        return fact
 
     def end(self, request: Request, now_s: float, outcome: int, reason: str) -> None:
         """Write everything that is known of ``request``, which ends now.
 
         Raises SimulationError where it ended before.
         """
-        row = request.row
-        at = row * SIZE
+        at = (request.row - self.first) * SIZE
         if self._buffer[at + OUTCOME_AT]:
-            raise SimulationError(f"request in row {row} ended twice; the second time at {now_s} s")
+            raise SimulationError(f"request in row {request.row} ended twice; the second time at {now_s} s")
         if reason:
-            self.reasons[row] = reason
+            self.reasons[request.row] = reason
         write_ended(
             self._buffer,
             at,
@@ -117,40 +148,33 @@ class Columns:
             request.hole,
         )
         if outcome == COMPLETED:
+            model = request.model
             write_served(
                 self._buffer,
                 at + SERVED_AT,
                 request.start_s,
                 request.load_s,
+                request.stall_s,
                 request.denoise_s,
+                request.step_share_s,
                 request.decode_s,
+                request.batch_mean,
                 request.energy_j,
                 request.quality,
-                MISSING if request.model is None else self.model_code[request.model],
+                MISSING if model is None else self.model_code[model],
                 request.worker,
-                request.switched,
             )
 
-    def stored(self, row: int, evictions: int) -> None:
-        """What ``row`` left behind is stored, which pushed ``evictions`` items out; preloaded rows are not counted."""
-        if row >= 0:
-            write_stored(self._buffer, row * SIZE + STORED_AT, evictions)
-
-    def retrained(self, now_s: float, seconds: float) -> None:
-        """The match predictor's training began; it takes ``seconds``. To be called by any predictor that trains."""
-        self.trained_at_s.append(now_s)
-        self.training_s.append(seconds)
-
-    def table(self, request_ids: pa.ChunkedArray, preload: int) -> pa.Table:
+    def table(self, request_ids: pa.ChunkedArray) -> pa.Table:
         """The table of requests.parquet, in the order of the trace.
 
-        ``request_ids`` are those of the whole trace: sources may be among the ``preload`` rows at its head,
-        which were not served. What is -1 or NaN here is null there.
+        ``request_ids`` are those of the whole trace: sources may be among the rows at its head that were not
+        served. What is -1 or NaN here is null there.
         """
-        served = request_ids.slice(preload)
-        reasons: list[str | None] = [None] * len(self._records)
+        served = request_ids.slice(self.first)
+        reasons: list[str | None] = [None] * len(self)
         for row, reason in self.reasons.items():
-            reasons[row] = reason
+            reasons[row - self.first] = reason
         model, lookup = self["model"], self["lookup"].astype(np.int32)
         named = {
             "request_id": served,
@@ -171,14 +195,18 @@ class Columns:
             "search_s": _reals(self["search_s"]),
             "fetch_s": _reals(self["fetch_s"]),
             "load_s": _reals(self["load_s"]),
-            "stall_s": _reals(np.zeros(len(model))),
+            "stall_s": _reals(self["stall_s"]),
             "denoise_s": _reals(self["denoise_s"]),
             "decode_s": _reals(self["decode_s"]),
-            "batch_mean": _reals(np.where(model == MISSING, np.nan, 1.0)),
+            "batch_mean": _reals(np.where(model == MISSING, np.nan, self["batch_mean"])),
             "quality_factor": _reals(self["quality"]),
             "energy_j": _reals(self["energy_j"]),
             "lookup": _coded(np.where(lookup == 0, MISSING, lookup), LOOKUPS),
         }
+        for name, fact in self.declared.items():
+            if fact.shown:
+                kept = _integers if fact.values.dtype.kind == "i" else _reals
+                named[name] = pa.array(fact.values) if fact.values.dtype == bool else kept(fact.values)
         return pa.table(named)
 
 

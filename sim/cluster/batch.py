@@ -1,0 +1,118 @@
+"""The whole-batch executor: requests that set out together run as one batch, and none joins on the way."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from backends.base import Cost, Work, WorkFailed
+from sim.clock import COMPLETION, DISPATCH
+from sim.cluster.residence import ensure
+from sim.errors import ConfigError
+from sim.parts import Run, Worker
+from sim.request import Request
+
+
+@dataclass(slots=True)
+class WholeBatch:
+    """What a worker was given at one instant runs as one batch, from text encoding to the images, which are all out
+    at its end; its steps are shared by those that still have some. Who waits for whom is the scheduler's (Batching).
+
+    Args:
+        limit: images in a batch at most.
+
+    Raises:
+        ConfigError: a limit below 1.
+    """
+
+    limit: int = 8
+    _run: Run = field(init=False, repr=False)
+    _formed: dict[int, list[Request]] = field(init=False, default_factory=dict, repr=False)
+    _loads: dict[int, Cost] = field(init=False, default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.limit < 1:
+            raise ConfigError(f"executor.limit: found {self.limit}, expected 1 or more images")
+
+    def bind(self, run: Run) -> None:
+        """See Executor.bind."""
+        self._run = run
+
+    def accept(self, worker: Worker, request: Request) -> None:
+        """See Executor.accept."""
+        run = self._run
+        formed = self._formed.setdefault(worker.id, [])
+        if worker.model != request.model:
+            self._loads[worker.id] = ensure(run, worker, request)
+        if not formed:
+            run.clock.at(run.clock._now, DISPATCH, self._start, worker)
+        formed.append(request)
+
+    def _start(self, worker: Worker) -> None:
+        run = self._run
+        batch = self._formed.pop(worker.id)
+        load = self._loads.pop(worker.id, None)
+        run.cluster.close(worker)
+        now_s = run.clock._now
+        works = [run.work(request) for request in batch]
+        try:
+            run.cluster.check_memory(worker, run.backend.peak_bytes(works))
+            denoise, other = _costs(run, works)
+        except WorkFailed as failure:
+            run.clock.at(now_s, COMPLETION, self._failed, (worker, batch, str(failure)))
+            return
+        load_s = 0.0 if load is None else load.seconds
+        ready_s = load_s + max(request.fetch_s for request in batch)
+        busy_s = ready_s + sum(cost.seconds for cost, _ in denoise) + other.seconds
+        joules = _sum([*(cost for cost, _ in denoise), other])
+        for request, work in zip(batch, works, strict=True):
+            request.worker, request.start_s, request.load_s = worker.id, now_s, load_s
+            mine = [(cost, on) for cost, on in denoise if work in on]
+            request.denoise_s = sum(cost.seconds for cost, _ in mine)
+            request.step_share_s = sum(cost.seconds / len(on) for cost, on in mine)
+            steps_s = request.denoise_s or 1.0
+            request.batch_mean = sum(cost.seconds * len(on) for cost, on in mine) / steps_s if mine else len(batch)
+            request.decode_s = other.seconds
+            request.made = work.made
+            if work.quality is not None:
+                request.quality = work.quality
+        run.clock.at(now_s + busy_s, COMPLETION, self._done, (worker, batch, load, joules))
+
+    def _done(self, ran: tuple[Worker, list[Request], Cost | None, float | None]) -> None:
+        worker, batch, load, joules = ran
+        run = self._run
+        from_s, drawn = batch[0].start_s, 0.0
+        if load is not None:
+            drawn += run.cluster.spend(worker, from_s, from_s + load.seconds, "load", load.joules)
+            from_s += load.seconds
+        drawn += run.cluster.spend(worker, from_s, run.clock._now, "serve", joules, len(batch))
+        run.cluster.reopen(worker)
+        for request in batch:
+            request.energy_j = drawn / len(batch)
+            run.complete(request)
+        run.release(worker, len(batch))
+
+    def _failed(self, ran: tuple[Worker, list[Request], str]) -> None:
+        worker, batch, reason = ran
+        self._run.cluster.reopen(worker)
+        for request in batch:
+            self._run.fail(request, reason)
+        self._run.release(worker, len(batch))
+
+
+def _costs(run: Run, works: Sequence[Work]) -> tuple[list[tuple[Cost, list[Work]]], Cost]:
+    """What each stretch of steps costs and whom it serves, and what all else does: some begin at a later step."""
+    begin = run.backend.begin(works)
+    stretches: list[tuple[Cost, list[Work]]] = []
+    while on := [work for work in works if work.done < work.steps]:
+        count = min(work.steps - work.done for work in on)
+        before = [work.done for work in on]
+        stretches.append((run.backend.steps(on, count), on))
+        for work, done in zip(on, before, strict=True):
+            work.done = done + count
+    end = run.backend.end(works)
+    return stretches, Cost(begin.seconds + end.seconds, _sum([begin, end]))
+
+
+def _sum(costs: Sequence[Cost]) -> float | None:
+    """Joules of all; None where one of them is not known."""
+    joules = [cost.joules for cost in costs]
+    return None if None in joules else sum(j for j in joules if j is not None)

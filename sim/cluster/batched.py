@@ -1,0 +1,47 @@
+"""What the stages of step-by-step execution cost when the backend alone decides."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from backends.base import Cost, Work
+from sim.parts import Run, Worker
+from sim.request import Request
+
+FREE = Cost(0.0, 0.0)
+
+
+@dataclass(slots=True)
+class Batched:
+    """Steps as the backend has them: text encoding at the start, one batch of all active, decoding at the end."""
+
+    _run: Run = field(init=False, repr=False)
+    _works: dict[int, Work] = field(init=False, default_factory=dict, repr=False)
+
+    def bind(self, run: Run, cut: Callable[[Worker], None]) -> None:
+        """See Steps.bind."""
+        self._run = run
+
+    def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
+        """See Steps.prepare."""
+        work = self._works[request.row] = self._run.work(request)
+        return self._run.backend.begin([work])
+
+    def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
+        """See Steps.step. Raises SimulationError where the batch does not fit into the GPU's memory."""
+        works = [self._works[request.row] for request in active]
+        backend = self._run.backend
+        self._run.cluster.check_memory(worker, backend.peak_bytes(works))
+        return backend.steps(works)
+
+    def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
+        """See Steps.boundary."""
+        return FREE
+
+    def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
+        """See Steps.finish."""
+        work = self._works.pop(request.row)
+        cost = self._run.backend.end([work])
+        request.made = work.made
+        if work.quality is not None:
+            request.quality = work.quality
+        return cost, FREE

@@ -1,0 +1,343 @@
+"""The cluster: who is idle and since when, who may take what, what is resident, and every second that a GPU works.
+
+Its workers change in no other way. What cannot be true ends the run: a GPU spent twice at one instant, a batch over
+its limit, memory over the device; the error names the part that did it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+from backends.base import Asset, Backend
+from sim.clock import COMPLETION, Clock
+from sim.cluster.rooms import Rooms
+from sim.cluster.worker import Worker
+from sim.errors import SimulationError
+from sim.gpu import Gpu
+from sim.model import Model, in_role
+from sim.record.record import Record
+
+
+class Cluster:
+    """The GPUs of one run. See sim.parts.Cluster for what parts ask of it.
+
+    Args:
+        gpu: the kind of all of them.
+        roles: of each GPU when the clock starts, its model resident.
+        models: the models by role.
+        backend: what a load costs, and what lies in memory.
+    """
+
+    def __init__(self, gpu: Gpu, roles: Sequence[str], models: Mapping[str, Model], backend: Backend) -> None:
+        self.gpu = gpu
+        self.models = models
+        self.backend = backend
+        self._singles = [Worker(i, role, in_role(models, role).name) for i, role in enumerate(roles)]
+        self._gangs: list[Worker] = []
+        self._live_gangs: dict[Worker, None] = {}
+        self._rooms = Rooms(1)
+
+    def open(
+        self,
+        clock: Clock,
+        record: Record,
+        limit: int,
+        parts: Mapping[str, object],
+        pull: Callable[[Worker], None],
+        moved: Callable[[Worker, float], None],
+    ) -> None:
+        """Begin to serve: ``limit`` requests aboard a worker at most; ``parts`` are named in errors, ``pull`` asks the
+        scheduler for what a worker has room for, ``moved`` tells it that one changed."""
+        if limit < 1:
+            raise SimulationError(f"{_named(parts, 'executor')} takes {limit} requests at once, expected 1 or more")
+        self._clock, self._record, self._parts = clock, record, parts
+        self._pull, self._moved = pull, moved
+        self._rooms = Rooms(limit)
+        self._limit = limit
+        for worker in self._singles:
+            worker.limit = limit
+            self.install(worker, worker.model)
+
+    # -- who is there ------------------------------------------------------------------------------------------
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the cluster."""
+        return len(self._singles)
+
+    @property
+    def workers(self) -> list[Worker]:
+        """See sim.parts.Cluster.workers."""
+        return [*(worker for worker in self._singles if worker.gang is None), *self._live_gangs]
+
+    def gpus_of(self, worker_id: int) -> tuple[int, ...]:
+        """The GPUs of a worker, a gang that was disbanded included."""
+        beyond = worker_id - len(self._singles)
+        return self._gangs[beyond].gpus if beyond >= 0 else (worker_id,)
+
+    def busy(self, _now_s: float) -> int:
+        """GPUs that are at work."""
+        return sum(len(worker.gpus) for worker in self.workers if worker.aboard or worker.loading)
+
+    def roomiest(self, role: str | None = None) -> Worker | None:
+        """See sim.parts.Cluster.roomiest."""
+        return self._rooms.roomiest(role)
+
+    def idle(self, role: str | None = None) -> Iterator[Worker]:
+        """See sim.parts.Cluster.idle."""
+        return self._rooms.idle(role)
+
+    # -- who is aboard -----------------------------------------------------------------------------------------
+
+    def take(self, worker: Worker, by: str) -> None:
+        """A request goes aboard; ``by`` is the kind of part that chose the worker.
+
+        Raises SimulationError where it has no room, or takes nothing now.
+        """
+        aboard = worker.aboard
+        if aboard >= worker.limit or not worker.open:
+            self._refuse(worker, by)
+        if worker.resting:
+            self._rooms.remove(worker)
+        worker.aboard = aboard + 1
+        if aboard + 1 < worker.limit:
+            self._rooms.add(worker)
+
+    def release(self, worker: Worker, count: int) -> None:
+        """``count`` requests left ``worker``, which may begin what it was ordered to.
+
+        Raises SimulationError where fewer were aboard.
+        """
+        if worker.aboard < count:
+            who = _named(self._parts, "executor")
+            raise SimulationError(f"{who} released {count} requests of {worker}, which has {worker.aboard} aboard")
+        if worker.resting:
+            self._rooms.remove(worker)
+            worker.aboard -= count
+            self._rooms.add(worker)
+        else:
+            worker.aboard -= count
+        if not worker.aboard:
+            worker.idle_since_s = self._clock._now
+            if worker.ordered is not None:
+                self._load(worker)
+
+    def rest(self, worker: Worker) -> None:
+        """``worker`` has room and nobody for it: list it."""
+        if not worker.resting:
+            self._rooms.add(worker)
+
+    def close(self, worker: Worker) -> None:
+        """See sim.parts.Cluster.close."""
+        if worker.resting:
+            self._rooms.remove(worker)
+        worker.closed = True
+
+    def reopen(self, worker: Worker) -> None:
+        """See sim.parts.Cluster.reopen."""
+        worker.closed = False
+
+    def _refuse(self, worker: Worker, by: str) -> NoReturn:
+        who = _named(self._parts, by)
+        if worker.gang is not None:
+            reason = f"is one of the GPUs of {worker.gang}"
+        elif worker.ordered is not None or worker.loading:
+            reason = "drains or loads for another role, or was disbanded"
+        elif worker.closed:
+            reason = "runs a batch"
+        else:
+            reason = f"has {worker.aboard} of at most {worker.limit} aboard"
+        raise SimulationError(f"{who} gave a request to {worker}, which {reason}; ask the cluster who has room")
+
+    # -- roles -------------------------------------------------------------------------------------------------
+
+    def order(self, worker: Worker, role: str, now_s: float) -> None:
+        """See sim.parts.Cluster.order. Raises ConfigError where no model has that role."""
+        in_role(self.models, role)
+        if worker.gang is not None:
+            raise SimulationError(f"{worker} is ordered to serve {role!r} while it is one of the GPUs of {worker.gang}")
+        if role == worker.role:
+            return
+        if worker.resting:
+            self._rooms.remove(worker)
+        self._record.decisions.append((now_s, "order", {"worker": worker.id, "from": worker.role, "to": role}))
+        worker._role = role
+        if in_role(self.models, role).name == worker.model and not worker.loading:  # back before it had begun to load
+            worker.ordered = None
+            self._open_again(worker)
+        else:
+            worker.ordered = role
+            if not worker.aboard and not worker.loading:
+                self._load(worker)
+        self._moved(worker, now_s)
+
+    def _load(self, worker: Worker) -> None:
+        """Put the model of the role that was ordered in the place of the one that is there."""
+        now_s = self._clock._now
+        model = in_role(self.models, worker.role).name
+        worker.ordered, worker.loading = None, True
+        cost = self.backend.load(Asset("model", model, model))
+        worker.resident.clear()
+        self._clock.at(now_s + cost.seconds, COMPLETION, self._loaded, (worker, model, now_s, cost.joules))
+
+    def _loaded(self, what: tuple[Worker, str, float, float | None]) -> None:
+        worker, model, from_s, joules = what
+        self.install(worker, model)
+        self.spend(worker, from_s, self._clock._now, "load", joules)
+        worker.loading, worker.ordered = False, None
+        if in_role(self.models, worker.role).name != model:  # another order came meanwhile
+            worker.ordered = worker.role
+            self._load(worker)
+            return
+        self._moved(worker, self._clock._now)
+        self._open_again(worker)
+
+    def _open_again(self, worker: Worker) -> None:
+        self._clock.at(self._clock._now, COMPLETION, self._pull, worker)
+
+    # -- gangs -------------------------------------------------------------------------------------------------
+
+    def gang(self, workers: Sequence[Worker], role: str, now_s: float) -> Worker:
+        """See sim.parts.Cluster.gang. Raises SimulationError where one of them is not idle, or named twice."""
+        model = in_role(self.models, role).name
+        if len({worker.id for worker in workers}) < len(workers) or len(workers) < 2:
+            raise SimulationError(f"a gang of {list(workers)}; expected two or more different workers")
+        for worker in workers:
+            if not worker.open or worker.aboard or len(worker.gpus) > 1:
+                raise SimulationError(f"a gang wants {worker}, which is not idle; ask the cluster who is")
+        members = tuple(sorted(worker.id for worker in workers))
+        made = Worker(len(self._singles) + len(self._gangs), role, model, self._limit, members)
+        self._gangs.append(made)
+        self._live_gangs[made] = None
+        for worker in workers:
+            if worker.resting:
+                self._rooms.remove(worker)
+            worker.gang = made
+            made.until_s = max(made.until_s, worker.until_s)
+        if any(worker.model != model for worker in workers):
+            self._load(made)
+        else:
+            self.install(made, model)
+        self._record.decisions.append((now_s, "gang", {"gpus": list(members), "role": role}))
+        return made
+
+    def disband(self, gang: Worker, now_s: float) -> None:
+        """See sim.parts.Cluster.disband. Raises SimulationError where it is not an idle gang."""
+        if gang not in self._live_gangs or gang.aboard or gang.loading:
+            raise SimulationError(f"{gang} is disbanded, which is no idle gang")
+        if gang.resting:
+            self._rooms.remove(gang)
+        del self._live_gangs[gang]
+        gang.ordered = "disbanded"  # takes nothing any more
+        for number in gang.gpus:
+            worker = self._singles[number]
+            worker.gang, worker.until_s = None, gang.until_s
+            worker._role = gang.role
+            self.install(worker, gang.model)
+            self._moved(worker, now_s)
+            self._open_again(worker)
+        self._record.decisions.append((now_s, "disband", {"gpus": list(gang.gpus)}))
+
+    # -- memory ------------------------------------------------------------------------------------------------
+
+    def admit(self, worker: Worker, asset: Asset, bytes: int | None) -> list[Asset] | None:
+        """See sim.parts.Cluster.admit."""
+        resident, most = worker.resident, self.gpu.memory_bytes
+        if asset in resident:
+            resident[asset] = resident.pop(asset)  # used last
+            return []
+        needed = bytes or 0
+        gone: list[Asset] = []
+        if most is not None:
+            over = sum(resident.values()) + needed - most
+            for other, size in resident.items():
+                if over <= 0:
+                    break
+                if other.name != worker.model:
+                    gone.append(other)
+                    over -= size
+            if over > 0:
+                return None
+        for other in gone:
+            del resident[other]
+        resident[asset] = needed
+        return gone
+
+    def evict(self, worker: Worker, asset: Asset) -> None:
+        """See sim.parts.Cluster.evict. Raises SimulationError where it is not there."""
+        if asset not in worker.resident:
+            raise SimulationError(f"{asset.kind} {asset.name} is evicted from {worker}, where it is not")
+        del worker.resident[asset]
+
+    def check_memory(self, worker: Worker, peak_bytes: int | None) -> None:
+        """Hold what runs now against the device: ``peak_bytes`` of its model and batch, and what else is resident.
+
+        Raises SimulationError where it is more than the GPU has.
+        """
+        most = self.gpu.memory_bytes
+        if most is None or peak_bytes is None:
+            return
+        beside = sum(size for asset, size in worker.resident.items() if asset.name != worker.model)
+        if peak_bytes + beside > most:
+            raise SimulationError(
+                f"{_named(self._parts, 'executor')} runs {worker.aboard} requests on {worker}, which takes "
+                f"{(peak_bytes + beside) / 1e9:.1f} GB of the {most / 1e9:.1f} GB that a {self.gpu.name} has; lower the "
+                "batch limit"
+            )
+
+    def install(self, worker: Worker, model: str) -> None:
+        """See sim.parts.Cluster.install. Raises SimulationError where the model is larger than the GPU's memory."""
+        worker.model = model
+        worker.resident.clear()
+        asset = Asset("model", model, model)
+        size, most = self.backend.bytes(asset) or 0, self.gpu.memory_bytes
+        if most is not None and size > most * len(worker.gpus):
+            raise SimulationError(
+                f"{model} takes {size / 1e9:.1f} GB and a {self.gpu.name} has {most / 1e9:.1f} GB; choose another "
+                "models= or cluster="
+            )
+        worker.resident[asset] = size
+
+    # -- time and energy ---------------------------------------------------------------------------------------
+
+    def spend(
+        self,
+        worker: Worker,
+        from_s: float,
+        until_s: float,
+        kind: str,
+        joules: float | None = None,
+        batch: int = 1,
+        row: int = -1,
+    ) -> float:
+        """See sim.parts.Cluster.spend.
+
+        Raises SimulationError for a span that ends before it begins, one of a GPU that worked elsewhere at that time,
+        or more requests at once than the worker may have.
+        """
+        if from_s < worker.until_s or not until_s >= from_s or batch > worker.limit or worker.gang is not None:
+            self._impossible(worker, from_s, until_s, kind, batch)
+        worker.until_s = until_s
+        gpus = len(worker.gpus)
+        if joules is None:
+            watts = self.gpu.active_w
+            joules = float("nan") if watts is None else watts * (until_s - from_s) * gpus
+        self._record.ledger.add(from_s, until_s, joules, row, worker.id, gpus, batch, kind, worker.model)
+        return joules
+
+    def _impossible(self, worker: Worker, from_s: float, until_s: float, kind: str, batch: int) -> NoReturn:
+        who = _named(self._parts, "executor")
+        if batch > worker.limit:
+            what = f"runs {batch} requests at once on {worker}, which takes {worker.limit} at most"
+        elif worker.gang is not None:
+            what = f"spends time of {worker}, which is one of the GPUs of {worker.gang}"
+        elif not until_s >= from_s:
+            what = f"spends {worker} from {from_s} s until {until_s} s, which is earlier"
+        else:
+            what = f"spends {worker} twice: {kind} from {from_s} s, and something else until {worker.until_s} s"
+        raise SimulationError(f"{who} {what}")
+
+
+def _named(parts: Mapping[str, object], kind: str) -> str:
+    """A part as errors name it: what it is, and its class."""
+    part: Any = parts.get(kind)
+    return f"the {kind} ({type(part).__module__}.{type(part).__qualname__})"

@@ -1,0 +1,329 @@
+"""The step-by-step executor: who is active on a worker may change at every boundary between two steps."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from math import ceil
+
+from backends.base import Cost, WorkFailed
+from sim.clock import COMPLETION, DISPATCH
+from sim.cluster.batched import FREE, Batched
+from sim.cluster.residence import ensure
+from sim.errors import ConfigError
+from sim.parts import Run, Steps, Worker
+from sim.request import Request
+
+NEARLY = 1e-9
+"""A share of a step: what lies no further past a boundary is at it."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Sums over the steps of a worker, so that a request's share is the difference of two: nothing is added up per
+    request.
+
+    Attributes:
+        steps_s: seconds.
+        share_s, batch_s: the integrals of 1 / batch and of the batch.
+        idle_s: seconds between steps that all active ones waited through together, over the batch.
+        joules, metered_s: measured joules over the batch, and the seconds of share_s and idle_s that they are of.
+    """
+
+    steps_s: float = 0.0
+    share_s: float = 0.0
+    batch_s: float = 0.0
+    idle_s: float = 0.0
+    joules: float = 0.0
+    metered_s: float = 0.0
+
+    def copy(self) -> "Tally":
+        """As it stands now."""
+        return Tally(self.steps_s, self.share_s, self.batch_s, self.idle_s, self.joules, self.metered_s)
+
+
+@dataclass(slots=True, eq=False)
+class Seat:
+    """An active request: what its worker had tallied when it joined, and the energy of its own stages."""
+
+    request: Request
+    since: Tally
+    joules: float = 0.0
+    metered_s: float = 0.0
+
+    def note(self, cost: Cost) -> None:
+        """A stage of its own whose energy was measured, or was not."""
+        if cost.joules is not None:
+            self.joules += cost.joules
+            self.metered_s += cost.seconds
+
+
+@dataclass(slots=True, eq=False)
+class Station:
+    """What a worker is doing, step by step.
+
+    Its time is ``anchor_s``, when it last had nothing to do, and what was spent since: ``ready_s`` on loads and
+    fetches, steps, and ``other_s`` on all else. They are added up as those of a whole request are, so that a request
+    alone ends at the same instant, to the bit.
+
+    Attributes:
+        seats: the active requests; ``joining`` become active at the next boundary.
+        working: whether its next event is on the clock or being made.
+        changed: whether the boundary that comes has something to do.
+        run_s: when the present run of ``planned`` steps began, each of cost ``step``; 0 planned is no run.
+        version: what an event on the clock must have to be still wanted.
+    """
+
+    worker: Worker
+    anchor_s: float = 0.0
+    ready_s: float = 0.0
+    other_s: float = 0.0
+    tally: Tally = field(default_factory=Tally)
+    seats: list[Seat] = field(default_factory=list)
+    joining: deque[Request] = field(default_factory=deque)
+    working: bool = False
+    changed: bool = False
+    run_s: float = 0.0
+    planned: int = 0
+    step: Cost = FREE
+    version: int = 0
+
+    def now_s(self, steps: int = 0) -> float:
+        """The end of all that was spent, and of ``steps`` more."""
+        return self.anchor_s + (self.ready_s + (self.tally.steps_s + self.step.seconds * steps) + self.other_s)
+
+
+@dataclass(slots=True)
+class StepByStep:
+    """Up to ``limit`` requests step together; one joins or leaves at a boundary (ORCA's iteration-level scheduling).
+
+    A GPU does one thing at a time: while one request is prepared or decoded the others wait. Steps are jumped over
+    while nothing changes: a run is planned up to the first request that ends, and cut at the next boundary when one
+    joins, so its cost follows changes and not steps. A live backend makes every step.
+
+    Args:
+        limit: requests that are active on a worker at most.
+        steps: what the stages cost; by default as the backend has them.
+
+    Raises:
+        ConfigError: a limit below 1.
+    """
+
+    limit: int = 16
+    steps: Steps = field(default_factory=Batched)
+    _run: Run = field(init=False, repr=False)
+    _stations: dict[int, Station] = field(init=False, default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.limit < 1:
+            raise ConfigError(f"executor.limit: found {self.limit}, expected 1 or more requests")
+
+    def bind(self, run: Run) -> None:
+        """See Executor.bind."""
+        self._run = run
+        self.steps.bind(run, self.cut)
+
+    def accept(self, worker: Worker, request: Request) -> None:
+        """See Executor.accept. It joins at the next boundary; at this instant, where nothing runs."""
+        station = self._stations.get(worker.id)
+        if station is None:
+            station = self._stations[worker.id] = Station(worker)
+        request.worker = worker.id
+        station.joining.append(request)
+        if not station.working:
+            station.working = True
+            self._at(station, DISPATCH, self._run.clock._now)
+        elif station.planned:
+            self._cut(station)
+
+    def cut(self, worker: Worker) -> None:
+        """See Steps.bind."""
+        station = self._stations.get(worker.id)
+        if station is not None:
+            station.changed = True
+            if station.planned:
+                self._cut(station)
+
+    # -- the clock -------------------------------------------------------------------------------------------------
+
+    def _at(self, station: Station, order: int, time_s: float) -> None:
+        """Go on at ``time_s``, and not at what was asked for before."""
+        station.version += 1
+        clock = self._run.clock
+        clock.at(max(time_s, clock._now), order, self._go_on, (station, station.version))
+
+    def _go_on(self, due: tuple[Station, int]) -> None:
+        station, version = due
+        if version == station.version:
+            if station.planned:
+                self._stepped(station)
+            self._advance(station)
+
+    def _cut(self, station: Station) -> None:
+        """End the run of steps at the boundary that comes next."""
+        step_s = station.step.seconds
+        if self._run.backend.live or step_s <= 0.0:
+            return
+        steps = ceil((self._run.clock._now - station.run_s) / step_s - NEARLY)
+        if steps < station.planned:
+            station.planned = max(steps, 0)
+            self._at(station, COMPLETION, station.now_s(station.planned))
+
+    # -- what happens at boundaries ----------------------------------------------------------------------------------
+
+    def _advance(self, station: Station) -> None:
+        """At a boundary: let one go that is done, or have one join that waits, or step on."""
+        done = next((seat for seat in station.seats if seat.request.left <= 0), None)
+        if done is not None:
+            self._leave(station, done)
+        elif station.joining:
+            self._join(station, station.joining.popleft())
+        elif station.changed and station.seats:
+            self._boundary(station)
+        elif station.seats:
+            self._step(station)
+        else:
+            station.working = False
+
+    def _join(self, station: Station, request: Request) -> None:
+        """Load and fetch what ``request`` needs and prepare it; it is active when that is done."""
+        run, worker = self._run, station.worker
+        if not station.seats:  # count from now
+            station.anchor_s, station.ready_s, station.other_s, station.tally = run.clock._now, 0.0, 0.0, Tally()
+        start_s = station.now_s()
+        load = ensure(run, worker, request)
+        try:
+            cost = self.steps.prepare(worker, request, start_s)
+        except WorkFailed as failure:
+            self._fail(station, [request], str(failure))
+            return
+        request.start_s, request.load_s = start_s, load.seconds
+        station.ready_s += load.seconds
+        station.ready_s += request.fetch_s
+        station.other_s += cost.seconds
+        seat = Seat(request, station.tally.copy())
+        seat.note(load)
+        seat.note(cost)
+        self._stage(station, self._joined, (station, seat, start_s, load, cost))
+
+    def _joined(self, what: tuple[Station, Seat, float, Cost, Cost]) -> None:
+        station, seat, start_s, load, cost = what
+        spend, worker, row = self._run.cluster.spend, station.worker, seat.request.row
+        if load.seconds:
+            spend(worker, start_s, start_s + load.seconds, "load", load.joules)
+            start_s += load.seconds
+        until_s = station.now_s()
+        if until_s > start_s:
+            spend(worker, start_s, until_s, "prepare", cost.joules if not seat.request.fetch_s else None, 1, row)
+        seat.request.decode_s = cost.seconds
+        station.seats.append(seat)
+        station.changed = True
+        self._advance(station)
+
+    def _boundary(self, station: Station) -> None:
+        station.changed = False
+        start_s = station.now_s()
+        cost = self.steps.boundary(station.worker, [seat.request for seat in station.seats], start_s)
+        station.other_s += cost.seconds
+        self._stage(station, self._crossed, (station, start_s, cost))
+
+    def _crossed(self, what: tuple[Station, float, Cost]) -> None:
+        station, start_s, cost = what
+        if cost.seconds:
+            tally, batch = station.tally, len(station.seats)
+            self._run.cluster.spend(station.worker, start_s, station.now_s(), "boundary", cost.joules, batch)
+            tally.idle_s += cost.seconds / batch
+            _meter(tally, cost, 1, batch)
+        self._advance(station)
+
+    def _step(self, station: Station) -> None:
+        """Plan a run of steps: up to the first request that ends."""
+        active = [seat.request for seat in station.seats]
+        station.run_s = station.now_s()
+        try:
+            station.step = self.steps.step(station.worker, active, station.run_s)
+        except WorkFailed as failure:
+            station.seats.clear()
+            self._fail(station, active, str(failure))
+            return
+        station.planned = 1 if self._run.backend.live else min(request.left for request in active)
+        self._at(station, COMPLETION, station.now_s(station.planned))
+
+    def _stepped(self, station: Station) -> None:
+        """The run of steps is over."""
+        count, batch, tally = station.planned, len(station.seats), station.tally
+        station.planned = 0
+        from_s, seconds = station.now_s(), station.step.seconds * count
+        tally.steps_s += seconds
+        tally.share_s += seconds / batch
+        tally.batch_s += seconds * batch
+        _meter(tally, station.step, count, batch)
+        measured = station.step.joules
+        joules = None if measured is None else measured * count
+        self._run.cluster.spend(station.worker, from_s, station.now_s(), "steps", joules, batch)
+        for seat in station.seats:
+            seat.request.left -= count
+
+    def _leave(self, station: Station, seat: Seat) -> None:
+        """The last step of ``seat`` is done: decode it."""
+        station.seats.remove(seat)
+        station.changed = bool(station.seats)
+        request, start_s = seat.request, station.now_s()
+        try:
+            before, after = self.steps.finish(station.worker, request, start_s)
+        except WorkFailed as failure:
+            self._fail(station, [request], str(failure))
+            return
+        station.other_s += before.seconds
+        seat.note(before)
+        seat.note(after)
+        self._tell(station, seat, before, after)
+        self._stage(station, self._out, (station, seat, start_s, before, after))
+
+    def _out(self, what: tuple[Station, Seat, float, Cost, Cost]) -> None:
+        """The image is there; what comes after it still holds the GPU."""
+        station, seat, start_s, before, after = what
+        run, worker = self._run, station.worker
+        until_s = station.now_s()
+        if before.seconds:
+            run.cluster.spend(worker, start_s, until_s, "finish", before.joules, 1, seat.request.row)
+        run.complete(seat.request)
+        station.other_s += after.seconds
+        self._stage(station, self._gone, (station, until_s, after))
+
+    def _gone(self, what: tuple[Station, float, Cost]) -> None:
+        station, start_s, after = what
+        if after.seconds:
+            self._run.cluster.spend(station.worker, start_s, station.now_s(), "after", after.joules)
+        self._run.release(station.worker)
+        self._advance(station)
+
+    def _stage(self, station: Station, then: object, what: tuple[object, ...]) -> None:
+        """Go on with ``then`` when the stage that was just added is over."""
+        clock = self._run.clock
+        clock.at(max(station.now_s(), clock._now), COMPLETION, then, what)  # type: ignore[arg-type]
+
+    def _fail(self, station: Station, requests: list[Request], reason: str) -> None:
+        for request in requests:
+            self._run.fail(request, reason)
+        self._run.release(station.worker, len(requests))
+        self._advance(station)
+
+    def _tell(self, station: Station, seat: Seat, before: Cost, after: Cost) -> None:
+        """Write what ``seat`` took into its request."""
+        request, tally, since = seat.request, station.tally, seat.since
+        request.denoise_s = tally.steps_s - since.steps_s
+        request.step_share_s = tally.share_s - since.share_s
+        if request.denoise_s > 0.0:
+            request.batch_mean = (tally.batch_s - since.batch_s) / request.denoise_s
+        request.decode_s += before.seconds
+        own_s = request.load_s + request.fetch_s + request.step_share_s + request.decode_s
+        beside_s = (tally.idle_s - since.idle_s) + after.seconds
+        metered_s = tally.metered_s - since.metered_s + seat.metered_s
+        estimated_j = self._run.cluster.gpu.energy_j(own_s + beside_s - metered_s)
+        request.energy_j = tally.joules - since.joules + seat.joules + estimated_j
+
+
+def _meter(tally: Tally, cost: Cost, count: int, batch: int) -> None:
+    """Note ``count`` times the joules of ``cost``, shared by ``batch``, where they were measured."""
+    if cost.joules is not None:
+        tally.joules += cost.joules * count / batch
+        tally.metered_s += cost.seconds * count / batch

@@ -1,0 +1,64 @@
+"""A timetable of splits: how many GPUs serve which role, from when on."""
+
+from collections import Counter
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+import simpy
+
+from sim.errors import ConfigError
+from sim.model import in_role
+from sim.parts import Run
+from sim.request import Request
+
+
+@dataclass(slots=True)
+class Timetable:
+    """Follows a plan that is known beforehand: a day's shape, or the best split in hindsight.
+
+    At each of its times the workers are ordered so that as many serve each role as it says; idle ones change first,
+    then those with the fewest requests aboard. What changes drains and loads (Cluster.order).
+
+    Args:
+        at: seconds of the run -> role -> GPUs. The roles of one time add up to the cluster.
+
+    Raises:
+        ConfigError: a time that is negative, or numbers that do not add up.
+    """
+
+    at: dict[float, dict[str, int]]
+    _run: Run = field(init=False, repr=False)
+
+    def bind(self, run: Run) -> None:
+        """See Controller.bind."""
+        self._run = run
+        for time_s, split in self.at.items():
+            if not 0 <= time_s < inf or min(split.values(), default=-1) < 0 or sum(split.values()) != run.cluster.gpus:
+                raise ConfigError(
+                    f"controller.at: found {{{time_s}: {split}}}; expected 0 or more seconds and GPUs by role that add "
+                    f"up to the cluster's {run.cluster.gpus}"
+                )
+            for role in split:
+                in_role(run.models, role)
+        run.process(self._follow())
+
+    def arrived(self, request: Request, now_s: float) -> None:
+        """See Controller.arrived."""
+
+    def _follow(self) -> Generator[simpy.Event, Any, None]:
+        for time_s in sorted(self.at):
+            yield self._run.clock.sleep_until(time_s)
+            self._split(self.at[time_s])
+
+    def _split(self, split: dict[str, int]) -> None:
+        cluster, now_s = self._run.cluster, self._run.clock.now
+        self._run.decided("split", **split)
+        there = Counter(worker.role for worker in cluster.workers)
+        wanted = [role for role, count in split.items() for _ in range(count - there[role])]
+        spare = sorted(cluster.workers, key=lambda worker: worker.aboard)
+        for worker in spare:
+            if wanted and there[worker.role] > split.get(worker.role, 0):
+                there[worker.role] -= 1
+                cluster.order(worker, wanted.pop(0), now_s)

@@ -1,0 +1,33 @@
+"""The seam: what every part of a system promises, and what it finds when it is bound. Protocols and nothing else.
+
+A new behaviour is one class with the methods of one of these, and one YAML file that names it. Nothing here imports
+the rooms that implement it.
+"""
+
+from sim.parts.cluster import Cluster, Worker
+from sim.parts.reuse import Admission, Change, Delay, Eviction, Item, Predictor, Selector, Shape, Watcher
+from sim.parts.run import Fact, Log, Run
+from sim.parts.serving import Allocation, Controller, Door, Executor, Scheduler, Steps
+
+__all__ = [
+    "Admission",
+    "Allocation",
+    "Change",
+    "Cluster",
+    "Controller",
+    "Delay",
+    "Door",
+    "Eviction",
+    "Executor",
+    "Fact",
+    "Item",
+    "Log",
+    "Predictor",
+    "Run",
+    "Scheduler",
+    "Selector",
+    "Shape",
+    "Steps",
+    "Watcher",
+    "Worker",
+]

@@ -1,0 +1,121 @@
+"""The cluster as parts see it: workers, what is aboard and resident on them, and what may be asked of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+from backends.base import Asset
+from sim.gpu import Gpu
+
+
+class Worker(Protocol):
+    """One GPU, or a gang of GPUs that serve a request together. Parts read it; the cluster alone changes it."""
+
+    @property
+    def id(self) -> int:
+        """0 to n - 1 are the cluster's GPUs, each on its own; gangs are numbered on from there."""
+
+    @property
+    def gpus(self) -> Sequence[int]:
+        """The GPUs that it is made of."""
+
+    @property
+    def role(self) -> str:
+        """What it serves now, or is on the way to serve: see ``Cluster.order``."""
+
+    @property
+    def model(self) -> str:
+        """The model that is resident on it."""
+
+    @property
+    def aboard(self) -> int:
+        """Requests that it has taken and not let go."""
+
+    @property
+    def limit(self) -> int:
+        """The most requests that may be aboard at once."""
+
+    @property
+    def open(self) -> bool:
+        """Whether it takes requests: not while it drains, loads or is part of a gang."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it would take one more request."""
+
+    @property
+    def resident(self) -> Mapping[Asset, int]:
+        """What lies in its memory, in bytes; what was used longest ago first. Where bytes are not known: 0."""
+
+
+class Cluster(Protocol):
+    """Owns the workers. Schedulers keep queues and ask it who has room; controllers give it orders."""
+
+    gpu: Gpu
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the cluster, each of kind ``gpu``."""
+
+    @property
+    def workers(self) -> Sequence[Worker]:
+        """All workers that may take requests sooner or later: a gang, and not the GPUs that it is made of."""
+
+    def roomiest(self, role: str | None = None) -> Worker | None:
+        """Of the workers (in ``role``) with room the one with the fewest requests aboard; the one that has been so
+        for the longest, among several. None where all are full."""
+
+    def idle(self, role: str | None = None) -> Iterator[Worker]:
+        """The workers (in ``role``) with nothing aboard that take requests, longest idle first."""
+
+    def order(self, worker: Worker, role: str, now_s: float) -> None:
+        """Have ``worker`` serve ``role``: it takes nothing more, ends what is aboard, loads the role's model and opens
+        again. The load is time and energy of its GPU. An order that comes before the load began replaces the last."""
+
+    def gang(self, workers: Sequence[Worker], role: str, now_s: float) -> Worker:
+        """One worker of several idle ones, until it is disbanded."""
+
+    def disband(self, gang: Worker, now_s: float) -> None:
+        """Let the GPUs of ``gang``, which must be idle, work on their own again."""
+
+    def close(self, worker: Worker) -> None:
+        """An executor takes nothing more on ``worker`` for now, room or not: a batch runs."""
+
+    def reopen(self, worker: Worker) -> None:
+        """And does so again."""
+
+    def install(self, worker: Worker, model: str) -> None:
+        """An executor put ``model`` on ``worker`` in the place of the one that was there."""
+
+    def check_memory(self, worker: Worker, peak_bytes: int | None) -> None:
+        """Hold what an executor is about to run against the device: the most that its model and batch take."""
+
+    def admit(self, worker: Worker, asset: Asset, bytes: int | None) -> list[Asset] | None:
+        """Have ``asset`` resident on ``worker``: what had to go for it, longest unused first; None where it cannot
+        fit, and then all stays as it was. The worker's own model never goes."""
+
+    def evict(self, worker: Worker, asset: Asset) -> None:
+        """Take ``asset`` off ``worker``."""
+
+    def spend(
+        self,
+        worker: Worker,
+        from_s: float,
+        until_s: float,
+        kind: str,
+        joules: float | None = None,
+        batch: int = 1,
+        row: int = -1,
+    ) -> float:
+        """Note that the GPUs of ``worker`` worked: the one source of busy time, energy, batch sizes and the timeline.
+
+        Args:
+            from_s, until_s: when, in seconds of simulated time; to be told no later than at ``until_s``.
+            kind: at what: ``serve`` a whole request or batch, ``load``, ``prepare``, ``steps``, ``boundary``,
+                ``finish``, or what an executor calls it.
+            joules: of all its GPUs; None takes the power of the cluster's kind of GPU.
+            batch: requests that are served at once.
+            row: the trace row of the request, where it is one alone.
+
+        Returns:
+            The joules; NaN where power is not known.
+        """

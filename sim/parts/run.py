@@ -1,0 +1,122 @@
+"""What a part finds when it is bound: the run that it is a part of."""
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import simpy
+
+from backends.base import Backend, Work
+from sim.clock import Clock
+from sim.model import Model
+from sim.parts.cluster import Cluster, Worker
+from sim.request import Request
+from sim.workload import Similarity, Workload
+
+
+class Fact(Protocol):
+    """A column of requests.parquet that one part declares and writes."""
+
+    def __setitem__(self, row: int, value: Any) -> None:
+        """What is so of the request of trace row ``row``."""
+
+    def __getitem__(self, row: int) -> Any: ...
+
+
+class Log(Protocol):
+    """Something that happens again and again beside the requests, and how long it takes."""
+
+    def add(self, at_s: float, seconds: float) -> None: ...
+
+
+class Run(Protocol):
+    """One run, as the parts of its system see it.
+
+    Attributes:
+        clock: SimPy's environment, with calls at absolute times.
+        cluster, backend, models: where requests run, what a step costs, and the models by role, largest first.
+        workload, similarity: what arrives, and how alike it is.
+        arrived, in_system, hits, lookups: requests that came, that have not ended, and what came of their lookups,
+            so far.
+        waiting: requests in the scheduler's queues.
+    """
+
+    clock: Clock
+    cluster: Cluster
+    backend: Backend
+    models: Mapping[str, Model]
+    workload: Workload
+    similarity: Similarity
+    arrived: int
+    in_system: int
+
+    @property
+    def waiting(self) -> int: ...
+
+    @property
+    def lookups(self) -> int: ...
+
+    @property
+    def hits(self) -> int: ...
+
+    # -- what a part is given ----------------------------------------------------------------------------------
+
+    def rng(self, name: str) -> np.random.Generator:
+        """The random stream called ``name``: the same for the same seed, whatever else the run draws."""
+
+    def model(self, role: str) -> Model:
+        """The model in ``role``, which the backend can serve. Raises ConfigError where there is none."""
+
+    def request(self, row: int, now_s: float) -> Request:
+        """What the trace's ``row`` asks for."""
+
+    def assign(self, request: Request, model: Model) -> None:
+        """Plan ``request`` for ``model``: with native shapes it takes that model's; K keeps its share of N.
+
+        May be called again until a worker begins with it.
+        """
+
+    def work(self, request: Request) -> Work:
+        """The plan of ``request`` as its backend runs it. Raises SimulationError where no model is planned."""
+
+    # -- what a part declares, when it is bound ----------------------------------------------------------------
+
+    def assume(self, what: str, value: Any, source: str) -> None:
+        """Put something that the result rests on into the summary."""
+
+    def fact(
+        self, name: str, kind: type = float, *, default: float | int | bool | None = None, shown: bool = True
+    ) -> Fact:
+        """A new column of requests.parquet: float (NaN is null), int (-1 is null) or bool; only kept, if not shown.
+
+        ``default`` is what it is of a request that nothing is said of; null, or False.
+        """
+
+    def gauge(self, name: str, read: Callable[[float], float | int | bool]) -> None:
+        """A new column of cluster.parquet: ``read(now_s)`` at every sample."""
+
+    def log(self, name: str) -> Log:
+        """Something that happens beside the requests, to be noted each time."""
+
+    def process(self, actor: Generator[simpy.Event, Any, Any]) -> simpy.Process:
+        """A long-lived actor, a SimPy process: it sleeps in the controllers' turn and ends with the last request."""
+
+    def decided(self, what: str, **details: Any) -> None:
+        """Note a decision, for the timeline."""
+
+    # -- what executors say, and schedulers and controllers may ask ----------------------------------------------
+
+    def pull(self, worker: Worker) -> None:
+        """Ask the scheduler for what ``worker`` has room for."""
+
+    def complete(self, request: Request) -> None:
+        """The image of ``request`` is there: the first of the three ways to end."""
+
+    def discard(self, request: Request, reason: str) -> None:
+        """A policy gives ``request`` up: the second way."""
+
+    def fail(self, request: Request, reason: str) -> None:
+        """A worker could not finish ``request``: the third way."""
+
+    def release(self, worker: Worker, count: int = 1) -> None:
+        """``worker`` let ``count`` requests go; it may have others."""

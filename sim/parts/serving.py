@@ -1,0 +1,107 @@
+"""The parts that a request meets on its way, and those that change the cluster around it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from backends.base import Backend, Cost
+from conf.assumption import Assumption
+from sim.model import Model
+from sim.parts.cluster import Worker
+from sim.parts.run import Run
+from sim.request import Request
+
+
+@runtime_checkable
+class Door(Protocol):
+    """The front door: decides what will run for a request. It takes time but no GPU."""
+
+    def bind(self, run: Run) -> None: ...
+
+    def admit(self, request: Request, now_s: float) -> float:
+        """Write the plan into ``request``; return the seconds that deciding took."""
+
+    def completed(self, request: Request) -> bool:
+        """Whether the image just made leaves an artifact that ``insert`` must be called for."""
+
+    def insert(self, request: Request, now_s: float) -> None:
+        """Make the artifacts of ``request`` visible to searches."""
+
+
+@runtime_checkable
+class Scheduler(Protocol):
+    """Who runs next, and where. It keeps queues; who has room is asked of the cluster."""
+
+    def bind(self, run: Run) -> None: ...
+
+    def offer(self, request: Request, now_s: float) -> Worker | None:
+        """A request is ready: return the worker with room that takes it now, or keep it and return None."""
+
+    def next(self, worker: Worker, now_s: float) -> Request | None:
+        """``worker`` has room (it is asked again until it has none): return what it takes, or None."""
+
+    def moved(self, worker: Worker, now_s: float) -> None:
+        """The role, the model or the gang of ``worker`` changed."""
+
+    def __len__(self) -> int:
+        """Requests that wait."""
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """How a worker turns plans into time.
+
+    Attributes:
+        limit: the most requests that may be aboard a worker at once.
+    """
+
+    limit: int
+
+    def bind(self, run: Run) -> None: ...
+
+    def accept(self, worker: Worker, request: Request) -> None:
+        """``worker`` takes ``request`` aboard now. In the end call Run.complete, discard or fail, and Run.release;
+        tell Cluster.spend of every second of the GPU."""
+
+
+@runtime_checkable
+class Steps(Protocol):
+    """What step-by-step execution is composed of: what each stage costs, on a GPU that does one thing at a time."""
+
+    def bind(self, run: Run, cut: Callable[[Worker], None]) -> None:
+        """Take the run. ``cut`` ends the present run of steps of a worker at its next boundary, where ``boundary``
+        and ``step`` are asked anew: for what changes between arrivals, such as an add-on that has come."""
+
+    def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
+        """What comes before the first step of ``request``, at the boundary at which it joins (text encoding); its
+        model and its artifact are there."""
+
+    def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
+        """One step of all of ``active``, waits at servers included. Asked again only when the set changes, was cut, or
+        the backend is live."""
+
+    def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
+        """What a boundary costs at which the set changed, or that was asked for: patch a LoRA, split a batch."""
+
+    def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
+        """What comes after the last step of ``request`` until its image is out, and what after that."""
+
+
+@runtime_checkable
+class Controller(Protocol):
+    """A slow loop that changes the cluster. Its ``bind`` starts what it needs (Run.process)."""
+
+    def bind(self, run: Run) -> None: ...
+
+    def arrived(self, request: Request, now_s: float) -> None:
+        """``request`` came and was planned."""
+
+
+@runtime_checkable
+class Allocation(Protocol):
+    """Which role each GPU of the cluster has when the clock starts."""
+
+    def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
+        """A role for each of ``gpus`` GPUs."""
+
+    def assumptions(self) -> list[Assumption]:
+        """What the split rests on that nobody measured."""

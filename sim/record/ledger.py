@@ -1,0 +1,105 @@
+"""What was spent on the GPUs: a record for every span in which one worked, told by the cluster and by nobody else."""
+
+from struct import Struct
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+SPAN = np.dtype(
+    [
+        ("from_s", "f8"),
+        ("until_s", "f8"),
+        ("joules", "f8"),
+        ("row", "i4"),
+        ("worker", "i4"),
+        ("gpus", "u2"),
+        ("batch", "u2"),
+        ("kind", "u2"),
+        ("model", "u2"),
+    ]
+)
+_PACK = Struct("=dddiiHHHH").pack
+
+
+class Ledger:
+    """Spans of work, in the order in which they were told, as one record each.
+
+    Attributes:
+        kinds, models: what ``kind`` and ``model`` stand for, by code.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self.kinds: dict[str, int] = {}
+        self.models: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._buffer) // SPAN.itemsize
+
+    def add(
+        self,
+        from_s: float,
+        until_s: float,
+        joules: float,
+        row: int,
+        worker: int,
+        gpus: int,
+        batch: int,
+        kind: str,
+        model: str,
+    ) -> None:
+        """A span of ``gpus`` GPUs of ``worker``; see sim.parts.Cluster.spend."""
+        kinds, models = self.kinds, self.models
+        kind_code = kinds.get(kind)
+        if kind_code is None:
+            kind_code = kinds[kind] = len(kinds)
+        model_code = models.get(model)
+        if model_code is None:
+            model_code = models[model] = len(models)
+        self._buffer += _PACK(from_s, until_s, joules, row, worker, gpus, batch, kind_code, model_code)
+
+    def spans(self) -> NDArray[Any]:
+        """All of them, (n,) of SPAN."""
+        return np.frombuffer(bytes(self._buffer), SPAN)
+
+    def inside(self, start_s: float, end_s: float) -> "Spent":
+        """What was spent in the window [start_s, end_s]."""
+        spans = self.spans()
+        took_s = spans["until_s"] - spans["from_s"]
+        inside_s = np.clip(spans["until_s"], start_s, end_s) - np.clip(spans["from_s"], start_s, end_s)
+        share = np.divide(inside_s, took_s, out=np.zeros_like(inside_s), where=took_s > 0)
+        joules = float((share * spans["joules"]).sum())
+        loads = spans["kind"] == self.kinds.get("load", -1)
+        gpu_s = inside_s * spans["gpus"]
+        served = np.isin(spans["kind"], [self.kinds.get(kind, -1) for kind in ("serve", "steps")])
+        served_s = float(gpu_s[served].sum())
+        return Spent(
+            busy_s=float(gpu_s.sum()),
+            joules=None if np.isnan(joules) else joules,
+            switches=int((loads & (spans["from_s"] >= start_s) & (spans["from_s"] <= end_s)).sum()),
+            switch_s=float(gpu_s[loads].sum()),
+            batch_mean=float((gpu_s * spans["batch"])[served].sum()) / served_s if served_s > 0 else None,
+        )
+
+
+class Spent:
+    """Totals over a window.
+
+    Attributes:
+        busy_s: GPU-seconds of work, a gang's times its GPUs.
+        joules: of that work; None where the power is not known.
+        switches, switch_s: loads that began in it, and GPU-seconds that they took.
+        batch_mean: requests that were served at once, over the GPU-seconds that served; None where none did.
+    """
+
+    __slots__ = ("batch_mean", "busy_s", "joules", "switch_s", "switches")
+
+    def __init__(
+        self, busy_s: float, joules: float | None, switches: int, switch_s: float, batch_mean: float | None
+    ) -> None:
+        self.busy_s = busy_s
+        self.joules = joules
+        self.switches = switches
+        self.switch_s = switch_s
+        self.batch_mean = batch_mean

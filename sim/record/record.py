@@ -1,0 +1,92 @@
+"""Everything that a run writes down while it runs; what is made of it afterwards reads only this."""
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from conf.assumption import Assumption
+from sim.errors import SimulationError
+from sim.record.facts import Facts
+from sim.record.ledger import Ledger
+
+
+TRAININGS = "match predictor trainings"
+"""The log of a match predictor that trains: when each training began, and how long it takes."""
+
+
+class Log:
+    """Something that happens again and again: when it began, and how many seconds it took."""
+
+    __slots__ = ("at_s", "seconds")
+
+    def __init__(self) -> None:
+        self.at_s = array("d")
+        self.seconds = array("d")
+
+    def add(self, at_s: float, seconds: float) -> None:
+        """It began at ``at_s``."""
+        self.at_s.append(at_s)
+        self.seconds.append(seconds)
+
+    def inside(self, start_s: float, end_s: float) -> tuple[int, float]:
+        """How often it began in [start_s, end_s], and the seconds of those."""
+        at_s = np.frombuffer(self.at_s)
+        inside = (at_s >= start_s) & (at_s <= end_s)
+        return int(inside.sum()), float(np.frombuffer(self.seconds)[inside].sum())
+
+
+class Gauge:
+    """A value over time: ``read(now_s)`` at every sample."""
+
+    __slots__ = ("read", "values")
+
+    def __init__(self, read: Callable[[float], float | int | bool]) -> None:
+        self.read = read
+        self.values: list[float | int | bool] = []
+
+
+@dataclass(slots=True)
+class Record:
+    """What a run writes.
+
+    Attributes:
+        facts: a record per request.
+        ledger: what was spent on the GPUs.
+        sampled_s, gauges: the cluster over time: when it was looked at, and what each gauge showed.
+        logs: what happened beside the requests, by name.
+        decisions: when a controller or the cluster decided what, with details.
+        assumptions: what the result rests on.
+    """
+
+    facts: Facts
+    ledger: Ledger = field(default_factory=Ledger)
+    sampled_s: "array[float]" = field(default_factory=lambda: array("d"))
+    gauges: dict[str, Gauge] = field(default_factory=dict)
+    logs: dict[str, Log] = field(default_factory=dict)
+    decisions: list[tuple[float, str, dict[str, Any]]] = field(default_factory=list)
+    assumptions: list[Assumption] = field(default_factory=list)
+
+    def gauge(self, name: str, read: Callable[[float], float | int | bool]) -> None:
+        """Sample ``read`` as the column ``name``. Raises SimulationError where two parts declare one name."""
+        if name in self.gauges:
+            raise SimulationError(f"two parts declare the gauge {name!r}; rename one")
+        self.gauges[name] = Gauge(read)
+
+    def log(self, name: str) -> Log:
+        """The log called ``name``."""
+        return self.logs.setdefault(name, Log())
+
+    def assume(self, what: str, value: Any, source: str) -> None:
+        """Put something that the result rests on into the summary, once."""
+        said = Assumption(what, value, source)
+        if said not in self.assumptions:
+            self.assumptions.append(said)
+
+    def sample(self, now_s: float) -> None:
+        """Look at every gauge."""
+        self.sampled_s.append(now_s)
+        for gauge in self.gauges.values():
+            gauge.values.append(gauge.read(now_s))

@@ -1,0 +1,102 @@
+"""What a run is fed: the rows that arrive, and how alike their prompts are."""
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backends.base import Backend, Work, whole
+from sim.model import Model
+from traces.arrivals.schedule import Schedule
+from traces.similarity.scale import Identity, Scale
+from traces.similarity.search import Search
+
+Shapes = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
+"""Width, height and steps of every trace row, (preload + rows,) each."""
+
+Addons = Callable[[int], tuple[tuple[str, ...], tuple[str, ...]]]
+"""Trace row -> the names of its ControlNets, and of its LoRAs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standalone:
+    """Seconds of every trace row in full on the reference model, alone on a GPU: the standalone latency.
+
+    Attributes:
+        denoise_s: of its steps, (preload + rows,).
+        total_s: of all of it, (preload + rows,).
+    """
+
+    denoise_s: NDArray[np.float64]
+    total_s: NDArray[np.float64]
+
+
+def standalone(backend: Backend, model: Model, shapes: Shapes, native: bool) -> Standalone:
+    """What every row takes in full on ``model``: of its own shape or, with ``native``, of the model's.
+
+    Raises BackendError where a shape is outside what was measured.
+    """
+    rows = len(shapes[0])
+    asked = np.array([[model.width], [model.height], [model.steps]]) if native else np.stack(shapes)
+    kinds, which = np.unique(asked, axis=1, return_inverse=True)
+    costs = [whole(backend, Work(model.name, int(w), int(h), int(n))) for w, h, n in kinds.T]
+    denoise_s = np.array([cost.denoise_s for cost in costs])[which]
+    total_s = np.array([cost.denoise_s + cost.other_s for cost in costs])[which]
+    return Standalone(np.broadcast_to(denoise_s, rows), np.broadcast_to(total_s, rows))
+
+
+@dataclass(slots=True)
+class Workload:
+    """The rows of a trace as they arrive.
+
+    Args:
+        schedule: when the served rows arrive (traces.arrivals).
+        shapes: of every trace row, those that only fill caches included.
+        full: what each takes alone.
+        native: every request takes the shape and steps of the model that its plan names, not its own.
+        preload: rows at the head of the trace that fill the caches at the start and are not served.
+        deadline: a request's deadline, as a multiple of its standalone latency; infinite is none.
+        addons: the add-ons of each row; None where none are served.
+
+    Attributes:
+        rows: rows that are served: trace rows ``preload`` to ``preload + rows - 1``.
+        width, height, steps: of every trace row.
+        limit_s: from the arrival of every trace row to its deadline.
+    """
+
+    schedule: Schedule
+    shapes: Shapes
+    full: Standalone
+    native: bool = True
+    preload: int = 0
+    deadline: float = float("inf")
+    addons: Addons | None = None
+    rows: int = field(init=False)
+    width: "array[int]" = field(init=False, repr=False)
+    height: "array[int]" = field(init=False, repr=False)
+    steps: "array[int]" = field(init=False, repr=False)
+    limit_s: "array[float]" = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.rows = len(self.shapes[0]) - self.preload
+        self.width, self.height, self.steps = (array("i", column.astype(np.int32).tobytes()) for column in self.shapes)
+        self.limit_s = array("d", (self.deadline * self.full.total_s).tobytes())
+
+
+@dataclass(slots=True)
+class Similarity:
+    """How alike the prompts of the trace are, and how the most similar is found.
+
+    Attributes:
+        embeddings: gives the text embeddings of all rows, float32 (preload + rows, d).
+        search: how caches are searched; every way finds the same.
+        scale: from the encoder's similarity to the one that thresholds are on.
+        content: names the trace and its encoder, for what is remembered on disk; None keeps nothing.
+    """
+
+    embeddings: Callable[[], NDArray[np.float32]]
+    search: Search
+    scale: Scale = field(default_factory=Identity)
+    content: str | None = None
