@@ -15,7 +15,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.base import Assumption, Backend, Work
+from backends.base import Backend, Work
+from conf.assumption import Assumption
 from sim.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, Clock
 from sim.cluster.worker import Gpu, Worker
 from sim.errors import ConfigError, SimulationError
@@ -23,9 +24,9 @@ from sim.record.columns import COMPLETED, DISCARDED, FAILED, Columns
 from sim.record.series import Series
 from sim.request import Request
 from sim.reuse.outage import Outages
-from traces.arrivals import Schedule
-from traces.scale import Identity, Scale
-from traces.search import Search
+from traces.arrivals.base import Schedule
+from traces.similarity.scale import Identity, Scale
+from traces.similarity.search import Search
 
 
 @dataclass(frozen=True, slots=True)

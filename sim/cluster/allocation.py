@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from backends.base import Assumption, Backend, Work
+from backends.base import Backend, Work
+from conf.assumption import Assumption
 from sim.cluster.worker import Worker
 from sim.engine import Model, in_role
 from sim.errors import ConfigError

@@ -30,7 +30,7 @@ from sim.record.columns import (
 from sim.record.cost import Service, cost
 from sim.record.quality import Judgement
 from sim.request import MISSING
-from traces.schema import Trace
+from traces.table.trace import Trace
 
 SCHEMA = 1
 

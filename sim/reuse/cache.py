@@ -13,7 +13,7 @@ from sim.request import Request
 from sim.reuse.database import Database, Watcher
 from sim.reuse.eviction import FINAL, K_BITS, K_MASK, MOST_STEPS, Eviction
 from sim.reuse.selector import Selector
-from traces.similarity import Space
+from traces.similarity.spaces import Space
 
 
 @dataclass(slots=True)
@@ -108,8 +108,8 @@ class Cache:
         vectors = engine.embeddings()
         # Modelled images belong to the trace: another seed of the run must not change what they look like.
         self.space.bind(vectors, stream(0, f"images of {engine.content}"), engine.scale)
-        for what, value, source in self.space.assumptions():
-            engine.assume(what, value, source)
+        for said in self.space.assumptions():
+            engine.assume(said.what, said.value, said.source)
         self._preload = engine.preload
         product = self.space.product(selector.floor)
         index = engine.search.open(self.space, len(vectors), product, engine.content)

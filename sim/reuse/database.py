@@ -12,7 +12,7 @@ from typing import Protocol
 
 from sim.errors import ConfigError
 from sim.reuse.outage import Outages
-from traces.search import Found, Index
+from traces.similarity.search import Found, Index
 
 Shape = tuple[int, int, int] | None
 """What is searched apart: width, height and steps of a latent; None where all are searched together."""
@@ -80,7 +80,7 @@ class Database:
     def open(self, make: Callable[[], Index], watcher: Watcher | None = None) -> None:
         """Begin empty, with nothing to be found before ``settle``.
 
-        ``make`` gives the indexes (traces.search); ``watcher`` is told of what is applied.
+        ``make`` gives the indexes (traces.similarity.search); ``watcher`` is told of what is applied.
         """
         self._make = make
         self._watcher = watcher

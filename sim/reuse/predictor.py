@@ -10,7 +10,7 @@ import numpy as np
 from sim.engine import Engine
 from sim.errors import ConfigError
 from sim.reuse.database import Change
-from traces.similarity import Space
+from traces.similarity.spaces import Space
 
 BLOCK = 512
 """Coming rows that are decided at a time."""

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 
 from traces.error import TraceError
-from traces.schema import Trace, make
-from traces.sessions import sessions
 from traces.synthetic import settings
 from traces.synthetic.clock import Clock
 from traces.synthetic.laws import Indices, weighted
@@ -17,7 +15,9 @@ from traces.synthetic.prompts import Wording
 from traces.synthetic.published import published
 from traces.synthetic.themes import Themes
 from traces.synthetic.visits import Visits
-from traces.validation import check_count, check_number
+from traces.table.sessions import sessions
+from traces.table.trace import Trace, make
+from traces.table.validation import check_count, check_number
 
 WHERE = "synthetic trace"
 

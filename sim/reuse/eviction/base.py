@@ -4,7 +4,7 @@ from typing import Protocol, runtime_checkable
 
 from sim.engine import Engine
 from sim.reuse.selector import Selector
-from traces.similarity import Space
+from traces.similarity.spaces import Space
 
 Item = int
 """What is stored and evicted as one: the state of an entry (one earlier request) after step K, as one number.

@@ -8,7 +8,7 @@ from sim.errors import ConfigError
 from sim.reuse.eviction.base import ITEM_BITS, K_BITS, K_MASK, Item
 from sim.reuse.eviction.rising import Rising
 from sim.reuse.selector import Selector
-from traces.similarity import Space
+from traces.similarity.spaces import Space
 
 
 @dataclass(slots=True)

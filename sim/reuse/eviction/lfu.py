@@ -6,7 +6,7 @@ from sim.engine import Engine
 from sim.reuse.eviction.base import ITEM_BITS, Item, items_of
 from sim.reuse.eviction.rising import Rising
 from sim.reuse.selector import Selector
-from traces.similarity import Space
+from traces.similarity.spaces import Space
 
 TIME_BITS = 40
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from sim.engine import Engine
 from sim.reuse.eviction.base import Item, items_of
 from sim.reuse.selector import Selector
-from traces.similarity import Space
+from traces.similarity.spaces import Space
 
 
 @dataclass(slots=True)

@@ -10,8 +10,8 @@ from sim.engine import Engine
 from sim.errors import ConfigError
 from sim.reuse.eviction.base import FINAL, Item, items_of, k_of
 from sim.reuse.selector import Selector
-from traces.neighbours import UNIT, Neighbours, remembered
-from traces.similarity import Space
+from traces.similarity.neighbours import UNIT, Neighbours, remembered
+from traces.similarity.spaces import Space
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Optimum:
     smallest K. It needs every row's neighbours, as ``search=remembered`` finds and keeps them.
 
     Args:
-        most: neighbours of a row that are known; of a row with more, the most similar ones (traces.search).
+        most: neighbours of a row that are known; of a row with more, the most similar ones (traces.similarity.search).
 
     Raises:
         ConfigError: a selector without a lowest similarity, or ``most`` below 1.

@@ -7,7 +7,7 @@ import numpy as np
 from sim.engine import Engine
 from sim.reuse.eviction.base import Item, items_of
 from sim.reuse.selector import Selector
-from traces.similarity import Space
+from traces.similarity.spaces import Space
 
 DRAWN = 4096
 """Random numbers drawn at a time."""
