@@ -19,8 +19,6 @@ EDGE = "#555555"
 """Of axes, and of limits that belong to no series."""
 
 GREY = "#8a8a8a"
-BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"
-
 # Names are data, never mathematics: a system called "$x" must not be typeset.
 STYLE: MappingProxyType[str, Any] = MappingProxyType(
     {
@@ -50,6 +48,7 @@ STYLE: MappingProxyType[str, Any] = MappingProxyType(
 )
 
 # Okabe and Ito's palette ("Color Universal Design", 2008) without its yellow, which is lost on white.
+BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"
 COLOURS = (BLUE, VERMILION, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 

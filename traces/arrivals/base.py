@@ -1,4 +1,4 @@
-"""When requests arrive: the trace's own clock or a process put in its place."""
+"""What an arrival process gives: a schedule, of an open or a closed loop."""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable

@@ -223,7 +223,7 @@ def image_vectors(weights: ClipWeights, paths: Sequence[Path], batch: int) -> It
 
     with tqdm(total=len(paths), desc=f"encode images with {weights.name}", unit="image", disable=None) as bar:
         for start in range(0, len(paths), batch):
-            images = [_opened(path) for path in paths[start : start + batch]]
+            images = [_open_image(path) for path in paths[start : start + batch]]
             pixels = prepare(images=images, return_tensors="pt")["pixel_values"].to(weights.device)
             with torch.inference_mode():
                 rows: Floats = torch.nn.functional.normalize(model(pixels).image_embeds, dim=1).cpu().numpy()
@@ -231,7 +231,7 @@ def image_vectors(weights: ClipWeights, paths: Sequence[Path], batch: int) -> It
             bar.update(len(rows))
 
 
-def _opened(path: Path) -> Any:
+def _open_image(path: Path) -> Any:
     from PIL import Image
 
     try:

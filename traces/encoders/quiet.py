@@ -1,4 +1,4 @@
-"""Reading weights without transformers' own bars and remarks, which would show off a terminal too."""
+"""Silenced logging: weights are read without transformers' bars and remarks, which would show off a terminal too."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Silence transformers, errors aside, and give it back the voice that it had. Needs transformers."""
+    """Let only errors of transformers through, and give it back the verbosity that it had. Needs transformers."""
     from transformers.utils import logging
 
     shows, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()

@@ -14,7 +14,7 @@ from traces.table.validation import check_count, check_number
 ADDON_KEYS = ("controlnets", "loras_per_request", "lora_names", "lora_skew", "lora_shift")
 
 
-def kept(previous: Indices, change: float, rng: np.random.Generator) -> Indices:
+def inherited(previous: Indices, change: float, rng: np.random.Generator) -> Indices:
     """The row whose settings each row has, (n,): its session's row before it, or with chance `change` its own.
 
     Args:
