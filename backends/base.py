@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from conf.assumption import Assumption
+
 
 class BackendError(ValueError):
     """A profile or a live pipeline cannot answer: the message names the file, the key and the remedy."""
@@ -50,15 +52,6 @@ class Cost:
     energy_j: float | None = None
     artifact: Any = None
     quality: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Assumption:
-    """Something that a result rests on and that nobody measured: shown in every summary."""
-
-    what: str
-    value: Any
-    source: str
 
 
 class Asked(Protocol):

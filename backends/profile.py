@@ -4,10 +4,7 @@ A profile knows the grid it was measured on. Inside the grid it interpolates lin
 size; outside it is an error that names the grid, unless the caller asks for extrapolation.
 """
 
-import os
-import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -19,6 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from backends.base import BackendError
+from conf.atomic import atomic_write
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(gt=0)]
@@ -238,25 +236,8 @@ def write(profile: Profile, path: Path) -> None:
     told = {key: value for key, value in content.items() if value not in ([], {})}
     told["schema"] = told.pop("schema")
     text = yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=118, default_flow_style=None)
-    with aside(path) as temporary:
+    with atomic_write(path, BackendError) as temporary:
         temporary.write_text(text, encoding="utf-8")
-
-
-@contextmanager
-def aside(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside ``path``, renamed to it if the block succeeds: no reader sees half a file.
-
-    Raises BackendError naming ``path`` when the folder is missing, the disk is full or permission is lacking.
-    """
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise BackendError(f"{path}: cannot be written ({reason}); free the disk or name another folder") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def find(gpu: str, folders: Iterable[Path | Traversable]) -> dict[str, Profile]:

@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from backends.base import Asked, Assumption, BackendError, Cost, Work
+from backends.base import Asked, BackendError, Cost, Work
 from backends.profile import Profile, find, shipped
+from conf.assumption import Assumption
 
 
 @dataclass(slots=True)

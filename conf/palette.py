@@ -8,9 +8,16 @@ from typing import Any, cast
 import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import FuncFormatter
 
 DPI = 150
 LINE_PT = 1.3  # 2.7 px at 150 dpi
+INK = "#333333"
+"""Of text, and of what a paper says."""
+
+EDGE = "#555555"
+"""Of axes, and of limits that belong to no series."""
+
 GREY = "#8a8a8a"
 # Names are data, never mathematics: a system called "$x" must not be typeset.
 STYLE: MappingProxyType[str, Any] = MappingProxyType(
@@ -24,7 +31,7 @@ STYLE: MappingProxyType[str, Any] = MappingProxyType(
         "axes.labelsize": 9,
         "axes.spines.top": False,
         "axes.spines.right": False,
-        "axes.edgecolor": "#555555",
+        "axes.edgecolor": EDGE,
         "axes.grid": True,
         "axes.axisbelow": True,
         "grid.color": "#e4e4e4",
@@ -41,7 +48,8 @@ STYLE: MappingProxyType[str, Any] = MappingProxyType(
 )
 
 # Okabe and Ito's palette ("Color Universal Design", 2008) without its yellow, which is lost on white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"
+COLOURS = (BLUE, VERMILION, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
 @contextmanager
@@ -60,3 +68,8 @@ def panels(
     figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(wspace=0.05))
     axes = figure.subplots(rows, columns, squeeze=False, sharey="row" if share_y else False)
     return figure, axes
+
+
+def plain_numbers(scale: float = 1.0, unit: str = "") -> FuncFormatter:
+    """Marks of a logarithmic axis as plain numbers: the values times `scale`, with `unit` behind them."""
+    return FuncFormatter(lambda value, _: f"{value * scale:,.10g}{unit}")

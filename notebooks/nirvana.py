@@ -28,7 +28,7 @@ import pandas as pd
 from IPython.display import Image, display
 from matplotlib.figure import Figure
 
-from conf.palette import COLOURS, STYLE, panels
+from conf.palette import COLOURS, EDGE, STYLE, panels
 from sim.study.scorecard.card import study
 from sim.study.scorecard.finished import Finished, Runs
 from sim.study.scorecard.measures import hits, saving
@@ -131,7 +131,7 @@ settings = {"nirvana": "LCBFU, 1.5M items", "nirvana-unbounded": "no eviction"}
 for (name, label), colour, dash in zip(settings.items(), COLOURS, ("-", ":"), strict=False):
     relative = finished_rpm(only(figure12, name)) / vanilla
     axes[0][0].plot(np.linspace(0.025, 0.975, len(relative)), relative, color=colour, linestyle=dash, label=label)
-axes[0][0].axhline(paper["N05"], color="#555555", linestyle="--", label="paper's mean")
+axes[0][0].axhline(paper["N05"], color=EDGE, linestyle="--", label="paper's mean")
 axes[0][0].set_xlabel("Share of the stream")
 axes[0][0].set_ylabel("Throughput over vanilla's")
 axes[0][0].legend()
@@ -157,8 +157,8 @@ share = np.array([hits(run) * run.summary["cache"]["hit_share_by_k"][str(k)] for
 figure, axes = panels(1, width=6, height=3.2)
 axes[0][0].bar(ks, share * np.array(ks) / 50, width=3, color=COLOURS[0], label="compute saved at K")
 axes[0][0].plot(ks, share[::-1].cumsum()[::-1], color=COLOURS[1], marker="s", label="h(K)")
-axes[0][0].axhline(paper["N04a"], color="#555555", linestyle="--", linewidth=1, label="paper: hit rate, saving")
-axes[0][0].axhline(paper["N03a"], color="#555555", linestyle="--", linewidth=1)
+axes[0][0].axhline(paper["N04a"], color=EDGE, linestyle="--", linewidth=1, label="paper: hit rate, saving")
+axes[0][0].axhline(paper["N03a"], color=EDGE, linestyle="--", linewidth=1)
 axes[0][0].set_xlabel("K")
 axes[0][0].set_xticks(ks)
 axes[0][0].legend()

@@ -35,13 +35,14 @@ from matplotlib.figure import Figure
 
 from traces.describe import Character, characterise, render, side_by_side
 from traces.describe.figures import SUBJECTS, draw, overview
-from traces.embeddings import HashedNgrams, MiniLM
-from traces.schema import Trace
+from traces.encoders.minilm import MiniLM
+from traces.encoders.ngram import HashedNgrams
 from traces.sources import Source
 from traces.sources.delimited import Csv
 from traces.sources.diffusiondb import DiffusionDB
 from traces.sources.gentd26 import GenTD26
 from traces.sources.synthetic import Synthetic
+from traces.table.trace import Trace
 
 # %% tags=["parameters"]
 seeds = 4  # synthetic traces per section; the tables show their mean, the figures the first

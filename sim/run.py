@@ -15,7 +15,9 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from tqdm import tqdm
 
-from backends.base import Assumption, Backend
+from backends.base import Backend
+from conf.assumption import Assumption
+from conf.atomic import atomic_write
 from sim.build import build
 from sim.cluster.allocation import Allocation
 from sim.cluster.worker import Gpu
@@ -24,13 +26,12 @@ from sim.errors import ConfigError
 from sim.record.cost import Service
 from sim.record.quality import Judgement, Quality
 from sim.record.summary import summarise
-from traces.arrivals import Arrivals
-from traces.aside import aside
-from traces.embeddings import Encoder, embed
-from traces.scale import Scale
-from traces.schema import Trace
-from traces.search import Search
+from traces.arrivals.base import Arrivals
+from traces.encoders.embeddings import Encoder, embed
+from traces.similarity.scale import Scale
+from traces.similarity.search import Search
 from traces.sources import Source
+from traces.table.trace import Trace
 
 SUMMARY, REQUESTS, CLUSTER, CONFIG = "summary.json", "requests.parquet", "cluster.parquet", "config.yaml"
 
@@ -266,13 +267,12 @@ def check_folder(folder: Path) -> None:
 
 
 def write(outcome: Outcome, folder: Path) -> None:
-    """Write the files of a run directory: all of them aside, then all renamed, summary.json last.
+    """Write the files of a run directory: all under temporary names, then all renamed, summary.json last.
 
     A run that was there before is replaced as a whole, or, where writing fails, left as it was.
 
     Raises:
-        ConfigError: the folder cannot be made.
-        TraceError: a file could not be written; the message names it.
+        ConfigError: the folder cannot be made, or a file not written; the message names it.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -281,7 +281,8 @@ def write(outcome: Outcome, folder: Path) -> None:
     with ExitStack() as parts:
         # Renamed in the reverse order of entering.
         summary, config, cluster, requests = (
-            parts.enter_context(aside(folder / name)) for name in (SUMMARY, CONFIG, CLUSTER, REQUESTS)
+            parts.enter_context(atomic_write(folder / name, ConfigError))
+            for name in (SUMMARY, CONFIG, CLUSTER, REQUESTS)
         )
         pq.write_table(outcome.requests, requests)
         pq.write_table(outcome.cluster, cluster)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from backends.base import Backend, Work, whole
 from sim.model import Model
-from traces.arrivals.schedule import Schedule
+from traces.arrivals.base import Schedule
 from traces.similarity.scale import Identity, Scale
 from traces.similarity.search import Search
 

@@ -11,14 +11,12 @@ from typing import Any
 import numpy as np
 import yaml
 
-from traces.aside import aside, check_target
+from conf.atomic import atomic_write, check_target
 from traces.describe import Character, characterise, render, side_by_side
-from traces.embeddings import Encoder, HashedNgrams, MiniLM
+from traces.encoders.embeddings import Encoder
+from traces.encoders.minilm import MiniLM
+from traces.encoders.ngram import HashedNgrams
 from traces.error import TraceError
-from traces.intake import Written, store
-from traces.opening import Limits
-from traces.pairing import TAKEN, pair
-from traces.schema import Trace, read, write
 from traces.sources import Streamed
 from traces.sources.delimited import Csv
 from traces.sources.diffusiondb import DiffusionDB
@@ -29,6 +27,10 @@ from traces.sources.partiprompts import PartiPrompts
 from traces.sources.prompts import Prompts
 from traces.sources.synthetic import Synthetic
 from traces.synthetic.published import LIKE, parameters
+from traces.table.ingest import Written, store
+from traces.table.limits import Limits
+from traces.table.pairing import TAKEN, pair
+from traces.table.trace import Trace, read, write
 
 ENCODERS: Mapping[str, Callable[[], Encoder]] = {"ngram": HashedNgrams, "minilm": MiniLM}
 
@@ -67,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     if args.verb == "compare":
         return _compare(args)
     out = Path(args.out)
-    check_target(out)  # before the work, not after it
+    check_target(out, TraceError)  # before the work, not after it
     if args.verb == "pair":
         take = None if args.take is None else [what.strip() for what in args.take.split(",")]
         prompts, arrivals = read(Path(args.prompts)), read(Path(args.arrivals))
@@ -99,13 +101,13 @@ def _describe(args: argparse.Namespace) -> int:
 
 def _compare(args: argparse.Namespace) -> int:
     if args.out is not None:
-        check_target(Path(args.out))
+        check_target(Path(args.out), TraceError)
     real, *made = _characters([args.real, *args.synthetic], args)
     page = side_by_side(real.facts(), [one.facts() for one in made])
     if args.out is None:
         print(page)
         return 0
-    with aside(Path(args.out)) as temporary:
+    with atomic_write(Path(args.out), TraceError) as temporary:
         temporary.write_text(page + "\n", encoding="utf-8")
     print(args.out)
     return 0

@@ -9,10 +9,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator
 
 from backends.profile import Point, Profile
-from conf.palette import COLOURS, DPI, house_style
+from conf.palette import COLOURS, DPI, EDGE, house_style, plain_numbers
 
 STEPS = 50
 """Steps per image in images per minute, as the papers replay."""
@@ -65,8 +65,8 @@ def draw(profile: Profile, references: Sequence[tuple[str, Point]], path: Path) 
                     panels[2].plot([p.batch for p in of_size], gib, dash, color=looks[size][0], marker=looks[size][1])
             _finish(panels[2], batches, "Peak memory, weights included", "GiB")
             handles += [
-                Line2D([], [], color="#555555", linestyle="-", label="step"),
-                Line2D([], [], color="#555555", linestyle=":", label="VAE decoding"),
+                Line2D([], [], color=EDGE, linestyle="-", label="step"),
+                Line2D([], [], color=EDGE, linestyle=":", label="VAE decoding"),
             ]
         handles += published
         figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 2 * columns))
@@ -97,7 +97,7 @@ def _references(
     drawn = []
     for turn, (where, point) in enumerate(references):
         said = f"{where}, published: {point.width}×{point.height}, batch {point.batch}, {1000 * point.seconds:.1f} ms"
-        colour, dash = looks.get((point.width, point.height), ("#555555", ""))[0], _DASHES[turn % len(_DASHES)]
+        colour, dash = looks.get((point.width, point.height), (EDGE, ""))[0], _DASHES[turn % len(_DASHES)]
         line = panel.axhline(1000 * point.seconds, color=colour, linestyle=dash, linewidth=1.0, zorder=1.5, label=said)
         drawn.append(line)
     return drawn
@@ -112,6 +112,6 @@ def _finish(panel: Axes, batches: Sequence[int], title: str, label: str) -> None
     panel.xaxis.set_major_locator(FixedLocator(batches))
     panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=9))
     for axis in (panel.xaxis, panel.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+        axis.set_major_formatter(plain_numbers())
         axis.set_minor_formatter(NullFormatter())
     panel.xaxis.set_minor_locator(NullLocator())

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from backends.base import BackendError
 from backends.calibrate.assemble import typical
 from backends.calibrate.figures import STEPS, draw, images_per_minute
 from backends.calibrate.journal import Entry
 from backends.calibrate.plan import Cell
-from backends.profile import Point, Profile, Timing, aside, read, shipped
+from backends.profile import Point, Profile, Timing, read, shipped
+from conf.atomic import atomic_write
 
 
 def write_page(profile: Profile, entries: Sequence[Entry], skipped: Sequence[Cell], folder: Path) -> tuple[Path, Path]:
@@ -24,7 +26,7 @@ def write_page(profile: Profile, entries: Sequence[Entry], skipped: Sequence[Cel
     stem = f"{profile.gpu}_{profile.model}"
     page, figure = folder / f"{stem}.md", folder / f"{stem}_step.png"
     published = [found for found in _published(profile.model) if found.gpu != profile.gpu]
-    with aside(figure) as temporary:
+    with atomic_write(figure, BackendError) as temporary:
         draw(profile, [(p.gpu.upper(), point) for p in published for point in p.step], temporary)
     blocks = [
         f"# {profile.model} on {profile.device}",
@@ -38,7 +40,7 @@ def write_page(profile: Profile, entries: Sequence[Entry], skipped: Sequence[Cel
         *_once(profile, entries),
         *_not_measured(entries, skipped),
     ]
-    with aside(page) as temporary:
+    with atomic_write(page, BackendError) as temporary:
         temporary.write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
     return page, figure
 

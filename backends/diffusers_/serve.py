@@ -12,13 +12,14 @@ import torch
 from PIL import Image
 from transformers.utils import logging as transformers_log
 
-from backends.base import Asked, Assumption, BackendError, Cost, Work, WorkFailed
+from backends.base import Asked, BackendError, Cost, Work, WorkFailed
 from backends.diffusers_.build import build
 from backends.diffusers_.errors import LiveError
 from backends.diffusers_.memory import usable_device
 from backends.diffusers_.model import LiveModel
 from backends.diffusers_.spec import ModelSpec
 from backends.quality import Metric
+from conf.assumption import Assumption
 
 WARM_UP_STEPS = 2
 

@@ -30,7 +30,7 @@ from sim.request import (
     PREDICTED_MISS,
     STALE,
 )
-from traces.table.schema import Trace
+from traces.table.trace import Trace
 
 SCHEMA = 1
 

@@ -108,8 +108,8 @@ class Cache:
         self._evictions = run.fact("evictions", int, default=0, shown=False)
         # Modelled images belong to the trace: another seed of the run must not change what they look like.
         self.space.bind(vectors, stream(0, f"images of {alike.content}"), alike.scale)
-        for what, value, source in self.space.assumptions():
-            run.assume(what, value, source)
+        for said in self.space.assumptions():
+            run.assume(said.what, said.value, said.source)
         product = self.space.product(selector.floor)
         index = alike.search.open(self.space, len(vectors), product, alike.content)
         self._database = Database() if database is None else database

@@ -64,7 +64,7 @@ class Database:
     def open(self, make: Callable[[], Index], watcher: Watcher | None = None) -> None:
         """Begin empty, with nothing to be found before ``settle``.
 
-        ``make`` gives the indexes (traces.search); ``watcher`` is told of what is applied.
+        ``make`` gives the indexes (traces.similarity.search); ``watcher`` is told of what is applied.
         """
         self._make = make
         self._watcher = watcher

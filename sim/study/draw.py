@@ -6,10 +6,11 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
+from conf.palette import EDGE, GREY, plain_numbers
 from sim.study.compare import Cell, slo_multiples
-from sim.study.palette import GREY, Mark
+from sim.study.palette import Mark
 from sim.study.runs import Floats
 
 _WIDE = 30.0  # ratio of longest to shortest latency from which a linear axis hides the short ones
@@ -39,7 +40,7 @@ def latency_axis(panel: Axes, curves: Sequence[Floats]) -> None:
         panel.set_xscale("log")
         decades = np.log10(high / low)
         panel.xaxis.set_major_locator(LogLocator(subs=(1.0,) if decades > 2 else (1.0, 3.0), numticks=6))
-        panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+        panel.xaxis.set_major_formatter(plain_numbers())
         panel.xaxis.set_minor_formatter(NullFormatter())
     else:
         panel.set_xlim(left=0)
@@ -53,7 +54,7 @@ def slo_limits(panel: Axes, drawn: Sequence[Cell], looks: Mapping[str, Mark]) ->
         distinct = {round(limit, 6) for limit in limits.values()}
         for limit in sorted(distinct):
             owners = [series for series, value in limits.items() if round(value, 6) == limit]
-            colour = "#555555" if len(distinct) == 1 or len(owners) > 1 else looks[owners[0]].colour
+            colour = EDGE if len(distinct) == 1 or len(owners) > 1 else looks[owners[0]].colour
             panel.axvline(limit, color=colour, linestyle="--", linewidth=1.0, zorder=1.5)
             panel.annotate(
                 name,

@@ -7,10 +7,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from conf.palette import EDGE, GREY, house_style, panels
 from sim.study.compare import Cell, by_steps, cells, common_loads, hit_shares, slo_multiples
 from sim.study.draw import bar, cumulative, ink, latency_axis, slo_limits, step_colours
 from sim.study.identity import Load
-from sim.study.palette import GREY, house_style, legend, marks, name_rows, panels, short
+from sim.study.palette import legend, marks, name_rows, short
 from sim.study.runs import Floats, Run, latency_quantiles, time_series
 from sim.study.tables import number
 
@@ -52,7 +53,7 @@ def latency_distribution(runs: Sequence[Run]) -> Figure | None:
     for level, name in ((0.5, "p50"), (0.99, "p99")):
         for panel in axes[0]:
             panel.axhline(level, color=GREY, linewidth=0.7, zorder=1)
-        axes[0][-1].annotate(name, (1.01, level), xycoords=("axes fraction", "data"), va="center", color="#555555")
+        axes[0][-1].annotate(name, (1.01, level), xycoords=("axes fraction", "data"), va="center", color=EDGE)
     extra = [Line2D([], [], color=GREY, linestyle="--", label="SLO limit, × standalone")] if limits else []
     legend(figure, sorted({cell.series for _, curves in drawn for cell, _ in curves}), looks, extra)
     return figure

@@ -1,4 +1,4 @@
-"""How figures of runs look: a mark for each series, in the style of the house (conf.palette)."""
+"""How the series of a study look: a mark for each, their legend and their names; all else is in conf.palette."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,12 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from conf.palette import COLOURS, DPI, GREY, house_style, panels
+from conf.palette import COLOURS
 from sim.study.runs import Run
-
-__all__ = [
-    "COLOURS", "DPI", "GREY", "Mark", "house_style", "legend", "marks", "name_rows", "panels", "short"
-]  # fmt: skip
 
 _DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")

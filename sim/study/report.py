@@ -10,12 +10,11 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
+from conf.atomic import atomic_write
+from conf.palette import DPI, house_style
 from sim.study import figures, tables
 from sim.study.compare import cells
-from sim.study.palette import DPI, house_style
 from sim.study.runs import ReportError, Run, load_runs
-from traces.aside import aside
-from traces.error import TraceError
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +106,6 @@ def write_report(dirs: Sequence[Path], out: Path | None = None, title: str | Non
         _write(html, page.encode())
     except OSError as error:
         raise ReportError(f"{html}: cannot be written ({error.strerror}); name another place with -o") from error
-    except TraceError as error:
-        raise ReportError(str(error)) from error
     return Report(html, [folder / plate.name for plate, _ in drawn])
 
 
@@ -162,5 +159,5 @@ def _png(figure: Figure) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    with aside(path) as temporary:
+    with atomic_write(path, ReportError) as temporary:
         temporary.write_bytes(content)

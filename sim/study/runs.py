@@ -150,7 +150,7 @@ def time_series(run: Run, column: str, points: int) -> tuple[Floats, Floats] | N
 
 
 def _find(directory: Path) -> Iterator[Path]:
-    """Run directories in or below `directory`; what is hidden is a run still being written aside."""
+    """Run directories in or below `directory`; what is hidden is a run that is still being written."""
     if not directory.exists():
         raise ReportError(f"{directory}: no such directory; give the run.dir of a run, or a folder of runs")
     if not directory.is_dir():

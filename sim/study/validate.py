@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 
 from backends.calibrate import Plan, calibrate
 from backends.profile import write as write_profile
+from conf.atomic import atomic_write
+from conf.palette import COLOURS, DPI, house_style
 from sim.errors import ConfigError
 from sim.run import Outcome, assemble, check, replay, simulate, write
-from sim.study.palette import COLOURS, DPI, house_style
-from traces.aside import aside
 
 GPU = "here"
 """What the device at hand is called in the profiles that are made for a validation."""
@@ -101,7 +101,7 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
     write(simulated, folder / "simulated")
     found = _compared(live, simulated, backend.place, folder)
     with ExitStack() as parts:
-        table, facts, figure = (parts.enter_context(aside(file)) for file in found.files)
+        table, facts, figure = (parts.enter_context(atomic_write(file, ConfigError)) for file in found.files)
         table.write_text(f"# Validation\n\n{found.table()}\n\n![latency](validation.png)\n", encoding="utf-8")
         facts.write_text(json.dumps(_facts(found), indent=2) + "\n", encoding="utf-8")
         _draw(live, simulated, found).savefig(figure, format="png", dpi=DPI, metadata={"Software": None})

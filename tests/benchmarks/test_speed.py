@@ -20,12 +20,14 @@ from sim.reuse.door import Reuse
 from sim.run import assemble, check
 from tests.benchmarks.families import neighbours
 from tests.sim.lab import configured, engine
-from traces.approximate import Approximate
-from traces.arrivals import Schedule
-from traces.curves import fifo
-from traces.neighbours import Neighbours, remembered
-from traces.search import Exact, Found, Index, RememberedIndex
-from traces.similarity import Space, TextToText
+from traces.arrivals.base import Schedule
+from traces.similarity.approximate import Approximate
+from traces.similarity.curves import fifo
+from traces.similarity.exact import Exact
+from traces.similarity.neighbours import Neighbours, remembered
+from traces.similarity.remembered import RememberedIndex
+from traces.similarity.search import Found, Index
+from traces.similarity.spaces import Space, TextToText
 from traces.sources.synthetic import Synthetic
 
 FLOOR: float = min(configured()["scale"]["at"])

@@ -7,15 +7,16 @@ import numpy as np
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from backends.base import Asked, Assumption, Cost, Work
+from backends.base import Asked, Cost, Work
+from conf.assumption import Assumption
 from sim.cluster.whole import WholeRequest
 from sim.cluster.worker import Gpu, Worker
 from sim.engine import Engine, Model
 from sim.reuse.door import Direct
 from sim.run import Outcome, simulate
 from sim.schedule.fcfs import Fcfs
-from traces.arrivals import Schedule
-from traces.search import Exact
+from traces.arrivals.base import Schedule
+from traces.similarity.exact import Exact
 
 
 class Given:

@@ -53,9 +53,11 @@ def test_a_lower_threshold_retrieves_more(system: str) -> None:
 
 
 def test_gpt_cache_brings_its_own_encoder_and_the_user_may_replace_it() -> None:
-    assert configured("system=gpt-cache")["encoder"]["_target_"] == "traces.embeddings.MiniLM"
-    assert configured("system=pinecone")["encoder"]["_target_"] == "traces.embeddings.HashedNgrams"
-    assert configured("system=gpt-cache", "encoder=ngram")["encoder"]["_target_"] == "traces.embeddings.HashedNgrams"
+    assert configured("system=gpt-cache")["encoder"]["_target_"] == "traces.encoders.minilm.MiniLM"
+    assert configured("system=pinecone")["encoder"]["_target_"] == "traces.encoders.ngram.HashedNgrams"
+    assert (
+        configured("system=gpt-cache", "encoder=ngram")["encoder"]["_target_"] == "traces.encoders.ngram.HashedNgrams"
+    )
 
 
 def test_a_missing_encoder_is_one_line_that_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from sim.errors import ConfigError
 from sim.reuse.eviction import FINAL, Eviction, Fifo, Item, Lcbfu, Lfu, Lru, Optimum, Random, entry_of, item, k_of
 from sim.reuse.selector import Thresholds
 from tests.sim.lab import configured, engine, simulated
-from traces.similarity import TextToText
+from traces.similarity.spaces import TextToText
 
 KS = (5, 10, 15, 20, 25)
 

@@ -17,8 +17,8 @@ from sim.reuse.door import Reuse
 from sim.reuse.eviction import Eviction, Fifo, Lcbfu, Lfu, Lru, Optimum
 from sim.reuse.selector import Thresholds
 from tests.sim.lab import engine
-from traces.arrivals import Schedule
-from traces.similarity import DECIMALS, TextToText
+from traces.arrivals.base import Schedule
+from traces.similarity.spaces import DECIMALS, TextToText
 
 NIRVANA = {5: 0.65, 10: 0.75, 15: 0.85, 20: 0.90, 25: 0.95}
 MAKE: dict[str, Callable[[], Eviction]] = {"fifo": Fifo, "lru": Lru, "lfu": Lfu, "lcbfu": Lcbfu, "optimum": Optimum}

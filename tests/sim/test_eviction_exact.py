@@ -14,8 +14,8 @@ from sim.reuse.door import Reuse
 from sim.reuse.eviction import Eviction, Fifo, Lcbfu, Lfu, Lru, Optimum
 from sim.reuse.selector import Thresholds
 from tests.sim.lab import engine
-from traces.arrivals import Schedule
-from traces.similarity import TextToText
+from traces.arrivals.base import Schedule
+from traces.similarity.spaces import TextToText
 
 
 def hits(keys: np.ndarray, size: int, eviction: Eviction, ks: tuple[int, ...] = ()) -> list[bool]:

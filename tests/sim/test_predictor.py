@@ -20,7 +20,7 @@ from sim.reuse.eviction import Fifo
 from sim.reuse.predictor import Always, OneClassSvm, Predictor
 from sim.reuse.selector import Thresholds
 from tests.sim.lab import engine, simulated
-from traces.similarity import Space, TextToText
+from traces.similarity.spaces import Space, TextToText
 
 PRELOAD, SEARCH_S, FULL_S = 300, 0.1, 8.0
 

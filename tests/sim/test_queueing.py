@@ -11,7 +11,7 @@ from scipy import stats
 
 from sim.engine import Engine
 from tests.sim.lab import engine
-from traces.arrivals import Schedule
+from traces.arrivals.base import Schedule
 
 
 def waits(run: Engine) -> np.ndarray:

@@ -16,8 +16,8 @@ from sim.reuse.eviction import Fifo
 from sim.reuse.selector import Thresholds
 from sim.schedule.hit_miss import HitMiss
 from tests.sim.lab import Given, engine
-from traces.arrivals import Schedule
-from traces.similarity import DECIMALS, TextToText
+from traces.arrivals.base import Schedule
+from traces.similarity.spaces import DECIMALS, TextToText
 
 NIRVANA = {5: 0.65, 10: 0.75, 15: 0.85, 20: 0.90, 25: 0.95}
 

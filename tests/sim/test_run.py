@@ -13,8 +13,8 @@ from sim.request import Request
 from sim.reuse.door import Direct
 from sim.run import Outcome, write
 from tests.sim.lab import Given, configured, engine, simulated
-from traces.schema import make
-from traces.schema import write as write_trace
+from traces.table.trace import make
+from traces.table.trace import write as write_trace
 
 SCHEMA = {
     "schema": None,

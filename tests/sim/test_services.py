@@ -21,7 +21,7 @@ from sim.reuse.predictor import OneClassSvm
 from sim.reuse.selector import Thresholds
 from sim.reuse.store import Store
 from tests.sim.lab import engine, simulated
-from traces.similarity import TextToText
+from traces.similarity.spaces import TextToText
 
 Windows = Sequence[tuple[float, float]]
 

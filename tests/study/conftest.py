@@ -137,9 +137,9 @@ def write_run(
     resolved: dict[str, Any] = {
         "system": {"name": system},
         "trace": {"_target_": "traces.sources.synthetic.Synthetic", "requests": requests},
-        "arrivals": {"_target_": "traces.arrivals.Poisson", "rate_rpm": rate_rpm}
+        "arrivals": {"_target_": "traces.arrivals.poisson.Poisson", "rate_rpm": rate_rpm}
         if rate_rpm
-        else {"_target_": "traces.arrivals.Closed", "outstanding": 4},
+        else {"_target_": "traces.arrivals.closed.Closed", "outstanding": 4},
         "cluster": {"count": gpus, "gpu": {"name": "mi210", "active_w": 300}},
         "seed": seed,
         "run": {"dir": str(directory)},

@@ -66,7 +66,7 @@ def test_a_load_without_a_rate_is_named_by_its_arrivals(fabricate: Fabricate) ->
 def test_one_system_under_two_clocks_is_two_loads_of_one_series(fabricate: Fabricate, tmp_path: Path) -> None:
     fabricate("a", rate_rpm=None, requests=20)
     fabricate("b", rate_rpm=10.0, requests=20)
-    own = {"_target_": "traces.arrivals.TraceClock", "speedup": 2.0}
+    own = {"_target_": "traces.arrivals.trace_clock.TraceClock", "speedup": 2.0}
     fabricate("c", requests=20, config={"arrivals": own})
     runs = load_runs([tmp_path])
     assert {run.series for run in runs} == {"nirvana"}

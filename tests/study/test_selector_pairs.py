@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from sim.study.selector.pairs import choose
-from traces.embeddings import HashedNgrams, embed
+from traces.encoders.embeddings import embed
+from traces.encoders.ngram import HashedNgrams
 from traces.error import TraceError
-from traces.schema import Trace
 from traces.sources.synthetic import Synthetic
+from traces.table.trace import Trace
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from traces.schema import Trace, make
+from traces.table.trace import Trace, make
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from traces.intake import store
-from traces.schema import Trace, TraceError, read
+from traces.error import TraceError
 from traces.sources import Streamed
 from traces.sources.delimited import Csv
 from traces.sources.diffusiondb import DiffusionDB
@@ -22,6 +21,8 @@ from traces.sources.katz import Katz
 from traces.sources.mjhq import Mjhq
 from traces.sources.partiprompts import PartiPrompts
 from traces.sources.prompts import Prompts
+from traces.table.ingest import store
+from traces.table.trace import Trace, read
 
 IMPORTERS: dict[str, tuple[str, Callable[..., Streamed]]] = {
     "csv": ("t.csv", Csv),

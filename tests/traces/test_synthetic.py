@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from traces.describe.people import People, people
 from traces.describe.popularity import popularity
 from traces.describe.rhythm import rhythm
-from traces.embeddings import HashedNgrams
-from traces.schema import Trace, TraceError, validate
-from traces.sessions import SESSION_GAP_S, sessions
+from traces.encoders.ngram import HashedNgrams
+from traces.error import TraceError
 from traces.sources.synthetic import Synthetic
 from traces.synthetic.themes import Themes
+from traces.table.sessions import SESSION_GAP_S, sessions
+from traces.table.trace import Trace, validate
 
 
 def met(trace: Trace) -> People:

@@ -3,7 +3,7 @@
 from traces.describe.compare import Row, averaged, compare, side_by_side, table
 from traces.describe.facts import Character, characterise, describe
 from traces.describe.text import render
-from traces.sessions import SESSION_GAP_S
+from traces.table.sessions import SESSION_GAP_S
 
 __all__ = [
     "SESSION_GAP_S", "Character", "Row", "averaged", "characterise", "compare", "describe", "render", "side_by_side",

@@ -16,9 +16,11 @@ from traces.describe.popularity import Popularity, popularity
 from traces.describe.repeats import Repeats, repeats
 from traces.describe.rhythm import Rhythm, rhythm
 from traces.describe.survival import Survival, survival
-from traces.embeddings import Encoder, HashedNgrams
-from traces.intake import ORDER_ONLY
-from traces.schema import SCHEMA, Trace
+from traces.encoders.embeddings import Encoder
+from traces.encoders.ngram import HashedNgrams
+from traces.table.columns import SCHEMA
+from traces.table.ingest import ORDER_ONLY
+from traces.table.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)

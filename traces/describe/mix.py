@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from traces.schema import Trace
+from traces.table.trace import Trace
 
 SHOWN = 6
 """How many values of each kind are listed."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from traces.sessions import SESSION_GAP_S, Sessions, sessions
+from traces.table.sessions import SESSION_GAP_S, Sessions, sessions
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from traces.schema import Trace
+from traces.table.trace import Trace
 
 RANKS = (1, 2, 5, 10, 100, 1000)
 

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from traces.embeddings import Encoder
-from traces.schema import Trace
+from traces.encoders.embeddings import Encoder
+from traces.table.trace import Trace
 
 Floats = npt.NDArray[np.float64]
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from traces.validation import shown
+from traces.table.validation import shown
 
 Facts = dict[str, Any]
 Lines = list[tuple[str, str]]

@@ -4,8 +4,8 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from traces.intake import Reading
-from traces.schema import Trace
+from traces.table.ingest import Reading
+from traces.table.trace import Trace
 
 
 @runtime_checkable
@@ -29,7 +29,7 @@ class Streamed(Source, Protocol):
     """A source that may be larger than memory."""
 
     def read(self, rng: np.random.Generator) -> Reading:
-        """Open the source; `traces.intake.store` of the reading and `load` give one and the same trace.
+        """Open the source; `traces.table.ingest.store` of the reading and `load` give one and the same trace.
 
         Args:
             rng: as for `load`.

@@ -1,8 +1,5 @@
 """Any table of requests as delimited text (CSV, TSV), plain or gzipped, with a map of its columns."""
 
-import csv
-import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,23 +9,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from traces.columns import SCHEMA
 from traces.error import TraceError
-from traces.intake import ORDER_ONLY, Batch, Reading, gather, own_clock, since_earliest, slices, untimed
-from traces.opening import Limits, opened
-from traces.schema import Trace
-from traces.sources.cells import Clock, ClockName, Timestamps, integers
-from traces.validation import Origin, shown
-
-LEAST_BLOCK = 1 << 22
-"""Bytes of a file that are parsed at once, at least."""
+from traces.sources.formats.cells import Clock, ClockName, Timestamps, integers
+from traces.sources.formats.delimited import read_delimited, read_header, require_column
+from traces.table.columns import SCHEMA
+from traces.table.ingest import ORDER_ONLY, Batch, Reading, gather, own_clock, since_earliest, untimed
+from traces.table.limits import Limits
+from traces.table.trace import Trace
+from traces.table.validation import Origin, shown
 
 
 @dataclass(slots=True, kw_only=True)
 class Csv:
     """A delimited text file with a header, UTF-8, plain or gzipped.
 
-    Columns that carry a canonical name (see `traces.columns.SCHEMA`) need no mapping; those that are
+    Columns that carry a canonical name (see `traces.table.columns.SCHEMA`) need no mapping; those that are
     neither mapped nor canonical are left out, and named in the notes. An empty cell is null, an empty line
     is no row. The rows are sorted by arrival, ties in the file's order. A missing request_id becomes the
     number of the row.
@@ -74,7 +69,7 @@ class Csv:
 
         Raises:
             TraceError: the file is missing, empty, cut short or not UTF-8; a mapped column is missing;
-                a cell is not what its column takes; see also `traces.schema.validate`.
+                a cell is not what its column takes; see also `traces.table.trace.validate`.
         """
         return gather(self.read(rng))
 
@@ -148,137 +143,3 @@ class Csv:
                 " map some with canonical=source"
             )
         return names
-
-
-def read_header(path: Path, limits: Limits, *, delimiter: str = ",", quote: str | None = '"') -> list[str]:
-    """The names of the columns of a delimited file.
-
-    Raises:
-        TraceError: the file cannot be opened (see `traces.opening.opened`), or its first line is
-            empty, not UTF-8, or names a column twice.
-    """
-    with opened(path, limits) as stream:
-        try:
-            line = stream.readline(_block_bytes(limits)).decode()
-        except UnicodeDecodeError as error:
-            raise TraceError(f"{path}: the header is not UTF-8 text ({error.reason}); convert the file") from error
-    if not line:
-        raise TraceError(f"{path}: cannot be read as delimited text: it is empty; name another file")
-    try:
-        names = (
-            line.rstrip("\r\n").split(delimiter)
-            if quote is None
-            else next(csv.reader([line], delimiter=delimiter, quotechar=quote), [])
-        )
-    except csv.Error as error:
-        raise TraceError(f"{path}: the header cannot be read ({error}); give the columns plain names") from error
-    name, count = Counter(names).most_common(1)[0] if names else ("", 0)
-    if count > 1:
-        raise TraceError(f"{path}: the header names column {shown(repr(name))} twice; rename one")
-    return names
-
-
-def read_delimited(
-    path: Path, limits: Limits, header: list[str], *, delimiter: str = ",", quote: str | None = '"'
-) -> Iterator[pa.Table]:
-    """Read a delimited file, plain or gzipped by its content, with every column as text; "" is null.
-
-    Args:
-        path: the file.
-        limits: how much is read.
-        header: what `read_header` gave for the same file and dialect.
-        delimiter, quote: see `Csv`.
-
-    Yields:
-        The rows in order, at most `traces.intake.ROWS` at a time.
-
-    Raises:
-        TraceError: the file cannot be opened (see `traces.opening.opened`), is cut short or not UTF-8,
-            has a row of another length than its header or one that is longer than the limits allow,
-            or a quote that is never closed.
-    """
-    parse = pa.csv.ParseOptions(delimiter=delimiter, quote_char=quote or False, newlines_in_values=quote is not None)
-    convert = pa.csv.ConvertOptions(
-        column_types={name: pa.string() for name in header}, null_values=[""], strings_can_be_null=True
-    )
-    # one thread, because only then do errors name the row
-    read = pa.csv.ReadOptions(use_threads=False, block_size=_block_bytes(limits))
-    done = 0
-    last: pa.Table | None = None
-    with opened(path, limits) as stream:
-        quotes = _Quotes(stream, quote)
-        try:
-            reader = pa.csv.open_csv(quotes, read, parse, convert)
-            if reader.schema.names != header:
-                raise TraceError(f"{path}: the header spans several lines or is empty; give the columns plain names")
-            for batch in reader:
-                for last in slices(pa.Table.from_batches([batch])):
-                    yield last
-                    done += last.num_rows
-        except pa.ArrowException as error:
-            raise _unparsed(str(error), path, done, header, delimiter) from error
-    if quotes.odd and last is not None and "\n" in (last.column(len(header) - 1)[-1].as_py() or ""):
-        raise TraceError(
-            f"{path}: row {done - 1}: found a quote that is opened and never closed, expected a second {quote};"
-            " close it, or say that quotes mean nothing (--no-quotes)"
-        )
-
-
-class _Quotes:
-    """Passes bytes through and counts quotes: Arrow takes an open quote as closed by the end of the file."""
-
-    def __init__(self, stream: Any, quote: str | None) -> None:
-        self._stream = stream
-        self._quote = (quote or "").encode()
-        self.odd = False
-        self.closed = False
-
-    def read(self, size: int = -1) -> bytes:
-        data: bytes = self._stream.read(size)
-        if self._quote:
-            self.odd ^= data.count(self._quote) % 2 == 1
-        return data
-
-    def close(self) -> None:
-        self.closed = True
-
-    def readable(self) -> bool:
-        return True
-
-
-def _block_bytes(limits: Limits) -> int:
-    return max(LEAST_BLOCK, 4 * limits.max_prompt_bytes)
-
-
-def _unparsed(message: str, path: Path, done: int, header: list[str], delimiter: str) -> TraceError:
-    # Arrow counts rows from 1, and the header is one
-    ragged = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", message, re.DOTALL)
-    if ragged:
-        return TraceError(
-            f"{path}: row {int(ragged[1]) - 2}: found {ragged[3]} cells ({shown(ragged[4], 60)}), expected {ragged[2]}"
-            f" as in the header, with {delimiter!r} between them; fix or drop the row"
-        )
-    if "straddl" in message:
-        return TraceError(
-            f"{path}: after row {done - 1}: found a row longer than the text that a cell may hold; raise"
-            " --max-prompt-bytes, or close the quote that is open there"
-        )
-    bad = re.search(r"In CSV column #(\d+): Row #(\d+): .*UTF-?8", message)
-    if bad:
-        name = shown(header[int(bad[1])])
-        return TraceError(
-            f"{path}: row {int(bad[2]) - 2}, column {name}: found bytes that are not UTF-8, expected"
-            " UTF-8 text; convert the file, for example with iconv"
-        )
-    return TraceError(
-        f"{path}: cannot be read as delimited text ({shown(message)}), expected UTF-8 with {delimiter!r} between"
-        " cells; convert the file, or fetch it again if it is cut short"
-    )
-
-
-def require_column(header: list[str], name: str, where: str) -> None:
-    """Raise TraceError unless the file has the column."""
-    if name not in header:
-        raise TraceError(
-            f"{where}: column {name!r} is missing, found {shown(', '.join(header))}; check the file or the map"
-        )

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from traces.error import TraceError
-from traces.intake import Batch, Reading, Tables, arriving, gather, slices
-from traces.opening import Limits
-from traces.schema import Trace
-from traces.sources.cells import Timestamps, integers, numbers
-from traces.sources.columnar import plain_text, read_parquet
-from traces.sources.delimited import read_delimited, read_header, require_column
-from traces.validation import Origin, check_count, check_number, shown
+from traces.sources.formats.cells import Timestamps, integers, numbers
+from traces.sources.formats.columnar import plain_text, read_parquet
+from traces.sources.formats.delimited import read_delimited, read_header, require_column
+from traces.table.ingest import Batch, Reading, Tables, arriving, gather, slices
+from traces.table.limits import Limits
+from traces.table.trace import Trace
+from traces.table.validation import Origin, check_count, check_number, shown
 
 HUB_FILE = "hf://datasets/poloclub/diffusiondb/metadata.parquet"
 
@@ -201,7 +201,7 @@ class _Spread:
         self._finer |= bool((times.cast(pa.int64()).to_numpy() % MINUTE_US).any())
 
     def settle(self, tables: Tables) -> Tables:
-        """See `traces.intake.Reading.settle`."""
+        """See `traces.table.ingest.Reading.settle`."""
         if self._limit is not None:
             rows = self._notes["rows"] - sum(self._notes["skipped"].values())
             self._notes["skipped"][LATE] = max(0, rows - self._limit)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from traces.schema import Trace, read
+from traces.table.trace import Trace, read
 
 
 @dataclass(slots=True, kw_only=True)
@@ -19,5 +19,5 @@ class File:
     path: str
 
     def load(self, rng: np.random.Generator) -> Trace:
-        """Read and verify the file; nothing is random. Raises TraceError as `traces.schema.read`."""
+        """Read and verify the file; nothing is random. Raises TraceError as `traces.table.trace.read`."""
         return read(Path(self.path).expanduser())

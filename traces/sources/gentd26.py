@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from traces.error import TraceError
-from traces.intake import ORDER_ONLY, Batch, Reading, gather, since_earliest, untimed
-from traces.opening import Limits
-from traces.schema import Trace
-from traces.sources.cells import Timestamps, integers
-from traces.sources.delimited import read_delimited, read_header, require_column
-from traces.validation import Origin, shown
+from traces.sources.formats.cells import Timestamps, integers
+from traces.sources.formats.delimited import read_delimited, read_header, require_column
+from traces.table.ingest import ORDER_ONLY, Batch, Reading, gather, since_earliest, untimed
+from traces.table.limits import Limits
+from traces.table.trace import Trace
+from traces.table.validation import Origin, shown
 
 COLUMNS = {
     "user_id": "groupId",

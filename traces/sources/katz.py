@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from traces.error import TraceError
-from traces.intake import Batch, Reading, gather, since_earliest
-from traces.opening import Limits
-from traces.schema import Trace
-from traces.sources.cells import Timestamps
-from traces.sources.jsontext import elements
-from traces.validation import Origin, shown
+from traces.sources.formats.cells import Timestamps
+from traces.sources.formats.jsontext import elements
+from traces.table.ingest import Batch, Reading, gather, since_earliest
+from traces.table.limits import Limits
+from traces.table.trace import Trace
+from traces.table.validation import Origin, shown
 
 COLUMNS = {
     "arrival_s": "timestamp",

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from traces.error import TraceError
-from traces.intake import ORDER_ONLY, Batch, Reading, gather, untimed
-from traces.opening import Limits
-from traces.schema import Trace
-from traces.sources.jsontext import members
-from traces.validation import Origin, check_count, shown
+from traces.sources.formats.jsontext import members
+from traces.table.ingest import ORDER_ONLY, Batch, Reading, gather, untimed
+from traces.table.limits import Limits
+from traces.table.trace import Trace
+from traces.table.validation import Origin, check_count, shown
 
 CATEGORIES = 10
 """Categories of the published file, 3,000 prompts each."""

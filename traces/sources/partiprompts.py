@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from traces.intake import ORDER_ONLY, Batch, Reading, gather, untimed
-from traces.opening import Limits
-from traces.schema import Trace
-from traces.sources.delimited import read_delimited, read_header, require_column
-from traces.validation import Origin
+from traces.sources.formats.delimited import read_delimited, read_header, require_column
+from traces.table.ingest import ORDER_ONLY, Batch, Reading, gather, untimed
+from traces.table.limits import Limits
+from traces.table.trace import Trace
+from traces.table.validation import Origin
 
 
 @dataclass(slots=True, kw_only=True)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from traces.error import TraceError
-from traces.intake import ORDER_ONLY, Batch, Reading, gather, untimed
-from traces.opening import Limits, opened
-from traces.schema import Trace
-from traces.sources.jsontext import elements
-from traces.validation import Origin, shown
+from traces.sources.formats.jsontext import elements
+from traces.table.ingest import ORDER_ONLY, Batch, Reading, gather, untimed
+from traces.table.limits import Limits, open_bounded
+from traces.table.trace import Trace
+from traces.table.validation import Origin, shown
 
 LINES, LINES_BYTES = 1 << 13, 1 << 22
 """Lines, and bytes of lines, handed over at a time."""
@@ -94,7 +94,7 @@ class Prompts:
         rows: list[int] = []
         lines: list[str] = []
         size = row = 0
-        with opened(path, self.limits) as stream:
+        with open_bounded(path, self.limits) as stream:
             while line := stream.readline(longest + 2):
                 bare = line.removesuffix(b"\n").removesuffix(b"\r")
                 if len(bare) > longest:

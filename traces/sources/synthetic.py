@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 
 from traces.error import TraceError
-from traces.schema import Trace, make
-from traces.sessions import sessions
 from traces.synthetic import settings
 from traces.synthetic.clock import Clock
 from traces.synthetic.laws import Indices, weighted
@@ -17,7 +15,9 @@ from traces.synthetic.prompts import Wording
 from traces.synthetic.published import published
 from traces.synthetic.themes import Themes
 from traces.synthetic.visits import Visits
-from traces.validation import check_count, check_number
+from traces.table.sessions import sessions
+from traces.table.trace import Trace, make
+from traces.table.validation import check_count, check_number
 
 WHERE = "synthetic trace"
 
@@ -179,12 +179,12 @@ class Synthetic:
         lineage = self._part(Descent).draw(visits, arrival_s, streams["lineage"])
         wording = self._part(Wording, themes=self._part(Themes))
 
-        def kept(part: str, change: float) -> tuple[Indices, np.random.Generator]:
-            return settings.kept(visits.previous, change, streams[part]), streams[part]
+        def inherited(part: str, change: float) -> tuple[Indices, np.random.Generator]:
+            return settings.inherited(visits.previous, change, streams[part]), streams[part]
 
-        sizes = settings.numbers(self.sizes, "sizes", 2, *kept("sizes", self.settings_change))
+        sizes = settings.numbers(self.sizes, "sizes", 2, *inherited("sizes", self.settings_change))
         service = None if self.service is None else self.services[self.service]
-        controlnets, loras = settings.addons(service, self.service or "", *kept("addons", self.addon_change))
+        controlnets, loras = settings.addons(service, self.service or "", *inherited("addons", self.addon_change))
         return make(
             {
                 "request_id": settings.named("r", np.arange(count), count),
@@ -193,9 +193,9 @@ class Synthetic:
                 "prompt": wording.compose(lineage, visits.session, arrival_s, streams["wording"]),
                 "width": sizes[:, 0],
                 "height": sizes[:, 1],
-                "steps": settings.numbers(self.steps, "steps", 1, *kept("steps", self.settings_change))[:, 0],
-                "images": settings.numbers(self.images, "images", 1, *kept("images", self.images_change))[:, 0],
-                "base_model": settings.models(self.base_models, *kept("models", self.model_change)),
+                "steps": settings.numbers(self.steps, "steps", 1, *inherited("steps", self.settings_change))[:, 0],
+                "images": settings.numbers(self.images, "images", 1, *inherited("images", self.images_change))[:, 0],
+                "base_model": settings.models(self.base_models, *inherited("models", self.model_change)),
                 "controlnets": controlnets,
                 "loras": loras,
                 "seed": streams["seeds"].integers(0, 2**32, count, dtype=np.int64),

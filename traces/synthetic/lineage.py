@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traces.sessions import Sessions
 from traces.synthetic.laws import Flags, Floats, Indices, inherited_from, lognormal
+from traces.table.sessions import Sessions
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ import pyarrow.compute as pc
 
 from traces.error import TraceError
 from traces.synthetic.laws import Floats, Indices, choices, inherited_from, weighted, zipf
-from traces.validation import check_count, check_number
+from traces.table.validation import check_count, check_number
 
 ADDON_KEYS = ("controlnets", "loras_per_request", "lora_names", "lora_skew", "lora_shift")
 
 
-def kept(previous: Indices, change: float, rng: np.random.Generator) -> Indices:
+def inherited(previous: Indices, change: float, rng: np.random.Generator) -> Indices:
     """The row whose settings each row has, (n,): its session's row before it, or with chance `change` its own.
 
     Args:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from traces.sessions import SESSION_GAP_S
 from traces.synthetic.clock import Clock
 from traces.synthetic.laws import Floats, Indices, choices, lognormal
+from traces.table.sessions import SESSION_GAP_S
 
 WARM_UP_S = 4 * 3600.0
 """Sessions are started this long before the trace, so that it opens in mid-traffic."""

@@ -33,7 +33,7 @@ class Optimum:
     smallest K. It needs every row's neighbours, as ``search=remembered`` finds and keeps them.
 
     Args:
-        most: neighbours of a row that are known; of a row with more, the most similar ones (traces.search).
+        most: neighbours of a row that are known; of a row with more, the most similar ones (traces.similarity.search).
 
     Raises:
         ConfigError: a selector without a lowest similarity, or ``most`` below 1.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from conf.atomic import atomic_write
 from sim.errors import ConfigError
 from sim.study.scorecard import nirvana, page
 from sim.study.scorecard.figure import draw
@@ -17,7 +18,6 @@ from sim.study.scorecard.rows import Row, score
 from sim.study.scorecard.runner import finish
 from sim.study.scorecard.targets import Targets, load_reasons, load_targets, read_yaml
 from sim.study.scorecard.verdict import Verdict
-from traces.aside import aside
 
 MEASURES: Mapping[str, Measured] = {**nirvana.MEASURES}
 """Of all systems."""
@@ -104,8 +104,7 @@ def write(card: Card, folder: Path, name: str) -> list[Path]:
     Where nothing was simulated there is no figure, and that of an earlier call is removed.
 
     Raises:
-        ConfigError: the folder cannot be made.
-        TraceError: a file cannot be written; the message names it.
+        ConfigError: the folder cannot be made, or a file not written; the message names it.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -116,12 +115,12 @@ def write(card: Card, folder: Path, name: str) -> list[Path]:
     if figure is None:
         image.unlink(missing_ok=True)
     else:
-        with aside(image) as temporary:
+        with atomic_write(image, ConfigError) as temporary:
             figure.savefig(temporary, format="png")
-    with aside(data) as temporary:
+    with atomic_write(data, ConfigError) as temporary:
         plain = {"rows": [row.plain() for row in card.rows]}
         temporary.write_text(json.dumps(plain, indent=1, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
-    with aside(markdown) as temporary:
+    with atomic_write(markdown, ConfigError) as temporary:
         text = page.render(card.rows, card.study.form, None if figure is None else image.name)
         temporary.write_text(text, encoding="utf-8")
     return [markdown, data, *([] if figure is None else [image])]

@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from sim.study.palette import GREY, house_style, panels, short
+from conf.palette import GREEN, GREY, INK, VERMILION, house_style, panels
+from sim.study.palette import short
 from sim.study.scorecard.page import number
 from sim.study.scorecard.rows import Row
 
@@ -21,9 +22,10 @@ ASIDE = 24
 UNTOLD = 0.05
 """The relative tolerance by which a row is drawn that has none: an input, or a bound, whose edge it lies within."""
 
-COLOURS = {"held": "#009E73", "missed": "#D55E00", "given": GREY}
+VERDICTS = {"held": GREEN, "missed": VERMILION, "given": GREY}
+"""Verdict -> its colour."""
 
-_BAND, _TEXT = "#e3f1ec", "#333333"
+_BAND = "#e3f1ec"
 
 
 @house_style()
@@ -42,9 +44,9 @@ def draw(rows: Sequence[Row]) -> Figure | None:
         _column(axes[0][index], shown[index * tall : (index + 1) * tall], tall)
     figure.suptitle(_title(rows, shown), fontsize=9.5, fontweight="bold")
     handles = [
-        Line2D([], [], color=COLOURS["held"], marker="o", linestyle="", label="held"),
-        Line2D([], [], color=COLOURS["missed"], marker="o", linestyle="", label="missed"),
-        Line2D([], [], color=COLOURS["given"], marker="o", linestyle="", label="given: fitted or an input"),
+        Line2D([], [], color=VERDICTS["held"], marker="o", linestyle="", label="held"),
+        Line2D([], [], color=VERDICTS["missed"], marker="o", linestyle="", label="missed"),
+        Line2D([], [], color=VERDICTS["given"], marker="o", linestyle="", label="given: fitted or an input"),
         Line2D([], [], color="#444444", marker="D", markerfacecolor="white", linestyle="", label="ordering, 0 if true"),
         Line2D([], [], color="#444444", marker=">", linestyle="", label=f"further than {REACH:g} tolerances"),
         Patch(color=_BAND, label="tolerance"),
@@ -87,10 +89,10 @@ def _column(axes: Axes, rows: Sequence[Row], tall: int) -> None:
         if place % 2:
             axes.axhspan(place - 0.5, place + 0.5, color="#000000", alpha=0.025, linewidth=0)
         _points(axes, place, row)
-        _write(axes, row.id, 0.0, place, -6.0, color=COLOURS[row.verdict], ha="right", fontweight="bold")
-        _write(axes, f"{number(row.paper, 3)} → {number(row.ours, 3)}", 1.0, place, 8.0, color=_TEXT)
-    _write(axes, "paper → ours", 1.0, -0.95, 8.0, color=_TEXT)
-    axes.set_yticks(range(len(rows)), [short(row.what, 50) for row in rows], fontsize=7.5, color=_TEXT)
+        _write(axes, row.id, 0.0, place, -6.0, color=VERDICTS[row.verdict], ha="right", fontweight="bold")
+        _write(axes, f"{number(row.paper, 3)} → {number(row.ours, 3)}", 1.0, place, 8.0, color=INK)
+    _write(axes, "paper → ours", 1.0, -0.95, 8.0, color=INK)
+    axes.set_yticks(range(len(rows)), [short(row.what, 50) for row in rows], fontsize=7.5, color=INK)
     axes.tick_params(axis="y", length=0, pad=58)
     axes.set_ylim(tall - 0.4, -0.6)
     axes.set_xlim(-REACH - 0.25, REACH + 0.25)
@@ -115,7 +117,7 @@ def _write(axes: Axes, text: str, side: float, place: float, away_pt: float, **l
 
 def _points(axes: Axes, place: int, row: Row) -> None:
     """One point for each value of the row, of several the later the larger."""
-    colour = COLOURS[row.verdict]
+    colour = VERDICTS[row.verdict]
     points = offsets(row)
     inside = [max(-REACH, min(REACH, offset)) for offset in points]
     if len(inside) > 1:

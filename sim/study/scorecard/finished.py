@@ -14,8 +14,8 @@ from sim.build import build
 from sim.engine import stream
 from sim.run import REQUESTS, SUMMARY
 from sim.study.scorecard.points import Config, Point
-from traces.schema import Trace
 from traces.sources import Source
+from traces.table.trace import Trace
 
 
 class Unmeasured(Exception):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sim.study.selector.live import LivePairs
     from sim.study.selector.page import Findings
     from sim.study.selector.pairs import Pair
-    from traces.schema import Trace
+    from traces.table.trace import Trace
 
 JOURNAL = "journal.jsonl"
 
@@ -95,7 +95,9 @@ def run(args: argparse.Namespace) -> int:
     from sim.study.selector.journal import Journal, measure
     from sim.study.selector.page import publish
     from sim.study.selector.pairs import choose
-    from traces.embeddings import HashedNgrams, MiniLM, embed
+    from traces.encoders.embeddings import embed
+    from traces.encoders.minilm import MiniLM
+    from traces.encoders.ngram import HashedNgrams
 
     for model in (options.large, options.small):
         if model is not None:
@@ -199,8 +201,8 @@ def _published(system: str, steps: int) -> dict[int, float]:
 
 def _trace(options: Options) -> "Trace":
     from sim.engine import stream
-    from traces.schema import read
     from traces.sources.synthetic import Synthetic
+    from traces.table.trace import read
 
     if options.trace is not None:
         return read(options.trace)

@@ -6,12 +6,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from sim.study.palette import GREY, house_style, panels
+from conf.palette import BLUE, GREY, INK, VERMILION, house_style, panels
 from sim.study.selector.rule import Floats, Threshold
 
 COLUMNS = 5
 
-_POINT, _OWN, _ALPHA = "#0072B2", "#D55E00", "#333333"
+_POINT, _OWN, _ALPHA = BLUE, VERMILION, INK
 
 
 @house_style()

@@ -12,7 +12,7 @@ from backends.diffusers_.chatter import hushed
 from backends.quality import ClipWeights, Images, Metric
 from sim.study.selector.journal import Scores
 from sim.study.selector.pairs import Pair
-from traces.similarity import DECIMALS
+from traces.similarity.spaces import DECIMALS
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from conf.atomic import atomic_write
 from sim.errors import ConfigError
 from sim.study.selector.figure import draw
 from sim.study.selector.journal import Scores
 from sim.study.selector.pairs import Pair
 from sim.study.selector.rule import Floats, Threshold
-from traces.aside import aside
 
 SELECTOR = "selector/measured.yaml"
 PAIRS, FIGURE, PAGE = "pairs.parquet", "selector.png", "selector.md"
@@ -81,7 +81,7 @@ def publish(found: Findings, folder: Path) -> list[Path]:
         the files that were written.
 
     Raises:
-        TraceError, ConfigError: the folder cannot be written to.
+        ConfigError: the folder cannot be written to.
     """
     try:
         (folder / SELECTOR).parent.mkdir(parents=True, exist_ok=True)
@@ -93,11 +93,11 @@ def publish(found: Findings, folder: Path) -> list[Path]:
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written ({error.strerror}); name another folder with -o") from error
     for name, text in (written | {PAGE: _page(found)}).items():
-        with aside(folder / name) as temporary:
+        with atomic_write(folder / name, ConfigError) as temporary:
             temporary.write_text(text, encoding="utf-8")
-    with aside(folder / PAIRS) as temporary:
+    with atomic_write(folder / PAIRS, ConfigError) as temporary:
         pq.write_table(_table(found), temporary)
-    with aside(folder / FIGURE) as temporary:
+    with atomic_write(folder / FIGURE, ConfigError) as temporary:
         figure = draw(
             found.similarity, found.quality, found.thresholds, found.alpha, found.published, found.paper, found.warning
         )

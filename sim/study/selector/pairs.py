@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from sim.engine import stream
 from traces.error import TraceError
-from traces.schema import Trace
-from traces.similarity import DECIMALS
+from traces.similarity.spaces import DECIMALS
+from traces.table.trace import Trace
 
 BLOCK = 2000
 """Consecutive requests that are compared with one another: sessions, whose prompts are close, stay whole."""

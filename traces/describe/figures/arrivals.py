@@ -3,7 +3,8 @@
 import numpy as np
 from matplotlib.axes import Axes
 
-from traces.describe.figures.axes import INK, Series, durations, empty, falling, logarithmic, published, said
+from conf.palette import INK
+from traces.describe.figures.axes import Series, durations, empty, falling, logarithmic, published, said
 from traces.describe.rhythm import HOUR_S, Rhythm
 
 BINS_S = (60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 86_400.0, 7 * 86_400.0)

@@ -13,10 +13,9 @@ import yaml
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator, PercentFormatter
 
-Part = TypeVar("Part")
+from conf.palette import INK, plain_numbers
 
-INK = "#333333"
-"""Of what a paper says."""
+Part = TypeVar("Part")
 
 SPANS = (
     (3600.0, "1 h"), (60.0, "1 min"), (1.0, "1 s"), (86_400.0, "1 d"), (600.0, "10 min"), (10.0, "10 s"),
@@ -105,8 +104,7 @@ def logarithmic(panel: Axes, which: str, *, percent: bool = False) -> None:
     low, high = panel.get_xlim() if which == "x" else panel.get_ylim()
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 60 else (1.0,), numticks=12))
     axis.set_minor_locator(NullLocator())
-    scale, unit = (100.0, " %") if percent else (1.0, "")
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value * scale:,.10g}{unit}"))
+    axis.set_major_formatter(plain_numbers(100.0, " %") if percent else plain_numbers())
 
 
 def empty(panel: Axes, why: str) -> None:

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 
 from traces.describe.figures.axes import Series, durations, falling, logarithmic, rising, said, shares
 from traces.describe.people import People
-from traces.sessions import SESSION_GAP_S
+from traces.table.sessions import SESSION_GAP_S
 
 
 def activity(panel: Axes, series: Series[People]) -> None:

@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from traces.describe.figures.axes import INK, Series, durations, empty, logarithmic, published, rising, said, shares
+from conf.palette import INK
+from traces.describe.figures.axes import Series, durations, empty, logarithmic, published, rising, said, shares
 from traces.describe.likeness import GROUPS, Likeness
 from traces.describe.nearest import CACHE, THRESHOLDS, YOUNG_S, Nearest
 from traces.describe.repeats import Repeats

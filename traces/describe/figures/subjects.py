@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from conf.atomic import atomic_write
 from conf.palette import COLOURS, DPI, house_style, panels
-from traces.aside import aside
 from traces.describe.facts import Character
 from traces.describe.figures import arrivals, mix, people, prompts
 from traces.describe.figures.axes import Look
@@ -123,7 +123,7 @@ def write(traces: Sequence[Character], folder: Path) -> list[Path]:
     for name, figure in drawn:
         if figure is not None:
             path = folder / f"{name}.png"
-            with aside(path) as temporary, house_style():
+            with atomic_write(path, TraceError) as temporary, house_style():
                 figure.savefig(temporary, format="png", dpi=DPI, metadata={"Software": None})
             written.append(path)
     return written

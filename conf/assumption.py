@@ -1,0 +1,19 @@
+"""What a result rests on besides what was measured."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """Something that a result rests on and that nobody measured: shown in every summary.
+
+    Attributes:
+        what: in words, with its unit.
+        value: what was assumed; plain values, which a summary can hold.
+        source: who says so, or where it was chosen.
+    """
+
+    what: str
+    value: Any
+    source: str

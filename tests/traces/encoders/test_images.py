@@ -1,0 +1,235 @@
+"""Real images on the artifact side: vectors that were given, and vectors that CLIP makes of a folder of images."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from conf.assumption import Assumption
+from sim.build import build
+from sim.run import simulate
+from tests.sim.lab import configured, simulated
+from tests.traces.lab import needs_clip, tiny_clip
+from traces.encoders import images
+from traces.encoders.clip import Clip, ClipWeights
+from traces.encoders.images import ClipImages, GivenImages
+from traces.error import TraceError
+from traces.similarity.real_images import TextToRealImage
+from traces.similarity.scale import Identity, Knots
+from traces.similarity.spaces import Space, similarity
+from traces.table.trace import make, write
+
+Vectors = npt.NDArray[Any]
+
+
+@pytest.fixture
+def text(rng: np.random.Generator) -> npt.NDArray[np.float32]:
+    vectors = rng.normal(size=(6, 8))
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> Callable[[Any], GivenImages]:
+    def save(vectors: Any) -> GivenImages:
+        np.save(tmp_path / "images.npy", vectors)
+        return GivenImages(str(tmp_path / "images.npy"))
+
+    return save
+
+
+def _bound(source: images.Images, text: npt.NDArray[np.float32]) -> TextToRealImage:
+    space = TextToRealImage(source)
+    space.bind(text, np.random.default_rng(0), Identity())
+    return space
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_the_product_is_the_cosine_itself(
+    given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32], rng: np.random.Generator, kind: Any
+) -> None:
+    raw = rng.normal(size=(6, 8)).astype(kind)
+    space = _bound(given(raw), text)
+    assert isinstance(space, Space)
+    exact = raw.astype(np.float64)
+    cosines = (text.astype(np.float64) * exact).sum(axis=1) / np.linalg.norm(exact, axis=1)
+    found = space.artifacts(np.arange(6))
+    assert found.dtype == space.queries(0, 6).dtype == np.float32
+    np.testing.assert_allclose(similarity(space.queries(0, 6), found), cosines, atol=2e-6)
+    np.testing.assert_array_equal(space.artifacts(np.array([4, 1])), found[[4, 1]])
+    assert space.similar(0.3) == space.product(0.3) == 0.3
+    said = {said.what: said.value for said in space.assumptions()}
+    assert said["mean cosine of a prompt and its own image"] == pytest.approx(cosines.mean(), abs=1e-4)
+    assert "rows without an image, never found" not in said
+
+
+def test_the_key_follows_the_content(given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32]) -> None:
+    key = _bound(given(text), text).key
+    assert _bound(given(text), text).key == key
+    assert _bound(given(text[::-1]), text).key != key
+
+
+def test_a_row_of_zeros_has_no_image(given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32]) -> None:
+    vectors = text.copy()
+    vectors[2] = 0
+    space = _bound(given(vectors), text)
+    assert not space.artifacts(np.array([2])).any()
+    assert Assumption("rows without an image, never found", 1, "given in images.npy") in space.assumptions()
+    with pytest.raises(TraceError, match="nothing could be compared"):
+        _bound(given(np.zeros((6, 8))), text)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda v: v[:5], "found vectors of 5 images, expected 6, one per row"),
+        (lambda v: np.concatenate([v, v]), "found vectors of 12 images, expected 6"),
+        (lambda v: v[:, :7], "found image vectors of 7 numbers, expected 8 as the encoder gives"),
+        (lambda v: np.where(np.arange(6)[:, None] == 3, np.nan, v), "row 3: found a vector with a number that is not"),
+        (lambda v: v.astype(np.complex64), "found complex64"),
+        (lambda v: v[0], r"found float32 \(8,\)"),
+        (lambda v: np.array([{}]), "cannot be read"),
+    ],
+)
+def test_vectors_that_do_not_fit_are_refused_at_bind(
+    given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32], change: Callable[[Vectors], Any], message: str
+) -> None:
+    with pytest.raises(TraceError, match=message):
+        _bound(given(change(text)), text)
+
+
+def test_a_scale_other_than_the_identity_is_refused(
+    given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32]
+) -> None:
+    with pytest.raises(TraceError, match=r"found Knots, expected the identity.*scale=identity"):
+        TextToRealImage(given(text)).bind(text, np.random.default_rng(0), Knots({0.0: 0.0, 1.0: 1.0}, "made up"))
+
+
+@pytest.mark.parametrize(("cosine", "hit_rate"), [(0.26, 1 / 3), (0.24, 0.0)])
+def test_a_run_hits_where_the_given_images_say(tmp_path: Path, cosine: float, hit_rate: float) -> None:
+    """MoDM's threshold is 0.25: the third prompt is served from the image of the first, or is not."""
+    columns = {"request_id": list("abc"), "arrival_s": [0.0, 900, 1800], "prompt": ["a", "b", "c"]}
+    write(make(columns, name="three", source="a test"), tmp_path / "t.parquet")
+    pq.write_table(pa.table({"prompt": ["a", "b", "c"], "vector": list(np.eye(3))}), tmp_path / "v.parquet")
+    first = [(1 - cosine**2) ** 0.5, 0, cosine]
+    np.save(tmp_path / "i.npy", np.stack([first, *np.eye(3)[1:]]))
+    outcome = simulated(
+        "system=modm-throughput", "space@system.door.cache.space=given-images", "arrivals=trace", "trace=file",
+        f"trace.path={tmp_path / 't.parquet'}", f"system.door.cache.space.images.path={tmp_path / 'i.npy'}",
+        "encoder=precomputed", f"encoder.path={tmp_path / 'v.parquet'}",
+    )  # fmt: skip
+    assert outcome.summary["cache"]["hit_rate"] == pytest.approx(hit_rate)
+    said = [one["what"] for one in outcome.summary["assumptions"]]
+    assert "mean cosine of a prompt and its own image" in said
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Treat as read-only."""
+    needs_clip()
+    return tiny_clip(tmp_path_factory.mktemp("clip"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> Path:
+    """Three images, and what is no image of a row."""
+    from PIL import Image
+
+    monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path / "cache"))
+    made = tmp_path / "images"
+    made.mkdir()
+    for name in ("0.png", "01.jpg", "2.webp"):
+        Image.fromarray(rng.integers(0, 256, (20, 30, 3), np.uint8)).save(made / name)
+    (made / "notes.txt").write_text("")
+    (made / "cover.png").write_text("")
+    return made
+
+
+def test_images_are_encoded_as_clip_itself_does(weights: Path, folder: Path) -> None:
+    import torch
+    import transformers
+    from PIL import Image
+
+    model = transformers.CLIPModel.from_pretrained(weights).eval()
+    opened = ClipImages(str(folder), str(weights), batch=2).open(3, 24)
+    prepare = transformers.CLIPImageProcessorPil(
+        size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}, resample=3
+    )
+    for row, name in enumerate(("0.png", "01.jpg", "2.webp")):
+        pixels = prepare([Image.open(folder / name).convert("RGB")], return_tensors="pt")["pixel_values"]
+        with torch.no_grad():
+            own = model.visual_projection(model.vision_model(pixels).pooler_output)[0].numpy()
+        np.testing.assert_allclose(opened.rows[row], own / np.linalg.norm(own), atol=1e-5)
+
+
+def test_images_are_encoded_once(weights: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def counting(weights: ClipWeights, paths: list[Path], batch: int) -> Any:
+        asked.append(len(paths))
+        return original(weights, paths, batch)
+
+    original = images.image_vectors
+    monkeypatch.setattr(images, "image_vectors", counting)
+    source = ClipImages(str(folder), str(weights))
+    text = Clip(str(weights)).encode(["a fox", "a queen", "x"], False)
+    first = _bound(source, text)
+    again = _bound(source, text)
+    assert asked == [3]
+    assert first.key == again.key
+    np.testing.assert_array_equal(first.artifacts(np.arange(3)), again.artifacts(np.arange(3)))
+    os.utime(folder / "0.png", (1, 1))  # it may be another image now
+    _bound(source, text)
+    assert asked == [3, 3]
+
+
+def test_a_folder_that_does_not_fit_the_trace(weights: Path, folder: Path, tmp_path: Path) -> None:
+    source = ClipImages(str(folder), str(weights))
+    with pytest.raises(TraceError, match=r"found image vectors of 24 numbers, expected 512"):
+        source.open(3, 512)
+    with pytest.raises(TraceError, match=r"2 of the trace's 5 rows have no image, the first is row 3, expected 3\.png"):
+        source.open(5, 24)
+    with pytest.raises(TraceError, match="no such folder"):
+        ClipImages(str(tmp_path / "none"), str(weights)).open(3, 24)
+    (folder / "02.png").write_bytes((folder / "0.png").read_bytes())
+    with pytest.raises(TraceError, match=r"row 2 has two images, 02\.png and 2\.webp"):
+        source.open(3, 24)
+    (folder / "02.png").unlink()
+    (folder / "2.webp").write_bytes(b"no image")
+    with pytest.raises(TraceError, match=r"2\.webp: cannot be read as an image"):
+        source.open(3, 24)
+    assert not list((tmp_path / "cache" / "images").iterdir())  # nothing half-made stays
+
+
+def test_the_images_take_the_encoder_s_weights(weights: Path) -> None:
+    overrides = ["system=modm-throughput", "space@system.door.cache.space=clip-images"]
+    named = ["system.door.cache.space.images.folder=f"]
+    node = configured(*overrides, *named, "encoder=clip", f"encoder.weights={weights}")["system"]["door"]["cache"]
+    assert build(node["space"], "space", Space) == TextToRealImage(ClipImages("f", str(weights)))
+    other = configured(*overrides, *named)["system"]["door"]["cache"]["space"]
+    with pytest.raises(TraceError, match="choose encoder=clip"):
+        build(other, "space", Space)
+
+
+def test_a_run_with_clip_on_both_sides(weights: Path, folder: Path, tmp_path: Path) -> None:
+    """Every request is told the best cosine of its prompt and an image of an earlier row."""
+    prompts = ["a fox", "a queen", "a fox"]
+    columns = {"request_id": list("abc"), "arrival_s": [0.0, 900, 1800], "prompt": prompts}
+    write(make(columns, name="three", source="a test"), tmp_path / "t.parquet")
+    config = configured(
+        "system=modm-throughput", "space@system.door.cache.space=clip-images", "arrivals=trace", "trace=file",
+        f"trace.path={tmp_path / 't.parquet'}", f"system.door.cache.space.images.folder={folder}",
+        "encoder=clip", f"encoder.weights={weights}",
+    )  # fmt: skip
+    config["system"]["door"]["selector"]["at_least"] = {5: -1.0}  # random weights reach no real threshold
+    outcome = simulate(config)
+    text = Clip(str(weights)).encode(prompts, False)
+    cosines = text @ ClipImages(str(folder), str(weights)).open(3, 24).rows.T
+    expected = [cosines[1, 0], cosines[2, :2].max()]
+    assert outcome.requests["similarity"].to_pylist()[1:] == pytest.approx(expected, abs=1e-5)
+    assert outcome.requests["source_id"].to_pylist()[2] == "ab"[int(cosines[2, :2].argmax())]

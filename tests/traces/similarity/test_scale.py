@@ -1,0 +1,65 @@
+"""Scales: increasing, their own inverses' inverses, and what spaces make of them."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traces.error import TraceError
+from traces.similarity.scale import Fitted, Identity, Knots
+from traces.similarity.spaces import Space, TextToImage, TextToText
+
+CUBES = st.integers(-1000, 1000).map(lambda n: n / 1000)
+KNOTS = Knots(at={0.5: 0.65, 0.8: 0.75, 0.9: 0.85, 0.97: 0.95, 1.0: 1.0}, source="made up")
+
+
+@st.composite
+def knots(draw: st.DrawFn) -> Knots:
+    own = sorted(draw(st.sets(CUBES, min_size=2, max_size=6)))
+    clip = sorted(draw(st.sets(CUBES, min_size=len(own), max_size=len(own))))
+    return Knots(at=dict(zip(own, clip, strict=True)), source="any")
+
+
+@given(scale=knots(), one=CUBES, other=CUBES)
+def test_a_scale_rises_and_can_be_turned_round(scale: Knots, one: float, other: float) -> None:
+    low, high = sorted((one, other))
+    assert scale.to_clip(low) <= scale.to_clip(high)
+    assert (scale.to_clip(low) < scale.to_clip(high)) or high - low < 1e-6
+    assert scale.from_clip(scale.to_clip(one)) == pytest.approx(one, abs=1e-6)
+    for own, clip in scale.at.items():
+        assert scale.to_clip(own) == clip
+        assert scale.from_clip(clip) == own
+
+
+def test_beyond_the_knots_the_last_lines_go_on() -> None:
+    scale = Knots(at={0.5: 0.6, 0.7: 0.7, 0.8: 0.9}, source="any")
+    assert scale.to_clip(0.3) == pytest.approx(0.5)
+    assert scale.to_clip(0.9) == pytest.approx(1.1)
+    assert scale.from_clip(float("-inf")) == float("-inf")
+
+
+@pytest.mark.parametrize("at", [{0.5: 0.6}, {0.5: 0.6, 0.7: 0.6}, {0.5: 0.6, 0.7: 0.5}, {0.5: 0.6, 0.7: float("nan")}])
+def test_a_scale_that_does_not_rise_is_refused(at: dict[float, float]) -> None:
+    with pytest.raises(TraceError, match=r"scale\.at: found .* rising"):
+        Knots(at=at, source="any")
+
+
+def test_what_a_scale_was_fitted_on_is_said() -> None:
+    scale = Knots(at={0.5: 0.65, 1.0: 1.0}, source="by eye", fitted=[Fitted("N04a", 0.88, 0.85)])
+    points, residuals = scale.assumptions()
+    assert points.value == {"0.5": 0.65, "1": 1.0}
+    assert points.source == "by eye"
+    assert residuals.value == {"N04a": -0.03}
+    assert Identity().assumptions()[0].what == "scale of similarity"
+
+
+@pytest.mark.parametrize("space", [TextToText(), TextToImage(clip_score=0.3, spread=0.0, unrelated=0.1)])
+def test_a_space_looks_for_what_its_thresholds_mean(space: Space) -> None:
+    vectors = np.array([[1, 0], [0.6, 0.8]], np.float32)
+    space.bind(vectors, np.random.default_rng(0), KNOTS)
+    product = float(space.artifacts(np.array([1]))[0] @ space.queries(0, 1)[0])
+    assert product == pytest.approx(0.6)
+    on_clip = 0.65 + 0.1 / 3
+    expected = on_clip if isinstance(space, TextToText) else 0.1 + 0.2 * on_clip
+    assert space.similar(product) == pytest.approx(expected)
+    assert space.product(space.similar(product)) == pytest.approx(product)

@@ -1,0 +1,223 @@
+"""Search against brute force: the best live artifact, ties to the oldest."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from traces.error import TraceError
+from traces.similarity import neighbours
+from traces.similarity.bound import SLACK, cheapest
+from traces.similarity.exact import Exact
+from traces.similarity.remembered import Remembered, RememberedIndex
+from traces.similarity.search import Index
+from traces.similarity.spaces import Space, TextToImage, TextToText, similarity
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return (rows / np.where(norms == 0, 1, norms)).astype(np.float32)
+
+
+def brute(space: Space, live: dict[int, int], row: int, floor: float) -> tuple[int, float] | None:
+    """Compare with everything; the highest, among equals the oldest, unless it lies below the floor."""
+    if not live:
+        return None
+    query = np.repeat(space.queries(row, row + 1), len(live), axis=0)
+    scores = similarity(query, space.artifacts(np.array(list(live.values()))))
+    best = max(zip(scores, (-entry for entry in live), strict=True))
+    return None if best[0] < floor else (-best[1], float(best[0]))
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    rows=st.integers(1, 120),
+    dim=st.integers(1, 6),
+    block=st.integers(1, 40),
+    most=st.integers(1, 40),
+    head=st.integers(1, 12),
+    floor=st.sampled_from([-np.inf, -0.5, 0.0, 0.2, 0.5, 0.65, 1.0]),
+    image=st.booleans(),
+    actions=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 4)), min_size=120, max_size=120),
+)
+def test_every_index_finds_what_brute_force_finds(
+    seed: int,
+    rows: int,
+    dim: int,
+    block: int,
+    most: int,
+    head: int,
+    floor: float,
+    image: bool,
+    actions: list[tuple[float, int]],
+) -> None:
+    """Compared as it goes or remembered, whatever enters and leaves, with many equal vectors and skipped queries."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(neighbours, "HEAD", head)
+        _compare(seed, rows, dim, block, most, floor, image, actions)
+
+
+def _compare(
+    seed: int,
+    rows: int,
+    dim: int,
+    block: int,
+    most: int,
+    floor: float,
+    image: bool,
+    actions: list[tuple[float, int]],
+) -> None:
+    rng = np.random.default_rng(seed)
+    space: Space = TextToImage(0.9, 0.0, 0.1) if image else TextToText()
+    space.bind(unit(rng.integers(-2, 3, (rows, dim)).astype(float)), rng)
+    indexes: list[Index] = [
+        search.open(space, rows, floor, None)()
+        for search in (Exact(block), Remembered(most=most), Remembered(longest=0))
+    ]
+    live, entry = dict[int, int](), 0
+    for row, (chance, leave) in zip(range(rows), actions, strict=False):
+        if chance < 0.9:
+            expected = brute(space, live, row, floor)
+            assert [index.best(row) for index in indexes] == [expected] * len(indexes)
+        if chance > 0.2:
+            for index in indexes:
+                index.add(entry, row)
+            live[entry] = row
+            entry += 1
+        for gone in list(live)[:: max(1, leave)][: leave if chance < 0.5 else 0]:
+            for index in indexes:
+                index.remove(gone)
+            del live[gone]
+        assert [len(index) for index in indexes] == [len(live)] * len(indexes)
+
+
+def test_a_low_floor_takes_more_axes_and_a_bound_is_never_below_the_product() -> None:
+    """Few axes let every pair through at a low floor; then fetching pairs costs more than multiplying would."""
+    rng = np.random.default_rng(0)
+    space = TextToText()
+    space.bind(unit(rng.normal(size=(1000, 64)) * np.linspace(1.0, 0.05, 64)), rng)
+    rows = space.queries(0, 1000)
+    axes = []
+    for floor in (0.95, 0.6, 0.3):
+        bound = cheapest(space, 1000, floor)
+        axes.append(bound.axes.shape[1])
+        assert (bound.short(rows) @ bound.short(rows).T >= rows @ rows.T - SLACK).all()
+    assert axes == sorted(axes)
+    assert axes[0] < axes[-1]
+    assert cheapest(space, 1000, -1.0, nearest=True).axes.shape[1] < cheapest(space, 1000, 0.3).axes.shape[1]
+
+
+def test_the_cache_itself_is_searched_only_where_the_list_is_cut_and_holds_nothing_live() -> None:
+    space = TextToText()
+    space.bind(unit(np.array([[1, 0], [1, 0.01], [1, 0.02], [0, 1], [1, 0.03]])), np.random.default_rng(0))
+    index = Remembered(most=1).open(space, 5, 0.5, None)()
+    assert isinstance(index, RememberedIndex)
+    for row in range(3):
+        index.add(row, row)
+    assert index.best(3) is None
+    assert index.fallbacks == 0
+    assert index.best(4) == (2, 0.99995)
+    assert index.fallbacks == 1, "its one neighbour may have an equal that is older"
+    index.remove(2)
+    assert index.best(4) == (1, 0.9998)
+
+
+def test_neighbours_are_found_once_and_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path))
+    space = TextToText()
+    space.bind(unit(np.random.default_rng(0).normal(size=(300, 4))), np.random.default_rng(0))
+    first = neighbours.remembered(space, 300, 0.5, 8, "trace encoder")
+    monkeypatch.setattr(neighbours, "find", None)
+    again = neighbours.remembered(space, 300, 0.5, 8, "trace encoder")
+    for name in neighbours.FILES:
+        np.testing.assert_array_equal(getattr(first, name), getattr(again, name))
+    assert not list(tmp_path.rglob("*.part"))
+    with pytest.raises(TypeError):
+        neighbours.remembered(space, 300, 0.6, 8, "trace encoder")
+
+
+@pytest.mark.parametrize("name", neighbours.FILES)
+def test_neighbours_that_were_cut_short_are_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path))
+    space = TextToText()
+    space.bind(unit(np.ones((50, 3))), np.random.default_rng(0))
+    neighbours.remembered(space, 50, 0.5, 8, "x")
+    [file] = tmp_path.rglob(f"{name}.npy")
+    file.write_bytes(file.read_bytes()[:-60])
+    with pytest.raises(TraceError, match="delete it and it is found again"):
+        neighbours.remembered(space, 50, 0.5, 8, "x")
+
+
+def test_among_equals_the_oldest_is_found() -> None:
+    space = TextToText()
+    space.bind(unit(np.ones((5, 3))), np.random.default_rng(0))
+    index = Exact().open(space, 5, 0.5, None)()
+    for entry in range(3):
+        index.add(entry, entry)
+    assert index.best(3) == (0, 1.0)
+    index.remove(0)
+    assert index.best(4) == (1, 1.0)
+
+
+def test_an_image_scores_its_own_clip_score_on_its_own_prompt_and_little_on_others() -> None:
+    space = TextToImage(clip_score=0.3, spread=0.02, unrelated=0.1)
+    space.bind(np.eye(2000, 64, dtype=np.float32)[np.arange(2000) % 64], np.random.default_rng(0))
+    products = [float(space.artifacts(np.array([row]))[0] @ space.queries(row, row + 1)[0]) for row in range(2000)]
+    own = np.array([space.similar(product) for product in products])
+    assert own.mean() == pytest.approx(0.3, abs=0.002)
+    assert own.std() == pytest.approx(0.02, rel=0.1)
+    assert space.similar(float(space.artifacts(np.array([0]))[0] @ space.queries(1, 2)[0])) == pytest.approx(0.1)
+    assert [said.what for said in space.assumptions()] == ["text-to-image similarity", "scale of similarity"]
+
+
+def test_double_precision_is_refused() -> None:
+    """A stray float64 array makes a search fifteen times slower, and nobody would notice."""
+    space = TextToText()
+    space.bind(np.eye(3), np.random.default_rng(0))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="found float64, expected float32"):
+        Exact().open(space, 3, 0.5, None)
+
+
+@pytest.mark.parametrize("given_", [(0.1, 0.02, 0.2), (1.2, 0.02, 0.1), (0.3, -1.0, 0.1), (float("nan"), 0.1, 0.1)])
+def test_a_space_that_cannot_be_is_refused(given_: tuple[float, float, float]) -> None:
+    with pytest.raises(TraceError, match="expected 0 <= unrelated < clip_score"):
+        TextToImage(*given_)
+
+
+@pytest.mark.parametrize("uncoded", [4096, 100])
+def test_approximate_search_misses_few_and_never_answers_wrongly(uncoded: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sliding window of prompts in themes: recall at 1 of 0.99, and whatever it finds has that similarity.
+
+    So it is where the artifacts that wait for their codes are too many before a block of queries is done.
+    """
+    pytest.importorskip("faiss")
+    from traces.similarity import approximate
+    from traces.similarity.approximate import Approximate
+
+    monkeypatch.setattr(approximate, "UNCODED", uncoded)
+
+    rng = np.random.default_rng(0)
+    themes = rng.normal(size=(200, 64))
+    vectors = unit(themes[rng.integers(0, 200, 6000)] + 0.4 * rng.normal(size=(6000, 64)))
+    space = TextToText()
+    space.bind(vectors, rng)
+    exact, near = (search.open(space, 6000, 0.65, None)() for search in (Exact(), Approximate(axes=33)))
+    same = asked = 0
+    for row in range(6000):
+        expected, found = exact.best(row), near.best(row)
+        asked += expected is not None
+        same += expected is not None and found == expected
+        if found is not None:
+            assert expected is not None
+            assert 0.65 <= found[1] <= expected[1]
+            assert found[1] == similarity(vectors[row : row + 1], vectors[found[0] : found[0] + 1])[0]
+        for index in (exact, near):
+            index.add(row, row)
+            if row >= 2000:
+                index.remove(row - 2000)
+        assert len(exact) == len(near) == min(row + 1, 2000)
+    assert asked > 3000
+    assert same / asked >= 0.99

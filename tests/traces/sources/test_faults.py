@@ -1,0 +1,250 @@
+"""Every kind of fault, in every source that can meet it: one clear error, or a row that is skipped and counted."""
+
+import gzip
+import io
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.traces.lab import DDB_ROW, IMPORTERS, VALID, outcome, parquet_bytes
+from traces.error import TraceError
+from traces.sources import prompts
+from traces.sources.diffusiondb import DiffusionDB
+from traces.sources.gentd26 import GenTD26
+from traces.sources.katz import Katz
+from traces.sources.mjhq import Mjhq
+from traces.sources.prompts import Prompts
+from traces.table import limits
+from traces.table.ingest import store
+from traces.table.limits import Limits, unchanged
+from traces.table.trace import Trace
+
+TEXT = tuple(importer for importer in IMPORTERS if importer != "diffusiondb as parquet")
+DDB, KATZ = VALID["diffusiondb"], VALID["katz"]
+GENTD26 = VALID["gentd26"] + b"2024-11-15 10:00:00,TXT_2_IMG,SUCCEED,g,4.0,30.0,m,2\n"
+NAMED = b"image_name," + DDB.replace(b"\na fox", b"\nx.png,a fox")
+ZONES = pa.array(["2022-08-14 00:45:00+00:00", "2022-08-14 00:45:00"])
+
+
+def of_katz(*times: str) -> bytes:
+    return json.dumps([{**json.loads(KATZ)[0], "timestamp": time} for time in times]).encode()
+
+
+@pytest.mark.parametrize(
+    ("importer", "content", "message"),
+    [
+        ("csv", b"width,arrival_s\n512,1\nnan,2\n", "row 1, column width: found 'nan', expected a whole number"),
+        ("csv", b"width,arrival_s\n512,1\n-512,2\n", "row 1, column width: found -512, expected a positive"),
+        ("csv", b"width,arrival_s\n512,nan\n", "row 0, column arrival_s: found nan, expected finite seconds"),
+        ("csv", b"width,arrival_s\n512,-1\n", "row 0, column arrival_s: found -1.0, expected finite seconds, 0 or"),
+        ("diffusiondb", DDB.replace(b",512,512", b",nan,512", 1), "row 0, column width: found 'nan'"),
+        ("diffusiondb", DDB.replace(b",512,512", b",512,-512", 1), "row 0, column height: found -512"),
+        ("diffusiondb as parquet", parquet_bytes(width=[512.0, np.nan]), "column width"),
+        ("diffusiondb as parquet", parquet_bytes(height=[512, -512]), "row 1, column height: found -512"),
+        ("gentd26", GENTD26.replace(b",4.0,", b",nan,", 1), "row 0, column num_images_per_prompt: found 'nan'"),
+        ("gentd26", GENTD26.replace(b",30.0,", b",-30,", 1), "row 0, column num_inference_steps: found -30"),
+        ("katz", KATZ.replace(b"5,", b"NaN,"), "value 0: cannot be read as JSON .NaN is not a JSON number"),
+    ],
+)
+def test_nan_and_negative_numbers(importer: str, content: bytes, message: str, tmp_path: Path) -> None:
+    refused(importer, content, message, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("importer", "content", "message"),
+    [
+        ("csv", b"arrival_s\n2024-01-01 00:00:00\n2024-01-01T00:00:00Z\n", "row 1, column arrival_s: .* with a zone"),
+        ("csv", b"arrival_s\n2024-01-01T00:00+02:00\n2024-01-01\n", "row 1, column arrival_s: .* with no zone"),
+        ("diffusiondb", DDB.replace(b"+00:00\n", b"\n", 1), "row 1, column timestamp: .* with a zone"),
+        ("diffusiondb as parquet", parquet_bytes(timestamp=ZONES), "row 1, column timestamp: .* with no zone"),
+        ("gentd26", GENTD26.replace(b":00,TXT", b":00Z,TXT", 1), "row 1, column gmt_create: .* with no zone"),
+        ("katz", of_katz("2024-01-01 00:00:00", "2024-01-01T00:00:00Z"), "row 1, column timestamp: .* with a zone"),
+    ],
+)
+def test_times_with_and_without_a_zone(importer: str, content: bytes, message: str, tmp_path: Path) -> None:
+    refused(importer, content, message, tmp_path)
+
+
+def test_zones_are_brought_together(tmp_path: Path) -> None:
+    content = b"arrival_s\n2024-01-01T02:00:00+02:00\n2024-01-01T00:00:30Z\n2023-12-31T19:01:00-05\n"
+    trace = outcome("csv", content, tmp_path)
+    assert isinstance(trace, Trace)
+    assert trace.arrival_s.tolist() == [0.0, 30.0, 60.0]
+
+
+@pytest.mark.parametrize(
+    ("importer", "content", "message"),
+    [
+        ("csv", b"request_id,arrival_s\na,2\nb,1\na,1\n", "row 2, column request_id: found 'a', which row 0 has"),
+        ("diffusiondb", NAMED, "row 1, column request_id: found 'x.png', which row 0 has"),
+        ("diffusiondb as parquet", parquet_bytes(image_name=["a", "a"]), "row 1, .*found 'a', which row 0 has"),
+        ("mjhq", VALID["mjhq"].replace(b'"b"', b'"a"'), "row 1, column request_id: found 'a', which row 0 has"),
+    ],
+)
+def test_names_that_are_not_unique(importer: str, content: bytes, message: str, tmp_path: Path) -> None:
+    refused(importer, content, message, tmp_path)
+
+
+BROKEN: dict[str, tuple[bytes, bytes]] = {
+    "csv": (b"\nb,", b"\nb\xe9,"),
+    "diffusiondb": (b"a fox", b"\xe9 fox"),
+    "gentd26": (b",g,", b",\xe9,"),
+    "katz": (b'"n"', b'"\xe9"'),
+    "mjhq": (b"\\u00e9", b"\xe9"),
+    "partiprompts": (b'"fox', b"\xe9"),
+    "prompts": ("naïve".encode(), b"na\xefve"),
+    "prompts as json": (b"a fox", b"\xe9 fox"),
+}
+"""What to replace in a valid file for one that is partly in Latin-1."""
+
+
+@pytest.mark.parametrize("importer", TEXT)
+def test_other_encodings(importer: str, tmp_path: Path) -> None:
+    content = VALID[importer]
+    refused(importer, content.replace(*BROKEN[importer]), "(row|value) .*found bytes that are not UTF-8", tmp_path)
+    text = content.decode()
+    refused(importer, text.encode("utf-16"), "is UTF-16, expected UTF-8 text; convert it", tmp_path)
+    for encoding in ("utf-16-le", "utf-16-be", "utf-32"):  # and no mark of UTF-16: the NULs between the letters tell
+        assert isinstance(outcome(importer, text.encode(encoding), tmp_path), TraceError)
+
+
+def test_parquet_s_text_that_is_not_utf_8(tmp_path: Path) -> None:
+    broken = pa.array([b"\xe9", b"a"]).view(pa.string())
+    refused("diffusiondb as parquet", parquet_bytes(prompt=broken), "not valid .*UTF-?8", tmp_path)
+
+
+@pytest.mark.parametrize("importer", IMPORTERS)
+def test_a_cell_of_ten_megabytes(importer: str, tmp_path: Path) -> None:
+    huge = b"x" * 10_000_000
+    content = (
+        parquet_bytes(prompt=["a", huge.decode()])
+        if importer == "diffusiondb as parquet"
+        else VALID[importer].replace(BROKEN[importer][0], BROKEN[importer][1].replace(b"\xe9", huge), 1)
+    )
+    if importer == "prompts":
+        content = b"a\n" + huge + b"\n"
+    error = refused(importer, content, "--max-prompt-bytes", tmp_path)
+    assert len(str(error)) < 500
+    assert isinstance(outcome(importer, content, tmp_path, limits=Limits(max_prompt_bytes=20_000_000)), Trace)
+
+
+@pytest.mark.parametrize("importer", TEXT)
+def test_a_gzip_bomb(importer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FREE_BYTES", 1 << 20)
+    blank = b" " * 99 + b"\n" if importer == "prompts" else b"\n" * 100  # other tables have no blank rows
+    content = gzip.compress(VALID[importer] + blank * 30_000)
+    assert len(content) < 15_000
+    refused(importer, content, "allow its size with --max-bytes", tmp_path)
+    small = outcome(importer, content, tmp_path, limits=Limits(max_bytes=2_000_000))
+    assert isinstance(small, TraceError)
+    assert "more than 2,000,000 bytes" in str(small)
+    assert isinstance(outcome(importer, content, tmp_path, limits=Limits(max_bytes=4_000_000)), Trace)
+
+
+def test_a_parquet_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FREE_BYTES", 1 << 20)
+    table = pq.read_table(io.BytesIO(parquet_bytes())).slice(0, 1).drop_columns(["image_name"])
+    many = pa.concat_tables([table.set_column(0, "prompt", [["x" * 50_000]])] * 4_000).combine_chunks()
+    file = io.BytesIO()
+    pq.write_table(many, file, compression="zstd")
+    assert len(file.getvalue()) < 50_000  # and 200 MB of text
+    refused("diffusiondb as parquet", file.getvalue(), "allow its size with --max-bytes", tmp_path)
+
+
+def test_parquet_that_is_cut_short(tmp_path: Path) -> None:
+    content = parquet_bytes()
+    for end in range(1, len(content), len(content) // 30):
+        refused("diffusiondb as parquet", content[:end], "cannot be read as Parquet", tmp_path)
+
+
+@pytest.mark.parametrize("importer", IMPORTERS)
+def test_a_file_that_grows_while_it_is_read(importer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompts, "LINES", 1)  # and would have no end, if what is added were read as well
+    name, source = IMPORTERS[importer]
+    path = tmp_path / name
+    path.write_bytes(VALID[importer])
+    reading = source(path=str(path)).read(np.random.default_rng(0))
+    batches = reading.batches
+
+    def growing() -> Any:
+        for batch in batches:
+            with path.open("ab") as file:
+                file.write(b"\n")
+            yield batch
+
+    reading.batches = growing()
+    with pytest.raises(TraceError, match="wait until the file is finished"):
+        store(reading, tmp_path / "o")
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_half_a_row_of_a_file_that_grows_is_no_fault_of_the_row(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.write_text("half a r")
+
+    def refuse_row(then: str) -> None:
+        with unchanged(path):
+            path.write_text(then)
+            raise TraceError("row 0: found half a row")
+
+    with pytest.raises(TraceError, match="wait until the file is finished"):
+        refuse_row("half a row and more")
+    with pytest.raises(TraceError, match="row 0"), unchanged(path):
+        raise TraceError("row 0: found half a row")
+
+
+SKIPPING: dict[str, tuple[str, bytes, Callable[..., Any], dict[str, int]]] = {
+    "prompts": ("t.txt", b"a\n\n  \nb\n", Prompts, {"blank lines": 2}),
+    "diffusiondb": (
+        "t.csv", DDB + DDB_ROW.replace(b"2022-08-14 00:45:00+00:00", b""), DiffusionDB, {"no timestamp": 1},
+    ),
+    "diffusiondb, NSFW": (
+        "t.parquet", parquet_bytes(image_nsfw=[0.1, 0.9]), lambda path: DiffusionDB(path=path, nsfw_max=0.5),
+        {"no timestamp": 0, "NSFW score above nsfw_max, or none": 1},
+    ),
+    "diffusiondb, the first": (
+        "t.csv", DDB + DDB_ROW, lambda path: DiffusionDB(path=path, limit=2),
+        {"no timestamp": 0, "after the first `limit` requests": 1},
+    ),
+    "gentd26": (
+        "t.csv", GENTD26.replace(b"SUCCEED", b"FAILED", 1) + GENTD26.splitlines(True)[-1].replace(b"TXT_2", b"IMG_2"),
+        lambda path: GenTD26(path=path, failed="drop", kinds="text"),
+        {"predict_status is not SUCCEED": 1, "predict_type is not TXT_2_IMG": 1},
+    ),
+    "katz": (
+        "t.json", json.dumps([{**json.loads(KATZ)[0], "scene_id": one} for one in "ABB"]).encode(),
+        lambda path: Katz(path=path, service="A"), {"another service or node": 2},
+    ),
+    "mjhq": (
+        "t.json", json.dumps({f"{n}": {"category": str(n % 10), "prompt": "p"} for n in range(30)}).encode(),
+        lambda path: Mjhq(path=path, requests=10), {"before the last of their category": 20},
+    ),
+}  # fmt: skip
+"""Files of three rows (mjhq: 30; prompts: four) with some that are left out; and how many, by reason."""
+
+
+@pytest.mark.parametrize("case", SKIPPING)
+def test_what_is_skipped_is_counted(case: str, tmp_path: Path) -> None:
+    name, content, source, skipped = SKIPPING[case]
+    (tmp_path / name).write_bytes(content)
+    rows = {"mjhq": 30, "prompts": 4, "diffusiondb, NSFW": 2}.get(case, 3)
+    trace = source(path=str(tmp_path / name)).load(np.random.default_rng(0))
+    assert trace.notes["skipped"] == skipped
+    assert len(trace) + sum(skipped.values()) == rows
+    written = store(source(path=str(tmp_path / name)).read(np.random.default_rng(0)), tmp_path / "o")
+    assert written.skipped == skipped
+
+
+def refused(importer: str, content: bytes, message: str, folder: Path) -> TraceError:
+    error = outcome(importer, content, folder)
+    assert isinstance(error, TraceError)
+    with pytest.raises(TraceError, match=message):
+        raise error
+    return error

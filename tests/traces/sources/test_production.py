@@ -1,0 +1,221 @@
+"""The production traces: GenTD26, whose files are real, and SwiftDiffusion's, made after its published format."""
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+
+from traces.error import TraceError
+from traces.sources.gentd26 import GenTD26
+from traces.sources.katz import Katz
+from traces.table.trace import Trace, read
+
+TextFile = Callable[..., Path]
+
+TIMED = (
+    "gmt_create,predict_type,predict_status,exec_time_seconds,groupId,num_images_per_prompt,num_inference_steps,"
+    "checkpoint_model_version_id,num_lora\n"
+)
+UNTIMED = (
+    "predict_type,exec_time_seconds,num_images_per_prompt,num_inference_steps,checkpoint_model_version_id,lora_args\n"
+)
+
+
+def load(source: Any) -> Trace:
+    trace: Trace = source.load(np.random.default_rng(0))
+    return trace
+
+
+def test_gentd26_s_timed_requests(data: Path) -> None:
+    path = str(data / "gentd26" / "lora_request_trace.csv")
+    trace = load(GenTD26(path=path))
+    assert len(trace) == 17_764
+    assert trace.span_s / 86400 == pytest.approx(17.29, abs=0.01)
+    assert len(trace.table.column("user_id").unique()) == 3_044
+    assert sum(trace.notes["loras_per_request"].values()) == 17_764
+    assert sum(trace.notes["status"].values()) == 17_764
+    assert trace.notes["status"]["FAILED"] == 280
+    assert Counter(trace.column("images").tolist())[4] == 3_477
+    assert trace.table.column("prompt").null_count == trace.table.column("width").null_count == 17_764
+    # a known number of unknown LoRAs is neither none nor a name
+    loras = trace.table.column("loras")
+    assert loras.null_count == 17_764 - trace.notes["loras_per_request"]["0"]
+    assert pc.sum(pc.list_value_length(loras)).as_py() == 0
+
+    done = load(GenTD26(path=path, failed="drop"))
+    assert len(done) == 17_467
+    assert done.notes["skipped"] == {"predict_status is not SUCCEED": 297}
+    text = load(GenTD26(path=path, kinds="text"))
+    assert len(text) == 16_296
+    unnamed = load(GenTD26(path=path, loras="unnamed"))
+    lengths = pc.list_value_length(unnamed.table.column("loras")).to_pylist()
+    assert {str(number): count for number, count in Counter(lengths).items()} == trace.notes["loras_per_request"]
+    assert "made up" in unnamed.notes["loras"]
+
+
+def test_gentd26_s_untimed_requests(data: Path) -> None:
+    trace = load(GenTD26(path=str(data / "gentd26" / "data_trace_processed.first40k.csv.gz")))
+    assert len(trace) == 40_000
+    assert "needs an arrival process" in trace.notes["arrival_s"]
+    lengths = pc.list_value_length(trace.table.column("loras"))
+    assert pc.sum(lengths).as_py() == 11_670
+    assert trace.notes["loras_per_request"]["0"] == 29_440
+    assert trace.table.column("user_id").null_count == 40_000
+
+
+def test_gentd26_in_small(text_file: TextFile) -> None:
+    path = text_file(
+        TIMED
+        + "2024-11-15 10:00:05,TXT_2_IMG,SUCCEED,3.0,g1,4.0,30.0,m1,2\n"
+        + "2024-11-15 10:00:00,INPAINTING,FAILED,0.0,g2,,,,0\n"
+    )
+    trace = load(GenTD26(path=str(path), loras="unnamed"))
+    rows = trace.table.to_pylist()
+    assert [row["request_id"] for row in rows] == ["1", "0"]
+    assert trace.arrival_s.tolist() == [0.0, 5.0]
+    assert (rows[0]["steps"], rows[0]["base_model"], rows[0]["loras"]) == (None, None, [])
+    assert (rows[1]["images"], rows[1]["user_id"], rows[1]["loras"]) == (4, "g1", ["unnamed-1", "unnamed-2"])
+    with pytest.raises(TraceError, match="no requests are left of 2"):
+        load(
+            GenTD26(
+                path=str(text_file(TIMED + "2024-11-15 10:00:00,INPAINTING,FAILED,0,g,1,1,m,0\n" * 2)), failed="drop"
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("a,b\n1,2\n", {}, "column 'num_inference_steps' is missing"),
+        (TIMED, {}, "found no rows"),
+        (TIMED + "2024-11-15 10:00:00,T,S,3,g,4,30,m,-1\n", {}, "row 0, column num_lora: found -1, expected 0 to 1000"),
+        (TIMED + "2024-11-15 10:00:00,T,S,3,g,4,30,m,1e9\n", {}, "row 0, column num_lora: found '1e9'"),
+        (TIMED + "noon,T,S,3,g,4,30,m,1\n", {}, "row 0, column gmt_create: found 'noon', expected a time"),
+        (TIMED + ",T,S,3,g,4,30,m,1\n", {}, "row 0, column gmt_create: found null"),
+        (TIMED + "2024-11-15 10:00:00,T,S,3,g,0,30,m,1\n", {}, "row 0, column num_images_per_prompt: found 0"),
+        (UNTIMED + "T,3,4,30,m,[]\n", {"failed": "drop"}, "has no times, status and kinds"),
+        (UNTIMED + "T,3,4,30,m,\"[{'scale': 1.0}]\"\n", {}, "row 0, column lora_args: found"),
+        (UNTIMED + 'T,3,4,30,m,[]\nT,3,4,30,m,"' + "[" * 9000 + '"\n', {}, "row 1, column lora_args: found"),
+        (UNTIMED + "T,3,4,30,m,__import__('os')\n", {}, "row 0, column lora_args: found"),
+    ],
+)
+def test_malformed_gentd26(text_file: TextFile, text: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TraceError, match=message) as caught:
+        load(GenTD26(path=str(text_file(text)), **options))
+    assert "t.csv" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_settings_of_gentd26() -> None:
+    for wrong in ({"failed": "maybe"}, {"kinds": "video"}, {"loras": "guessed"}):
+        with pytest.raises(TraceError, match=r"gentd26: \w+='\w+', expected"):
+            GenTD26(path="x", **wrong)  # type: ignore[arg-type]
+
+
+def record(**changes: Any) -> dict[str, Any]:
+    base = {
+        "timestamp": "2024-03-01 00:00:00",
+        "ip": "node-1",
+        "scene_id": "A",
+        "base_model_id": "m1",
+        "controlnets": ["c1", "c2"],
+        "loras": ["l1"],
+    }
+    return {**base, **changes}
+
+
+@pytest.fixture
+def katz(tmp_path: Path) -> Callable[..., Katz]:
+    def source(*records: Any, lines: bool = False, zipped: bool = False, **options: Any) -> Katz:
+        text = "\n".join(map(json.dumps, records)) if lines else json.dumps(records, indent=1)
+        path = tmp_path / "trace.json"
+        path.write_bytes(gzip.compress(text.encode()) if zipped else text.encode())
+        return Katz(path=str(path), **options)
+
+    return source
+
+
+@pytest.mark.parametrize("form", [{}, {"lines": True}, {"zipped": True}])
+@pytest.mark.parametrize(
+    ("stamps", "unit"),
+    [
+        (["2024-03-01 00:00:02.5", "2024-03-01 00:00:00"], "text"),
+        (["2024-03-01T01:00:02.5+01:00", "2024-03-01T00:00:00Z"], "text"),
+        ([1_709_251_202.5, 1_709_251_200], "seconds since 1970"),
+        ([1_709_251_202_500, 1_709_251_200_000], "milliseconds since 1970"),
+    ],
+)
+def test_katz_in_every_form(katz: Callable[..., Katz], stamps: list[Any], unit: str, form: dict[str, Any]) -> None:
+    trace = load(
+        katz(
+            record(timestamp=stamps[0], loras=None, ip="node-2", scene_id="B"),
+            record(timestamp=stamps[1], base_model_id=7),
+            **form,
+        )
+    )
+    assert trace.arrival_s.tolist() == [0.0, 2.5]
+    first, second = trace.table.to_pylist()
+    assert (first["request_id"], second["request_id"]) == ("A/node-1/1", "B/node-2/0")
+    assert (first["base_model"], second["base_model"]) == ("7", "m1")
+    assert (first["controlnets"], first["loras"], second["loras"]) == (["c1", "c2"], ["l1"], [])
+    assert first["user_id"] is first["prompt"] is first["width"] is None
+    assert trace.notes["services"] == {"A": 1, "B": 1}
+    assert (trace.notes["nodes"], trace.notes["times"]) == (2, unit)
+
+
+def test_katz_by_service_and_node(katz: Callable[..., Katz]) -> None:
+    records = [record(ip="n1"), record(ip="n2"), record(ip="n1", scene_id="B")]
+    assert len(load(katz(*records, service="A"))) == 2
+    only = load(katz(*records, service="A", node="n1"))
+    assert only.table.column("request_id").to_pylist() == ["A/n1/0"]
+    assert only.notes["services"] == {"A": 2, "B": 1}
+    with pytest.raises(TraceError, match=r"no requests are left of 3 \(services A, B\); check --service"):
+        load(katz(*records, service="C"))
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        ([], "found no rows"),
+        ([7], "row 0: found 7, expected a record"),
+        ([record(), {"timestamp": 1}], "row 1, column ip: missing, found timestamp"),
+        ([record(), record(timestamp=5)], "row 1, column timestamp: found 5, expected text as in the rows before"),
+        ([record(timestamp=True)], "row 0, column timestamp: found True, expected a time"),
+        ([record(timestamp=5), record(timestamp=5e12)], "row 1, column timestamp: found 5000000000000.0, expected sec"),
+        ([record(timestamp=1e300)], "row 0, column timestamp: found 1e"),
+        ([record(timestamp="soon")], "row 0, column timestamp: found 'soon'"),
+        ([record(timestamp=None)], "row 0, column timestamp: found None"),
+        ([record(), record(timestamp="2024-03-01 00:00:00Z")], "row 1, column timestamp: found .* with a zone"),
+        ([record(ip=None)], "row 0, column ip: found None"),
+        ([record(scene_id=["A"])], "row 0, column scene_id: found"),
+        ([record(loras="l1")], "row 0, column loras: found 'l1', expected a list"),
+        ([record(loras=[{"id": 1}])], "row 0, column loras: found"),
+        ([record(base_model_id={})], "row 0, column base_model_id: found"),
+        ([record(ip="\0")], "row 0, column request_id: found .* without NUL"),
+    ],
+)
+def test_malformed_katz(katz: Callable[..., Katz], records: list[Any], message: str) -> None:
+    with pytest.raises(TraceError, match=message) as caught:
+        load(katz(*records))
+    assert "trace.json" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_katz_sorts_half_a_million_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A twentieth of it, in runs of a twentieth."""
+    from traces.table import external_sort
+    from traces.table.ingest import store
+
+    monkeypatch.setattr(external_sort, "RUN_BYTES", 1 << 18)
+    times = np.random.default_rng(0).permutation(25_000)
+    path = tmp_path / "t.json"
+    path.write_text("\n".join(json.dumps(record(timestamp=int(time))) for time in times))
+    written = store(Katz(path=str(path)).read(np.random.default_rng(0)), tmp_path / "o")
+    assert written.requests == 25_000
+    assert (np.diff(read(tmp_path / "o").arrival_s) == 1.0).all()

@@ -1,0 +1,150 @@
+"""Sources that are prompts and nothing else: an order, and no times."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from traces.error import TraceError
+from traces.sources.mjhq import Mjhq
+from traces.sources.partiprompts import PartiPrompts
+from traces.sources.prompts import Prompts
+from traces.table.trace import Trace
+
+TextFile = Callable[..., Path]
+
+
+def load(source: Any) -> Trace:
+    trace: Trace = source.load(np.random.default_rng(0))
+    return trace
+
+
+def test_partiprompts(data: Path) -> None:
+    path = data / "partiprompts" / "PartiPrompts.tsv"
+    trace = load(PartiPrompts(path=str(path)))
+    assert len(trace) == 1_632
+    assert sum(trace.notes["categories"].values()) == 1_632
+    assert len(trace.notes["categories"]) == 12
+    # as the file has them, quotes and all
+    lines = path.read_text(encoding="utf-8").splitlines()[1:]
+    assert trace.prompts().to_pylist() == [line.split("\t")[0] for line in lines]
+    assert "needs an arrival process" in trace.notes["arrival_s"]
+
+
+def test_partiprompts_s_quotes_mean_nothing(text_file: TextFile) -> None:
+    path = text_file('Prompt\tCategory\tChallenge\tNote\n"one" fox\tA\tB\t\na "fox\tA\tB\t\n')
+    assert load(PartiPrompts(path=str(path))).prompts().to_pylist() == ['"one" fox', 'a "fox']
+    with pytest.raises(TraceError, match="column 'Prompt' is missing"):
+        load(PartiPrompts(path=str(text_file("text\tCategory\na\tb\n"))))
+
+
+def test_lines_of_prompts(text_file: TextFile) -> None:
+    path = text_file("\ufeffa fox\r\n\n  \nna\u00efve\u2028one prompt\n[cat|dog] ", "list.txt")
+    trace = load(Prompts(path=str(path)))
+    assert trace.prompts().to_pylist() == ["a fox", "na\u00efve\u2028one prompt", "[cat|dog] "]
+    assert trace.table.column("request_id").to_pylist() == ["0", "3", "4"]
+    assert trace.arrival_s.tolist() == [0.0, 1.0, 2.0]
+    assert trace.notes["skipped"] == {"blank lines": 2}
+    assert trace.name == "list"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("p.json", '["a fox", {"prompt": "", "seed": 1}, "\\u00e9"]'),
+        ("p.jsonl", '"a fox"\n{"prompt": ""}\n"é"\n'),
+    ],
+)
+def test_prompts_as_json(text_file: TextFile, name: str, text: str) -> None:
+    assert load(Prompts(path=str(text_file(text, name)))).prompts().to_pylist() == ["a fox", "", "é"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("p.txt", "", "found no rows"),
+        ("p.txt", "\n \n", "found no rows"),
+        ("p.txt", "a\nb\0c\n", "row 1, column prompt: found .* without NUL"),
+        ("p.json", "", "found no rows"),
+        ("p.json", "[]", "found no rows"),
+        ("p.json", '["a", 3]', "row 1, column prompt: found 3, expected a text"),
+        ("p.json", '["a", {"text": "b"}]', "row 1, column prompt: found {'text': 'b'}"),
+        ("p.json", '["a", "b', "value 1: cannot be read as JSON"),
+        ("p.json", '["a" "b"]', "value 1: found '\"', expected a comma"),
+        ("p.json", '["a"] "b"', "value 1: found more text after the closing"),
+        ("p.json", '["\\ud800"]', "value 0: found half of a surrogate pair"),
+        ("p.json", "[NaN]", "value 0: cannot be read as JSON"),
+        ("p.json", "[" * 100_000, "value 0: found values nested too deeply"),
+        ("p.json", '{"prompt": ' * 100_000, "value 0: found values nested too deeply"),
+    ],
+)
+def test_malformed_prompts(text_file: TextFile, name: str, text: str, message: str) -> None:
+    with pytest.raises(TraceError, match=message) as caught:
+        load(Prompts(path=str(text_file(text, name))))
+    assert name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_json_across_the_edges_of_pieces(text_file: TextFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    from traces.sources.formats import jsontext
+    from traces.table.limits import Limits
+
+    monkeypatch.setattr(jsontext, "GROUP", 3)
+    values = [12.5e3, True, None, 'é\\"', {"a": [1, {}]}, [], -7, "x" * 50] * 4
+    for text in (json.dumps(values), json.dumps(values, indent=2), "\n".join(map(json.dumps, values)) + "\n"):
+        path = text_file(text)
+        for piece in (1, 2, 7, 64):
+            monkeypatch.setattr(jsontext, "PIECE", piece)
+            groups = list(jsontext.elements(path, Limits()))
+            assert [value for group in groups for value in group] == values
+            assert max(map(len, groups)) == 3
+
+
+def mjhq(each: int = 4, categories: int = 10) -> dict[str, dict[str, str]]:
+    """The published form in small: the categories one after another."""
+    return {
+        f"{category}-{index}": {"category": f"c{category}", "prompt": f"prompt {index} of {category}"}
+        for category in range(categories)
+        for index in range(each)
+    }
+
+
+def test_mjhq(text_file: TextFile) -> None:
+    path = text_file(json.dumps(mjhq()), "meta_data.json")
+    trace = load(Mjhq(path=str(path)))
+    assert trace.table.column("request_id").to_pylist() == list(mjhq())
+    assert trace.notes["categories"] == {f"c{category}": 4 for category in range(10)}
+    # the last n / 10 of each category, in the order of the file
+    last = load(Mjhq(path=str(path), requests=20))
+    assert last.table.column("request_id").to_pylist() == [f"{c}-{index}" for c in range(10) for index in (2, 3)]
+    assert last.arrival_s.tolist() == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("[]", {}, "expected a JSON object"),
+        ("{}", {}, "found no rows"),
+        ('{"a": 1}', {}, "row 0, column category: found 1, expected a text"),
+        ('{"a": {"category": "x"}}', {}, "row 0, column prompt: found"),
+        ('{"a": {"category": "x", "prompt": "p"}', {}, "found the end of the file, expected a comma or }"),
+        ("{1: 2}", {}, "expected the name of a member"),
+        ('{"a" 1}', {}, "expected a colon"),
+        ('{"a": {"category": "x", "prompt": "p"}, "a": {"category": "x", "prompt": "p"}}', {}, "row 1, column request"),
+        (json.dumps(mjhq()), {"requests": 50}, "found 40 prompts in 10 categories, expected 5 or more"),
+        (json.dumps(mjhq(categories=9)), {"requests": 10}, "in 9 categories"),
+    ],
+)
+def test_malformed_mjhq(text_file: TextFile, text: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TraceError, match=message) as caught:
+        load(Mjhq(path=str(text_file(text, "m.json")), **options))
+    assert "m.json" in str(caught.value)
+
+
+def test_settings_of_mjhq() -> None:
+    for wrong in (0, 15, True):
+        with pytest.raises(TraceError, match="mjhq: requests="):
+            Mjhq(path="x", requests=wrong)

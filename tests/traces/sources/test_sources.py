@@ -1,0 +1,346 @@
+"""Published tables become canonical traces, and malformed ones are refused by row and column."""
+
+import gzip
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from traces.describe import describe
+from traces.error import TraceError
+from traces.sources.delimited import Csv
+from traces.sources.diffusiondb import DiffusionDB
+from traces.sources.file import File
+from traces.table.trace import Trace, write
+
+TextFile = Callable[..., Path]
+
+HEADER = "prompt,seed,step,cfg,sampler,width,height,user_name,timestamp,image_nsfw,prompt_nsfw"
+ROW = "a fox,1,50,7,k_lms,512,512,u,2022-08-14 00:45:00+00:00,0.1,0.2"
+
+
+def seeded(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def published(**columns: Any) -> pa.Table:
+    """DiffusionDB's own types, as its metadata.parquet has them."""
+    minutes = np.array(["2022-08-10T00:02", "2022-08-10T00:00", "2022-08-10T00:02", "NaT"], "datetime64[us]")
+    base: dict[str, Any] = {
+        "image_name": ["w.png", "x.png", "y.png", "z.png"],
+        "prompt": ["a", "b", "c", "d"],
+        "part_id": pa.array([1, 1, 2, 2], pa.uint16()),
+        "seed": pa.array([2**32 - 1, 1, 2, 3], pa.uint32()),
+        "step": pa.array([50, 50, 150, 50], pa.uint16()),
+        "cfg": pa.array([7.0, 7.0, 7.0, 7.0], pa.float32()),
+        "sampler": pa.array([8, 8, 8, 8], pa.uint8()),
+        "width": pa.array([512, 512, 768, 512], pa.uint16()),
+        "height": pa.array([512, 640, 512, 512], pa.uint16()),
+        "user_name": ["u", "deleted_account", None, "u"],
+        "timestamp": pa.array(minutes, pa.timestamp("us")).cast(pa.timestamp("us", "UTC")),
+        "image_nsfw": pa.array([0.1, 2.0, 0.9, 0.1], pa.float32()),
+        "prompt_nsfw": pa.array([0.1, 0.1, 0.1, 0.1], pa.float32()),
+    }
+    return pa.table({name: value for name, value in {**base, **columns}.items() if value is not None})
+
+
+@pytest.fixture
+def parquet(tmp_path: Path) -> Callable[..., str]:
+    def save(**columns: Any) -> str:
+        pq.write_table(published(**columns), tmp_path / "metadata.parquet")
+        return str(tmp_path / "metadata.parquet")
+
+    return save
+
+
+def test_diffusiondb_s_sample(data: Path) -> None:
+    path = data / "diffusiondb" / "metadata_1k.csv"
+    trace = DiffusionDB(path=str(path)).load(seeded())
+    facts = describe(trace)
+    assert len(trace) == 1000
+    assert (np.diff(trace.arrival_s) >= 0).all()
+    assert facts["users"]["count"] == 173
+    assert facts["prompts"]["distinct"] == 917
+    assert facts["prompts"]["repeat_same_user_share"] == 1.0
+    assert facts["sessions"]["requests_mean"] == pytest.approx(4.6, abs=0.05)
+    assert facts["sizes"]["most"]["512x512"] == 0.635
+    assert facts["span_s"] / 3600 == pytest.approx(6.7, abs=0.05)
+    # every arrival lies in the minute that the table states for its row
+    table = pd.read_csv(path)
+    stamped = pd.to_datetime(table["timestamp"])
+    minute = ((stamped - stamped.min()).dt.total_seconds() // 60).to_numpy()
+    rows = trace.table.column("request_id").cast(pa.int64()).to_numpy()
+    assert (np.floor(trace.arrival_s / 60) == minute[rows]).all()
+    assert trace.prompts().to_pylist() == table["prompt"].iloc[rows].tolist()
+
+
+def test_only_the_places_inside_minutes_are_random(data: Path) -> None:
+    path = str(data / "diffusiondb" / "metadata_1k.csv")
+    one, same, other = (DiffusionDB(path=path).load(seeded(seed)) for seed in (1, 1, 2))
+    assert one.digest == same.digest != other.digest
+    assert one.prompts() == other.prompts()
+    assert abs(one.arrival_s - other.arrival_s).max() < 60.0
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(minutes=st.lists(st.integers(0, 5_000_000), min_size=1, max_size=40), seed=st.integers(0, 99))
+def test_the_spread_stays_in_the_minute_and_keeps_the_file_s_order(
+    minutes: list[int], seed: int, tmp_path: Path
+) -> None:
+    count = len(minutes)
+    stamps = pa.array(np.array(minutes, np.int64) * 60_000_000).cast(pa.timestamp("us", "UTC"))
+    plain = {name: pa.array([512] * count) for name in ("width", "height", "step", "seed")}
+    texts = {name: pa.array(["x"] * count) for name in ("prompt", "user_name")}
+    path = tmp_path / "m.parquet"
+    pq.write_table(pa.table({"timestamp": stamps, **plain, **texts}), path)
+    trace = DiffusionDB(path=str(path)).load(seeded(seed))
+    rows = trace.table.column("request_id").cast(pa.int64()).to_numpy()
+    assert rows.tolist() == sorted(range(count), key=lambda row: minutes[row])
+    expected = np.array(minutes)[rows] - min(minutes)
+    assert (np.floor(trace.arrival_s / 60) == expected).all()
+
+
+def test_diffusiondb_as_published(parquet: Callable[..., str]) -> None:
+    trace = DiffusionDB(path=parquet()).load(seeded())
+    table = trace.table.to_pydict()
+    assert table["request_id"] == ["x.png", "w.png", "y.png"]
+    assert table["user_id"] == [None, "u", None]
+    assert table["seed"] == [1, 2**32 - 1, 2]
+    assert table["steps"] == [50, 50, 150]
+    assert (table["width"], table["height"]) == ([512, 512, 768], [640, 512, 512])
+    assert (np.floor(trace.arrival_s / 60) == [0, 2, 2]).all()
+    assert trace.notes["skipped"] == {"no timestamp": 1}
+    assert trace.notes["licence"] == "CC0-1.0"
+
+
+def test_the_nsfw_filter_and_the_limit(parquet: Callable[..., str]) -> None:
+    def kept(**options: Any) -> list[str]:
+        loaded = DiffusionDB(path=parquet(), **options).load(seeded())
+        names: list[str] = loaded.table.column("request_id").to_pylist()
+        return names
+
+    assert kept(nsfw_max=1.0) == ["w.png", "y.png"]  # 2.0 is the mark of Stable Diffusion's own filter
+    assert kept(nsfw_max=0.5) == ["w.png"]
+    assert kept(nsfw_max=2.0) == kept()
+    assert kept(limit=2) == ["x.png", "w.png"]
+    assert (
+        DiffusionDB(path=parquet(), nsfw_max=1.0).load(seeded()).notes["skipped"]["NSFW score above nsfw_max, or none"]
+        == 1
+    )
+    with pytest.raises(TraceError, match="no rows are left of 4"):
+        kept(nsfw_max=0.0)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        ({"timestamp": None}, {}, "column 'timestamp' is missing"),
+        ({"timestamp": ["a", "b", "c", "d"]}, {}, "row 0, column timestamp: found 'a', expected a time"),
+        ({"timestamp": [1, 2, 3, 4]}, {}, "column timestamp: found type int64"),
+        ({"width": [512, -1, 512, 512]}, {}, "row 1, column width: found -1, expected a positive"),
+        ({"step": [50, 50, 0, 50]}, {}, "row 2, column step: found 0, expected a positive"),
+        ({"step": [50, 50, 0.5, 50]}, {}, r"row 2, column step: found 0\.5, expected int32"),
+        ({"height": ["512", "512", "tall", "1"]}, {}, "row 2, column height: found 'tall', expected a whole"),
+        ({"user_name": [1, 2, 3, 4]}, {}, "column user_name: found type int64, expected text"),
+        ({"image_name": ["w", "x", "w", "z"]}, {}, "row 2, column request_id: found 'w', which row 0 has"),
+        ({"image_nsfw": None}, {"nsfw_max": 0.5}, "column 'image_nsfw' is missing"),
+        ({"image_nsfw": [True] * 4}, {"nsfw_max": 0.5}, "column image_nsfw: found type bool"),
+    ],
+)
+def test_malformed_diffusiondb(
+    parquet: Callable[..., str], columns: dict[str, Any], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TraceError, match=message) as caught:
+        DiffusionDB(path=parquet(**columns), **options).load(seeded())
+    assert "metadata.parquet" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("2022-08-14 00:45:00+00:00", "2022-13-45", "row 1, column timestamp: found '2022-13-45'"),
+        ("2022-08-14 00:45:00+00:00", "yesterday", "row 1, column timestamp: found 'yesterday'"),
+        (",50,", ",fifty,", "row 1, column step: found 'fifty', expected a whole number"),
+        (",50,", ",99999999999,", "row 1, column step: found 99999999999, expected int32"),
+        (",512,512,", ",512,-64,", "row 1, column height: found -64"),
+    ],
+)
+def test_malformed_diffusiondb_csv(text_file: TextFile, old: str, new: str, message: str) -> None:
+    path = text_file("\n".join([HEADER, ROW, ROW.replace(old, new), ROW]))
+    with pytest.raises(TraceError, match=message):
+        DiffusionDB(path=str(path)).load(seeded())
+
+
+def test_settings_of_diffusiondb() -> None:
+    for wrong in ({"nsfw_max": float("nan")}, {"nsfw_max": -1.0}, {"limit": 0}, {"limit": 1.5}):
+        with pytest.raises(TraceError, match=r"diffusiondb: (nsfw_max|limit)="):
+            DiffusionDB(**wrong)
+
+
+def test_without_network_a_file_is_asked_for() -> None:
+    pytest.importorskip("datasets")
+    # offline mode is read once, at import, so it takes a fresh process
+    script = (
+        "import numpy; from traces.sources.diffusiondb import DiffusionDB;"
+        "DiffusionDB().load(numpy.random.default_rng(0))"
+    )
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": "/nonexistent"}
+    ended = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert ended.returncode == 1
+    last = ended.stderr.strip().splitlines()[-1]
+    assert "download metadata.parquet" in last
+    assert "name that file as the path" in last
+
+
+def test_file_gives_back_what_was_written(trace: Trace, tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    write(trace, path)
+    assert File(path=str(path)).load(seeded()).digest == trace.digest
+
+
+def test_csv_with_a_map(text_file: TextFile) -> None:
+    path = text_file(
+        "when,text,w,height,loras,extra,steps\n"
+        "2024-11-15 16:57:51,second,512.0,512,a; b,x,50\n"
+        '2024-11-15 16:57:50.5,"first, with a comma and a\nnew line",768,,,y,\n'
+    )
+    columns = {"arrival_s": "when", "prompt": "text", "width": "w"}
+    trace = Csv(path=str(path), columns=columns).load(seeded())
+    assert trace.arrival_s.tolist() == [0.0, 0.5]
+    assert trace.prompts().to_pylist() == ["first, with a comma and a\nnew line", "second"]
+    assert trace.table.column("request_id").to_pylist() == ["1", "0"]
+    assert trace.table.column("loras").to_pylist() == [None, ["a", "b"]]
+    assert trace.column("width").tolist() == [768, 512]
+    assert trace.column("height").tolist() == [-1, 512]
+    assert trace.notes["columns_left_out"] == ["extra"]
+    assert trace.name == "t"
+
+
+@pytest.mark.parametrize(
+    ("clock", "cells", "expected"),
+    [
+        ("auto", ["3", "1.5"], [1.5, 3.0]),
+        ("seconds", ["3", "1e3"], [3.0, 1000.0]),
+        ("unix", ["1700000003.5", "1700000001"], [0.0, 2.5]),
+        ("auto", ["2024-01-02", "2024-01-01"], [0.0, 86400.0]),
+        ("timestamp", ["2024-01-01T00:00:00Z", "2024-01-01T01:00:00+01:00"], [0.0, 0.0]),
+    ],
+)
+def test_csv_clocks(text_file: TextFile, clock: Any, cells: list[str], expected: list[float]) -> None:
+    path = text_file("\n".join(["arrival_s", *cells]))
+    assert Csv(path=str(path), arrival=clock).load(seeded()).arrival_s.tolist() == expected
+
+
+def test_csv_without_arrivals_is_only_an_order(text_file: TextFile) -> None:
+    trace = Csv(path=str(text_file("prompt\nb\na\n"))).load(seeded())
+    assert trace.arrival_s.tolist() == [0.0, 1.0]
+    assert trace.prompts().to_pylist() == ["b", "a"]
+    assert "needs an arrival process" in trace.notes["arrival_s"]
+
+
+def test_csv_may_be_gzipped_and_marked(tmp_path: Path) -> None:
+    text = "\ufeffprompt,arrival_s\nna\u00efve,1\nNA,2\n".encode()
+    (tmp_path / "t.csv").write_bytes(text)
+    (tmp_path / "z").write_bytes(gzip.compress(text))
+    plain, zipped = (Csv(path=str(tmp_path / name)).load(seeded()) for name in ("t.csv", "z"))
+    assert plain.digest == zipped.digest
+    assert plain.prompts().to_pylist() == ["na\u00efve", "NA"]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("", {}, "cannot be read as delimited text"),
+        ("prompt,arrival_s\n", {}, "found no rows"),
+        ("\n\n", {}, "t.csv"),
+        ("prompt,arrival_s\na,1\nb,2,3\n", {}, r"row 1: found 3 cells \(b,2,3\), expected 2 as in"),
+        ("prompt,prompt\na,1\n", {}, "'prompt' twice"),
+        ("text\na\n", {}, "none of which is a column of a trace"),
+        ("text\na\n", {"columns": {"prompt": "txt"}}, "column 'txt' is missing, found text"),
+        ("text\na\n", {"columns": {"promt": "text"}}, "cannot map 'text' to 'promt'"),
+        ("arrival_s\n1\nsoon\n", {}, "row 1, column arrival_s: found 'soon', expected a number"),
+        ("arrival_s\n1\nnan\n", {}, "row 1, column arrival_s: found nan"),
+        ("arrival_s\n1\ninf\n", {}, "row 1, column arrival_s: found inf"),
+        ("arrival_s\n-1\n2\n", {}, "row 0, column arrival_s: found -1"),
+        ("prompt,arrival_s\na,1\nb,\n", {}, "row 1, column arrival_s: found null"),
+        ("arrival_s\n2024-01-01 00:00\n5\n", {}, "row 1, column arrival_s: found '5'"),
+        ("arrival_s\n5\n2024-01-01 00:00\n", {}, "row 1, column arrival_s: found '2024-01-01 00:00'"),
+        ("arrival_s,w\n1,512\n2,wide\n", {"columns": {"width": "w"}}, "row 1, column w: found 'wide'"),
+        ("arrival_s,w\n1,512\n2,0\n", {"columns": {"width": "w"}}, "row 1, column w: found 0"),
+        ("arrival_s,width\n1,512\n2,512.5\n", {}, r"row 1, column width: found '512\.5'"),
+        ("arrival_s,seed\n1,1\n2,99999999999999999999\n", {}, "row 1, column seed: found '9999"),
+        ("arrival_s,request_id\n1,a\n2,a\n", {}, "row 1, column request_id: found 'a', which row 0 has"),
+    ],
+)
+def test_malformed_csv(text_file: TextFile, text: str, options: dict[str, Any], message: str) -> None:
+    path = text_file(text)
+    with pytest.raises(TraceError, match=message) as caught:
+        Csv(path=str(path), **options).load(seeded())
+    assert "t.csv" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"prompt\n\xff\xfe\n",
+        b"\xff\xfeprompt\na\n",
+        gzip.compress(b"prompt\n" + b"a fox\n" * 9999, mtime=0)[:-20],
+        gzip.compress(b"prompt\n" + b"a fox\n" * 9999, mtime=0)[:14],
+        gzip.compress(b"prompt\na\n", mtime=0)[:10] + b"\x00\x07\xff" * 9,
+        b"\x00\x01\x02\x03",
+    ],
+)
+def test_bytes_that_are_no_csv(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(content)
+    for source in (Csv(path=str(path)), DiffusionDB(path=str(path))):
+        with pytest.raises(TraceError, match=r"t\.csv"):
+            source.load(seeded())
+
+
+@pytest.mark.parametrize("source", [Csv, DiffusionDB, File])
+def test_files_that_are_not_there(source: Any, tmp_path: Path) -> None:
+    for name in ("absent.csv", "absent.parquet"):
+        with pytest.raises(TraceError, match="no such file"):
+            source(path=str(tmp_path / name)).load(seeded())
+    (tmp_path / "folder.parquet").mkdir()
+    with pytest.raises(TraceError, match=r"folder\.parquet"):
+        source(path=str(tmp_path / "folder.parquet")).load(seeded())
+
+
+def test_settings_of_csv() -> None:
+    for wrong in ({"delimiter": ""}, {"delimiter": "::"}, {"quote": "''"}, {"arrival": "noon"}):
+        with pytest.raises(TraceError, match=r"x\.csv: \w+="):
+            Csv(path="x.csv", **wrong)  # type: ignore[arg-type]
+
+
+def test_other_published_tables(data: Path) -> None:
+    requests = Csv(
+        path=str(data / "gentd26" / "lora_request_trace.csv"),
+        columns={
+            "arrival_s": "gmt_create",
+            "user_id": "groupId",
+            "images": "num_images_per_prompt",
+            "steps": "num_inference_steps",
+        },
+    ).load(seeded())
+    assert len(requests) == 17_764
+    assert (np.diff(requests.arrival_s) >= 0).all()
+    prompts = Csv(
+        path=str(data / "partiprompts" / "PartiPrompts.tsv"),
+        delimiter="\t",
+        quote=None,
+        columns={"prompt": "Prompt"},
+    ).load(seeded())
+    assert len(prompts) == 1_632

@@ -1,0 +1,295 @@
+"""The canonical trace: what it accepts, what it refuses and in which words, and its digest."""
+
+import itertools
+import json
+import os
+import resource
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from traces.error import TraceError
+from traces.table.columns import SCHEMA
+from traces.table.digest import content_digest
+from traces.table.trace import Trace, make, read, validate, write
+from traces.table.validation import Origin
+
+requests = st.fixed_dictionaries(
+    {
+        "arrival_s": st.floats(0, 1e9),
+        "user_id": st.none() | st.text(max_size=4),
+        "prompt": st.none() | st.text(max_size=12),
+        "width": st.none() | st.integers(1, 4096),
+        "height": st.none() | st.integers(1, 4096),
+        "steps": st.none() | st.integers(1, 999),
+        "images": st.none() | st.integers(1, 8),
+        "base_model": st.none() | st.text(max_size=3),
+        "controlnets": st.none() | st.lists(st.none() | st.text(max_size=3), max_size=3),
+        "loras": st.none() | st.lists(st.text(max_size=3), max_size=3),
+        "seed": st.none() | st.integers(0, 2**63 - 1),
+    }
+)
+
+
+def table_of(rows: list[dict[str, Any]]) -> pa.Table:
+    rows = sorted(rows, key=lambda row: row["arrival_s"])
+    return pa.Table.from_pylist([{"request_id": str(i), **row} for i, row in enumerate(rows)], schema=SCHEMA)
+
+
+traces = st.lists(requests, min_size=1, max_size=12).map(table_of)
+
+
+def test_a_trace_says_what_it_holds(trace: Trace) -> None:
+    assert len(trace) == 3
+    assert trace.span_s == 1.5
+    assert trace.arrival_s.tolist() == [0.0, 1.5, 1.5]
+    assert trace.arrival_s.dtype == np.float64
+    assert trace.column("width").tolist() == [512, 768, -1]
+    assert trace.column("seed").tolist() == [0, 2**32 - 1, -1]
+    assert trace.column("steps").dtype == np.int64
+    assert trace.prompts().to_pylist() == ["a red fox", "", None]
+    with pytest.raises(TraceError, match="no numeric column 'prompt'"):
+        trace.column("prompt")
+
+
+def test_absent_columns_are_null() -> None:
+    table = make({"request_id": ["a"], "arrival_s": [0]}, name="n", source="s").table
+    assert table.schema.equals(SCHEMA)
+    assert all(table.column(name).null_count == 1 for name in SCHEMA.names[2:])
+
+
+def test_every_column_carries_its_unit(trace: Trace, tmp_path: Path) -> None:
+    write(trace, tmp_path / "t.parquet")
+    for field in pq.read_schema(tmp_path / "t.parquet"):
+        assert field.metadata[b"unit"]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(table=traces, rows=st.integers(1, 5), compression=st.sampled_from(["none", "zstd", "snappy"]))
+def test_writing_and_reading_keep_the_content(table: pa.Table, rows: int, compression: str, tmp_path: Path) -> None:
+    trace = make(table, name="n", source="s", notes={"synthetic": True, "skipped": 3})
+    written = write(trace, tmp_path / "t.parquet")
+    back = read(tmp_path / "t.parquet")
+    assert back == written
+    assert back.table.to_pylist() == table.to_pylist()
+    # the same table in another layout is the same content
+    raw = pq.read_table(tmp_path / "t.parquet")
+    pq.write_table(raw, tmp_path / "other.parquet", row_group_size=rows, compression=compression)
+    assert read(tmp_path / "other.parquet").digest == trace.digest
+
+
+@settings(max_examples=80, deadline=None)
+@given(table=traces, cuts=st.lists(st.integers(0, 12), max_size=4))
+def test_the_digest_does_not_see_chunks(table: pa.Table, cuts: list[int]) -> None:
+    edges = sorted({0, table.num_rows, *(min(cut, table.num_rows) for cut in cuts)})
+    parts = [table.slice(a, b - a) for a, b in itertools.pairwise(edges)]
+    assert content_digest(pa.concat_tables(parts)) == content_digest(table)
+
+
+@settings(max_examples=80, deadline=None)
+@given(rows=st.lists(requests, min_size=2, max_size=6), data=st.data())
+def test_the_digest_sees_every_cell(rows: list[dict[str, Any]], data: st.DataObject) -> None:
+    table = table_of(rows)
+    name = data.draw(st.sampled_from(SCHEMA.names[2:]))
+    row = data.draw(st.integers(0, len(rows) - 1))
+    changed = table.to_pylist()
+    was = changed[row][name]
+    other = ["x"] if name in ("controlnets", "loras") else "x" if isinstance(was, str) else 7
+    if pa.types.is_string(SCHEMA.field(name).type):
+        other = "x"
+    changed[row][name] = None if was == other else other
+    assert content_digest(pa.Table.from_pylist(changed, schema=SCHEMA)) != content_digest(table)
+
+
+def test_the_digest_tells_null_from_empty_and_where_lists_end() -> None:
+    def digest(**cells: Any) -> str:
+        return make({"request_id": ["a", "b"], "arrival_s": [0, 1], **cells}, name="", source="").digest
+
+    seen = {
+        digest(prompt=["", None]), digest(prompt=[None, ""]), digest(prompt=["ab", "c"]),
+        digest(prompt=["a", "bc"]), digest(loras=[["a"], ["b"]]), digest(loras=[["a", "b"], []]),
+        digest(loras=[["a", "b"], None]), digest(loras=[["ab"], []]), digest(loras=[[None, ""], []]),
+    }  # fmt: skip
+    assert len(seen) == 9
+    assert digest(arrival_s=[0.0, 1.0]) == digest(arrival_s=[-0.0, 1.0])
+
+
+def test_the_digest_sees_rows_beyond_one_block() -> None:
+    count = 70_000
+    columns = {"request_id": [str(i) for i in range(count)], "arrival_s": np.arange(count, dtype=float)}
+    trace = make(columns, name="n", source="s")
+    changed = {**columns, "width": [None] * (count - 1) + [512]}
+    assert make(changed, name="n", source="s").digest != trace.digest
+    assert content_digest(pa.concat_tables([trace.table.slice(0, 3), trace.table.slice(3)])) == trace.digest
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "message"),
+    [
+        ("width", [512, -512, 512], "t: row 1, column width: found -512, expected a positive integer"),
+        ("height", [512, 512, 0], "t: row 2, column height: found 0, expected a positive integer"),
+        ("steps", [0, 1, 1], "t: row 0, column steps: found 0"),
+        ("images", [None, -1, 1], "t: row 1, column images: found -1"),
+        ("seed", [1, 1, -5], "t: row 2, column seed: found -5"),
+        ("arrival_s", [0.0, float("nan"), 1.0], "t: row 1, column arrival_s: found nan"),
+        ("arrival_s", [0.0, 1.0, float("inf")], "t: row 2, column arrival_s: found inf"),
+        ("arrival_s", [-1.0, 0.0, 1.0], r"t: row 0, column arrival_s: found -1\.0"),
+        ("arrival_s", [0.0, None, 1.0], "t: row 1, column arrival_s: found null, expected a value"),
+        ("arrival_s", [0.0, 2.0, 1.0], r"t: row 2, column arrival_s: found 1\.0, expected at least 2\.0"),
+        ("arrival_s", [0.0, "soon", 1.0], "t: row 1, column arrival_s: found 'soon', expected double"),
+        ("request_id", ["a", None, "c"], "t: row 1, column request_id: found null"),
+        ("request_id", ["a", "b", "a"], "t: row 2, column request_id: found 'a', which row 0 has already"),
+        ("width", [512, 2**31, 512], "t: row 1, column width: found 2147483648, expected int32"),
+        ("width", [512, 512.5, 512], r"t: row 1, column width: found 512\.5, expected int32"),
+        ("width", [512, 512], "t: column width: found 2 values, expected 3"),
+        ("loras", [["a"], "b", None], "t: row 1, column loras: found 'b'"),
+        ("wdith", [1, 1, 1], "t: column wdith: not a column of a trace"),
+    ],
+)
+def test_a_bad_cell_is_named(columns: dict[str, Any], column: str, cells: list[Any], message: str) -> None:
+    with pytest.raises(TraceError, match=message) as caught:
+        make({**columns, column: cells}, name="n", source="s", where="t")
+    assert "\n" not in str(caught.value)
+    assert caught.value.args[0].count(";") >= 1 or "expected" in str(caught.value)
+
+
+def test_columns_a_trace_cannot_do_without(columns: dict[str, Any]) -> None:
+    del columns["arrival_s"]
+    with pytest.raises(TraceError, match="column arrival_s: missing"):
+        make(columns, name="n", source="s")
+    with pytest.raises(TraceError, match="found no rows"):
+        make({"request_id": [], "arrival_s": []}, name="n", source="s")
+
+
+def test_notes_must_be_json(columns: dict[str, Any]) -> None:
+    for bad in (object(), float("nan")):
+        with pytest.raises(TraceError, match="notes cannot be kept as JSON"):
+            make(columns, name="n", source="s", notes={"x": bad})
+
+
+def test_validate_wants_the_exact_schema(trace: Trace) -> None:
+    validate(trace.table, "t")
+    with pytest.raises(TraceError, match="column cfg: not a column of a trace"):
+        validate(trace.table.append_column("cfg", pa.array([1, 2, 3])), "t")
+    with pytest.raises(TraceError, match="column steps: missing, expected once"):
+        validate(trace.table.drop_columns("steps"), "t")
+    with pytest.raises(TraceError, match="column seed: found 2 times"):
+        validate(trace.table.append_column("seed", trace.table["seed"]), "t")
+    with pytest.raises(TraceError, match="column width: found type int64, expected int32"):
+        validate(trace.table.set_column(4, "width", trace.table["width"].cast(pa.int64())), "t")
+
+
+def test_text_that_is_not_utf8_is_refused(trace: Trace) -> None:
+    bad = pa.array([b"ok", b"\xff\xfe", b"ok"], pa.binary()).view(pa.string())
+    with pytest.raises(TraceError, match="UTF-8"):
+        validate(trace.table.set_column(3, "prompt", bad), "t")
+
+
+def test_an_origin_speaks_in_the_source_s_terms_and_sorts(columns: dict[str, Any]) -> None:
+    origin = Origin("in.csv", {"steps": "step"}, np.array([10, 20, 30]))
+    columns["arrival_s"] = [5.0, 1.0, 1.0]
+    made = make(columns, name="n", source="s", where=origin)
+    assert made.table.column("request_id").to_pylist() == ["b", "c", "a"]
+    with pytest.raises(TraceError, match=r"in\.csv: row 20, column step: found -3"):
+        make({**columns, "steps": [1, -3, 1]}, name="n", source="s", where=origin)
+
+
+def test_pandas_columns_are_taken(columns: dict[str, Any]) -> None:
+    frame = pd.DataFrame({"arrival_s": [0.0, 1.0], "request_id": ["a", "b"], "width": [512, 768]})
+    made = make({name: frame[name] for name in frame}, name="n", source="s")
+    assert made.column("width").tolist() == [512, 768]
+
+
+def test_files_that_are_not_traces(trace: Trace, tmp_path: Path) -> None:
+    path = write(trace, tmp_path / "t.parquet").path
+    assert path is not None
+    whole = path.read_bytes()
+    with pytest.raises(TraceError, match="no such file"):
+        read(tmp_path / "absent.parquet")
+    with pytest.raises(TraceError, match="is a folder"):
+        read(tmp_path)
+    for wrong in (b"", b"PAR1", whole[: len(whole) // 2], whole[:-1], b"request_id,arrival_s\na,0\n"):
+        path.write_bytes(wrong)
+        with pytest.raises(TraceError, match=r"t\.parquet: cannot be read as Parquet"):
+            read(path)
+    pq.write_table(trace.table, path)
+    with pytest.raises(TraceError, match="mezzotint trace import"):
+        read(path)
+
+
+def test_a_flipped_byte_never_passes_unseen(trace: Trace, tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    write(trace, path)
+    whole = path.read_bytes()
+    for place in range(4, len(whole) - 8, 37):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x20]) + whole[place + 1 :])
+        try:
+            back = read(path)
+        except TraceError:
+            continue
+        assert back.table.to_pylist() == trace.table.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema": 2}, "found trace layout 2, expected 1"),
+        ({"digest": "0" * 64}, "the file was changed after it was written"),
+        ({"digest": None}, "lacks a valid 'digest'"),
+        ({"notes": []}, "lacks a valid 'notes'"),
+    ],
+)
+def test_metadata_that_lies(trace: Trace, tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    path = tmp_path / "t.parquet"
+    write(trace, path)
+    table = pq.read_table(path)
+    about = {**json.loads(table.schema.metadata[b"mezzotint"]), **change}
+    pq.write_table(table.replace_schema_metadata({"mezzotint": json.dumps(about)}), path)
+    with pytest.raises(TraceError, match=message):
+        read(path)
+    pq.write_table(table.replace_schema_metadata({"mezzotint": "{"}), path)
+    with pytest.raises(TraceError, match="metadata is damaged"):
+        read(path)
+
+
+def test_writing_where_one_cannot(trace: Trace, tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="is a folder"):
+        write(trace, tmp_path)
+    with pytest.raises(TraceError, match="does not exist; make it first"):
+        write(trace, tmp_path / "none" / "t.parquet")
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    count = 50_000
+    columns = {"request_id": [str(i) for i in range(count)], "arrival_s": np.random.default_rng(0).random(count)}
+    big = make(columns, name="n", source="s", where=Origin("t"))
+    path = tmp_path / "t.parquet"
+    path.write_text("old")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(TraceError, match=r"t\.parquet: cannot be written"):
+            write(big, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["t.parquet"]
+
+
+def test_writers_that_race_leave_one_whole_file(trace: Trace, tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    threads = [threading.Thread(target=write, args=(trace, path)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert read(path).digest == trace.digest
+    assert os.listdir(tmp_path) == ["t.parquet"]

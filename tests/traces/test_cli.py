@@ -1,0 +1,162 @@
+"""`mezzotint trace` from the command line."""
+
+import argparse
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from traces import cli
+from traces.describe import describe
+from traces.error import TraceError
+from traces.table.trace import make, read
+
+TextFile = Callable[..., Path]
+
+
+def mezzotint(*words: str | Path) -> int:
+    parser = argparse.ArgumentParser()
+    cli.add_parser(parser.add_subparsers(required=True))
+    args = parser.parse_args([str(word) for word in words])
+    status: int = args.run(args)
+    return status
+
+
+def test_import_diffusiondb(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "ddb.parquet"
+    table = data / "diffusiondb" / "metadata_1k.csv"
+    assert mezzotint("trace", "import", "diffusiondb", table, "-o", out, "--seed", "3", "--name", "mine") == 0
+    assert "1,000 requests" in capsys.readouterr().out
+    trace = read(out)
+    assert trace.name == "mine"
+    assert trace.notes["seed"] == 3
+    assert mezzotint("trace", "describe", out) == 0
+    text = capsys.readouterr().out
+    for fact in ("173", "512x512 63.5%", "917 distinct", "8.3%", trace.digest, "2.48 requests/min"):
+        assert fact in text
+    assert mezzotint("trace", "describe", out, "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["requests"] == 1000
+    assert facts == json.loads(json.dumps(describe(trace)))
+
+
+def test_import_csv(text_file: TextFile, tmp_path: Path) -> None:
+    table = text_file('t\ttext\n5\tan "open quote\n1\ta fox\n')
+    out = tmp_path / "o.parquet"
+    words = ["--map", "arrival_s=t", "--map", "prompt=text", "--delimiter", r"\t", "--no-quotes"]
+    assert mezzotint("trace", "import", "csv", table, "-o", out, *words) == 0
+    assert read(out).prompts().to_pylist() == ["a fox", 'an "open quote']
+
+
+def test_import_says_what_it_skipped(text_file: TextFile, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert mezzotint("trace", "import", "prompts", text_file("a fox\n\n\nb\n", "t.txt"), "-o", tmp_path / "o") == 0
+    assert "skipped 2 rows of the source: blank lines" in capsys.readouterr().out
+    assert mezzotint("trace", "import", "prompts", text_file("a fox\n", "t.txt"), "-o", tmp_path / "o") == 0
+    assert "skipped" not in capsys.readouterr().out
+
+
+def test_synth(tmp_path: Path) -> None:
+    for name, seed in (("a", "1"), ("b", "1"), ("c", "2")):
+        assert mezzotint("trace", "synth", "-o", tmp_path / name, "--requests", "200", "--seed", seed) == 0
+    a, b, c = (read(tmp_path / name) for name in "abc")
+    assert len(a) == 200
+    assert a.digest == b.digest != c.digest
+
+
+def test_synth_like_another_service_and_with_parameters_of_ones_own(tmp_path: Path) -> None:
+    made = ("trace", "synth", "--requests", "400", "-o")
+    assert mezzotint(*made, tmp_path / "a", "--like", "gentd26") == 0
+    assert mezzotint(*made, tmp_path / "b", "--like", "gentd26", "--set", "images=[[2, 1]]", "--rate-rpm", "5") == 0
+    a, b = (read(tmp_path / name).table.to_pandas() for name in "ab")
+    assert set(a.steps) > {30, 40}
+    assert a.base_model.nunique() > 10
+    assert set(a.images) == {1, 2, 4, 8}
+    assert set(b.images) == {2}
+    assert b.arrival_s.max() < a.arrival_s.max() / 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["synth", "-o", "o", "--set", "colour=3"], "--set colour=3: expected KEY=VALUE with a key among requests"),
+        (["synth", "-o", "o", "--set", "images=["], "cannot be read"),
+        (["synth", "-o", "o", "--set", "steps=5"], "steps"),
+        (["import", "csv", "-o", "o"], "expected the path of the table"),
+        (["import", "csv", "t.csv", "-o", "o", "--nsfw-max", "1"], "--nsfw-max does not apply to source csv"),
+        (["import", "diffusiondb", "t", "-o", "o", "--map", "a=b"], "--map does not apply to source diffus"),
+        (["import", "csv", "t.csv", "-o", "o", "--map", "prompt"], "expected canonical=source"),
+        (["import", "csv", "t.csv", "-o", "o", "--map", "prompt=a", "--map", "prompt=b"], "map it once"),
+        (["import", "csv", "absent.csv", "-o", "o"], "absent.csv: no such file"),
+        (["import", "csv", "t.csv", "-o", "."], "is a folder"),
+        (["import", "csv", "t.csv", "-o", "none/o.parquet"], "the folder none does not exist"),
+        (["synth", "-o", "o", "--requests", "0"], "requests=0"),
+        (["synth", "-o", "o", "--seed", "-1"], "--seed -1"),
+        (["describe", "absent.parquet"], "no such file"),
+        (["describe", "t.csv"], "cannot be read as Parquet"),
+    ],
+)
+def test_requests_that_cannot_be_met(
+    words: list[str], message: str, text_file: TextFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text_file("prompt\na\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TraceError, match=message) as caught:
+        mezzotint("trace", *words)
+    assert "\n" not in str(caught.value)
+    assert os.listdir(tmp_path) == ["t.csv"]
+
+
+def test_a_device_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(TraceError, match="pipe: is a device or a pipe"):
+        mezzotint("trace", "synth", "-o", tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.parametrize("words", [["import", "gopher", "x", "-o", "o"], ["synth"], [], ["describe"]])
+def test_words_that_are_no_command(words: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        mezzotint("trace", *words)
+    assert caught.value.code == 2
+
+
+def test_describing_a_trace_that_lacks_nearly_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from traces.table.trace import write
+
+    write(make({"request_id": ["a"], "arrival_s": [4.0]}, name="n", source="s"), tmp_path / "t")
+    assert mezzotint("trace", "describe", tmp_path / "t") == 0
+    assert "unknown" in capsys.readouterr().out
+
+
+def test_what_describe_counts() -> None:
+    trace = make(
+        {
+            "request_id": list("abcdef"),
+            "arrival_s": [0.0, 60.0, 60.0, 1860.0, 3661.0, 3662.0],
+            "user_id": ["u", "v", None, "u", "u", "v"],
+            "prompt": ["x", "x", "y", "x", None, "y"],
+            "width": np.full(6, 512),
+            "height": [512, 512, 512, 512, 640, None],
+        },
+        name="n",
+        source="s",
+    )
+    facts = describe(trace)
+    # u: 0 and 1860 are 31 minutes apart, 1860 and 3661 a second more than 30; v: an hour
+    assert facts["sessions"]["count"] == 5
+    assert facts["users"] == {
+        "count": 2,
+        "requests_mean": 2.5,
+        "requests_max": 3,
+        "top_ten_share": 1.0,
+        "unknown_share": pytest.approx(1 / 6),
+    }
+    # x again by v and then by u, y again by v after nobody: one of three by the same user
+    assert facts["prompts"]["distinct"] == 2
+    assert facts["prompts"]["repeat_share"] == pytest.approx(3 / 5)
+    assert facts["prompts"]["repeat_same_user_share"] == pytest.approx(1 / 3)
+    assert facts["sizes"]["most"] == pytest.approx({"512x512": 4 / 6, "512x640": 1 / 6})
+    assert facts["rate_rpm"] == pytest.approx(5 / 3662 * 60)

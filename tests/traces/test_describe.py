@@ -1,0 +1,289 @@
+"""What is said of a trace: numbers against brute force and known laws, figures with units, tables side by side."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+
+from tests.traces.test_cli import mezzotint
+from traces import cli
+from traces.describe import averaged, characterise, compare, describe, nearest, render, side_by_side, table
+from traces.describe.facts import Character
+from traces.describe.figures import SUBJECTS, draw, overview, subjects, write
+from traces.describe.likeness import likeness
+from traces.describe.repeats import repeats
+from traces.describe.rhythm import rhythm
+from traces.encoders.ngram import HashedNgrams
+from traces.error import TraceError
+from traces.sources.synthetic import Synthetic
+from traces.table.ingest import ORDER_ONLY
+from traces.table.trace import Trace, make
+from traces.table.trace import write as write_trace
+
+DAY_S = 86_400.0
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Character:
+    """What is in a synthetic trace of three days that has all columns."""
+    source = Synthetic(
+        requests=800, rate_rpm=0.2, day_ratio=1.0, service="B", base_models=[0.6, 0.4], images=[[1, 0.6], [4, 0.4]]
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEZZOTINT_CACHE", str(tmp_path_factory.mktemp("remembered")))
+        return characterise(source.load(np.random.default_rng(3)), progress=False)
+
+
+@pytest.fixture(autouse=True)
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few pixels are drawn fast."""
+    monkeypatch.setattr(subjects, "DPI", 20)
+
+
+def of_prompts(prompts: list[str], arrival_s: Any = None, users: list[str] | None = None, order: bool = False) -> Trace:
+    count = len(prompts)
+    columns = {
+        "request_id": [str(number) for number in range(count)],
+        "arrival_s": np.arange(count, dtype=float) if arrival_s is None else arrival_s,
+        "user_id": users or ["u"] * count,
+        "prompt": prompts,
+    }
+    return make(columns, name="n", source="s", notes={"arrival_s": ORDER_ONLY} if order else {})
+
+
+def test_a_poisson_process_is_neither_bursty_nor_has_it_a_day() -> None:
+    found = rhythm(np.cumsum(np.random.default_rng(0).exponential(6.0, 60_000)))
+    assert found.gap_cv == pytest.approx(1.0, abs=0.02)
+    assert found.dispersion[300.0] == pytest.approx(1.0, abs=0.1)
+    assert found.by_hour is not None
+    assert found.by_hour * 24 == pytest.approx(np.ones(24), abs=0.12)
+
+
+PEOPLE = st.lists(st.tuples(st.integers(-1, 4), st.integers(-1, 3), st.floats(0, 100)), min_size=1, max_size=40)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=PEOPLE)
+def test_repeats_are_those_of_a_walk_through_the_trace(rows: list[tuple[int, int, float]]) -> None:
+    prompt, user = (np.array([row[column] for row in rows], np.int64) for column in (0, 1))
+    arrival_s = np.sort([row[2] for row in rows])
+    ages, same, last, known = [], 0, {}, set()
+    for at, (what, who) in enumerate(zip(prompt.tolist(), user.tolist(), strict=True)):
+        if what < 0:
+            continue
+        if what in last:
+            ages.append(arrival_s[at] - last[what])
+            same += who >= 0 and (what, who) in known
+        last[what] = arrival_s[at]
+        known.add((what, who))
+    found = repeats(prompt, user, arrival_s)
+    if not last:
+        assert found is None
+        return
+    assert found is not None
+    assert sorted(found.age_s) == pytest.approx(sorted(ages))
+    assert found.times.sum() == found.requests == (prompt >= 0).sum()
+    if ages and (user[prompt >= 0] >= 0).any():
+        assert found.same_user_share == pytest.approx(same / len(ages))
+
+
+def test_the_nearest_is_the_latest_of_the_most_similar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nearest, "CACHE", 15)
+    rng = np.random.default_rng(0)
+    words = ["fox", "owl", "castle", "river", "moon"]
+    prompts = [" ".join(rng.choice(words, 3)) for _ in range(120)]
+    arrival_s = np.sort(rng.random(120)) * 1e4
+    trace = of_prompts(prompts, arrival_s, users=[str(one) for one in rng.integers(0, 4, 120)])
+    found = characterise(trace, progress=False).nearest
+    assert found is not None
+    product = np.round(HashedNgrams().encode(prompts, False) @ HashedNgrams().encode(prompts, False).T, 6)
+    users = trace.table.column("user_id").to_pylist()
+    for at, query in enumerate(found.query.tolist()):
+        best = max(range(query), key=lambda row: (product[query, row], row))
+        near = max(range(max(0, query - 15), query), key=lambda row: (product[query, row], row))
+        assert found.row[at] == best
+        assert found.similarity[at] == pytest.approx(product[query, best], abs=1e-5)
+        assert found.same_user[at] == (users[query] == users[best])
+        assert found.age_s is not None
+        assert found.cached_age_s is not None
+        assert found.age_s[at] == arrival_s[query] - arrival_s[best]
+        assert found.cached_similarity[at] == pytest.approx(product[query, near], abs=1e-5)
+        assert found.cached_age_s[at] == arrival_s[query] - arrival_s[near]
+
+
+def test_a_long_trace_is_sampled_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("EXACT", 300), ("SAMPLE", 250), ("STRETCH", 400)):
+        monkeypatch.setattr(nearest, name, value)
+    trace = Synthetic(requests=1000, rate_rpm=5.0).load(np.random.default_rng(0))
+    found = describe(trace, progress=False)["nearest"]
+    assert (found["sampled"], found["looked_up"], found["among_rows_from"]) == (True, 250, 300)
+    monkeypatch.setattr(nearest, "EXACT", 2000)
+    whole = describe(trace, progress=False)["nearest"]
+    assert not whole["sampled"]
+    assert found["quantiles"]["p50"] == pytest.approx(whole["quantiles"]["p50"], abs=0.1)
+
+
+def test_sessions_are_alike_and_users_are_not() -> None:
+    """Each user says one thing an hour, and another in the next; nobody says what somebody else does."""
+    user, hour = np.repeat(np.arange(10), 20), np.tile(np.repeat([0, 1], 10), 10)
+    vectors = np.eye(20, dtype=np.float32)[2 * user + hour]
+    order = np.argsort(hour, kind="stable")
+    found = likeness(vectors[order], user[order], hour[order] * 3600.0 + 1.0)
+    assert found is not None
+    means = [found.pairs[group].mean() for group in ("same session", "same user, another session", "another user")]
+    assert means == [1.0, 0.0, 0.0]
+    assert (found.intra == 1.0).all()
+    assert (found.inter == 0.0).all()
+    assert len(found.intra) == 10
+
+
+def test_clusters_survive_where_prompts_come_again_and_not_where_they_change() -> None:
+    rng = np.random.default_rng(0)
+    words = [f"{letter * 4}{other * 4}" for letter in "abcdef" for other in "stuvwxyz"]
+
+    def over_days(again: bool) -> dict[str, list[float]]:
+        """One word is sent three times as often as the others, each day the same one or each day another one."""
+        prompts, arrival_s = [], []
+        for number in range(3):
+            here = words[:8] if again else words[8 * number : 8 * number + 8]
+            prompts += rng.permutation(np.repeat(here, [36, *[12] * 7])).tolist()
+            arrival_s += (number * DAY_S + np.sort(rng.random(120)) * DAY_S).tolist()
+        facts = describe(of_prompts([*prompts, "end"], [*arrival_s, 3.5 * DAY_S]), progress=False)["survival"]
+        assert facts["days"] == [2, 3]
+        left: dict[str, list[float]] = facts["left"]
+        return left
+
+    assert over_days(True)["eps 0.01, top 1%"] == [1.0, 1.0]
+    assert over_days(False)["eps 0.01, top 1%"] == [0.0, 0.0]
+
+
+def test_an_order_without_times_has_no_rate_sessions_or_ages() -> None:
+    prompts = [f"a fox number {number % 30}" for number in range(60)]
+    facts = describe(of_prompts(prompts, order=True), progress=False)
+    for name in ("span_s", "rate_rpm", "arrivals", "sessions", "survival"):
+        assert facts[name] is None, name
+    assert facts["nearest"]["age_quantiles_s"] is None
+    assert facts["nearest"]["lag_quantiles"] is not None
+    assert facts["likeness"]["same session"] is None
+    assert "no times" in render(facts)
+
+
+def test_facts_are_json_and_said_in_words(everything: Character) -> None:
+    facts = everything.facts()
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
+    text = render(facts)
+    for subject in ("burstiness", "day cycle", "sessions", "nearest earlier", "hits of a cache", "loras", "MoDM"):
+        assert subject in text
+
+
+def test_every_subject_is_drawn_with_labels_and_units(
+    everything: Character, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: dict[str, Any] = {}
+    monkeypatch.setattr(subjects, "draw", lambda subject, traces: drawn.setdefault(subject.name, draw(subject, traces)))
+    written = write([everything], tmp_path / "figures")
+    assert [path.stem for path in written] == ["overview", *(subject.name for subject in SUBJECTS)]
+    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == sorted(path.name for path in written)
+    for subject in SUBJECTS:
+        figure = drawn[subject.name]
+        assert isinstance(figure, Figure)
+        shown = [panel for panel in figure.axes if panel.axison]
+        assert len(shown) == len(subject.panels)
+        for panel in shown:
+            assert panel.get_title(loc="left")
+            assert panel.get_ylabel()
+            assert panel.get_xlabel() or subject.name == "likeness"
+
+
+def test_modm_s_share_is_drawn_beside_ours(everything: Character) -> None:
+    (subject,) = (subject for subject in SUBJECTS if subject.name == "hit_age")
+    figure = draw(subject, [everything])
+    assert figure is not None
+    (panel,) = figure.axes
+    (paper,) = (line for line in panel.lines if line.get_marker() == "D")
+    assert (paper.get_xdata()[0], paper.get_ydata()[0]) == (4 * 3600, 0.9)
+    (ours,) = (line for line in panel.lines if len(line.get_xdata()) > 20)
+    assert (np.diff(ours.get_xdata()) >= 0).all()
+    assert ours.get_ydata()[-1] == 1.0
+
+
+def test_two_traces_share_the_axes(everything: Character) -> None:
+    other = characterise(of_prompts([f"a fox {number}" for number in range(40)]), progress=False)
+    one, two = overview([everything]), overview([other, everything])
+    assert one is not None
+    assert two is not None
+    assert len(two.axes) >= len(one.axes)
+    assert [text.get_text() for text in two.legends[0].get_texts()] == ["n, 40 requests", "synthetic, 800 requests"]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 25])
+def test_little_is_drawn_of_little(rows: int, tmp_path: Path) -> None:
+    columns = {"request_id": [str(number) for number in range(rows)], "arrival_s": np.arange(rows) * 7.0}
+    found = characterise(make(columns, name="n", source="s"), progress=False)
+    assert len(write([found], tmp_path)) == (0 if rows == 1 else 2)
+    same = characterise(make({**columns, "arrival_s": np.zeros(rows)}, name="n", source="s"), progress=False)
+    assert write([same], tmp_path) == []
+
+
+def test_comparing_copes_with_what_either_lacks() -> None:
+    real = {"users": {"count": 10}, "sessions": None, "rate_rpm": 2.0, "nearest": {"share_above": {"0.65": 0.5}}}
+    made = {
+        "users": None,
+        "sessions": {"requests_mean": 4.0},
+        "rate_rpm": 2.1,
+        "nearest": {"share_above": {"0.65": 0.1}},
+    }
+    rows = {row.statistic: row for row in compare(real, made)}
+    assert rows["requests per minute"].within is True
+    assert rows["nearest above 0.65"].within is False
+    assert (rows["users"].real, rows["users"].synthetic, rows["users"].within) == (10.0, None, None)
+    assert (rows["requests per session, mean"].real, rows["requests per session, mean"].synthetic) == (None, 4.0)
+    assert "| users | 10 | – |  |  |" in table(list(rows.values()))
+    assert compare({}, {}) == []
+    assert averaged([{"a": 1, "b": {"c": 2.0}, "d": None}, {"a": 3, "b": {"c": 4.0}, "d": 1}]) == {
+        "a": 2,
+        "b": {"c": 3},
+    }
+
+
+def test_compare_and_describe_from_the_command_line(
+    everything: Character, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(subjects, "SUBJECTS", SUBJECTS[:2])
+    real, made = tmp_path / "real", tmp_path / "made"
+    write_trace(of_prompts([f"a fox {number}" for number in range(40)]), real)
+    write_trace(everything.trace, made)
+    assert mezzotint("trace", "compare", real, made, made, "--out", tmp_path / "t.md", "--figures", tmp_path / "f") == 0
+    page = (tmp_path / "t.md").read_text()
+    assert "| statistic | n | synthetic, mean of 2 | ratio |" in page
+    assert page.count("\n|") > 20
+    assert "size 512x512" not in page  # the real one has no sizes
+    assert (tmp_path / "f" / "overview.png").is_file()
+    assert capsys.readouterr().err == f"{tmp_path / 'f'}: 3 figures\n"  # and no progress bar off a terminal
+    assert mezzotint("trace", "compare", real, made) == 0
+    one = describe(everything.trace)
+    assert capsys.readouterr().out.strip() == side_by_side(
+        describe(of_prompts([f"a fox {n}" for n in range(40)])), [one]
+    )
+    assert mezzotint("trace", "describe", made, "--json", "--figures", tmp_path / "g") == 0
+    assert json.loads(capsys.readouterr().out)["requests"] == 800
+
+
+def test_figures_do_not_replace_a_file(tmp_path: Path) -> None:
+    write_trace(of_prompts(["a", "b"]), tmp_path / "t")
+    with pytest.raises(TraceError, match="is a file, expected a folder"):
+        mezzotint("trace", "describe", tmp_path / "t", "--figures", tmp_path / "t")
+
+
+def test_the_encoder_is_a_choice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_trace(of_prompts([f"a fox {number}" for number in range(40)]), tmp_path / "t")
+    monkeypatch.setattr(cli, "ENCODERS", {**cli.ENCODERS, "minilm": lambda: HashedNgrams(dim=64)})
+    assert mezzotint("trace", "describe", tmp_path / "t", "--encoder", "minilm") == 0
+    assert "ngram-64-v1" in capsys.readouterr().out

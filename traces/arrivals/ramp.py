@@ -1,0 +1,52 @@
+"""A rate that climbs or falls."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from traces.arrivals.base import Schedule, Times
+from traces.error import TraceError
+from traces.table.validation import check_number
+
+
+@dataclass(frozen=True, slots=True)
+class Ramp:
+    """Deterministic gaps of 60 / r_i seconds at a rate r_i that climbs (or falls) over the n requests.
+
+    Request 0 arrives at 0, request i + 1 a gap of 60 / r_i after request i. "linear": r_i goes from
+    `start_rpm` to `end_rpm` in equal steps. "sigmoid": r_i = start + (end - start) * sigmoid(1.5 x_i)
+    with x_i in equal steps from -2 to 6, so it starts a twentieth of the way up and levels off.
+
+    Source: MoDM's increasing-rate experiment (Fig. 10), as its artifact computes it.
+
+    Args:
+        start_rpm, end_rpm: requests per minute.
+        shape: "sigmoid" or "linear".
+
+    Raises:
+        TraceError: a rate is not a positive finite number, or `shape` is another word.
+    """
+
+    start_rpm: float
+    end_rpm: float
+    shape: Literal["linear", "sigmoid"] = "sigmoid"
+
+    def __post_init__(self) -> None:
+        check_number("arrivals", "start_rpm", self.start_rpm, above=0.0)
+        check_number("arrivals", "end_rpm", self.end_rpm, above=0.0)
+        if self.shape not in ("linear", "sigmoid"):
+            raise TraceError(f"arrivals: shape={self.shape!r}, expected linear or sigmoid")
+
+    def rates_rpm(self, count: int) -> Times:
+        """The rate in force after each of `count` requests, (count,) requests per minute."""
+        if self.shape == "linear":
+            climbed = np.linspace(0.0, 1.0, count)
+        else:
+            climbed = 1.0 / (1.0 + np.exp(-1.5 * np.linspace(-2.0, 6.0, count)))
+        return self.start_rpm + (self.end_rpm - self.start_rpm) * climbed
+
+    def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
+        count = len(own_clock_s)
+        gaps_s = 60.0 / self.rates_rpm(count)
+        return Schedule(np.cumsum(np.concatenate([np.zeros(min(count, 1)), gaps_s[:-1]])))

@@ -1,0 +1,1 @@
+"""Prompts and images as vectors, and what was encoded remembered on disk."""

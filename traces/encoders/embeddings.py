@@ -1,0 +1,122 @@
+"""Prompts as vectors: encoders, and what they gave remembered on disk by content.
+
+Everything happens on this machine: no encoder sends text anywhere.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from tqdm import tqdm
+
+from traces.encoders import sidecar
+from traces.error import TraceError
+from traces.table.trace import Trace
+
+BLOCK = 2048
+"""Requests embedded at a time by `embed`."""
+
+Vectors = npt.NDArray[np.float32]
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """Turns text into vectors whose dot product is a similarity in [-1, 1]."""
+
+    @property
+    def name(self) -> str:
+        """Names everything that changes the vectors; letters, digits, dots and dashes."""
+        ...
+
+    @property
+    def dim(self) -> int:
+        """Length of a vector."""
+        ...
+
+    def encode(self, prompts: Sequence[str], progress: bool) -> Vectors:
+        """Encode `prompts`, (n,), as (n, dim) float32 rows of length 1; an empty prompt is all zeros.
+
+        Args:
+            prompts: the texts.
+            progress: show a progress bar.
+        """
+        ...
+
+
+def embed(trace: Trace, encoder: Encoder, *, home: Path | None = None, progress: bool | None = None) -> Vectors:
+    """The embeddings of a trace's prompts, made once and then remembered on disk.
+
+    They lie beside the trace's file as `<stem>.<encoder>.npy` and `.json`; where that cannot be, in a
+    cache folder by the trace's digest ($MEZZOTINT_CACHE, else the user's own cache folder).
+
+    Args:
+        trace: n requests. A null prompt counts as empty.
+        encoder: what turns prompts into vectors; equal prompts are encoded once.
+        home: the folder to remember them in, instead.
+        progress: show a progress bar; None shows it on a terminal only.
+
+    Returns:
+        (n, dim) float32, read-only and memory-mapped, a row per request in the trace's order.
+
+    Raises:
+        TraceError: what is remembered belongs to another trace or encoder, or is damaged; the
+            encoder's packages are missing; nothing can be written.
+    """
+    name, dim = encoder.name, encoder.dim
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise TraceError(f"encoder {name!r}: expected a name of letters, digits, dots and dashes; rename it")
+    stems = sidecar.candidates(trace, name, home)
+    for stem in stems:
+        remembered = sidecar.load(stem, trace, name, dim)
+        if remembered is not None:
+            return remembered
+    blocks = _encoded(trace.prompts(), encoder, hide_bar(progress))
+    sidecar.store(stems[0], trace, name, dim, blocks)
+    written = sidecar.load(stems[0], trace, name, dim)
+    if written is None:
+        raise TraceError(f"{sidecar.vectors_path(stems[0])}: vanished as it was written; run again")
+    return written
+
+
+def _encoded(prompts: pa.ChunkedArray, encoder: Encoder, quiet: bool | None) -> Iterator[Vectors]:
+    """The vectors of all prompts, by blocks of rows; each distinct prompt is encoded once."""
+    coded = prompts.fill_null("").dictionary_encode().unify_dictionaries()
+    texts = coded.chunk(0).dictionary
+    codes = np.concatenate([chunk.indices.to_numpy() for chunk in coded.chunks])
+    last = np.empty(len(texts), np.int64)
+    last[codes] = np.arange(len(codes))
+    # a vector is cached for as long as its prompt comes again; repeats are close in time, so few are
+    cached: dict[int, Vectors] = {}
+    with tqdm(total=len(codes), desc=f"embed with {encoder.name}", unit="prompt", disable=quiet) as bar:
+        for start in range(0, len(codes), BLOCK):
+            stop = min(start + BLOCK, len(codes))
+            distinct, place = np.unique(codes[start:stop], return_inverse=True)
+            known = np.array([code in cached for code in distinct.tolist()])
+            vectors = np.empty((len(distinct), encoder.dim), np.float32)
+            if known.any():
+                vectors[known] = [cached[code] for code in distinct[known].tolist()]
+            if not known.all():
+                given = encoder.encode(texts.take(pa.array(distinct[~known])).to_pylist(), False)
+                expected = (int((~known).sum()), encoder.dim)
+                if given.dtype != np.float32 or given.shape != expected:
+                    raise TraceError(
+                        f"encoder {encoder.name}: gave {given.dtype} {given.shape}, expected float32 {expected};"
+                        " mend the encoder"
+                    )
+                vectors[~known] = given
+            yield vectors[place]
+            bar.update(stop - start)
+            for code, vector in zip(distinct.tolist(), vectors, strict=True):
+                if last[code] >= stop:
+                    cached[code] = vector.copy()
+                else:
+                    cached.pop(code, None)
+
+
+def hide_bar(progress: bool | None) -> bool | None:
+    # tqdm's own None means: quiet unless standard error is a terminal
+    return None if progress is None else not progress

@@ -1,0 +1,156 @@
+"""Vectors of real images: of a trace whose images are at hand, or were encoded already.
+
+MoDM compares the CLIP text vector of a prompt with the CLIP vectors of the images in its cache (MoDM, 3.2). Bind
+gives a space no names of requests, so images go by the number of their row in the trace, counted from 0, rows that
+fill the cache before the start included.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traces.encoders import disk_cache, sidecar
+from traces.encoders.clip import ClipWeights, image_vectors
+from traces.encoders.vectors import mapped
+from traces.error import TraceError
+from traces.table.validation import check_count
+
+SUFFIXES = (".jpeg", ".jpg", ".png", ".webp")
+
+
+class Opened(NamedTuple):
+    """Image vectors, a row for every row of a trace, as they lie on disk.
+
+    Attributes:
+        rows: (n, d) real numbers, memory-mapped; all zeros where a row has no image.
+        path: their file, for messages.
+        source: where they are from, in words.
+    """
+
+    rows: NDArray[Any]
+    path: Path
+    source: str
+
+
+@runtime_checkable
+class Images(Protocol):
+    """Where the vectors of the images come from."""
+
+    def open(self, rows: int, dim: int) -> Opened:
+        """The vectors for a trace of ``rows`` rows whose prompts are vectors of ``dim`` numbers.
+
+        Raises:
+            TraceError: they are for another number of rows, or of another width.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class GivenImages:
+    """Vectors that the user made: an ``.npy`` file of (n, d) numbers, row i for the image of the trace's row i.
+
+    Args:
+        path: the file. A row of zeros stands for a request without an image.
+    """
+
+    path: str
+
+    def open(self, rows: int, dim: int) -> Opened:
+        """See Images.open."""
+        path = Path(self.path)
+        found = mapped(path)
+        if len(found) != rows:
+            raise TraceError(f"{path}: found vectors of {len(found)} images, expected {rows}, one per row of the trace")
+        _check_width(found.shape[1], dim, str(path))
+        return Opened(found, path, f"given in {path.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class ClipImages:
+    """A folder of images, encoded by CLIP once and then remembered on disk.
+
+    What is remembered holds for as long as the folder has the same path and its images the same names, sizes and
+    times of change, and the weights the same content.
+
+    Args:
+        folder: holds ``<row>.png`` (or .jpg, .jpeg, .webp) for every row of the trace; leading zeros do not count.
+        weights: of the model whose text side encodes the prompts; see ClipWeights, for the next two too.
+        batch: images in a forward pass.
+
+    Raises:
+        TraceError: no weights are named. At bind: a row has no image or two; a file cannot be read; see ClipWeights.
+    """
+
+    folder: str
+    weights: str | None
+    allow_hub: bool = False
+    device: str = "cpu"
+    batch: int = 32
+
+    def __post_init__(self) -> None:
+        check_count("space", "batch", self.batch)
+        if self.weights is None:
+            raise TraceError("space: weights=null, expected a folder of CLIP weights; choose encoder=clip or name one")
+
+    def open(self, rows: int, dim: int) -> Opened:
+        """See Images.open."""
+        weights = ClipWeights(str(self.weights), self.allow_hub, self.device)
+        _check_width(weights.dim, dim, f"CLIP weights {self.weights}")
+        folder = Path(self.folder).expanduser()
+        paths = _by_row(folder, rows)
+        about = {
+            "schema": 1,
+            "images": _fingerprint(folder, paths),
+            "encoder": weights.name,
+            "count": rows,
+            "dim": weights.dim,
+            "dtype": "float32",
+        }
+        stem = disk_cache.home() / "images" / f"{about['images']}.{weights.name}"
+        found = sidecar.load_about(stem, about)
+        if found is None:
+            sidecar.store_about(stem, about, image_vectors(weights, paths, self.batch))
+            found = sidecar.load_about(stem, about)
+        if found is None:
+            raise TraceError(f"{sidecar.vectors_path(stem)}: vanished as it was written; run again")
+        return Opened(np.asarray(found), sidecar.vectors_path(stem), f"{folder.name}, encoded by {weights.name}")
+
+
+def _check_width(found: int, dim: int, where: str) -> None:
+    if found != dim:
+        raise TraceError(
+            f"{where}: found image vectors of {found} numbers, expected {dim} as the encoder gives for prompts; take "
+            "both from one model (encoder=clip or encoder=precomputed)"
+        )
+
+
+def _by_row(folder: Path, rows: int) -> list[Path]:
+    """The image of every row, in order."""
+    if not folder.is_dir():
+        raise TraceError(f"{folder}: no such folder; name the folder of the images")
+    found: dict[int, Path] = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix.lower() not in SUFFIXES or not (path.stem.isascii() and path.stem.isdigit()):
+            continue
+        row = int(path.stem)
+        if row in found:
+            raise TraceError(f"{folder}: row {row} has two images, {found[row].name} and {path.name}; keep one")
+        found[row] = path
+    missing = [row for row in range(rows) if row not in found]
+    if missing:
+        raise TraceError(
+            f"{folder}: {len(missing)} of the trace's {rows} rows have no image, the first is row {missing[0]}, "
+            f"expected {missing[0]}.png (rows count from 0); add them or take a trace of the rows that have one"
+        )
+    return [found[row] for row in range(rows)]
+
+
+def _fingerprint(folder: Path, paths: list[Path]) -> str:
+    total = hashlib.sha256(f"{folder.resolve()}\n".encode())
+    for path in paths:
+        state = path.stat()
+        total.update(f"{path.name} {state.st_size} {state.st_mtime_ns}\n".encode())
+    return total.hexdigest()[:32]

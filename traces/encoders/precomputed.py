@@ -1,0 +1,240 @@
+"""Vectors of prompts that the user made with a model of his own, looked up by the prompt."""
+
+import hashlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from traces.encoders.vectors import BLOCK, Floats, digest, mapped, unit
+from traces.error import TraceError
+from traces.table.limits import regular_file
+from traces.table.validation import shown
+
+PROMPT, VECTOR = "prompt", "vector"
+"""Columns of the user's file."""
+
+APART = 1e-3
+"""Two vectors of length 1 for one prompt agree where no number differs by more: half precision is good to that."""
+
+READ_BYTES = 1 << 20
+
+KEY_BYTES = 16
+"""Prompts are told apart by hashes of this length, so that a million of them take 24 MB."""
+
+
+@dataclass(slots=True)
+class Precomputed:
+    """An encoder that looks vectors up in a file. They are scaled to length 1; an empty prompt is all zeros.
+
+    The file is read once in pieces, of which one is in memory, and every vector is checked. Those of a Parquet file
+    are then kept in a temporary file, those of an ``.npy`` file are read where they lie.
+
+    Args:
+        path: a Parquet file with the columns ``prompt`` (text) and ``vector`` (lists of d numbers); or an ``.npy``
+            file of (n, d) numbers.
+        prompts: with an ``.npy`` file, a Parquet file of n rows with a column ``prompt``, such as the trace itself;
+            null otherwise.
+
+    Raises:
+        TraceError: ``prompts`` does not go with ``path``. At first use: a file is missing, damaged or lacks a column;
+            a vector is null, not finite, of another length, or all zeros though its prompt is not empty; a prompt
+            has two vectors that disagree; a prompt that is asked for has none.
+    """
+
+    path: str
+    prompts: str | None = None
+    _name: str | None = field(default=None, init=False, repr=False, compare=False)
+    _dim: int | None = field(default=None, init=False, repr=False, compare=False)
+    _table: "_Table | None" = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if (Path(self.path).suffix == ".npy") != (self.prompts is not None):
+            raise TraceError(
+                f"encoder: path={self.path}, prompts={self.prompts}; expected prompts=PARQUET beside an .npy file, and "
+                "prompts=null beside a Parquet file, which holds the prompts itself"
+            )
+
+    @property
+    def name(self) -> str:
+        """See Encoder.name: the content of the files."""
+        if self._name is None:
+            self._name = f"given-{digest(self._files())[:16]}-v1"
+        return self._name
+
+    @property
+    def dim(self) -> int:
+        """See Encoder.dim."""
+        if self._dim is None:
+            self._dim = self._width()
+        return self._dim
+
+    def encode(self, prompts: Sequence[str], progress: bool) -> Floats:
+        """See Encoder.encode.
+
+        Raises:
+            TraceError: some of ``prompts`` have no vector: how many, and the first of them.
+        """
+        if self._table is None:
+            self._table = self._read()
+        table = self._table
+        vectors = np.zeros((len(prompts), table.rows.shape[1]), np.float32)
+        filled = np.array([index for index, prompt in enumerate(prompts) if prompt.strip()], np.int64)
+        keys = _keys([prompts[index] for index in filled])
+        at = np.minimum(np.searchsorted(table.keys, keys), max(len(table.keys) - 1, 0))
+        known = table.keys[at] == keys if len(table.keys) else np.zeros(len(keys), np.bool_)
+        if not known.all():
+            first = prompts[filled[np.flatnonzero(~known)[0]]]
+            raise TraceError(
+                f"{self._files()[-1]}: has no vector for {int((~known).sum())} of {len(filled)} prompts asked for, the "
+                f"first is {shown(repr(first))}; add them, each exactly as the trace spells it"
+            )
+        vectors[filled] = unit(table.rows[table.at[at]], 0, Path(self.path))
+        return vectors
+
+    def _width(self) -> int:
+        if self.prompts is not None:
+            return int(mapped(Path(self.path)).shape[1])
+        for batch in _batches(Path(self.path), [VECTOR], 1):
+            return int(_numbers(batch.column(0), None, 0, Path(self.path)).shape[1])
+        raise TraceError(f"{self.path}: found no rows, expected a vector per prompt; name another file")
+
+    def _files(self) -> list[Path]:
+        return [Path(self.path)] + ([] if self.prompts is None else [Path(self.prompts)])
+
+    def _read(self) -> "_Table":
+        """Check every vector, and index them by prompt."""
+        path = Path(self.path)
+        keys: list[NDArray[Any]] = []
+        numbers: list[NDArray[np.int64]] = []
+        copy, row = None if self.prompts else tempfile.TemporaryFile(prefix="mezzotint-"), 0  # noqa: SIM115
+        for prompts, block in self._pieces():
+            scaled = unit(block, row, path)
+            filled = np.array([bool(prompt and prompt.strip()) for prompt in prompts])
+            zero = filled & ~scaled.any(axis=1)
+            if zero.any():
+                at = int(np.flatnonzero(zero)[0])
+                raise TraceError(
+                    f"{path}: row {row + at}: found a vector of zeros for {shown(repr(prompts[at]))}, expected a "
+                    "direction; encode the prompt again or drop the row"
+                )
+            if copy is not None:
+                copy.write(scaled.tobytes())
+            keys.append(_keys([prompts[at] for at in np.flatnonzero(filled)]))
+            numbers.append(row + np.flatnonzero(filled))
+            row += len(prompts)
+        rows = mapped(path) if copy is None else _mapped_copy(copy, row, self.dim)
+        return _indexed(np.concatenate(keys), np.concatenate(numbers), rows, self._files())
+
+    def _pieces(self) -> Iterator[tuple[list[str | None], NDArray[Any]]]:
+        """The prompts and their vectors, some rows at a time."""
+        path, row, dim = Path(self.path), 0, self.dim
+        if self.prompts is None:
+            for batch in _batches(path, [PROMPT, VECTOR], BLOCK):
+                yield batch.column(0).to_pylist(), _numbers(batch.column(1), dim, row, path)
+                row += len(batch)
+            return
+        vectors, named = mapped(path), Path(self.prompts)
+        count = _open_parquet(named, [PROMPT]).metadata.num_rows
+        if count != len(vectors):
+            raise TraceError(f"{named}: found {count} prompts, expected {len(vectors)} as {path} has vectors")
+        for batch in _batches(named, [PROMPT], BLOCK):
+            yield batch.column(0).to_pylist(), vectors[row : row + len(batch)]
+            row += len(batch)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The user's vectors: ``rows[at[i]]`` is that of the prompt with hash ``keys[i]``; the keys rise."""
+
+    keys: NDArray[Any]
+    at: NDArray[np.int64]
+    rows: NDArray[Any]
+
+
+def _indexed(keys: NDArray[Any], numbers: NDArray[np.int64], rows: NDArray[Any], files: list[Path]) -> _Table:
+    order = np.argsort(keys, kind="stable")
+    keys, numbers = keys[order], numbers[order]
+    first = np.ones(len(keys), np.bool_)
+    first[1:] = keys[1:] != keys[:-1]
+    repeats = np.flatnonzero(~first)
+    originals = np.maximum.accumulate(np.where(first, np.arange(len(keys)), 0))[repeats]
+    for start in range(0, len(repeats), BLOCK):
+        one, other = (numbers[at[start : start + BLOCK]] for at in (originals, repeats))
+        gap = np.abs(unit(rows[one], 0, files[0]) - unit(rows[other], 0, files[0])).max(axis=1)
+        if (gap > APART).any():
+            at = int(np.flatnonzero(gap > APART)[0])
+            raise TraceError(
+                f"{files[-1]}: rows {one[at]} and {other[at]} hold one prompt and their vectors disagree by "
+                f"{gap[at]:.2g}, expected {APART:g} at most; keep one of them"
+            )
+    return _Table(keys[first], numbers[first], rows)
+
+
+def _keys(prompts: Sequence[str | None]) -> NDArray[Any]:
+    hashes = [hashlib.blake2b((prompt or "").encode(), digest_size=KEY_BYTES).digest() for prompt in prompts]
+    return np.array(hashes, f"S{KEY_BYTES}")
+
+
+def _mapped_copy(copy: IO[bytes], rows: int, dim: int) -> NDArray[np.float32]:
+    if rows == 0:
+        return np.empty((0, dim), np.float32)
+    copy.flush()
+    return np.memmap(copy, np.float32, "r", shape=(rows, dim))
+
+
+def _open_parquet(path: Path, columns: list[str]) -> pq.ParquetFile:
+    regular_file(path)
+    try:
+        # buffered ahead, what was read of a file would stay in memory until its end
+        file = pq.ParquetFile(path, pre_buffer=False, buffer_size=READ_BYTES)
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: a column's name
+        raise TraceError(f"{path}: cannot be read as Parquet ({shown(str(error))}); write it again") from error
+    for column in columns:
+        if column not in file.schema_arrow.names:
+            raise TraceError(
+                f"{path}: found columns {', '.join(file.schema_arrow.names)}, expected one named {column}; rename it"
+            )
+    kind = file.schema_arrow.field(PROMPT).type if PROMPT in columns else pa.string()
+    if not pa.types.is_string(kind) and not pa.types.is_large_string(kind):
+        raise TraceError(f"{path}: column {PROMPT}: found {kind}, expected text; write it as strings")
+    return file
+
+
+def _batches(path: Path, columns: list[str], size: int) -> Iterator[pa.RecordBatch]:
+    file = _open_parquet(path, columns)
+    try:
+        for batch in file.iter_batches(size, columns=columns):
+            yield batch.select(columns)
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise TraceError(f"{path}: cannot be read as Parquet ({shown(str(error))}); write it again") from error
+
+
+def _numbers(column: pa.Array, dim: int | None, first: int, path: Path) -> NDArray[Any]:
+    """Lists of numbers as (k, d); ``dim`` is the d of the rows before, ``first`` the number of the first row."""
+    kind = column.type
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    if not is_list or not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
+        raise TraceError(f"{path}: column {VECTOR}: found {kind}, expected lists of numbers; write it again")
+    lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+    width = int(lengths[0]) if dim is None else dim
+    if (lengths != width).any() or width == 0:
+        at = int(np.flatnonzero((lengths != width) | (lengths == 0))[0])
+        found = f"{lengths[at]} numbers" if column[at].is_valid else "null"
+        raise TraceError(
+            f"{path}: row {first + at}, column {VECTOR}: found {found}, expected {width or 'some'} as in the first "
+            "row; mend or drop the row"
+        )
+    values = column.flatten()
+    if values.null_count:
+        at = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0]) // width
+        raise TraceError(f"{path}: row {first + at}, column {VECTOR}: found a null among the numbers; mend the row")
+    numbers: NDArray[Any] = values.to_numpy(zero_copy_only=False).reshape(-1, width)
+    return numbers

@@ -1,0 +1,1 @@
+"""What is similar to what: spaces, scales, and the search for the most similar artifact."""

@@ -1,0 +1,89 @@
+"""Exact search: a block of coming queries is compared with the cache as it is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from traces.error import TraceError
+from traces.similarity.bound import Bound, cheapest
+from traces.similarity.search import Found, Index
+from traces.similarity.slots import Slots
+from traces.similarity.spaces import Floats, Space
+
+
+@dataclass(slots=True)
+class Exact:
+    """Compares coming queries with the cache as it is, ``block`` of them at a time."""
+
+    block: int = 256
+
+    def __post_init__(self) -> None:
+        if self.block < 1:
+            raise TraceError(f"search.block: found {self.block}, expected 1 or more")
+
+    def open(self, space: Space, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
+        """See Search.open."""
+        bound = cheapest(space, rows, floor, nearest=True)
+        return lambda: ExactIndex(space, rows, floor, bound, self.block)
+
+
+class ExactIndex:
+    """Exact search over a changing set of artifacts, in blocks of coming queries.
+
+    The rows that will be looked up are known in advance and come in increasing order, so ``block`` of them are
+    compared with the whole set in one matrix product; what enters or leaves before a query's turn is taken into
+    account then. Products of short vectors tell which artifacts can reach the floor, and only those are compared
+    in full (traces.similarity.bound).
+    """
+
+    def __init__(self, space: Space, rows: int, floor: float, bound: Bound, block: int = 256) -> None:
+        self._space = space
+        self._rows = rows
+        self._floor = floor
+        self._bound = bound
+        self._block = block
+        self._slots = Slots(space, rows, bound)
+        self._start = self._stop = 0
+        self._queries = self._queries_short = self._bounds = np.empty((0, 0), np.float32)
+        self._changed: dict[int, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def add(self, entry: int, row: int) -> None:
+        """See Index.add."""
+        self._changed[self._slots.add(entry, row)] = None
+
+    def remove(self, entry: int) -> None:
+        """See Index.remove."""
+        self._changed[self._slots.remove(entry)] = None
+
+    def best(self, row: int) -> Found | None:
+        """See Index.best."""
+        if not len(self._slots):
+            return None
+        if not self._start <= row < self._stop:
+            self._compare_from(row)
+        bounds = self._bounds[row - self._start]
+        if self._changed:
+            bounds = self._amend(bounds, self._queries_short[row - self._start])
+        return self._slots.best(bounds, self._queries[row - self._start], self._floor)
+
+    def _amend(self, bounds: Floats, query: Floats) -> Floats:
+        """The bounds of one query, corrected in the slots that changed since its block was compared."""
+        held = self._slots
+        slots = np.fromiter(self._changed, np.int64, len(self._changed))
+        if len(bounds) < held.used:
+            bounds = np.concatenate((bounds, np.full(held.used - len(bounds), -np.inf, np.float32)))
+        bounds[slots] = np.where(held.entry[slots] >= 0, held.short[slots].dot(query), -np.inf)
+        return bounds
+
+    def _compare_from(self, row: int) -> None:
+        held = self._slots
+        self._start, self._stop = row, min(row + self._block, self._rows)
+        self._queries = self._space.queries(self._start, self._stop)
+        self._queries_short = self._bound.short(self._queries)
+        self._bounds = self._queries_short @ held.short[: held.used].T
+        self._bounds[:, held.entry[: held.used] < 0] = -np.inf
+        self._changed = {}

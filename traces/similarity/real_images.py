@@ -1,0 +1,90 @@
+"""Similarity to real images: measured, where the images of a trace are at hand or were encoded already."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conf.assumption import Assumption
+from traces.encoders.images import Images, Opened
+from traces.encoders.vectors import BLOCK, digest, unit
+from traces.error import TraceError
+from traces.similarity.scale import Identity, Scale
+from traces.similarity.spaces import Floats
+
+
+@dataclass(slots=True)
+class TextToRealImage:
+    """Cosine of a prompt's text vector and the vector of a real image (MoDM, 3.2), measured and not modelled.
+
+    Both are of one model whose cosine is what the thresholds stand on, so there is no scale between them.
+
+    Args:
+        images: where the vectors of the images come from.
+
+    Raises:
+        TraceError: at bind, the images do not go with the trace or the encoder, or another scale than the identity
+            was chosen.
+    """
+
+    images: Images
+    _text: Floats = field(init=False, repr=False, compare=False)
+    _opened: Opened = field(init=False, repr=False, compare=False)
+    _key: str = field(init=False, default="", repr=False, compare=False)
+    _own: float = field(init=False, default=0.0, repr=False, compare=False)
+    _without: int = field(init=False, default=0, repr=False, compare=False)
+
+    def bind(self, embeddings: Floats, rng: np.random.Generator, scale: Scale | None = None) -> None:
+        """See Space.bind. Every vector is checked."""
+        if scale is not None and not isinstance(scale, Identity):
+            raise TraceError(
+                f"scale: found {type(scale).__name__}, expected the identity: real image vectors need encoder=clip, or "
+                "encoder=precomputed with vectors of the images' own model, and scale=identity"
+            )
+        self._text = embeddings
+        opened = self._opened = self.images.open(len(embeddings), embeddings.shape[1])
+        self._key = f"real-images-{digest([opened.path])[:32]}"
+        self._without, total, pairs = 0, 0.0, 0
+        for start in range(0, len(embeddings), BLOCK):
+            images = unit(opened.rows[start : start + BLOCK], start, opened.path)
+            prompts = np.asarray(embeddings[start : start + BLOCK])
+            self._without += int((~images.any(axis=1)).sum())
+            both = images.any(axis=1) & prompts.any(axis=1)
+            total += float(np.einsum("ij,ij->", images[both].astype(np.float64), prompts[both].astype(np.float64)))
+            pairs += int(both.sum())
+        if not pairs:
+            raise TraceError(f"{opened.path}: no row has both a prompt and an image; nothing could be compared")
+        self._own = total / pairs
+
+    def similar(self, product: float) -> float:
+        """See Space.similar: the product is the cosine."""
+        return product
+
+    def product(self, similarity: float) -> float:
+        """See Space.product."""
+        return similarity
+
+    def queries(self, start: int, stop: int) -> Floats:
+        """See Space.queries."""
+        return np.asarray(self._text[start:stop])
+
+    def artifacts(self, rows: NDArray[np.int64]) -> Floats:
+        """See Space.artifacts."""
+        return unit(self._opened.rows[rows], 0, self._opened.path)
+
+    @property
+    def key(self) -> str:
+        """See Space.key: the content of the vectors' file."""
+        return self._key
+
+    def assumptions(self) -> list[Assumption]:
+        """See Space.assumptions."""
+        source = f"measured; image vectors {self._opened.source}"
+        said = [
+            Assumption("text-to-image similarity", "cosine of text and image vectors, without a scale", source),
+            Assumption("mean cosine of a prompt and its own image", round(self._own, 4), source),
+            Assumption("image that a request leaves behind", "its row's, however it was served", self._opened.source),
+        ]
+        if self._without:
+            said.append(Assumption("rows without an image, never found", self._without, self._opened.source))
+        return said

@@ -1,0 +1,118 @@
+"""Cells of text as numbers and times, with errors that name the cell."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from traces.error import TraceError
+from traces.table.validation import Origin, shown
+
+ClockName = Literal["auto", "seconds", "unix", "timestamp"]
+
+ZONE = r"[T ].*([zZ]|[+-]\d{2}(:?\d{2})?)\s*$"
+"""What a time that states its zone looks like."""
+
+
+def integers(cells: pa.ChunkedArray, origin: Origin, column: str) -> pa.ChunkedArray:
+    """Text as int64, (n,); "50.0" is 50. Raises TraceError naming the first cell that is no whole number."""
+    trimmed = pc.replace_substring_regex(pc.utf8_trim_whitespace(cells), r"\.0*$", "")
+    return _cast(trimmed, cells, pa.int64(), "a whole number", origin, column)
+
+
+def numbers(cells: pa.ChunkedArray, origin: Origin, column: str) -> pa.ChunkedArray:
+    """Text as float64, (n,). Raises TraceError naming the first cell that is no number."""
+    return _cast(pc.utf8_trim_whitespace(cells), cells, pa.float64(), "a number", origin, column)
+
+
+def _cast(
+    trimmed: pa.ChunkedArray,
+    cells: pa.ChunkedArray,
+    kind: pa.DataType,
+    expected: str,
+    origin: Origin,
+    column: str,
+) -> pa.ChunkedArray:
+    try:
+        return trimmed.cast(kind)
+    except pa.ArrowInvalid as error:
+        for index, (text, cell) in enumerate(zip(trimmed.to_pylist(), cells.to_pylist(), strict=True)):
+            try:
+                pa.scalar(text).cast(kind)
+            except pa.ArrowInvalid:
+                raise TraceError(
+                    f"{origin.cell(index, column)}: found {shown(repr(cell))}, expected {expected}; fix or drop the row"
+                ) from error
+        raise
+
+
+@dataclass(slots=True)
+class Timestamps:
+    """Times as text, batch after batch, all of them with a zone or all of them without.
+
+    Attributes:
+        zoned: whether the times read so far state their zone; None before the first.
+    """
+
+    zoned: bool | None = None
+
+    def read(self, cells: pa.ChunkedArray, origin: Origin, column: str) -> pa.Array:
+        """ISO 8601 as UTC, (n,) timestamps in microseconds, null where null.
+
+        Times of several zones are brought to UTC; times without a zone are taken as UTC.
+
+        Raises:
+            TraceError: naming the first cell that is no time, or that states a zone where those
+                before it do not (or the other way round).
+        """
+        text = pd.Series(cells.to_pylist(), dtype="object")
+        times = pd.to_datetime(text, utc=True, format="ISO8601", errors="coerce")
+        bad = np.flatnonzero((times.isna() & text.notna()).to_numpy())
+        if bad.size:
+            index = int(bad[0])
+            raise TraceError(
+                f"{origin.cell(index, column)}: found {shown(repr(text.iloc[index]))}, expected a time such as"
+                " 2022-08-14 00:45:00+00:00; fix or drop the row"
+            )
+        zones = pc.match_substring_regex(cells, ZONE).to_pylist()
+        for index, zoned in enumerate(zones):
+            if zoned is None:
+                continue
+            if self.zoned is None:
+                self.zoned = zoned
+            if zoned != self.zoned:
+                found, before = ("a zone", "none") if zoned else ("no zone", "one")
+                raise TraceError(
+                    f"{origin.cell(index, column)}: found {shown(repr(text.iloc[index]))} with {found}, expected"
+                    f" {before} as in the rows before; write all times with their zone or all without (UTC)"
+                )
+        return pa.array(times.dt.as_unit("us"), pa.timestamp("us", "UTC"), from_pandas=True)
+
+
+@dataclass(slots=True)
+class Clock:
+    """Reads a column of arrivals, batch after batch.
+
+    Attributes:
+        name: "seconds" and "unix" are numbers, "timestamp" is ISO 8601; "auto" becomes "seconds" or
+            "timestamp" with the first cell.
+    """
+
+    name: ClockName
+    stamps: Timestamps
+
+    def read(self, cells: pa.ChunkedArray, origin: Origin) -> pa.Array | pa.ChunkedArray:
+        """Arrivals as written, (n,): float64 seconds, or UTC timestamps in microseconds.
+
+        Raises:
+            TraceError: naming the first cell that is neither a number nor a time, as asked for.
+        """
+        if self.name == "auto":
+            first = next((cell for cell in cells.to_pylist() if cell is not None), "0")
+            self.name = "timestamp" if ":" in first or first.strip().count("-") > 1 else "seconds"
+        if self.name == "timestamp":
+            return self.stamps.read(cells, origin, "arrival_s")
+        return numbers(cells, origin, "arrival_s")

@@ -1,0 +1,79 @@
+"""Read Parquet a piece at a time."""
+
+import itertools
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from traces.error import TraceError
+from traces.table.external_sort import RUN_BYTES
+from traces.table.ingest import ROWS
+from traces.table.limits import Limits, unchanged
+from traces.table.validation import shown
+
+
+def read_parquet(path: Path, limits: Limits, wanted: Collection[str], expected: str) -> Iterator[pa.Table]:
+    """The wanted columns of a Parquet file, in pieces that fit into memory; text as plain strings.
+
+    Args:
+        path: the file.
+        limits: how much is read.
+        wanted: names of columns; those that the file lacks are left out.
+        expected: what the file should be, for error messages.
+
+    Raises:
+        TraceError: the file cannot be opened (see `traces.table.limits.regular_file`), is not Parquet, is cut
+            short or damaged, or unpacks to more than is allowed.
+    """
+    with unchanged(path) as state:
+        unpacked = 0
+        try:
+            schema = pq.read_schema(path)
+            names = [name for name in schema.names if name in wanted]
+            # a text repeated a million times is one entry of a dictionary until it is asked for
+            texts = [name for name in names if _is_text(schema.field(name).type)]
+            file = pq.ParquetFile(path, read_dictionary=texts)
+            if not file.metadata.num_rows:
+                yield plain_text(file.schema_arrow.empty_table().select(names))
+            for batch in file.iter_batches(batch_size=ROWS, columns=names):
+                for piece in _small(pa.Table.from_batches([batch])):
+                    table = plain_text(piece)
+                    unpacked += table.nbytes
+                    limits.check(unpacked, state.st_size, str(path))
+                    yield table
+        except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+            if isinstance(error, TraceError):
+                raise
+            raise TraceError(
+                f"{path}: cannot be read as Parquet ({shown(str(error))}), expected {expected}; fetch it again if it"
+                " is cut short"
+            ) from error
+
+
+def plain_text(table: pa.Table) -> pa.Table:
+    """`table` with every kind of text (64-bit offsets, dictionaries, views) as plain strings."""
+    kinds = [pa.string() if _is_text(kind) else kind for kind in table.schema.types]
+    return table.cast(pa.schema(zip(table.column_names, kinds, strict=True)))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _small(table: pa.Table) -> Iterator[pa.Table]:
+    """`table` in pieces whose text takes at most about `RUN_BYTES` each, or single rows."""
+    size = np.zeros(table.num_rows, np.int64)
+    for column in table.columns:
+        for chunk in column.chunks if pa.types.is_dictionary(column.type) else []:
+            each = pc.binary_length(chunk.dictionary).cast(pa.int64())
+            size += each.take(chunk.indices).fill_null(0).to_numpy()
+    part = np.cumsum(size) // RUN_BYTES
+    edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), table.num_rows]
+    for start, end in itertools.pairwise(edges):
+        yield table.slice(start, end - start)

@@ -1,0 +1,192 @@
+"""Read JSON one element at a time: an array, an object, or a line for each value."""
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+from traces.error import TraceError
+from traces.table.limits import Limits, open_bounded
+from traces.table.validation import shown
+
+PIECE = 1 << 16
+"""Bytes read at a time."""
+
+GROUP, GROUP_CHARACTERS = 1 << 13, 1 << 22
+"""Values, and characters of values, handed over at a time."""
+
+SPACE = re.compile(r"[ \t\r\n]*")
+
+LONGEST_WORD = 16
+"""Characters before the end within which a literal, a number or an escape may be cut."""
+
+
+def elements(path: Path, limits: Limits) -> Iterator[list[Any]]:
+    """The values of a JSON array, or of a file with one JSON value after another (JSON lines).
+
+    Args:
+        path: the file, UTF-8, plain or gzipped.
+        limits: how much is read; a value takes at most 16 times the longest text.
+
+    Yields:
+        Values in the file's order, as many at a time as fit into memory with ease.
+
+    Raises:
+        TraceError: the file cannot be opened (see `traces.table.limits.open_bounded`), is not UTF-8, not JSON,
+            cut short, or holds a value that is too long or nested too deeply. Values count from 0.
+    """
+    with open_bounded(path, limits) as stream:
+        text = _Text(stream, path, limits)
+        yield from _grouped(text, _elements(text))
+
+
+def members(path: Path, limits: Limits) -> Iterator[list[tuple[str, Any]]]:
+    """The names and values of a JSON object, in the file's order, a name as often as it is there.
+
+    Raises:
+        TraceError: as `elements`.
+    """
+    with open_bounded(path, limits) as stream:
+        text = _Text(stream, path, limits)
+        yield from _grouped(text, _members(text))
+
+
+def _elements(text: "_Text") -> Iterator[Any]:
+    if not text.take("["):
+        while text.next_character():
+            yield text.value()
+        return
+    if not text.take("]"):
+        yield text.value()
+        while not text.take("]"):
+            text.expect(",", "a comma or ] between elements")
+            yield text.value()
+    if text.next_character():
+        text.refuse("found more text after the closing ], expected the end of the file")
+
+
+def _members(text: "_Text") -> Iterator[tuple[str, Any]]:
+    text.expect("{", "a JSON object, { first")
+    if not text.take("}"):
+        yield text.member()
+        while not text.take("}"):
+            text.expect(",", "a comma or } between members")
+            yield text.member()
+    if text.next_character():
+        text.refuse("found more text after the closing }, expected the end of the file")
+
+
+def _grouped(text: "_Text", values: Iterator[Any]) -> Iterator[list[Any]]:
+    group: list[Any] = []
+    since = 0
+    for value in values:
+        group.append(value)
+        if len(group) == GROUP or text.taken - since > GROUP_CHARACTERS:
+            yield group
+            group, since = [], text.taken
+    if group:
+        yield group
+
+
+class _Text:
+    """The part of the file that is being decoded."""
+
+    def __init__(self, stream: BinaryIO, path: Path, limits: Limits) -> None:
+        self._stream, self._path = stream, path
+        self._longest = 16 * limits.max_prompt_bytes
+        self._decoder = json.JSONDecoder(parse_constant=_no_constant)
+        self._utf8 = codecs.getincrementaldecoder("utf-8")()
+        self._text, self._at, self._done = "", 0, 0
+        self._ended = False
+        self.taken = 0
+        """Characters of the values taken so far."""
+
+    def next_character(self) -> str:
+        """The next character that is not white space, "" at the end; it is not taken."""
+        while True:
+            self._at = SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
+            if self._at < len(self._text) or self._ended:
+                return self._text[self._at : self._at + 1]
+            self._more(PIECE)
+
+    def take(self, character: str) -> bool:
+        """Take the next character if it is this one."""
+        if self.next_character() != character:
+            return False
+        self._at += 1
+        return True
+
+    def expect(self, character: str, words: str) -> None:
+        """Take the next character, which has to be this one."""
+        if not self.take(character):
+            found = repr(self.next_character()) if self.next_character() else "the end of the file"
+            self.refuse(f"found {found}, expected {words}")
+
+    def value(self) -> Any:
+        """Take the next value."""
+        self.next_character()
+        while True:
+            # what ends where the text ends may go on: 12 and then .5e3
+            value, end = self._decoded()
+            if end is not None and (end + LONGEST_WORD < len(self._text) or self._ended):
+                self._check_text(value, self._text[self._at : end])
+                self.taken += end - self._at
+                self._at = end
+                self._done += 1
+                return value
+            if len(self._text) - self._at > self._longest:
+                self.refuse(f"found a value of over {self._longest:,} characters; raise --max-prompt-bytes")
+            self._more(max(PIECE, len(self._text) - self._at))
+
+    def member(self) -> tuple[str, Any]:
+        """Take the next name and value of an object."""
+        done = self._done
+        name = self.value()
+        if not isinstance(name, str):
+            self._done = done
+            self.refuse(f"found {shown(repr(name), 60)}, expected the name of a member")
+        self.expect(":", "a colon after the name")
+        value = self.value()
+        self._done = done + 1
+        return name, value
+
+    def refuse(self, what: str, error: Exception | None = None) -> NoReturn:
+        """Raise TraceError about the value that is next."""
+        raise TraceError(
+            f"{self._path}: value {self._done}: {what}; mend the file, or fetch it again if it is cut short"
+        ) from error
+
+    def _decoded(self) -> tuple[Any, int | None]:
+        """The next value and where it ends; None for the end if more of the text is needed to tell."""
+        try:
+            return self._decoder.raw_decode(self._text, self._at)
+        except RecursionError as error:
+            self.refuse("found values nested too deeply to be read, expected a plain record", error)
+        except json.JSONDecodeError as error:
+            cut = error.msg.startswith("Unterminated string") or error.pos > len(self._text) - LONGEST_WORD
+            if self._ended or not cut:
+                self.refuse(f"cannot be read as JSON ({shown(error.msg)})", error)
+            return None, None
+        except ValueError as error:
+            self.refuse(f"cannot be read as JSON ({shown(str(error))})", error)
+
+    def _check_text(self, value: Any, raw: str) -> None:
+        if "\\u" in raw:
+            try:
+                json.dumps(value, ensure_ascii=False).encode()
+            except UnicodeEncodeError as error:
+                self.refuse("found half of a surrogate pair, expected Unicode text", error)
+
+    def _more(self, count: int) -> None:
+        data = self._stream.read(count)
+        self._ended = not data
+        try:
+            self._text, self._at = self._text[self._at :] + self._utf8.decode(data, final=self._ended), 0
+        except UnicodeDecodeError as error:
+            self.refuse(f"found bytes that are not UTF-8 ({error.reason})", error)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")

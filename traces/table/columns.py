@@ -1,0 +1,103 @@
+"""The columns of a trace: their names, types and units, and how values are brought into them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from traces.error import TraceError
+from traces.table.validation import Origin, shown
+
+UNITS: Mapping[str, str] = {
+    "request_id": "unique name of the request",
+    "arrival_s": "seconds since the start of the trace",
+    "user_id": "name of the user",
+    "prompt": "text",
+    "width": "pixels",
+    "height": "pixels",
+    "steps": "denoising steps",
+    "images": "images per request",
+    "base_model": "name of the base model",
+    "controlnets": "names of ControlNets",
+    "loras": "names of LoRAs",
+    "seed": "seed of the noise",
+}
+
+
+def _field(name: str, kind: pa.DataType, *, nullable: bool = True) -> pa.Field:
+    return pa.field(name, kind, nullable=nullable, metadata={"unit": UNITS[name]})
+
+
+SCHEMA: pa.Schema = pa.schema(
+    [
+        _field("request_id", pa.string(), nullable=False),
+        _field("arrival_s", pa.float64(), nullable=False),
+        _field("user_id", pa.string()),
+        _field("prompt", pa.string()),
+        _field("width", pa.int32()),
+        _field("height", pa.int32()),
+        _field("steps", pa.int32()),
+        _field("images", pa.int32()),
+        _field("base_model", pa.string()),
+        _field("controlnets", pa.list_(pa.string())),
+        _field("loras", pa.list_(pa.string())),
+        _field("seed", pa.int64()),
+    ]
+)
+"""The columns of every trace. What a source lacks is null; an empty list says "none were used"."""
+
+
+def conform(table: pa.Table | Mapping[str, Any], origin: Origin) -> pa.Table:
+    """Bring columns into the order and the types of `SCHEMA`; absent optional columns become null.
+
+    Args:
+        table: a table, or a mapping from column name to anything that Arrow can convert, (n,) each.
+        origin: how error messages name it, its rows and columns.
+
+    Raises:
+        TraceError: a column is unknown, required and missing, of another length, or holds values
+            that its type cannot.
+    """
+    columns = {name: table.column(name) for name in table.column_names} if isinstance(table, pa.Table) else table
+    unknown = [name for name in columns if name not in SCHEMA.names]
+    if unknown:
+        raise TraceError(
+            f"{origin.where}: column {shown(unknown[0])}: not a column of a trace, expected only"
+            f" {', '.join(SCHEMA.names)}; rename or drop it"
+        )
+    for name in ("request_id", "arrival_s"):
+        if name not in columns:
+            raise TraceError(f"{origin.where}: column {name}: missing, every trace needs it; add it")
+    count = len(columns["request_id"])
+    arrays = []
+    for field in SCHEMA:
+        values = columns.get(field.name)
+        if values is None:
+            arrays.append(pa.nulls(count, field.type))
+            continue
+        if len(values) != count:
+            raise TraceError(
+                f"{origin.where}: column {field.name}: found {len(values)} values, expected {count} as in"
+                " request_id; make the columns equally long"
+            )
+        arrays.append(_converted(values, field, origin))
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def _converted(values: Any, field: pa.Field, origin: Origin) -> pa.Array | pa.ChunkedArray:
+    try:
+        if not isinstance(values, pa.Array | pa.ChunkedArray):
+            values = pa.array(values)
+        return values if values.type == field.type else values.cast(field.type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        cell, found = f"{origin.where}: column {field.name}", shown(str(error))
+        for index, value in enumerate(values):
+            plain = value.as_py() if isinstance(value, pa.Scalar) else value
+            try:
+                pa.scalar(plain).cast(field.type)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError):
+                cell, found = origin.cell(index, field.name), shown(repr(plain))
+                break
+        raise TraceError(
+            f"{cell}: found {found}, expected {field.type}, {UNITS[field.name]}; fix or drop the row"
+        ) from error

@@ -1,0 +1,172 @@
+"""Bounded reading of what a user names: whatever it turns out to be, no more of it is read than was agreed."""
+
+import gzip
+import io
+import os
+import stat
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from traces.error import TraceError
+from traces.table.validation import check_count
+
+FREE_BYTES = 1 << 26
+"""Unpacked bytes below which no ratio is suspicious."""
+
+RATIO = 200
+"""Unpacked over packed bytes above which a file is taken for a bomb; tables of text reach 5 to 50."""
+
+GZIP = b"\x1f\x8b"
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much of a source is read before it is taken for a mistake or an attack.
+
+    Args:
+        max_prompt_bytes: bytes of the longest text in a cell, in UTF-8. The longest prompts of the
+            published traces have some thousands.
+        max_bytes: bytes of the file once unpacked. None allows any number as long as they are at most
+            `FREE_BYTES`, or at most `RATIO` times the bytes on disk.
+
+    Raises:
+        TraceError: a limit is not a whole number of 1 or more.
+    """
+
+    max_prompt_bytes: int = 1 << 20
+    max_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        check_count("limits", "max_prompt_bytes", self.max_prompt_bytes)
+        if self.max_bytes is not None:
+            check_count("limits", "max_bytes", self.max_bytes)
+
+    def check(self, unpacked: int, packed: int, where: str) -> None:
+        """Raise TraceError if `unpacked` bytes, out of `packed` bytes on disk, are more than allowed."""
+        if self.max_bytes is not None:
+            if unpacked > self.max_bytes:
+                raise TraceError(
+                    f"{where}: found more than {self.max_bytes:,} bytes of content, expected at most that;"
+                    " raise --max-bytes, or name another file"
+                )
+        elif unpacked > max(FREE_BYTES, RATIO * packed):
+            raise TraceError(
+                f"{where}: found over {unpacked:,} bytes packed into {packed:,}, expected at most {RATIO} times as"
+                " many; if you trust the file, allow its size with --max-bytes"
+            )
+
+
+def regular_file(path: Path) -> os.stat_result:
+    """The state of a file that can be read from start to end, twice.
+
+    Raises:
+        TraceError: there is no such file, it is a folder, a pipe or a device, its links go in a
+            circle, or it may not be read.
+    """
+    try:
+        state = os.stat(path)
+    except FileNotFoundError as error:
+        raise TraceError(f"{path}: no such file; check the path") from error
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
+    if stat.S_ISDIR(state.st_mode):
+        raise TraceError(f"{path}: is a folder, expected a file; name the file inside it")
+    if not stat.S_ISREG(state.st_mode):
+        raise TraceError(f"{path}: is a pipe or a device, expected a file; save its content to one first")
+    return state
+
+
+def unreadable(path: Path, error: Exception) -> TraceError:
+    """The error for a file that the system will not open or read."""
+    reason = getattr(error, "strerror", None) or str(error)
+    return TraceError(f"{path}: cannot be read ({reason}), expected a file; check the path and its permissions")
+
+
+@contextmanager
+def unchanged(path: Path) -> Iterator[os.stat_result]:
+    """Hold a file to what it was when the block began; gives its state then.
+
+    Raises:
+        TraceError: see `regular_file`; or the file has another size or time of change when the block ends. That is
+            said instead of what the block found wrong: half a row at the end of a file that is being written is
+            no fault of the row.
+    """
+    before = regular_file(path)
+    try:
+        yield before
+    except TraceError as error:
+        _check_unchanged(path, before, error)
+        raise
+    _check_unchanged(path, before, None)
+
+
+def _check_unchanged(path: Path, before: os.stat_result, found: TraceError | None) -> None:
+    after = regular_file(path)
+    if (before.st_size, before.st_mtime_ns, before.st_ino) != (after.st_size, after.st_mtime_ns, after.st_ino):
+        raise TraceError(
+            f"{path}: found {after.st_size:,} bytes at the end of reading, expected the {before.st_size:,} from its"
+            " start; wait until the file is finished, then import it again"
+        ) from found
+
+
+@contextmanager
+def open_bounded(path: Path, limits: Limits) -> Iterator[BinaryIO]:
+    """The bytes of a text file, plain or gzipped by its content, without the mark of UTF-8.
+
+    Reading from the stream raises TraceError if the file is cut short, damaged, or larger than allowed.
+
+    Raises:
+        TraceError: see `unchanged`; or the file is UTF-16.
+    """
+    with unchanged(path) as state:
+        try:
+            raw = path.open("rb")
+        except OSError as error:
+            raise unreadable(path, error) from error
+        with raw:
+            bounded = _Bounded(raw, path, limits, state.st_size)
+            stream = io.BufferedReader(bounded, 1 << 16)
+            head = stream.peek(3)[:3]
+            if head[:2] in UTF16:
+                raise TraceError(f"{path}: is UTF-16, expected UTF-8 text; convert it, for example with iconv")
+            if head == b"\xef\xbb\xbf":
+                stream.read(3)
+            yield stream
+
+
+class _Bounded(io.RawIOBase):
+    """A file's content, unpacked if it is gzipped, with a bound on the bytes given out."""
+
+    def __init__(self, raw: BinaryIO, path: Path, limits: Limits, packed: int) -> None:
+        self._path, self._limits, self._packed, self._unpacked = path, limits, packed, 0
+        try:
+            zipped = raw.read(2) == GZIP
+            raw.seek(0)
+        except OSError as error:
+            raise unreadable(path, error) from error
+        self._zipped = zipped
+        self._content: Any = gzip.GzipFile(fileobj=raw) if zipped else raw
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._zipped:
+            # a file that grows as fast as it is read would have no end
+            buffer = memoryview(buffer)[: self._packed - self._unpacked]
+        try:
+            count = int(self._content.readinto(buffer))
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise TraceError(
+                f"{self._path}: cannot be unpacked ({error}), expected a whole gzip file; fetch it again"
+            ) from error
+        except OSError as error:
+            raise unreadable(self._path, error) from error
+        self._unpacked += count
+        self._limits.check(self._unpacked, self._packed, str(self._path))
+        return count

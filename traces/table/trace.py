@@ -1,0 +1,258 @@
+"""The canonical trace: one typed table of requests in the order of their arrival."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from conf.atomic import atomic_write
+from traces.error import TraceError
+from traces.table.columns import SCHEMA, UNITS, conform
+from traces.table.digest import content_digest
+from traces.table.limits import regular_file
+from traces.table.validation import Origin, check_cells, check_order, check_unique, shown
+
+__all__ = ["SCHEMA", "Origin", "Trace", "TraceError", "content_digest", "make", "read", "validate", "write"]
+
+VERSION = 1
+"""Version of the file layout, kept in the file's metadata."""
+
+METADATA_KEY = b"mezzotint"
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Requests in the order of their arrival.
+
+    Attributes:
+        table: n rows with exactly the columns of `SCHEMA`.
+        name: what reports call it.
+        source: where it came from, in words.
+        digest: SHA-256 of the content (see `content_digest`).
+        notes: JSON-able facts about it: licence, filters, rows skipped, whether it is synthetic.
+        path: the file that it was read from or written to, if any.
+    """
+
+    table: pa.Table
+    name: str
+    source: str
+    digest: str
+    notes: dict[str, Any]
+    path: Path | None = None
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @property
+    def arrival_s(self) -> npt.NDArray[np.float64]:
+        """Arrival times on the trace's own clock, shape (n,), seconds, never falling."""
+        values: npt.NDArray[np.float64] = self.table.column("arrival_s").to_numpy()
+        return values
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from the first arrival to the last."""
+        arrival_s = self.arrival_s
+        return float(arrival_s[-1] - arrival_s[0])
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """A numeric column as an array of shape (n,): float64 for `arrival_s`, int64 for the others.
+
+        A null integer is -1, which no valid trace contains (sizes are positive, seeds not negative).
+
+        Raises:
+            TraceError: `name` is not a numeric column of `SCHEMA`.
+        """
+        numeric = [field.name for field in SCHEMA if pa.types.is_primitive(field.type)]
+        if name not in numeric:
+            raise TraceError(f"trace {self.name}: no numeric column {name!r}; expected one of {', '.join(numeric)}")
+        if name == "arrival_s":
+            return self.arrival_s
+        integers: npt.NDArray[np.int64] = self.table.column(name).cast(pa.int64()).fill_null(-1).to_numpy()
+        return integers
+
+    def prompts(self) -> pa.ChunkedArray:
+        """The prompts, (n,) strings, null where the source has none."""
+        return self.table.column("prompt")
+
+
+def validate(table: pa.Table, where: str) -> None:
+    """Check that `table` is a canonical trace.
+
+    Args:
+        table: the table to check, (n, 12).
+        where: what error messages call it, usually the file's name.
+
+    Raises:
+        TraceError: a column is unknown, missing or of the wrong type; there are no rows; a required
+            value is null; text is not UTF-8; an arrival is negative, not finite, or earlier than the
+            one before it; a request_id occurs twice; a size is not positive; a seed is negative.
+    """
+    for name in table.column_names:
+        if name not in SCHEMA.names:
+            raise TraceError(
+                f"{where}: column {shown(name)}: not a column of a trace; expected only {', '.join(SCHEMA.names)};"
+                " drop it, or import the file with `mezzotint trace import csv`"
+            )
+    for field in SCHEMA:
+        found = table.schema.get_all_field_indices(field.name)
+        if len(found) != 1:
+            state = "missing" if not found else f"found {len(found)} times"
+            raise TraceError(f"{where}: column {field.name}: {state}, expected once; write the file again")
+        kind = table.schema.field(found[0]).type
+        if kind != field.type:
+            raise TraceError(
+                f"{where}: column {field.name}: found type {kind}, expected {field.type}; convert the column"
+            )
+    check_cells(table, Origin(where))
+    check_unique(table.column("request_id"), Origin(where))
+    check_order(table, Origin(where))
+
+
+def make(
+    table: pa.Table | Mapping[str, Any],
+    *,
+    name: str,
+    source: str,
+    notes: dict[str, Any] | None = None,
+    where: str | Origin = "trace",
+) -> Trace:
+    """Make a trace out of columns: conform, check, digest.
+
+    Args:
+        table: columns by name, (n,) each; see `conform`. In order of arrival if `where` is text.
+        name: what reports call the trace.
+        source: where it came from, in words.
+        notes: JSON-able facts about it.
+        where: what error messages call the columns. An `Origin` says that the rows are still in the
+            order of the source: they are checked, and complained about, in the source's own terms and
+            then sorted by arrival (ties keep the source's order).
+
+    Raises:
+        TraceError: as `conform` and `validate`; or `notes` is not JSON-able.
+    """
+    origin = where if isinstance(where, Origin) else Origin(where)
+    notes = dict(notes or {})
+    check_notes(notes, origin.where)
+    canonical = conform(table, origin)
+    check_cells(canonical, origin)
+    check_unique(canonical.column("request_id"), origin)
+    if isinstance(where, Origin):
+        order = np.argsort(canonical.column("arrival_s").to_numpy(), kind="stable")
+        canonical = canonical.take(pa.array(order))
+    else:
+        check_order(canonical, origin)
+    return Trace(table=canonical, name=name, source=source, digest=content_digest(canonical), notes=notes)
+
+
+def check_notes(notes: dict[str, Any], where: str) -> None:
+    """Raise TraceError unless `notes` can be kept as JSON."""
+    try:
+        json.dumps(notes, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise TraceError(f"{where}: notes cannot be kept as JSON ({error}); use plain values") from error
+
+
+def write(trace: Trace, path: Path | str) -> Trace:
+    """Write `trace` as Parquet, whole or not at all. Returns the trace with its path.
+
+    Raises:
+        TraceError: the path cannot be written (a folder, a missing folder, a full disk).
+    """
+    path = Path(path)
+    with atomic_write(path, TraceError) as temporary:
+        write_tables(
+            temporary, [trace.table], name=trace.name, source=trace.source, notes=trace.notes, digest=trace.digest
+        )
+    return replace(trace, path=path)
+
+
+def write_tables(
+    path: Path, tables: Iterable[pa.Table], *, name: str, source: str, notes: dict[str, Any], digest: str
+) -> None:
+    """Write the file of a trace whose rows come in `tables`, one after another; see `Trace` for the rest.
+
+    Raises:
+        OSError: the disk is full, or permission is lacking.
+    """
+    about = {
+        "schema": VERSION,
+        "name": name,
+        "source": source,
+        "units": dict(UNITS),
+        "notes": notes,
+        "digest": digest,
+    }
+    schema = SCHEMA.with_metadata({METADATA_KEY: json.dumps(about, sort_keys=True)})
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table.cast(schema))
+
+
+def read(path: Path | str) -> Trace:
+    """Read a trace that `write` made, and verify it.
+
+    Raises:
+        TraceError: the file is missing, cut short, not Parquet, not a mezzotint trace, of a later
+            version, invalid (see `validate`), or not the content that its digest was taken of.
+    """
+    path = Path(path)
+    table = _read_parquet(path)
+    about = _read_about(table, path)
+    table = table.replace_schema_metadata(None)
+    validate(table, str(path))
+    digest = content_digest(table)
+    if digest != about["digest"]:
+        raise TraceError(
+            f"{path}: found content with digest {digest[:12]}, expected {about['digest'][:12]} as its"
+            " metadata says; the file was changed after it was written, import it again"
+        )
+    return Trace(
+        table=table,
+        name=about["name"],
+        source=about["source"],
+        digest=digest,
+        notes=about["notes"],
+        path=path,
+    )
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    regular_file(path)
+    try:
+        return pq.ParquetFile(path).read()
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: a column's name
+        raise TraceError(
+            f"{path}: cannot be read as Parquet ({shown(str(error))}), expected a trace written by"
+            " `mezzotint trace`; it may be cut short or of another format, import it again"
+        ) from error
+
+
+def _read_about(table: pa.Table, path: Path) -> dict[str, Any]:
+    raw = (table.schema.metadata or {}).get(METADATA_KEY)
+    if raw is None:
+        raise TraceError(
+            f"{path}: is Parquet but not a mezzotint trace (its metadata has no `mezzotint` key);"
+            " bring it in with `mezzotint trace import`"
+        )
+    try:
+        about = json.loads(raw)
+        version = about["schema"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise TraceError(f"{path}: its `mezzotint` metadata is damaged; import the file again") from error
+    if version != VERSION:
+        raise TraceError(
+            f"{path}: found trace layout {version!r}, expected {VERSION}; read it with the version of"
+            " mezzotint that wrote it, or import it again"
+        )
+    kinds = {"name": str, "source": str, "digest": str, "notes": dict}
+    for key, kind in kinds.items():
+        if not isinstance(about.get(key), kind):
+            raise TraceError(f"{path}: its `mezzotint` metadata lacks a valid {key!r}; import the file again")
+    return dict(about)

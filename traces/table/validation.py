@@ -1,0 +1,206 @@
+"""What makes a trace valid, cell by cell, in messages that a person can act on."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from traces.error import TraceError
+
+POSITIVE = ("width", "height", "steps", "images")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """How to point at a cell in the terms of the file that it came from.
+
+    Attributes:
+        where: the file's name.
+        columns: canonical column name -> the source's name for it, where they differ.
+        rows: (n,) row numbers in the source of the rows at hand; None if they are 0..n-1.
+    """
+
+    where: str
+    columns: Mapping[str, str] = field(default_factory=dict)
+    rows: npt.NDArray[np.int64] | None = None
+
+    def row(self, index: int) -> int:
+        """The source's number of the row at position `index`."""
+        return index if self.rows is None else int(self.rows[index])
+
+    def cell(self, index: int, column: str) -> str:
+        """The start of a message: file, row, column."""
+        return f"{self.where}: row {self.row(index)}, column {self.columns.get(column, column)}"
+
+
+def shown(text: str, limit: int = 120) -> str:
+    """`text` on one line, cut to `limit` characters, fit for an error message: what cannot be printed is escaped."""
+    line = " ".join(text[: 4 * limit].split())
+    if not line.isprintable():
+        line = "".join(one if one.isprintable() else repr(one)[1:-1] for one in line)
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def check_cells(table: pa.Table, origin: Origin) -> None:
+    """Check every rule of a canonical trace that does not depend on the order of its rows.
+
+    Args:
+        table: columns as in `traces.table.columns.SCHEMA`, (n, 12).
+        origin: how to name the file, its rows and columns.
+
+    Raises:
+        TraceError: see `traces.table.trace.validate`.
+    """
+    if table.num_rows == 0:
+        raise TraceError(f"{origin.where}: found no rows, expected at least one request; name another file")
+    try:
+        table.validate(full=True)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise TraceError(
+            f"{origin.where}: holds data that is not valid ({shown(str(error))}), expected UTF-8 text and"
+            " whole columns; write the file again"
+        ) from error
+    ids = table.column("request_id")
+    refuse(ids, pc.is_null(ids), "request_id", "a value", origin)
+    check_times(table.column("arrival_s"), origin)
+    for name in POSITIVE:
+        column = table.column(name)
+        refuse(column, pc.less_equal(column, 0), name, "a positive integer", origin)
+    seeds = table.column("seed")
+    refuse(seeds, pc.less(seeds, 0), "seed", "an integer, 0 or more, or null", origin)
+
+
+def check_times(times: pa.ChunkedArray, origin: Origin, *, relative: bool = True) -> None:
+    """Check arrivals, (n,) seconds or timestamps; `relative` ones are counted from the start of the trace.
+
+    Raises:
+        TraceError: one is null, not finite, or relative and negative.
+    """
+    refuse(times, pc.is_null(times), "arrival_s", "a value", origin)
+    if not pa.types.is_timestamp(times.type):
+        bad = pc.invert(pc.is_finite(times))
+        if relative:
+            bad = pc.or_(bad, pc.less(times, 0.0))
+        refuse(times, bad, "arrival_s", "finite seconds, 0 or later" if relative else "finite seconds", origin)
+
+
+def check_text(table: pa.Table, origin: Origin, limit: int) -> None:
+    """Check what text of unknown origin may hold in its cells.
+
+    Args:
+        table: columns as in `traces.table.columns.SCHEMA`, (n, 12), of valid UTF-8.
+        origin: how to name the file, its rows and columns.
+        limit: bytes of the longest text in a cell.
+
+    Raises:
+        TraceError: a text is longer than `limit`, or holds a NUL character.
+    """
+    for name in table.column_names:
+        column, rows = table.column(name), None
+        if pa.types.is_list(column.type):
+            rows, column = pc.list_parent_indices(column), pc.list_flatten(column)
+        if not pa.types.is_string(column.type):
+            continue
+        for bad, expected in (
+            (pc.greater(pc.binary_length(column), limit), f"at most {limit:,} bytes; raise --max-prompt-bytes,"),
+            (pc.match_substring(column, "\0"), "text without NUL characters; save the file as UTF-8,"),
+        ):
+            index = pc.index(pc.fill_null(bad, False), True).as_py()
+            if index >= 0:
+                row = index if rows is None else rows[index].as_py()
+                text = column[index].as_py()
+                raise TraceError(
+                    f"{origin.cell(row, name)}: found {shown(repr(text[:200]), 60)} of"
+                    f" {len(text.encode()):,} bytes, expected {expected} or fix or drop the row"
+                )
+
+
+def check_order(table: pa.Table, origin: Origin) -> None:
+    """Check that arrivals never fall.
+
+    Raises:
+        TraceError: a row arrives before the row above it.
+    """
+    arrival_s = table.column("arrival_s").to_numpy()
+    falls = np.flatnonzero(arrival_s[1:] < arrival_s[:-1])
+    if falls.size:
+        index = int(falls[0]) + 1
+        raise TraceError(
+            f"{origin.cell(index, 'arrival_s')}: found {arrival_s[index]}, expected at least"
+            f" {arrival_s[index - 1]} as in the row before; sort the rows by arrival"
+        )
+
+
+def refuse(column: pa.ChunkedArray, bad: Any, name: str, expected: str, origin: Origin) -> None:
+    """Raise TraceError naming the first of the (n,) cells of `column` that is `bad`, if any.
+
+    Args:
+        column: the cells.
+        bad: (n,) booleans; null is not bad.
+        name: the column's canonical name.
+        expected: what a good cell holds, in words.
+        origin: how to name the file, its rows and columns.
+    """
+    # pc.index has no notion of null, and a null comparison is not a fault
+    index = pc.index(pc.fill_null(bad, False), True).as_py()
+    if index >= 0:
+        value = column[index].as_py()
+        found = "null" if value is None else shown(repr(value))
+        raise TraceError(f"{origin.cell(index, name)}: found {found}, expected {expected}; fix or drop the row")
+
+
+def check_unique(ids: pa.ChunkedArray, origin: Origin) -> None:
+    """Check that no name occurs twice.
+
+    Raises:
+        TraceError: naming the first row whose name an earlier row has.
+    """
+    if pc.count_distinct(ids).as_py() == len(ids):
+        return
+    seen: dict[str, int] = {}
+    for index, name in enumerate(ids.to_pylist()):
+        if name in seen:
+            raise repeated(name, origin.row(seen[name]), origin.row(index), origin)
+        seen[name] = index
+
+
+def repeated(name: str, first: int, second: int, origin: Origin) -> TraceError:
+    """The error for two requests of one name, in the rows `first` and `second` of the source."""
+    return TraceError(
+        f"{origin.where}: row {second}, column {origin.columns.get('request_id', 'request_id')}: found"
+        f" {shown(repr(name))}, which row {first} has already, expected a unique name; rename or drop the row"
+    )
+
+
+def check_number(
+    where: str,
+    name: str,
+    value: object,
+    *,
+    above: float = -math.inf,
+    least: float = -math.inf,
+    most: float = math.inf,
+) -> None:
+    """Check a setting typed by hand, where text and true or false turn up as well as numbers.
+
+    Raises:
+        TraceError: `value` is not a finite number, or not > `above`, >= `least` and <= `most`.
+    """
+    fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if fits and above < value and least <= value <= most:  # type: ignore[operator]
+        return
+    bounds = [f"above {above:g}"] if above > -math.inf else []
+    bounds += [f"at least {least:g}"] if least > -math.inf else []
+    bounds += [f"at most {most:g}"] if most < math.inf else []
+    raise TraceError(f"{where}: {name}={value!r}, expected a finite number, {' and '.join(bounds)}")
+
+
+def check_count(where: str, name: str, value: object) -> None:
+    """Check that a setting is a whole number of 1 or more. Raises TraceError otherwise."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise TraceError(f"{where}: {name}={value!r}, expected a whole number, 1 or more")
