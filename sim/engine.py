@@ -24,7 +24,7 @@ from sim.model import Model, in_role
 from sim.parts import Controller, Door, Executor, Scheduler
 from sim.record.facts import Fact, Facts
 from sim.record.record import Log, Record
-from sim.request import COMPLETED, DISCARDED, FAILED, HIT, Request
+from sim.request import COMPLETED, HIT, Request
 from sim.streams import stream
 from sim.workload import Similarity, Workload
 
@@ -213,7 +213,10 @@ class Engine:
     def _arrive(self, row: int) -> None:
         now_s = self.clock._now
         if self._open_loop:
-            self._call_next(now_s)
+            called = self._called
+            if called < self.rows:
+                self._called = called + 1
+                self.clock.at(self._times[called], ARRIVAL, self._arrive, called + self._first)
         self._area_s += self.in_system * (now_s - self._since_s)
         self._since_s = now_s
         self.in_system += 1
@@ -239,7 +242,7 @@ class Engine:
         now_s = self.clock._now
         if request.model is None:
             request.start_s = now_s
-            self.clock.at(now_s + request.fetch_s, COMPLETION, self.complete, request)
+            self.clock.at(now_s + request.fetch_s, COMPLETION, self.end, request)
             return
         worker: Any = self.scheduler.offer(request, now_s)
         if worker is not None:
@@ -248,49 +251,32 @@ class Engine:
 
     def pull(self, worker: Any) -> None:
         """See Run.pull."""
-        scheduler, cluster = self.scheduler, self.cluster
-        while worker.has_room:
-            request = scheduler.next(worker, self.clock._now)
+        while worker.open and worker.aboard < worker.limit:
+            request = self.scheduler.next(worker, self.clock._now)
             if request is None:
                 if worker.has_room:  # not disbanded or ordered elsewhere by what was asked
-                    cluster.rest(worker)
+                    self.cluster.rest(worker)
                 return
-            cluster.take(worker, "scheduler")
+            self.cluster.take(worker, "scheduler")
             self.executor.accept(worker, request)
 
-    def complete(self, request: Request) -> None:
-        """See Run.complete."""
-        self._end(request, COMPLETED, "")
-        if self.door.completed(request):
-            self.clock.at(self.clock._now, INSERTION, self._insert, request)
-
-    def discard(self, request: Request, reason: str) -> None:
-        """See Run.discard."""
-        self._end(request, DISCARDED, reason)
-
-    def fail(self, request: Request, reason: str) -> None:
-        """See Run.fail."""
-        self._end(request, FAILED, reason)
-
-    def release(self, worker: Any, count: int = 1) -> None:
-        """See Run.release."""
-        self.cluster.release(worker, count)
-        self.pull(worker)
-
-    def _insert(self, request: Request) -> None:
-        self.door.insert(request, self.clock._now)
-
-    def _end(self, request: Request, outcome: int, reason: str) -> None:
+    def end(self, request: Request, outcome: int = COMPLETED, reason: str = "") -> None:
+        """See Run.end."""
         now_s = self.clock._now
         self.record.facts.end(request, now_s, outcome, reason)
         self._area_s += self.in_system * (now_s - self._since_s)
         self._since_s = now_s
         self.in_system -= 1
         self._ended += 1
+        if outcome == COMPLETED and self.door.completed(request):
+            self.clock.at(now_s, INSERTION, self._insert, request)
         if self._ended == self.rows:
             self.clock.at(now_s, LAST, self._stop)
         elif not self._open_loop and self._called < self.rows:
             self._call_next(now_s + self._think_s)
+
+    def _insert(self, request: Request) -> None:
+        self.door.insert(request, self.clock._now)
 
     def _stop(self, _: None) -> None:
         """All that this instant holds is done, and so is the run: actors end with the last request."""

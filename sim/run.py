@@ -19,13 +19,18 @@ from backends.base import Backend
 from conf.assumption import Assumption
 from conf.atomic import atomic_write
 from sim.build import build
-from sim.cluster.allocation import Allocation
-from sim.cluster.worker import Gpu
-from sim.engine import Door, Engine, Executor, Model, Scheduler, in_role, stream
+from sim.cluster.cluster import Cluster
+from sim.engine import Engine
 from sim.errors import ConfigError
+from sim.gpu import Gpu
+from sim.model import Model, reference
+from sim.parts import Allocation, Controller, Door, Executor, Scheduler
 from sim.record.cost import Service
 from sim.record.quality import Judgement, Quality
+from sim.record.series import series
 from sim.record.summary import summarise
+from sim.streams import stream
+from sim.workload import Similarity, Workload, standalone
 from traces.arrivals.base import Arrivals
 from traces.encoders.embeddings import Encoder, embed
 from traces.similarity.scale import Scale
@@ -42,7 +47,7 @@ def _told_apart(multiples: list[float]) -> list[float]:
     return multiples
 
 
-class Cluster(BaseModel):
+class ClusterSettings(BaseModel):
     """How many GPUs, and of what kind."""
 
     model_config = ConfigDict(extra="forbid")
@@ -88,7 +93,7 @@ class Settings(BaseModel):
     scale: dict[str, Any]
     search: dict[str, Any]
     arrivals: dict[str, Any]
-    cluster: Cluster
+    cluster: ClusterSettings
     backend: dict[str, Any]
     quality: dict[str, Any]
     system: System
@@ -146,22 +151,28 @@ def replay(
         wall = engine.run()
         bar.update(engine.rows - bar.n)
     judged: Judgement | None = None
+    alpha: float | None = None
+    record = engine.record
     if not engine.backend.live:
-        judged = quality.judge(engine, name)
-        engine.columns["quality"][:] = judged.factor
+        judged = quality.judge(record, engine.models, name, alpha)
+        record.facts["quality"][:] = judged.factor
     return Outcome(
         summarise(
             engine,
+            record,
             trace,
-            wall,
+            seed=engine.seed,
+            simulate_s=wall.simulate_s,
+            cpu_s=wall.cpu_s,
             system=name,
             slo=settings.slo,
             warmup=settings.warmup,
             services=settings.system.services,
+            alpha=alpha,
             judged=judged,
         ),
-        engine.columns.table(trace.table.column("request_id"), settings.preload),
-        engine.series.table(engine.columns, engine.outages),
+        record.facts.table(trace.table.column("request_id")),
+        series(record),
         again(config),
     )
 
@@ -191,23 +202,30 @@ def assemble(settings: Settings, *, progress: bool = False) -> tuple[Trace, Engi
         )
         return embed(trace, encoder, progress=None if progress else False)
 
+    shapes, native = _shapes(trace, reference(models), settings.shapes), settings.shapes == "model"
+    roles = allocation.roles(settings.cluster.count, models, backend)
     engine = Engine(
-        schedule=arrivals.schedule(trace.arrival_s[settings.preload :], stream(settings.seed, "arrivals")),
-        shapes=_shapes(trace, in_role(models, "large"), settings.shapes),
+        workload=Workload(
+            arrivals.schedule(trace.arrival_s[settings.preload :], stream(settings.seed, "arrivals")),
+            shapes,
+            standalone(backend, reference(models), shapes, native),
+            native,
+            settings.preload,
+            settings.slo[0] if settings.slo else float("inf"),
+        ),
+        similarity=Similarity(
+            embeddings,
+            build(settings.search, "search", Search),
+            build(settings.scale, "scale", Scale),
+            f"{trace.digest} {encoder.name}",
+        ),
         models=models,
-        gpu=build(settings.cluster.gpu, "cluster.gpu", Gpu),
-        workers=allocation.workers(settings.cluster.count, models, backend),
+        cluster=Cluster(build(settings.cluster.gpu, "cluster.gpu", Gpu), roles, models, backend),
         backend=backend,
         door=build(system.door, "system.door", Door),
         scheduler=build(system.scheduler, "system.scheduler", Scheduler),
         executor=build(system.executor, "system.executor", Executor),
         seed=settings.seed,
-        embeddings=embeddings,
-        search=build(settings.search, "search", Search),
-        scale=build(settings.scale, "scale", Scale),
-        content=f"{trace.digest} {encoder.name}",
-        native=settings.shapes == "model",
-        preload=settings.preload,
         sample_s=settings.sample_s,
     )
     _assume(engine, trace, system, allocation.assumptions())

@@ -8,7 +8,7 @@ from sim.clock import COMPLETION, DISPATCH
 from sim.cluster.residence import ensure
 from sim.errors import ConfigError
 from sim.parts import Run, Worker
-from sim.request import Request
+from sim.request import FAILED, Request
 
 
 @dataclass(slots=True)
@@ -87,15 +87,15 @@ class WholeBatch:
         run.cluster.reopen(worker)
         for request in batch:
             request.energy_j = drawn / len(batch)
-            run.complete(request)
-        run.release(worker, len(batch))
+            run.end(request)
+        run.cluster.release(worker, len(batch))
 
     def _failed(self, ran: tuple[Worker, list[Request], str]) -> None:
         worker, batch, reason = ran
         self._run.cluster.reopen(worker)
         for request in batch:
-            self._run.fail(request, reason)
-        self._run.release(worker, len(batch))
+            self._run.end(request, FAILED, reason)
+        self._run.cluster.release(worker, len(batch))
 
 
 def _costs(run: Run, works: Sequence[Work]) -> tuple[list[tuple[Cost, list[Work]]], Cost]:
@@ -104,10 +104,7 @@ def _costs(run: Run, works: Sequence[Work]) -> tuple[list[tuple[Cost, list[Work]
     stretches: list[tuple[Cost, list[Work]]] = []
     while on := [work for work in works if work.done < work.steps]:
         count = min(work.steps - work.done for work in on)
-        before = [work.done for work in on]
         stretches.append((run.backend.steps(on, count), on))
-        for work, done in zip(on, before, strict=True):
-            work.done = done + count
     end = run.backend.end(works)
     return stretches, Cost(begin.seconds + end.seconds, _sum([begin, end]))
 

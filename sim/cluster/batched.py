@@ -28,7 +28,7 @@ class Batched:
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
         """See Steps.step. Raises SimulationError where the batch does not fit into the GPU's memory."""
-        works = [self._works[request.row] for request in active]
+        works = [self._done(request) for request in active]
         backend = self._run.backend
         self._run.cluster.check_memory(worker, backend.peak_bytes(works))
         return backend.steps(works)
@@ -39,9 +39,16 @@ class Batched:
 
     def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
         """See Steps.finish."""
-        work = self._works.pop(request.row)
+        work = self._done(request)
+        del self._works[request.row]
         cost = self._run.backend.end([work])
         request.made = work.made
         if work.quality is not None:
             request.quality = work.quality
         return cost, FREE
+
+    def _done(self, request: Request) -> Work:
+        """The work of ``request``, at the step that it is at: those that were jumped over were not asked for."""
+        work = self._works[request.row]
+        work.done = request.steps - request.left
+        return work

@@ -14,6 +14,7 @@ from sim.cluster.worker import Worker
 from sim.errors import SimulationError
 from sim.gpu import Gpu
 from sim.model import Model, in_role
+from sim.record.ledger import PACK
 from sim.record.record import Record
 
 
@@ -34,7 +35,6 @@ class Cluster:
         self._singles = [Worker(i, role, in_role(models, role).name) for i, role in enumerate(roles)]
         self._gangs: list[Worker] = []
         self._live_gangs: dict[Worker, None] = {}
-        self._rooms = Rooms(1)
 
     def open(
         self,
@@ -51,7 +51,9 @@ class Cluster:
             raise SimulationError(f"{_named(parts, 'executor')} takes {limit} requests at once, expected 1 or more")
         self._clock, self._record, self._parts = clock, record, parts
         self._pull, self._moved = pull, moved
+        self._kinds, self._spans = record.ledger.kinds, record.ledger.buffer
         self._rooms = Rooms(limit)
+        self.roomiest = self._rooms.roomiest  # asked for every request
         self._limit = limit
         for worker in self._singles:
             worker.limit = limit
@@ -69,6 +71,10 @@ class Cluster:
         """See sim.parts.Cluster.workers."""
         return [*(worker for worker in self._singles if worker.gang is None), *self._live_gangs]
 
+    def sizes(self) -> list[int]:
+        """GPUs of each worker that there ever was, by its number."""
+        return [1] * len(self._singles) + [len(gang.gpus) for gang in self._gangs]
+
     def gpus_of(self, worker_id: int) -> tuple[int, ...]:
         """The GPUs of a worker, a gang that was disbanded included."""
         beyond = worker_id - len(self._singles)
@@ -77,10 +83,6 @@ class Cluster:
     def busy(self, _now_s: float) -> int:
         """GPUs that are at work."""
         return sum(len(worker.gpus) for worker in self.workers if worker.aboard or worker.loading)
-
-    def roomiest(self, role: str | None = None) -> Worker | None:
-        """See sim.parts.Cluster.roomiest."""
-        return self._rooms.roomiest(role)
 
     def idle(self, role: str | None = None) -> Iterator[Worker]:
         """See sim.parts.Cluster.idle."""
@@ -93,37 +95,40 @@ class Cluster:
 
         Raises SimulationError where it has no room, or takes nothing now.
         """
-        aboard = worker.aboard
-        if aboard >= worker.limit or not worker.open:
+        aboard = worker.aboard + 1
+        if aboard > worker.limit or not worker.open:
             self._refuse(worker, by)
         if worker.resting:
             self._rooms.remove(worker)
-        worker.aboard = aboard + 1
-        if aboard + 1 < worker.limit:
+        worker.aboard = aboard
+        if aboard < worker.limit:
             self._rooms.add(worker)
 
-    def release(self, worker: Worker, count: int) -> None:
-        """``count`` requests left ``worker``, which may begin what it was ordered to.
+    def release(self, worker: Worker, count: int = 1) -> None:
+        """``count`` requests left ``worker``: it is asked whether it has room, or begins what it was ordered to.
 
         Raises SimulationError where fewer were aboard.
         """
-        if worker.aboard < count:
+        aboard = worker.aboard - count
+        if aboard < 0:
             who = _named(self._parts, "executor")
             raise SimulationError(f"{who} released {count} requests of {worker}, which has {worker.aboard} aboard")
         if worker.resting:
             self._rooms.remove(worker)
-            worker.aboard -= count
-            self._rooms.add(worker)
+            worker.aboard = aboard
+            self.rest(worker)
         else:
-            worker.aboard -= count
-        if not worker.aboard:
-            worker.idle_since_s = self._clock._now
-            if worker.ordered is not None:
-                self._load(worker)
+            worker.aboard = aboard
+        if worker.open:
+            self._pull(worker)
+        elif not aboard and worker.ordered is not None:
+            self._load(worker)
 
     def rest(self, worker: Worker) -> None:
         """``worker`` has room and nobody for it: list it."""
         if not worker.resting:
+            if not worker.aboard:
+                worker.idle_since_s = self._clock._now
             self._rooms.add(worker)
 
     def close(self, worker: Worker) -> None:
@@ -131,10 +136,12 @@ class Cluster:
         if worker.resting:
             self._rooms.remove(worker)
         worker.closed = True
+        worker.settle()
 
     def reopen(self, worker: Worker) -> None:
         """See sim.parts.Cluster.reopen."""
         worker.closed = False
+        worker.settle()
 
     def _refuse(self, worker: Worker, by: str) -> NoReturn:
         who = _named(self._parts, by)
@@ -168,6 +175,7 @@ class Cluster:
             worker.ordered = role
             if not worker.aboard and not worker.loading:
                 self._load(worker)
+        worker.settle()
         self._moved(worker, now_s)
 
     def _load(self, worker: Worker) -> None:
@@ -175,6 +183,7 @@ class Cluster:
         now_s = self._clock._now
         model = in_role(self.models, worker.role).name
         worker.ordered, worker.loading = None, True
+        worker.settle()
         cost = self.backend.load(Asset("model", model, model))
         worker.resident.clear()
         self._clock.at(now_s + cost.seconds, COMPLETION, self._loaded, (worker, model, now_s, cost.joules))
@@ -184,8 +193,8 @@ class Cluster:
         self.install(worker, model)
         self.spend(worker, from_s, self._clock._now, "load", joules)
         worker.loading, worker.ordered = False, None
+        worker.settle()
         if in_role(self.models, worker.role).name != model:  # another order came meanwhile
-            worker.ordered = worker.role
             self._load(worker)
             return
         self._moved(worker, self._clock._now)
@@ -211,7 +220,8 @@ class Cluster:
         for worker in workers:
             if worker.resting:
                 self._rooms.remove(worker)
-            worker.gang = made
+            worker.gang, worker.limit = made, 0
+            worker.settle()
             made.until_s = max(made.until_s, worker.until_s)
         if any(worker.model != model for worker in workers):
             self._load(made)
@@ -227,10 +237,11 @@ class Cluster:
         if gang.resting:
             self._rooms.remove(gang)
         del self._live_gangs[gang]
-        gang.ordered = "disbanded"  # takes nothing any more
+        gang.limit, gang.open = 0, False
         for number in gang.gpus:
             worker = self._singles[number]
-            worker.gang, worker.until_s = None, gang.until_s
+            worker.gang, worker.limit, worker.until_s = None, self._limit, gang.until_s
+            worker.settle()
             worker._role = gang.role
             self.install(worker, gang.model)
             self._moved(worker, now_s)
@@ -287,6 +298,7 @@ class Cluster:
     def install(self, worker: Worker, model: str) -> None:
         """See sim.parts.Cluster.install. Raises SimulationError where the model is larger than the GPU's memory."""
         worker.model = model
+        worker.model_code = self._record.ledger.code_of(model)
         worker.resident.clear()
         asset = Asset("model", model, model)
         size, most = self.backend.bytes(asset) or 0, self.gpu.memory_bytes
@@ -314,19 +326,21 @@ class Cluster:
         Raises SimulationError for a span that ends before it begins, one of a GPU that worked elsewhere at that time,
         or more requests at once than the worker may have.
         """
-        if from_s < worker.until_s or not until_s >= from_s or batch > worker.limit or worker.gang is not None:
+        if not (worker.until_s <= from_s <= until_s and batch <= worker.limit):
             self._impossible(worker, from_s, until_s, kind, batch)
         worker.until_s = until_s
-        gpus = len(worker.gpus)
         if joules is None:
-            watts = self.gpu.active_w
-            joules = float("nan") if watts is None else watts * (until_s - from_s) * gpus
-        self._record.ledger.add(from_s, until_s, joules, row, worker.id, gpus, batch, kind, worker.model)
+            joules = self.gpu.energy_j(until_s - from_s) * len(worker.gpus)
+        kinds = self._kinds
+        code = kinds.get(kind)
+        if code is None:
+            code = kinds[kind] = len(kinds)
+        self._spans += PACK(from_s, until_s, joules, row, worker.id, batch, code, worker.model_code)
         return joules
 
     def _impossible(self, worker: Worker, from_s: float, until_s: float, kind: str, batch: int) -> NoReturn:
         who = _named(self._parts, "executor")
-        if batch > worker.limit:
+        if worker.limit and batch > worker.limit:
             what = f"runs {batch} requests at once on {worker}, which takes {worker.limit} at most"
         elif worker.gang is not None:
             what = f"spends time of {worker}, which is one of the GPUs of {worker.gang}"

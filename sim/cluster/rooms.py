@@ -5,45 +5,44 @@ from collections.abc import Iterator
 
 from sim.cluster.worker import Worker
 
+Lane = OrderedDict[Worker, None]
+
 
 class Rooms:
     """The workers that would take a request now. Listing, leaving and asking take the same time for any number."""
 
-    __slots__ = ("_by_role", "_limit")
+    __slots__ = ("_by_role", "_lanes", "_limit")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._by_role: dict[str, list[OrderedDict[Worker, None]]] = {}
+        self._by_role: dict[str, list[Lane]] = {}
+        self._lanes: list[Lane] = []  # of the only role there is; none, where there are several
 
     def add(self, worker: Worker) -> None:
         """List ``worker``, which has room, by its role and what is aboard."""
-        lanes = self._by_role.get(worker.role)
+        lanes = self._by_role.get(worker._role)
         if lanes is None:
-            lanes = self._by_role[worker.role] = [OrderedDict() for _ in range(self._limit)]
+            lanes = self._by_role[worker._role] = [OrderedDict() for _ in range(self._limit)]
+            self._lanes = lanes if len(self._by_role) == 1 else []
         lanes[worker.aboard][worker] = None
         worker.resting = True
 
     def remove(self, worker: Worker) -> None:
         """Take ``worker`` off the list, before its role or what is aboard changes."""
-        del self._by_role[worker.role][worker.aboard][worker]
+        del self._by_role[worker._role][worker.aboard][worker]
         worker.resting = False
 
-    def roomiest(self, role: str | None) -> Worker | None:
+    def roomiest(self, role: str | None = None) -> Worker | None:
         """See sim.parts.Cluster.roomiest."""
-        if role is not None:
-            for lane in self._by_role.get(role, ()):
-                for worker in lane:
-                    return worker
-            return None
-        if len(self._by_role) == 1:  # one role: no comparing
-            for lane in next(iter(self._by_role.values())):
-                for worker in lane:
-                    return worker
+        for lane in self._lanes if role is None else self._by_role.get(role, ()):
+            for worker in lane:
+                return worker
+        if self._lanes or role is not None:
             return None
         firsts = [worker for worker in map(self.roomiest, self._by_role) if worker is not None]
         return min(firsts, key=lambda worker: (worker.aboard, worker.idle_since_s), default=None)
 
-    def idle(self, role: str | None) -> Iterator[Worker]:
+    def idle(self, role: str | None = None) -> Iterator[Worker]:
         """See sim.parts.Cluster.idle."""
         lanes = [rows[0] for name, rows in self._by_role.items() if role in (None, name)]
         if len(lanes) == 1:

@@ -10,7 +10,7 @@ from sim.cluster.batched import FREE, Batched
 from sim.cluster.residence import ensure
 from sim.errors import ConfigError
 from sim.parts import Run, Steps, Worker
-from sim.request import Request
+from sim.request import FAILED, Request
 
 NEARLY = 1e-9
 """A share of a step: what lies no further past a boundary is at it."""
@@ -285,7 +285,7 @@ class StepByStep:
         until_s = station.now_s()
         if before.seconds:
             run.cluster.spend(worker, start_s, until_s, "finish", before.joules, 1, seat.request.row)
-        run.complete(seat.request)
+        run.end(seat.request)
         station.other_s += after.seconds
         self._stage(station, self._gone, (station, until_s, after))
 
@@ -293,7 +293,7 @@ class StepByStep:
         station, start_s, after = what
         if after.seconds:
             self._run.cluster.spend(station.worker, start_s, station.now_s(), "after", after.joules)
-        self._run.release(station.worker)
+        self._run.cluster.release(station.worker)
         self._advance(station)
 
     def _stage(self, station: Station, then: object, what: tuple[object, ...]) -> None:
@@ -303,8 +303,8 @@ class StepByStep:
 
     def _fail(self, station: Station, requests: list[Request], reason: str) -> None:
         for request in requests:
-            self._run.fail(request, reason)
-        self._run.release(station.worker, len(requests))
+            self._run.end(request, FAILED, reason)
+        self._run.cluster.release(station.worker, len(requests))
         self._advance(station)
 
     def _tell(self, station: Station, seat: Seat, before: Cost, after: Cost) -> None:

@@ -7,7 +7,7 @@ from sim.clock import COMPLETION
 from sim.cluster.residence import ensure
 from sim.errors import ConfigError
 from sim.parts import Run, Worker
-from sim.request import Request
+from sim.request import FAILED, Request
 
 
 @dataclass(slots=True)
@@ -28,6 +28,7 @@ class WholeRequest:
     limit: int = field(init=False, default=1)
     _run: Run = field(init=False, repr=False)
     _known: dict[tuple[object, ...], Stages] = field(init=False, default_factory=dict, repr=False)
+    """By plan: rows of one are asked for once, where the backend does not tell them apart."""
 
     def __post_init__(self) -> None:
         if not all(gpus > 1 and factor > 0 for gpus, factor in self.speedup.items()):
@@ -44,11 +45,18 @@ class WholeRequest:
         if worker.model != request.model:
             load = ensure(run, worker, request)
             request.load_s = load.seconds
-        try:
-            took = self._cost(request)
-        except WorkFailed as failure:
-            run.clock.at(run.clock._now, COMPLETION, self._failed, (worker, request, str(failure)))
-            return
+        key = (request.model, request.width, request.height, request.steps, request.skipped, request.refine)
+        if request.controlnets or request.loras:
+            key += (request.controlnets, request.loras)  # type: ignore[assignment]
+        took = self._known.get(key)
+        if took is None:
+            try:
+                took = self._ask(request)
+            except WorkFailed as failure:
+                run.clock.at(run.clock._now, COMPLETION, self._failed, (worker, request, str(failure)))
+                return
+            if not run.backend.by_row:
+                self._known[key] = took
         now_s = run.clock._now
         gpus = len(worker.gpus)
         denoise_s = took.denoise_s if gpus == 1 else took.denoise_s / self._times_faster(gpus)
@@ -70,29 +78,21 @@ class WholeRequest:
             joules -= run.cluster.spend(worker, from_s, until_s, "load", load.joules)
             from_s = until_s
         run.cluster.spend(worker, from_s, run.clock._now, "serve", joules, 1, request.row)
-        run.complete(request)
-        run.release(worker)
+        run.end(request)
+        run.cluster.release(worker)
 
     def _failed(self, ran: tuple[Worker, Request, str]) -> None:
         worker, request, reason = ran
-        self._run.fail(request, reason)
-        self._run.release(worker)
+        self._run.end(request, FAILED, reason)
+        self._run.cluster.release(worker)
 
-    def _cost(self, request: Request) -> Stages:
-        """What ``request`` takes; of one shape it is asked once, where rows do not differ in it."""
-        backend = self._run.backend
-        key = (request.model, request.width, request.height, request.steps, request.skipped, request.refine)
-        if request.controlnets or request.loras:
-            key += (request.controlnets, request.loras)  # type: ignore[assignment]
-        took = self._known.get(key)
-        if took is None:
-            work = self._run.work(request)
-            took = whole(backend, work)
-            request.made = work.made
-            if work.quality is not None:
-                request.quality = work.quality
-            if not backend.by_row:
-                self._known[key] = took
+    def _ask(self, request: Request) -> Stages:
+        """What ``request`` takes, and what a live backend made of it."""
+        work = self._run.work(request)
+        took = whole(self._run.backend, work)
+        request.made = work.made
+        if work.quality is not None:
+            request.quality = work.quality
         return took
 
     def _times_faster(self, gpus: int) -> float:

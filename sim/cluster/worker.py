@@ -13,6 +13,8 @@ class Worker:
         ordered: the role that it is to load when it has drained; None where no order waits.
         loading: whether a load is under way.
         closed: whether its executor takes nothing more for now.
+        open: whether it takes requests: not while it drains, loads, is closed or part of a gang.
+        model_code: what stands for its model in the ledger.
         gang: the gang that this GPU is part of now, or None.
         resting: whether it is listed among those with room.
         until_s: up to when its GPUs' time is spent.
@@ -30,6 +32,8 @@ class Worker:
         "limit",
         "loading",
         "model",
+        "model_code",
+        "open",
         "ordered",
         "resident",
         "resting",
@@ -41,11 +45,13 @@ class Worker:
         self.gpus = (id,) if gpus is None else gpus
         self._role = role
         self.model = model
+        self.model_code = 0
         self.limit = limit
         self.aboard = 0
         self.ordered: str | None = None
         self.loading = False
         self.closed = False
+        self.open = True
         self.gang: Worker | None = None
         self.resting = False
         self.until_s = 0.0
@@ -65,14 +71,13 @@ class Worker:
         )
 
     @property
-    def open(self) -> bool:
-        """Whether it takes requests: not while it drains, loads, runs a batch or is part of a gang."""
-        return self.ordered is None and not self.loading and not self.closed and self.gang is None
-
-    @property
     def has_room(self) -> bool:
         """Whether it would take one more request."""
         return self.aboard < self.limit and self.open
+
+    def settle(self) -> None:
+        """Work out whether it is open, after what that rests on has changed."""
+        self.open = self.ordered is None and not self.loading and not self.closed and self.gang is None
 
     def __repr__(self) -> str:
         return f"worker {self.id} ({self._role})"

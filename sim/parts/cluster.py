@@ -60,12 +60,18 @@ class Cluster(Protocol):
     def workers(self) -> Sequence[Worker]:
         """All workers that may take requests sooner or later: a gang, and not the GPUs that it is made of."""
 
+    def sizes(self) -> Sequence[int]:
+        """GPUs of each worker that there ever was, by its number."""
+
     def roomiest(self, role: str | None = None) -> Worker | None:
         """Of the workers (in ``role``) with room the one with the fewest requests aboard; the one that has been so
         for the longest, among several. None where all are full."""
 
     def idle(self, role: str | None = None) -> Iterator[Worker]:
         """The workers (in ``role``) with nothing aboard that take requests, longest idle first."""
+
+    def release(self, worker: Worker, count: int = 1) -> None:
+        """An executor let ``count`` requests go: ``worker`` may have others."""
 
     def order(self, worker: Worker, role: str, now_s: float) -> None:
         """Have ``worker`` serve ``role``: it takes nothing more, ends what is aboard, loads the role's model and opens

@@ -10,7 +10,7 @@ from backends.base import Backend, Work
 from sim.clock import Clock
 from sim.model import Model
 from sim.parts.cluster import Cluster, Worker
-from sim.request import Request
+from sim.request import COMPLETED, Request
 from sim.workload import Similarity, Workload
 
 
@@ -109,14 +109,6 @@ class Run(Protocol):
     def pull(self, worker: Worker) -> None:
         """Ask the scheduler for what ``worker`` has room for."""
 
-    def complete(self, request: Request) -> None:
-        """The image of ``request`` is there: the first of the three ways to end."""
-
-    def discard(self, request: Request, reason: str) -> None:
-        """A policy gives ``request`` up: the second way."""
-
-    def fail(self, request: Request, reason: str) -> None:
-        """A worker could not finish ``request``: the third way."""
-
-    def release(self, worker: Worker, count: int = 1) -> None:
-        """``worker`` let ``count`` requests go; it may have others."""
+    def end(self, request: Request, outcome: int = COMPLETED, reason: str = "") -> None:
+        """``request`` ends, once: its image is there, a policy gave it up (DISCARDED), or a worker could not finish it
+        (FAILED); of the last two, why."""

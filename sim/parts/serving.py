@@ -59,7 +59,7 @@ class Executor(Protocol):
     def bind(self, run: Run) -> None: ...
 
     def accept(self, worker: Worker, request: Request) -> None:
-        """``worker`` takes ``request`` aboard now. In the end call Run.complete, discard or fail, and Run.release;
+        """``worker`` takes ``request`` aboard now. In the end call Run.end and Cluster.release;
         tell Cluster.spend of every second of the GPU."""
 
 

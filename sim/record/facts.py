@@ -15,10 +15,17 @@ from sim.request import COMPLETED, LOOKUPS, MISSING, OUTCOMES, Request
 REAL, WHOLE, CODE = "d", "i", "B"
 """float64, int32 and uint8: the letters are those of struct and of NumPy. NaN and -1 stand for null."""
 
+PLANNED = {
+    **dict.fromkeys(("search_s", "wasted_s", "similarity", "source_age_s", "fetch_s"), REAL),
+    **dict.fromkeys(("skipped", "k", "source"), WHOLE),
+    **dict.fromkeys(("lookup", "hole"), CODE),
+}
+"""What is written of a request that asked a cache."""
+
 ENDED = {
-    **dict.fromkeys(("arrival_s", "finish_s", "search_s", "wasted_s", "similarity", "source_age_s", "fetch_s"), REAL),
-    **dict.fromkeys(("width", "height", "steps", "skipped", "k", "source"), WHOLE),
-    **dict.fromkeys(("outcome", "lookup", "hole"), CODE),
+    **dict.fromkeys(("arrival_s", "finish_s"), REAL),
+    **dict.fromkeys(("width", "height", "steps"), WHOLE),
+    **dict.fromkeys(("outcome",), CODE),
 }
 """What is written of every request, when it ends."""
 
@@ -31,11 +38,13 @@ SERVED = {
 }
 """What is written besides of one that is completed."""
 
-RECORD = np.dtype(list((ENDED | SERVED).items()), align=True)
+RECORD = np.dtype(list((PLANNED | ENDED | SERVED).items()), align=True)
 SIZE = RECORD.itemsize
 PLACE: dict[str, int] = {name: place[1] for name, place in (RECORD.fields or {}).items()}
-SERVED_AT, OUTCOME_AT = PLACE["start_s"], PLACE["outcome"]
-write_ended, write_served = (Struct("@" + "".join(part.values())).pack_into for part in (ENDED, SERVED))
+ENDED_AT, OUTCOME_AT = PLACE["arrival_s"], PLACE["outcome"]
+write_reused, write_direct = (
+    Struct("@" + "".join(part.values())).pack_into for part in (PLANNED | ENDED | SERVED, ENDED | SERVED)
+)
 
 NULLS = {float: np.nan, int: MISSING, bool: False}
 """What a declared fact is of a request that it says nothing about."""
@@ -84,7 +93,7 @@ class Facts:
         self.first = first
         self._buffer = bytearray(SIZE * rows)
         self._records: NDArray[Any] = np.frombuffer(self._buffer, RECORD)
-        for name in ("start_s", "batch_mean", "quality"):
+        for name in ("similarity", "source_age_s", "start_s", "batch_mean", "quality"):
             self._records[name] = np.nan
         for name in ("source", "model", "worker"):
             self._records[name] = MISSING
@@ -125,33 +134,22 @@ class Facts:
         at = (request.row - self.first) * SIZE
         if self._buffer[at + OUTCOME_AT]:
             raise SimulationError(f"request in row {request.row} ended twice; the second time at {now_s} s")
-        if reason:
-            self.reasons[request.row] = reason
-        write_ended(
-            self._buffer,
-            at,
-            request.arrival_s,
-            now_s,
-            request.search_s,
-            request.wasted_s,
-            request.similarity,
-            request.source_age_s,
-            request.fetch_s,
-            request.width,
-            request.height,
-            request.steps,
-            request.skipped,
-            request.k,
-            request.source,
-            outcome,
-            request.lookup,
-            request.hole,
-        )
-        if outcome == COMPLETED:
-            model = request.model
-            write_served(
+        if outcome != COMPLETED:
+            self._cut_short(request, now_s, outcome, reason)
+            return
+        model = request.model
+        code = MISSING if model is None else self.model_code[model]
+        asked = request.lookup or request.search_s or request.skipped or request.fetch_s or request.source != MISSING
+        if not asked:  # most of the record stays as it was made
+            write_direct(
                 self._buffer,
-                at + SERVED_AT,
+                at + ENDED_AT,
+                request.arrival_s,
+                now_s,
+                request.width,
+                request.height,
+                request.steps,
+                outcome,
                 request.start_s,
                 request.load_s,
                 request.stall_s,
@@ -161,9 +159,52 @@ class Facts:
                 request.batch_mean,
                 request.energy_j,
                 request.quality,
-                MISSING if model is None else self.model_code[model],
+                code,
                 request.worker,
             )
+            return
+        write_reused(
+            self._buffer,
+            at,
+            request.search_s,
+            request.wasted_s,
+            request.similarity,
+            request.source_age_s,
+            request.fetch_s,
+            request.skipped,
+            request.k,
+            request.source,
+            request.lookup,
+            request.hole,
+            request.arrival_s,
+            now_s,
+            request.width,
+            request.height,
+            request.steps,
+            outcome,
+            request.start_s,
+            request.load_s,
+            request.stall_s,
+            request.denoise_s,
+            request.step_share_s,
+            request.decode_s,
+            request.batch_mean,
+            request.energy_j,
+            request.quality,
+            code,
+            request.worker,
+        )
+
+    def _cut_short(self, request: Request, now_s: float, outcome: int, reason: str) -> None:
+        """Write what is known of a request that was discarded or failed: all but what serving it would have taken."""
+        row = request.row - self.first
+        if reason:
+            self.reasons[request.row] = reason
+        for name in (*PLANNED, *ENDED):
+            if name not in ("finish_s", "outcome"):
+                self._records[name][row] = getattr(request, name)
+        self._records["finish_s"][row] = now_s
+        self._records["outcome"][row] = outcome
 
     def table(self, request_ids: pa.ChunkedArray) -> pa.Table:
         """The table of requests.parquet, in the order of the trace.

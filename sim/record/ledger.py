@@ -1,5 +1,6 @@
 """What was spent on the GPUs: a record for every span in which one worked, told by the cluster and by nobody else."""
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Any
 
@@ -13,65 +14,45 @@ SPAN = np.dtype(
         ("joules", "f8"),
         ("row", "i4"),
         ("worker", "i4"),
-        ("gpus", "u2"),
         ("batch", "u2"),
         ("kind", "u2"),
         ("model", "u2"),
     ]
 )
-_PACK = Struct("=dddiiHHHH").pack
+PACK = Struct("=dddiiHHH").pack
+"""A span, to be appended to the buffer; by the cluster, which is told of every one."""
 
 
 class Ledger:
     """Spans of work, in the order in which they were told, as one record each.
 
     Attributes:
+        buffer: the records, end to end.
         kinds, models: what ``kind`` and ``model`` stand for, by code.
     """
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self.buffer = bytearray()
         self.kinds: dict[str, int] = {}
         self.models: dict[str, int] = {}
 
-    def __len__(self) -> int:
-        return len(self._buffer) // SPAN.itemsize
-
-    def add(
-        self,
-        from_s: float,
-        until_s: float,
-        joules: float,
-        row: int,
-        worker: int,
-        gpus: int,
-        batch: int,
-        kind: str,
-        model: str,
-    ) -> None:
-        """A span of ``gpus`` GPUs of ``worker``; see sim.parts.Cluster.spend."""
-        kinds, models = self.kinds, self.models
-        kind_code = kinds.get(kind)
-        if kind_code is None:
-            kind_code = kinds[kind] = len(kinds)
-        model_code = models.get(model)
-        if model_code is None:
-            model_code = models[model] = len(models)
-        self._buffer += _PACK(from_s, until_s, joules, row, worker, gpus, batch, kind_code, model_code)
+    def code_of(self, model: str) -> int:
+        """What stands for ``model``."""
+        return self.models.setdefault(model, len(self.models))
 
     def spans(self) -> NDArray[Any]:
         """All of them, (n,) of SPAN."""
-        return np.frombuffer(bytes(self._buffer), SPAN)
+        return np.frombuffer(bytes(self.buffer), SPAN)
 
-    def inside(self, start_s: float, end_s: float) -> "Spent":
-        """What was spent in the window [start_s, end_s]."""
+    def inside(self, start_s: float, end_s: float, sizes: Sequence[int]) -> "Spent":
+        """What was spent in the window [start_s, end_s]; ``sizes`` are the GPUs of each worker, by its number."""
         spans = self.spans()
         took_s = spans["until_s"] - spans["from_s"]
         inside_s = np.clip(spans["until_s"], start_s, end_s) - np.clip(spans["from_s"], start_s, end_s)
         share = np.divide(inside_s, took_s, out=np.zeros_like(inside_s), where=took_s > 0)
         joules = float((share * spans["joules"]).sum())
         loads = spans["kind"] == self.kinds.get("load", -1)
-        gpu_s = inside_s * spans["gpus"]
+        gpu_s = inside_s * np.asarray(sizes)[spans["worker"]]
         served = np.isin(spans["kind"], [self.kinds.get(kind, -1) for kind in ("serve", "steps")])
         served_s = float(gpu_s[served].sum())
         return Spent(

@@ -79,7 +79,7 @@ def summarise(
     """
     view = Window(run, record, warmup)
     gpu, gpus = run.cluster.gpu, run.cluster.gpus
-    spent = record.ledger.inside(view.start_s, view.end_s)
+    spent = record.ledger.inside(view.start_s, view.end_s, run.cluster.sizes())
     gpu_s = gpus * view.span_s
     idle_w = gpu.idle_w
     energy_j = None if spent.joules is None or idle_w is None else spent.joules + idle_w * (gpu_s - spent.busy_s)

@@ -48,7 +48,7 @@ def events(
         yield {"ph": "M", "name": "thread_name", "pid": GPUS, "tid": gpu, "args": {"name": f"GPU {gpu}"}}
     kinds, models = list(record.ledger.kinds), list(record.ledger.models)
     for span in record.ledger.spans().tolist():
-        from_s, until_s, joules, row, worker, _, batch, kind, model = span
+        from_s, until_s, joules, row, worker, batch, kind, model = span
         told: dict[str, Any] = {"kind": kinds[kind], "model": models[model], "batch": batch}
         if not np.isnan(joules):
             told["joules"] = joules

@@ -1,6 +1,7 @@
 """First come, first served: one queue that every worker takes from."""
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sim.parts import Run, Worker
@@ -12,15 +13,15 @@ class Fcfs:
     """One queue; the worker with the fewest requests aboard, of several the one that is so for the longest, is next."""
 
     _waiting: deque[Request] = field(init=False, default_factory=deque, repr=False)
-    _run: Run = field(init=False, repr=False)
+    _roomiest: Callable[[], Worker | None] = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
         """See Scheduler.bind."""
-        self._run = run
+        self._roomiest = run.cluster.roomiest
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
         """See Scheduler.offer."""
-        worker = self._run.cluster.roomiest()
+        worker = self._roomiest()
         if worker is None:
             self._waiting.append(request)
         return worker

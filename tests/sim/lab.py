@@ -7,22 +7,29 @@ import numpy as np
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from backends.base import Asked, Cost, Work
+from backends.base import Asked, Asset, Cost, Work
 from conf.assumption import Assumption
+from sim.cluster.cluster import Cluster
 from sim.cluster.whole import WholeRequest
-from sim.cluster.worker import Gpu, Worker
-from sim.engine import Engine, Model
+from sim.engine import Engine
+from sim.gpu import Gpu
+from sim.model import Model
 from sim.reuse.door import Direct
 from sim.run import Outcome, simulate
 from sim.schedule.fcfs import Fcfs
+from sim.workload import Similarity, Standalone, Workload
 from traces.arrivals.base import Schedule
 from traces.similarity.exact import Exact
 
 
 class Given:
-    """A backend whose full generation of row i takes ``full_s[i]``; the steps that are left take their share."""
+    """A backend whose full generation of row i takes ``full_s[i]``; the steps that are left take their share.
+
+    A batch takes as long as its slowest member alone.
+    """
 
     live = False
+    by_row = True
     quality_basis = None
 
     def __init__(self, full_s: Sequence[float], load_s: float = 0.0) -> None:
@@ -35,35 +42,68 @@ class Given:
     def require(self, model: str) -> None:
         pass
 
-    def whole(self, work: Work) -> Cost:
-        return Cost(self.full_s[work.row] * ((work.steps - work.skipped) / work.steps), 0.0)
+    def begin(self, works: Sequence[Work]) -> Cost:
+        return Cost(0.0)
 
-    def load_s(self, model: str) -> float:
-        return self.swap_s
+    def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
+        seconds = max(self.full_s[work.row] * (count / work.steps) for work in works)
+        for work in works:
+            work.done += count
+        return Cost(seconds)
+
+    def end(self, works: Sequence[Work]) -> Cost:
+        return Cost(0.0)
+
+    def load(self, asset: Asset) -> Cost:
+        return Cost(self.swap_s)
+
+    def bytes(self, asset: Asset) -> int | None:
+        return None
+
+    def peak_bytes(self, works: Sequence[Work]) -> int | None:
+        return None
 
     def assumptions(self) -> list[Assumption]:
         return []
 
 
 def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
-    """An engine of ``count`` whole-request workers, vanilla unless told otherwise."""
-    preload = parts.get("preload", 0)
-    rows = len(full_s) - preload
+    """An engine of ``count`` whole-request workers, vanilla unless told otherwise.
+
+    Of the workload ``preload``, ``native`` and ``shapes`` may be given, of the similarity ``embeddings``, ``search``,
+    ``scale`` and ``content``, and the ``roles`` of the GPUs.
+    """
+    preload = parts.pop("preload", 0)
+    total = len(full_s)
     schedule = times if isinstance(times, Schedule) else Schedule(np.asarray(times, float))
-    models = {role: Model(role, 50, 64, 64) for role in ("large", "small")}
+    models = parts.pop("models", {role: Model(role, 50, 64, 64) for role in ("large", "small")})
+    backend = parts.pop("backend", None) or Given([float(s) for s in full_s])
+    shapes = parts.pop("shapes", tuple(np.full(total, value, np.int32) for value in (64, 64, 50)))
+    full = np.asarray(full_s, float)
+    workload = Workload(
+        schedule,
+        shapes,
+        Standalone(full, full),
+        native=parts.pop("native", True),
+        preload=preload,
+        deadline=parts.pop("deadline", float("inf")),
+        addons=parts.pop("addons", None),
+    )
+    similarity = Similarity(
+        parts.pop("embeddings", lambda: np.eye(total, dtype=np.float32)),
+        **{"search": Exact()} | {name: parts.pop(name) for name in ("search", "scale", "content") if name in parts},
+    )
+    gpu = parts.pop("gpu", Gpu("test", 300.0, 60.0, "made up"))
     settings: dict[str, Any] = {
-        "schedule": schedule,
-        "shapes": tuple(np.full(rows + preload, value, np.int32) for value in (64, 64, 50)),
+        "workload": workload,
+        "similarity": similarity,
         "models": models,
-        "gpu": Gpu("test", 300.0, 60.0, "made up"),
-        "workers": [Worker(i, "large", "large") for i in range(count)],
-        "backend": Given([float(s) for s in full_s]),
+        "cluster": Cluster(gpu, parts.pop("roles", ["large"] * count), models, backend),
+        "backend": backend,
         "door": Direct(),
         "scheduler": Fcfs(),
         "executor": WholeRequest(),
         "seed": 0,
-        "search": Exact(),
-        "embeddings": lambda: np.eye(rows + preload, dtype=np.float32),
     }
     return Engine(**(settings | parts))
 
