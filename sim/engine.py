@@ -10,6 +10,7 @@ import time
 from array import array
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice, repeat
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,6 @@ class Engine:
         self.rows = workload.rows
         self.record = Record(Facts(self.rows, [model.name for model in models.values()], workload.preload))
         self.arrived = 0
-        self.in_system = 0
         self.lookups = 0
         self.hits = 0
         self.progress: Callable[[int], object] | None = None
@@ -84,13 +84,13 @@ class Engine:
         self._width, self._height, self._steps = workload.width, workload.height, workload.steps
         self._limit_s = workload.limit_s
         self._addons = workload.addons
-        self._times = array("d", workload.schedule.times.tobytes())
+        times = array("d", workload.schedule.times.tobytes())
         self._think_s = workload.schedule.think_s
-        self._open_loop = len(self._times) == self.rows
-        self._called = 0
+        self._open_loop = len(times) == self.rows
+        self._coming = zip(chain(times, repeat(math.nan)), range(self._first, self._first + self.rows))
+        self._at_once = 1 if self._open_loop else len(times)
         self._ended = 0
         self._area_s = 0.0
-        self._since_s = 0.0
 
     # -- what a part is given and declares: see sim.parts.Run ----------------------------------------------------
 
@@ -133,8 +133,7 @@ class Engine:
             request.refine,
             request.artifact,
             request.capture,
-            request.controlnets,
-            request.loras,
+            *(request.addons or ()),
         )
 
     def assume(self, what: str, value: Any, source: str) -> None:
@@ -164,6 +163,11 @@ class Engine:
         self.record.decisions.append((self.clock._now, what, details))
 
     @property
+    def in_system(self) -> int:
+        """See Run."""
+        return self.arrived - self._ended
+
+    @property
     def waiting(self) -> int:
         """See Run."""
         return len(self.scheduler)
@@ -181,9 +185,10 @@ class Engine:
         for worker in self.cluster.workers:
             self.pull(worker)
         if self.rows:
-            for _ in range(1 if self._open_loop else len(self._times)):
-                self._call_next(0.0)
-            self.process(self._sampler(self._times[0]))
+            first = list(islice(self._coming, self._at_once))
+            for time_s, row in first:
+                self.clock.at(time_s, ARRIVAL, self._arrive, row)
+            self.process(self._sampler(first[0][0]))
             self.clock.run()
         spent = Wall(time.perf_counter() - wall, time.process_time() - cpu)
         self._check()
@@ -198,34 +203,25 @@ class Engine:
         self.gauge("in_system", lambda _: self.in_system)
         self.gauge("queued", lambda _: len(self.scheduler))
         self.gauge("busy", self.cluster.busy)
+        self._take, self._next, self._accept = self.cluster.take, self.scheduler.next, self.executor.accept
         for part in (self.door, self.scheduler, self.executor, *self.controllers):
             part.bind(self)
 
     # -- the way of a request ------------------------------------------------------------------------------------
 
-    def _call_next(self, closed_at_s: float) -> None:
-        called = self._called
-        if called < self.rows:
-            self._called = called + 1
-            at_s = self._times[called] if called < len(self._times) else closed_at_s
-            self.clock.at(at_s, ARRIVAL, self._arrive, called + self._first)
-
     def _arrive(self, row: int) -> None:
         now_s = self.clock._now
         if self._open_loop:
-            called = self._called
-            if called < self.rows:
-                self._called = called + 1
-                self.clock.at(self._times[called], ARRIVAL, self._arrive, called + self._first)
-        self._area_s += self.in_system * (now_s - self._since_s)
-        self._since_s = now_s
-        self.in_system += 1
+            for time_s, coming in self._coming:
+                self.clock.at(time_s, ARRIVAL, self._arrive, coming)
+                break
+        self._area_s -= now_s
         self.arrived += 1
         request = Request(
             row, now_s, self._width[row], self._height[row], self._steps[row], now_s + self._limit_s[row]
         )
         if self._addons is not None:
-            request.controlnets, request.loras = self._addons(row)
+            request.addons = self._addons(row)
         took_s = self.door.admit(request, now_s)
         if request.lookup:
             self.lookups += 1
@@ -246,34 +242,40 @@ class Engine:
             return
         worker: Any = self.scheduler.offer(request, now_s)
         if worker is not None:
-            self.cluster.take(worker, "scheduler")
-            self.executor.accept(worker, request)
+            self._take(worker)
+            self._accept(worker, request)
 
     def pull(self, worker: Any) -> None:
         """See Run.pull."""
         while worker.open and worker.aboard < worker.limit:
-            request = self.scheduler.next(worker, self.clock._now)
+            request = self._next(worker, self.clock._now)
             if request is None:
-                if worker.has_room:  # not disbanded or ordered elsewhere by what was asked
+                if worker.open:  # not disbanded or ordered elsewhere by what was asked
                     self.cluster.rest(worker)
                 return
-            self.cluster.take(worker, "scheduler")
-            self.executor.accept(worker, request)
+            self._take(worker)
+            self._accept(worker, request)
+
+    def made(self, request: Request, work: Work) -> None:
+        """See Run.made."""
+        request.made = work.made
+        if work.quality is not None:
+            self.record.facts.quality[request.row] = work.quality
 
     def end(self, request: Request, outcome: int = COMPLETED, reason: str = "") -> None:
         """See Run.end."""
         now_s = self.clock._now
         self.record.facts.end(request, now_s, outcome, reason)
-        self._area_s += self.in_system * (now_s - self._since_s)
-        self._since_s = now_s
-        self.in_system -= 1
+        self._area_s += now_s
         self._ended += 1
         if outcome == COMPLETED and self.door.completed(request):
             self.clock.at(now_s, INSERTION, self._insert, request)
         if self._ended == self.rows:
             self.clock.at(now_s, LAST, self._stop)
-        elif not self._open_loop and self._called < self.rows:
-            self._call_next(now_s + self._think_s)
+        elif not self._open_loop:
+            for _, coming in self._coming:
+                self.clock.at(now_s + self._think_s, ARRIVAL, self._arrive, coming)
+                break
 
     def _insert(self, request: Request) -> None:
         self.door.insert(request, self.clock._now)
@@ -293,7 +295,7 @@ class Engine:
             self.record.sample(now_s)
             if self.progress is not None:
                 self.progress(self._ended)
-            still = self._called == self.rows and self.arrived == self.rows and not self.cluster.busy(now_s)
+            still = self.arrived == self.rows and not self.cluster.busy(now_s)
             idle = idle + 1 if still and self._ended == last else 0
             last = self._ended
             due_s = self.clock.peek()
@@ -318,7 +320,8 @@ class Engine:
                 "worker may run"
             )
         stays = facts["finish_s"] - facts["arrival_s"]
-        if not np.isclose(self._area_s, stays.sum(), rtol=1e-6, atol=1e-6):
+        rounding = 1e-6 + 1e-15 * self.rows * float(facts["finish_s"].max(initial=0.0))
+        if not np.isclose(self._area_s, stays.sum(), rtol=1e-6, atol=rounding):
             raise SimulationError(
                 f"Little's law fails: the number in the system integrates to {self._area_s} request-seconds, "
                 f"the requests' times sum to {stays.sum()}"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf, nan
-from typing import Any
+from typing import Any, NamedTuple
 
 MISSING = -1
 
@@ -22,22 +22,31 @@ or the store was out of service. All but a hit are generated in full.
 """
 
 
+class Addons(NamedTuple):
+    """Add-ons by name, in the order in which they are applied."""
+
+    controlnets: tuple[str, ...] = ()
+    loras: tuple[str, ...] = ()
+
+
 @dataclass(slots=True, eq=False)
 class Request:
     """One row of the trace on its way through the system. All times are in seconds of simulated time.
 
+    What only some part knows of a request is no attribute here but a fact that the part declares (Run.fact).
+
     Attributes:
         row: counted from the head of the trace, rows that only fill a cache included; so is ``source``.
         deadline_s: when its image should be there: the first of the run's SLO limits after its arrival.
-        controlnets, loras: the add-ons that it asks for, by name.
+        addons: the ControlNets and LoRAs that it asks for; None where it asks for none.
         model: what will run it; None: the artifact itself is the answer and no GPU runs.
         k, of_steps: steps that may be skipped, as the selector's table has it; ``skipped`` is the same share of this
             request's own ``steps``.
         left: steps that are still to be run; an executor that works step by step counts them down.
         source: the row whose artifact is used, or MISSING, with its age and its ``similarity``.
-        lookup: what came of asking a cache (LOOKUPS); ``hole``: the state wanted there was gone.
+        lookup: what came of asking a cache (LOOKUPS).
         start_s: when a GPU began with it.
-        load_s, fetch_s, stall_s: seconds on the GPU that its model, its artifact and its add-ons took to come.
+        load_s, fetch_s: seconds on the GPU that its model and its artifact took to come.
         denoise_s: seconds between its first and its last step, with whomever it shared them; ``step_share_s`` is its
             share of the GPU's seconds, over the batch; ``batch_mean`` the images that were stepped together.
         decode_s: all other seconds on the GPU: text encoder, VAE, post-processing.
@@ -61,22 +70,17 @@ class Request:
     similarity: float = nan
     refine: bool = False
     lookup: int = 0
-    hole: bool = False
     search_s: float = 0.0
-    wasted_s: float = 0.0
     fetch_s: float = 0.0
     start_s: float = 0.0
     load_s: float = 0.0
-    stall_s: float = 0.0
     denoise_s: float = 0.0
     step_share_s: float = 0.0
     batch_mean: float = 1.0
     decode_s: float = 0.0
     energy_j: float = 0.0
     worker: int = MISSING
-    quality: float = nan
-    controlnets: tuple[str, ...] = ()
-    loras: tuple[str, ...] = ()
+    addons: Addons | None = None
     capture: Mapping[int, int] | None = None
     artifact: Any = None
     made: Any = None

@@ -9,15 +9,13 @@ from numpy.typing import NDArray
 
 from backends.base import Backend, Work, whole
 from sim.model import Model
+from sim.request import Addons
 from traces.arrivals.base import Schedule
 from traces.similarity.scale import Identity, Scale
 from traces.similarity.search import Search
 
 Shapes = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
 """Width, height and steps of every trace row, (preload + rows,) each."""
-
-Addons = Callable[[int], tuple[tuple[str, ...], tuple[str, ...]]]
-"""Trace row -> the names of its ControlNets, and of its LoRAs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ class Workload:
     native: bool = True
     preload: int = 0
     deadline: float = float("inf")
-    addons: Addons | None = None
+    addons: Callable[[int], Addons | None] | None = None
     rows: int = field(init=False)
     width: "array[int]" = field(init=False, repr=False)
     height: "array[int]" = field(init=False, repr=False)

@@ -71,9 +71,7 @@ class WholeBatch:
             steps_s = request.denoise_s or 1.0
             request.batch_mean = sum(cost.seconds * len(on) for cost, on in mine) / steps_s if mine else len(batch)
             request.decode_s = other.seconds
-            request.made = work.made
-            if work.quality is not None:
-                request.quality = work.quality
+            run.made(request, work)
         run.clock.at(now_s + busy_s, COMPLETION, self._done, (worker, batch, load, joules))
 
     def _done(self, ran: tuple[Worker, list[Request], Cost | None, float | None]) -> None:

@@ -42,9 +42,7 @@ class Batched:
         work = self._done(request)
         del self._works[request.row]
         cost = self._run.backend.end([work])
-        request.made = work.made
-        if work.quality is not None:
-            request.quality = work.quality
+        self._run.made(request, work)
         return cost, FREE
 
     def _done(self, request: Request) -> Work:

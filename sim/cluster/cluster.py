@@ -90,15 +90,15 @@ class Cluster:
 
     # -- who is aboard -----------------------------------------------------------------------------------------
 
-    def take(self, worker: Worker, by: str) -> None:
-        """A request goes aboard; ``by`` is the kind of part that chose the worker.
+    def take(self, worker: Worker) -> None:
+        """A request goes aboard ``worker``, which the scheduler chose.
 
         Raises SimulationError where it has no room, or takes nothing now.
         """
         aboard = worker.aboard + 1
         if aboard > worker.limit or not worker.open:
-            self._refuse(worker, by)
-        if worker.resting:
+            self._refuse(worker)
+        if worker.lane is not None:
             self._rooms.remove(worker)
         worker.aboard = aboard
         if aboard < worker.limit:
@@ -113,7 +113,7 @@ class Cluster:
         if aboard < 0:
             who = _named(self._parts, "executor")
             raise SimulationError(f"{who} released {count} requests of {worker}, which has {worker.aboard} aboard")
-        if worker.resting:
+        if worker.lane is not None:
             self._rooms.remove(worker)
             worker.aboard = aboard
             self.rest(worker)
@@ -126,14 +126,14 @@ class Cluster:
 
     def rest(self, worker: Worker) -> None:
         """``worker`` has room and nobody for it: list it."""
-        if not worker.resting:
+        if worker.lane is None:
             if not worker.aboard:
                 worker.idle_since_s = self._clock._now
             self._rooms.add(worker)
 
     def close(self, worker: Worker) -> None:
         """See sim.parts.Cluster.close."""
-        if worker.resting:
+        if worker.lane is not None:
             self._rooms.remove(worker)
         worker.closed = True
         worker.settle()
@@ -143,8 +143,8 @@ class Cluster:
         worker.closed = False
         worker.settle()
 
-    def _refuse(self, worker: Worker, by: str) -> NoReturn:
-        who = _named(self._parts, by)
+    def _refuse(self, worker: Worker) -> NoReturn:
+        who = _named(self._parts, "scheduler")
         if worker.gang is not None:
             reason = f"is one of the GPUs of {worker.gang}"
         elif worker.ordered is not None or worker.loading:
@@ -164,7 +164,7 @@ class Cluster:
             raise SimulationError(f"{worker} is ordered to serve {role!r} while it is one of the GPUs of {worker.gang}")
         if role == worker.role:
             return
-        if worker.resting:
+        if worker.lane is not None:
             self._rooms.remove(worker)
         self._record.decisions.append((now_s, "order", {"worker": worker.id, "from": worker.role, "to": role}))
         worker._role = role
@@ -218,7 +218,7 @@ class Cluster:
         self._gangs.append(made)
         self._live_gangs[made] = None
         for worker in workers:
-            if worker.resting:
+            if worker.lane is not None:
                 self._rooms.remove(worker)
             worker.gang, worker.limit = made, 0
             worker.settle()
@@ -234,7 +234,7 @@ class Cluster:
         """See sim.parts.Cluster.disband. Raises SimulationError where it is not an idle gang."""
         if gang not in self._live_gangs or gang.aboard or gang.loading:
             raise SimulationError(f"{gang} is disbanded, which is no idle gang")
-        if gang.resting:
+        if gang.lane is not None:
             self._rooms.remove(gang)
         del self._live_gangs[gang]
         gang.limit, gang.open = 0, False
@@ -298,7 +298,7 @@ class Cluster:
     def install(self, worker: Worker, model: str) -> None:
         """See sim.parts.Cluster.install. Raises SimulationError where the model is larger than the GPU's memory."""
         worker.model = model
-        worker.model_code = self._record.ledger.code_of(model)
+        worker.model_code = self._record.ledger.models[model]
         worker.resident.clear()
         asset = Asset("model", model, model)
         size, most = self.backend.bytes(asset) or 0, self.gpu.memory_bytes
@@ -331,11 +331,7 @@ class Cluster:
         worker.until_s = until_s
         if joules is None:
             joules = self.gpu.energy_j(until_s - from_s) * len(worker.gpus)
-        kinds = self._kinds
-        code = kinds.get(kind)
-        if code is None:
-            code = kinds[kind] = len(kinds)
-        self._spans += PACK(from_s, until_s, joules, row, worker.id, batch, code, worker.model_code)
+        self._spans += PACK(from_s, until_s, joules, row, worker.id, batch, self._kinds[kind], worker.model_code)
         return joules
 
     def _impossible(self, worker: Worker, from_s: float, until_s: float, kind: str, batch: int) -> NoReturn:

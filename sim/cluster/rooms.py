@@ -1,11 +1,10 @@
 """Who has room: workers by role and by how many requests they have aboard, in the order in which they came to that."""
 
-from collections import OrderedDict
 from collections.abc import Iterator
 
 from sim.cluster.worker import Worker
 
-Lane = OrderedDict[Worker, None]
+Lane = dict[Worker, None]
 
 
 class Rooms:
@@ -22,15 +21,15 @@ class Rooms:
         """List ``worker``, which has room, by its role and what is aboard."""
         lanes = self._by_role.get(worker._role)
         if lanes is None:
-            lanes = self._by_role[worker._role] = [OrderedDict() for _ in range(self._limit)]
+            lanes = self._by_role[worker._role] = [{} for _ in range(self._limit)]
             self._lanes = lanes if len(self._by_role) == 1 else []
-        lanes[worker.aboard][worker] = None
-        worker.resting = True
+        worker.lane = lane = lanes[worker.aboard]
+        lane[worker] = None
 
     def remove(self, worker: Worker) -> None:
-        """Take ``worker`` off the list, before its role or what is aboard changes."""
-        del self._by_role[worker._role][worker.aboard][worker]
-        worker.resting = False
+        """Take ``worker``, which is listed, off the list."""
+        del worker.lane[worker]  # type: ignore[union-attr]
+        worker.lane = None
 
     def roomiest(self, role: str | None = None) -> Worker | None:
         """See sim.parts.Cluster.roomiest."""

@@ -27,6 +27,7 @@ class WholeRequest:
     speedup: dict[int, float] = field(default_factory=dict)
     limit: int = field(init=False, default=1)
     _run: Run = field(init=False, repr=False)
+    _watts: float = field(init=False, repr=False)
     _known: dict[tuple[object, ...], Stages] = field(init=False, default_factory=dict, repr=False)
     """By plan: rows of one are asked for once, where the backend does not tell them apart."""
 
@@ -37,6 +38,7 @@ class WholeRequest:
     def bind(self, run: Run) -> None:
         """See Executor.bind."""
         self._run = run
+        self._watts = run.cluster.gpu.energy_j(1.0)
 
     def accept(self, worker: Worker, request: Request) -> None:
         """See Executor.accept."""
@@ -45,9 +47,9 @@ class WholeRequest:
         if worker.model != request.model:
             load = ensure(run, worker, request)
             request.load_s = load.seconds
-        key = (request.model, request.width, request.height, request.steps, request.skipped, request.refine)
-        if request.controlnets or request.loras:
-            key += (request.controlnets, request.loras)  # type: ignore[assignment]
+        key = (
+            request.model, request.width, request.height, request.steps, request.skipped, request.refine, request.addons
+        )  # fmt: skip
         took = self._known.get(key)
         if took is None:
             try:
@@ -58,15 +60,15 @@ class WholeRequest:
             if not run.backend.by_row:
                 self._known[key] = took
         now_s = run.clock._now
-        gpus = len(worker.gpus)
-        denoise_s = took.denoise_s if gpus == 1 else took.denoise_s / self._times_faster(gpus)
+        denoise_s, joules = took.denoise_s, took.energy_j
+        if len(worker.gpus) > 1:
+            denoise_s /= self._times_faster(len(worker.gpus))
         request.worker = worker.id
         request.start_s = now_s
         request.denoise_s = request.step_share_s = denoise_s
         request.decode_s = took.other_s
         busy_s = request.load_s + request.fetch_s + denoise_s + took.other_s
-        joules = took.energy_j
-        request.energy_j = run.cluster.gpu.energy_j(busy_s) * gpus if joules is None else joules
+        request.energy_j = self._watts * len(worker.gpus) * busy_s if joules is None else joules
         run.clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request, load))
 
     def _done(self, ran: tuple[Worker, Request, Cost | None]) -> None:
@@ -90,9 +92,7 @@ class WholeRequest:
         """What ``request`` takes, and what a live backend made of it."""
         work = self._run.work(request)
         took = whole(self._run.backend, work)
-        request.made = work.made
-        if work.quality is not None:
-            request.quality = work.quality
+        self._run.made(request, work)
         return took
 
     def _times_faster(self, gpus: int) -> float:

@@ -16,7 +16,7 @@ class Worker:
         open: whether it takes requests: not while it drains, loads, is closed or part of a gang.
         model_code: what stands for its model in the ledger.
         gang: the gang that this GPU is part of now, or None.
-        resting: whether it is listed among those with room.
+        lane: where it is listed among those with room; None where it is not.
         until_s: up to when its GPUs' time is spent.
         idle_since_s: since when nothing is aboard.
     """
@@ -29,6 +29,7 @@ class Worker:
         "gpus",
         "id",
         "idle_since_s",
+        "lane",
         "limit",
         "loading",
         "model",
@@ -36,7 +37,6 @@ class Worker:
         "open",
         "ordered",
         "resident",
-        "resting",
         "until_s",
     )
 
@@ -53,7 +53,7 @@ class Worker:
         self.closed = False
         self.open = True
         self.gang: Worker | None = None
-        self.resting = False
+        self.lane: dict[Worker, None] | None = None
         self.until_s = 0.0
         self.idle_since_s = 0.0
         self.resident: dict[Asset, int] = {}

@@ -48,7 +48,9 @@ class Run(Protocol):
     workload: Workload
     similarity: Similarity
     arrived: int
-    in_system: int
+
+    @property
+    def in_system(self) -> int: ...
 
     @property
     def waiting(self) -> int: ...
@@ -108,6 +110,9 @@ class Run(Protocol):
 
     def pull(self, worker: Worker) -> None:
         """Ask the scheduler for what ``worker`` has room for."""
+
+    def made(self, request: Request, work: Work) -> None:
+        """Keep what a live backend made of ``request``, and how good it is."""
 
     def end(self, request: Request, outcome: int = COMPLETED, reason: str = "") -> None:
         """``request`` ends, once: its image is there, a policy gave it up (DISCARDED), or a worker could not finish it

@@ -16,9 +16,9 @@ REAL, WHOLE, CODE = "d", "i", "B"
 """float64, int32 and uint8: the letters are those of struct and of NumPy. NaN and -1 stand for null."""
 
 PLANNED = {
-    **dict.fromkeys(("search_s", "wasted_s", "similarity", "source_age_s", "fetch_s"), REAL),
+    **dict.fromkeys(("search_s", "similarity", "source_age_s", "fetch_s"), REAL),
     **dict.fromkeys(("skipped", "k", "source"), WHOLE),
-    **dict.fromkeys(("lookup", "hole"), CODE),
+    "lookup": CODE,
 }
 """What is written of a request that asked a cache."""
 
@@ -31,7 +31,7 @@ ENDED = {
 
 SERVED = {
     **dict.fromkeys(
-        ("start_s", "load_s", "stall_s", "denoise_s", "step_share_s", "decode_s", "batch_mean", "energy_j", "quality"),
+        ("start_s", "load_s", "denoise_s", "step_share_s", "decode_s", "batch_mean", "energy_j"),
         REAL,
     ),
     **dict.fromkeys(("model", "worker"), WHOLE),
@@ -86,6 +86,7 @@ class Facts:
     Attributes:
         model_code: what stands for each model in the column ``model``.
         reasons: why a request was discarded or failed, by trace row.
+        quality: the factor by which each image falls short of the full run's, where that is known.
     """
 
     def __init__(self, rows: int, models: Sequence[str], first: int = 0) -> None:
@@ -93,12 +94,13 @@ class Facts:
         self.first = first
         self._buffer = bytearray(SIZE * rows)
         self._records: NDArray[Any] = np.frombuffer(self._buffer, RECORD)
-        for name in ("similarity", "source_age_s", "start_s", "batch_mean", "quality"):
+        for name in ("similarity", "source_age_s", "start_s", "batch_mean"):
             self._records[name] = np.nan
         for name in ("source", "model", "worker"):
             self._records[name] = MISSING
         self.reasons: dict[int, str] = {}
         self.declared: dict[str, Fact] = {}
+        self.quality = self.declare("quality", float, False, None)
 
     def __len__(self) -> int:
         return len(self._records)
@@ -152,13 +154,11 @@ class Facts:
                 outcome,
                 request.start_s,
                 request.load_s,
-                request.stall_s,
                 request.denoise_s,
                 request.step_share_s,
                 request.decode_s,
                 request.batch_mean,
                 request.energy_j,
-                request.quality,
                 code,
                 request.worker,
             )
@@ -167,7 +167,6 @@ class Facts:
             self._buffer,
             at,
             request.search_s,
-            request.wasted_s,
             request.similarity,
             request.source_age_s,
             request.fetch_s,
@@ -175,7 +174,6 @@ class Facts:
             request.k,
             request.source,
             request.lookup,
-            request.hole,
             request.arrival_s,
             now_s,
             request.width,
@@ -184,13 +182,11 @@ class Facts:
             outcome,
             request.start_s,
             request.load_s,
-            request.stall_s,
             request.denoise_s,
             request.step_share_s,
             request.decode_s,
             request.batch_mean,
             request.energy_j,
-            request.quality,
             code,
             request.worker,
         )
@@ -236,7 +232,7 @@ class Facts:
             "search_s": _reals(self["search_s"]),
             "fetch_s": _reals(self["fetch_s"]),
             "load_s": _reals(self["load_s"]),
-            "stall_s": _reals(self["stall_s"]),
+            "stall_s": _reals(self["stall_s"] if "stall_s" in self else np.zeros(len(self))),
             "denoise_s": _reals(self["denoise_s"]),
             "decode_s": _reals(self["decode_s"]),
             "batch_mean": _reals(np.where(model == MISSING, np.nan, self["batch_mean"])),
@@ -245,7 +241,7 @@ class Facts:
             "lookup": _coded(np.where(lookup == 0, MISSING, lookup), LOOKUPS),
         }
         for name, fact in self.declared.items():
-            if fact.shown:
+            if fact.shown and name not in named:
                 kept = _integers if fact.values.dtype.kind == "i" else _reals
                 named[name] = pa.array(fact.values) if fact.values.dtype == bool else kept(fact.values)
         return pa.table(named)

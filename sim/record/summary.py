@@ -160,6 +160,10 @@ class Window:
         """A column of the measured requests."""
         return self._record.facts[name][self._warmup :]
 
+    def _total(self, name: str) -> int | None:
+        """The sum of a fact that some doors declare."""
+        return int(self.column(name).sum()) if name in self._record.facts else None
+
     def completions(self) -> int:
         """Images that were finished inside the window, whoever asked for them."""
         facts = self._record.facts
@@ -202,8 +206,8 @@ class Window:
             "hits": hits,
             "hit_rate": _ratio(hits, lookups),
             "hit_share_by_k": {str(k): int(n) / hits for k, n in zip(ks, counts, strict=True)},
-            "holes": int(self.column("hole").sum()),
-            "evictions": int(self.column("evictions").sum()) if "evictions" in self._record.facts else None,
+            "holes": self._total("hole"),
+            "evictions": self._total("evictions"),
             "stale": came_to[STALE],
             "fallbacks": {"database": came_to[NO_DATABASE], "store": came_to[NO_STORE]},
             "predictor": self.predictor(came_to),
@@ -220,7 +224,7 @@ class Window:
         matched = came_to[HIT] + came_to[EMPTY] + came_to[STALE] + came_to[NO_STORE]
         said = dict.fromkeys(PREDICTED) | {
             "wasted_searches": came_to[MISS],
-            "wasted_search_s": float(self.column("wasted_s").sum()),
+            "wasted_search_s": float(self.column("wasted_s").sum()) if "wasted_s" in self._record.facts else None,
         }
         if TRAININGS not in self._record.logs:
             return said

@@ -82,6 +82,7 @@ class Cache:
     room: Literal["items", "prompt"] = "items"
     items: int = field(init=False, default=0)
     _evictions: Fact = field(init=False, repr=False)
+    _holes: Fact = field(init=False, repr=False)
     _entries: dict[int, Entry] = field(init=False, default_factory=dict, repr=False)
     _database: Database = field(init=False, repr=False)
     _next: int = field(init=False, default=0)
@@ -105,6 +106,7 @@ class Cache:
         """
         alike = run.similarity
         vectors = alike.embeddings()
+        self._holes = run.fact("hole", bool, shown=False)
         self._evictions = run.fact("evictions", int, default=0, shown=False)
         # Modelled images belong to the trace: another seed of the run must not change what they look like.
         self.space.bind(vectors, stream(0, f"images of {alike.content}"), alike.scale)
@@ -134,7 +136,7 @@ class Cache:
         """Take the state of ``match`` to start from when ``k`` steps may be skipped.
 
         Its K' is the largest stored one not above ``k`` (NIRVANA, 5.4: holes); None where all of them are above.
-        A final image serves any K. ``request.hole`` is set where a larger state than K' would have served.
+        A final image serves any K. It is a hole where a larger state than K' would have served.
         """
         entry = self._entries[match.entry]
         age_s = now_s - entry.created_s
@@ -144,7 +146,7 @@ class Cache:
         up_to_k = (2 << k) - 1
         best = (entry.held & up_to_k).bit_length() - 1
         if best < (self._all & up_to_k).bit_length() - 1:
-            request.hole = True
+            self._holes[request.row] = True
         if best < 0:
             return None
         self.eviction.used(match.entry << K_BITS | best)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from backends.base import whole
 from sim.errors import ConfigError
 from sim.model import Model
-from sim.parts import Admission, Delay, Predictor, Run, Selector
+from sim.parts import Admission, Delay, Fact, Predictor, Run, Selector
 from sim.request import (
     EMPTY,
     FORGONE_MATCH,
@@ -92,6 +92,7 @@ class Reuse:
     predictor: Predictor = field(default_factory=Always)
     _run: Run = field(init=False, repr=False)
     _captures: bool = field(init=False, default=False)
+    _wasted: Fact = field(init=False, repr=False)
     _hit_model: Model = field(init=False, repr=False)
     _miss_model: Model = field(init=False, repr=False)
     _delays: dict[str, Delay] = field(init=False, repr=False)
@@ -119,6 +120,7 @@ class Reuse:
         self.admission.bind(run)
         self.cache.bind(run, self.selector, self.database, self.predictor)
         self.predictor.bind(run, self.cache.space)
+        self._wasted = run.fact("wasted_s", default=0.0, shown=False)
         run.gauge("database_up", self.database.outage.up_at)
         run.gauge("store_up", self.store.outage.up_at)
         self._assume(run)
@@ -148,7 +150,7 @@ class Reuse:
             searched_s = self._search.of(row)
             request.lookup, tried_s = self._look(request, now_s)
             if request.lookup == MISS:
-                request.wasted_s = searched_s
+                self._wasted[row] = searched_s
             took_s += searched_s + tried_s
         request.search_s = took_s
         return took_s
