@@ -1,8 +1,8 @@
-"""The backend protocol: shapes in, seconds (and, if live, tensors) out."""
+"""The backend protocol: requests in stages in, seconds and joules (and, if live, tensors) out."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
 
 
 class BackendError(ValueError):
@@ -13,15 +13,27 @@ class WorkFailed(RuntimeError):
     """One piece of work could not be done (memory ran out, say); others may be. The text is the reason."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Work:
-    """One request as a worker runs it: which model, which shape, from which step.
+    """One request as a backend runs it: which model, which shape, from which step, with which add-ons.
 
-    ``steps`` is the full number N and ``skipped`` is K, so that N - K steps are run. ``row`` is the request's
-    row in the trace. ``refine`` says that the artifact it starts from is a final image, which must be encoded
-    and noised before the remaining steps (MoDM, 5), rather than a latent, which is used as it is (NIRVANA, 4).
-    A live backend starts from ``artifact`` and keeps, by name, the latents after the steps in ``capture``;
-    with ``capture`` None it keeps the final image.
+    Args:
+        steps: the full number N; N - K of them are run.
+        skipped: K.
+        row: the request's row in the trace.
+        refine: the artifact it starts from is a final image, which must be encoded and noised before the
+            remaining steps (MoDM, 5), rather than a latent, which is used as it is (NIRVANA, 4).
+        artifact: what a live backend starts from.
+        capture: names -> steps after which a live backend keeps the latents; None keeps the final image.
+        controlnets: run beside the denoiser at every step, one after another in its loop.
+        loras: in the denoiser's weights.
+
+    Attributes:
+        done: steps that lie behind it; begins at K and is advanced by Backend.steps.
+        state: what a live backend keeps of it between the stages: conditioning and latents.
+        made: what a live backend kept: the final image, or the latents by name.
+        quality: factor by which the image falls short of the full run's, where a backend measures that.
+        shape: model, size and number of ControlNets in one word: works of one shape can share a batch.
     """
 
     model: str
@@ -33,23 +45,48 @@ class Work:
     refine: bool = False
     artifact: Any = None
     capture: Mapping[int, int] | None = None
+    controlnets: tuple[str, ...] = ()
+    loras: tuple[str, ...] = ()
+    done: int = field(init=False)
+    state: Any = field(init=False, default=None, repr=False)
+    made: Any = field(init=False, default=None, repr=False)
+    quality: float | None = field(init=False, default=None)
+    shape: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.done = self.skipped
+        # Text, because it is hashed once: batches are counted by shape whenever one joins or leaves.
+        self.shape = f"{self.model} {self.width}x{self.height}+{len(self.controlnets)}"
 
 
 @dataclass(slots=True)
 class Cost:
-    """What the work took.
+    """Seconds on the GPU, and the joules drawn; None where neither energy nor power was measured."""
+
+    seconds: float
+    joules: float | None = None
+
+
+@dataclass(slots=True)
+class Stages:
+    """What one request took from the first stage to the last.
 
     ``denoise_s`` is the N - K steps; ``other_s`` is everything else on the GPU: text encoding, VAE encoding
-    of an artifact, VAE decoding and post-processing. ``energy_j`` is None where the backend measures no
-    power. ``artifact`` is what a live backend kept (see Work.capture), ``quality`` the factor by which the
-    image falls short of the full run's, if it measures that.
+    of an artifact, VAE decoding and post-processing. ``energy_j`` is None where a part was not measured.
     """
 
     denoise_s: float
     other_s: float
-    energy_j: float | None = None
-    artifact: Any = None
-    quality: float | None = None
+    energy_j: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """What lies in a GPU's memory. ``model`` is the base model it goes with: of a model, itself."""
+
+    kind: Literal["model", "controlnet", "lora"]
+    name: str
+    model: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +108,14 @@ class Asked(Protocol):
 
 @runtime_checkable
 class Backend(Protocol):
-    """What a step costs on one kind of GPU.
+    """What the stages of serving cost on one kind of GPU.
+
+    A request goes through begin, steps (as often as it takes) and end; each takes several requests together, of
+    one size or of several. Any of them raises BackendError for what was not measured or cannot be made, and
+    WorkFailed when these works could not be done.
 
     ``live`` says that artifacts are made, and so must be there before they can be reused; ``quality_basis``
-    names what ``Cost.quality`` is measured by, None where it is not.
+    names what ``Work.quality`` is measured by, None where it is not.
     """
 
     live: bool
@@ -89,15 +130,44 @@ class Backend(Protocol):
         Raises BackendError naming the GPU, the model and the models that are there.
         """
 
-    def whole(self, work: Work) -> Cost:
-        """Run one request from step K to the image, alone on the GPU.
+    def begin(self, works: Sequence[Work]) -> Cost:
+        """Encode their prompts, and the artifacts that are to be refined."""
 
-        Raises BackendError when the shape is outside what was measured, WorkFailed when this one could not
-        be done.
-        """
+    def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
+        """Run ``count`` denoising steps of all of them together, and advance ``Work.done``."""
 
-    def load_s(self, model: str) -> float:
-        """Seconds to put ``model`` on a GPU in place of another."""
+    def end(self, works: Sequence[Work]) -> Cost:
+        """Decode their latents into images. Raises BackendError for one that has steps left."""
+
+    def load(self, asset: Asset) -> Cost:
+        """Put ``asset`` on a GPU: a model in place of another, a LoRA read and patched into its model."""
+
+    def bytes(self, asset: Asset) -> int | None:
+        """What ``asset`` takes while it is resident; None where nobody measured it."""
+
+    def peak_bytes(self, works: Sequence[Work]) -> int | None:
+        """Most bytes allocated while they step and decode together, weights included; None where unmeasured."""
 
     def assumptions(self) -> list[Assumption]:
         """What the answers given so far rest on besides the measured tables."""
+
+
+def whole(backend: Backend, work: Work) -> Stages:
+    """Run one request alone on the GPU, from step K to the image."""
+    works = (work,)
+    begun = backend.begin(works)
+    stepped = backend.steps(works, work.steps - work.done)
+    ended = backend.end(works)
+    parts = [cost.joules if cost.seconds else 0.0 for cost in (begun, stepped, ended)]
+    joules = None if None in parts else sum(part for part in parts if part is not None)
+    return Stages(stepped.seconds, begun.seconds + ended.seconds, joules)
+
+
+def check_done(works: Sequence[Work]) -> None:
+    """Raise BackendError for a work that is to end and has steps left, or ran more than it has."""
+    for work in works:
+        if work.done != work.steps:
+            raise BackendError(
+                f"row {work.row} ({work.model}) is to be decoded after {work.done} of {work.steps} steps; run all of "
+                "its steps, and no more, first"
+            )

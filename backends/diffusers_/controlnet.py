@@ -37,6 +37,11 @@ class ControlNet:
     device: torch.device
     load_s: float
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its weights and buffers."""
+        return sum(each.nbytes for each in (*self.net.parameters(), *self.net.buffers()))
+
 
 @dataclass(frozen=True, slots=True)
 class Control:

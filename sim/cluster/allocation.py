@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from backends.base import Assumption, Backend, Work
+from backends.base import Assumption, Backend, Work, whole
 from sim.cluster.worker import Worker
 from sim.engine import Model, in_role
 from sim.errors import ConfigError
@@ -90,5 +90,5 @@ class FixedSplit:
 
 def full_s(backend: Backend, model: Model) -> float:
     """Seconds of one full generation at the model's own shape, alone on a GPU: the standalone latency."""
-    cost = backend.whole(Work(model.name, model.width, model.height, model.steps))
+    cost = whole(backend, Work(model.name, model.width, model.height, model.steps))
     return cost.denoise_s + cost.other_s

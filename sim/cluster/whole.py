@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from backends.base import WorkFailed
+from backends.base import Asset, WorkFailed, whole
 from sim.clock import COMPLETION
 from sim.cluster.worker import Worker
 from sim.engine import Engine
@@ -28,12 +28,12 @@ class WholeRequest:
         engine = self._engine
         work = engine.work(request)
         if worker.model != work.model:
-            request.load_s = engine.backend.load_s(work.model)
+            request.load_s = engine.backend.load(Asset("model", work.model, work.model)).seconds
             worker.model = work.model
             request.switched = True
         engine.busy += 1
         try:
-            cost = engine.backend.whole(work)
+            cost = whole(engine.backend, work)
         except WorkFailed as failure:
             engine.clock.at(engine.clock._now, COMPLETION, self._failed, (worker, request, str(failure)))
             return
@@ -44,9 +44,9 @@ class WholeRequest:
         request.decode_s = cost.other_s
         busy_s = request.load_s + request.fetch_s + cost.denoise_s + cost.other_s
         request.energy_j = engine.gpu.energy_j(busy_s) if cost.energy_j is None else cost.energy_j
-        request.made = cost.artifact
-        if cost.quality is not None:
-            request.quality = cost.quality
+        request.made = work.made
+        if work.quality is not None:
+            request.quality = work.quality
         engine.clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request))
 
     def _done(self, ran: tuple[Worker, Request]) -> None:

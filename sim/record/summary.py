@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.base import Work
+from backends.base import Work, whole
 from sim.engine import Engine, Wall
 from sim.record.columns import (
     COMPLETED,
@@ -254,12 +254,12 @@ class Window:
         engine = self._engine
         large = engine.model("large")
         if engine.native:
-            cost = engine.backend.whole(Work(large.name, large.width, large.height, large.steps))
+            cost = whole(engine.backend, Work(large.name, large.width, large.height, large.steps))
             count = len(self.outcome)
             return np.full(count, cost.denoise_s), np.full(count, cost.denoise_s + cost.other_s)
         asked = np.stack([np.array(column)[: engine.rows][self._warmup :] for column in engine.shapes])
         shapes, which = np.unique(asked, axis=1, return_inverse=True)
-        costs = [engine.backend.whole(Work(large.name, int(w), int(h), int(n))) for w, h, n in shapes.T]
+        costs = [whole(engine.backend, Work(large.name, int(w), int(h), int(n))) for w, h, n in shapes.T]
         denoise_s = np.array([cost.denoise_s for cost in costs])
         other_s = np.array([cost.other_s for cost in costs])
         return denoise_s[which], (denoise_s + other_s)[which]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from backends.base import whole
 from sim.engine import Engine, Model
 from sim.errors import ConfigError
 from sim.record.columns import EMPTY, FORGONE_MATCH, HIT, MISS, NO_DATABASE, NO_STORE, PREDICTED_MISS, STALE
@@ -117,7 +118,9 @@ class Reuse:
             request = engine.request(row, 0.0)
             self._in_full(request)
             if engine.backend.live:
-                request.made = engine.backend.whole(engine.work(request)).artifact
+                work = engine.work(request)
+                whole(engine.backend, work)
+                request.made = work.made
             self.cache.insert(request, 0.0)
         self.database.settle(0.0)
 

@@ -7,7 +7,7 @@ import numpy as np
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from backends.base import Asked, Assumption, Cost, Work
+from backends.base import Asked, Asset, Assumption, Cost, Work
 from sim.cluster.whole import WholeRequest
 from sim.cluster.worker import Gpu, Worker
 from sim.engine import Engine, Model
@@ -34,11 +34,25 @@ class Given:
     def require(self, model: str) -> None:
         pass
 
-    def whole(self, work: Work) -> Cost:
-        return Cost(self.full_s[work.row] * ((work.steps - work.skipped) / work.steps), 0.0)
+    def begin(self, works: Sequence[Work]) -> Cost:
+        return Cost(0.0)
 
-    def load_s(self, model: str) -> float:
-        return self.swap_s
+    def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
+        for work in works:
+            work.done += count
+        return Cost(sum(self.full_s[work.row] * (count / work.steps) for work in works))
+
+    def end(self, works: Sequence[Work]) -> Cost:
+        return Cost(0.0)
+
+    def load(self, asset: Asset) -> Cost:
+        return Cost(self.swap_s)
+
+    def bytes(self, asset: Asset) -> int | None:
+        return None
+
+    def peak_bytes(self, works: Sequence[Work]) -> int | None:
+        return None
 
     def assumptions(self) -> list[Assumption]:
         return []
