@@ -88,8 +88,8 @@ def run_steps(
             x = torch.cat([state, state]) if guided else state
             if hasattr(solver, "scale_model_input"):
                 x = solver.scale_model_input(x, t)
-            added = None if residuals is None else residuals(StepInput(step, x, t, inputs))
-            predicted = family.predict(pipe, x, t, inputs, added)
+            near = StepInput(step, x, t, inputs)
+            predicted = family.predict(pipe, near, None if residuals is None else residuals(near))
             if guided:
                 without, towards = predicted.chunk(2)
                 predicted = without + conditioning.guidance * (towards - without)
