@@ -112,8 +112,8 @@ class Live:
     def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
         """See Backend.steps.
 
-        Works alike in model, size, steps run and to run, and add-ons are one real batch; others take turns: images
-        of different sizes share no tensor, and a solver takes all of a batch from one step to the next.
+        Works alike in model, size and add-ons are one real batch, wherever each of them stands; others take turns,
+        as images of different sizes share no tensor and a LoRA is in the weights for all.
         """
         if count == 0:
             return Cost(0.0)

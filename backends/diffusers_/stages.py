@@ -12,6 +12,7 @@ import torch
 from backends.base import Asked, BackendError, Work
 from backends.diffusers_.addons import AddOns
 from backends.diffusers_.conditioning import Conditioning, joined
+from backends.diffusers_.denoise import Place, run_places
 from backends.diffusers_.model import LiveModel
 from backends.diffusers_.stopwatch import Stopwatch
 
@@ -47,8 +48,11 @@ def begin(model: LiveModel, add_ons: AddOns, works: Sequence[Work], asked: Asked
     """Make what the steps start from, for works of ``model``; seconds of encoding prompts and pictures.
 
     Raises:
-        BackendError: an artifact that was not made.
+        BackendError: an artifact that was not made, or latents to keep of a step that is skipped.
     """
+    for work in works:
+        if any(step < work.skipped for step in (work.capture or {}).values()):
+            raise BackendError(f"row {work.row} starts from step {work.skipped} and is to keep {work.capture}")
     conditioning = model.encode([asked.prompt(work.row) for work in works])
     seconds = conditioning.encode_s
     for row, work in enumerate(works):
@@ -72,17 +76,20 @@ def begin(model: LiveModel, add_ons: AddOns, works: Sequence[Work], asked: Asked
         for row, work in enumerate(those):
             clean, seed = encoded.latents[row : row + 1], asked.seed(work.row)
             work.state.latents = model.noise_to_step(clean, work.skipped, work.steps, [seed])
+    for work in works:
+        if work.done in (work.capture or {}).values():  # a model of so few steps that K is less than one of them
+            work.state.kept[work.done] = work.state.latents.cpu().clone()
     return seconds
 
 
 def steps(model: LiveModel, add_ons: AddOns, works: Sequence[Work], count: int) -> float:
     """Run ``count`` steps of works of ``model``; seconds of the denoiser.
 
-    Works alike in size, in steps run and to run and in add-ons are one batch; others take turns.
+    Works alike in size and add-ons are one batch, wherever each of them stands; others take turns.
     """
 
     def alike(work: Work) -> tuple[object, ...]:
-        return work.width, work.height, work.steps, work.done, work.controlnets, work.loras
+        return work.width, work.height, work.controlnets, work.loras
 
     return sum(_together(model, add_ons, those, count) for those in grouped(works, alike).values())
 
@@ -99,26 +106,26 @@ def end(model: LiveModel, works: Sequence[Work]) -> tuple[list[np.ndarray], floa
 
 
 def _together(model: LiveModel, add_ons: AddOns, works: Sequence[Work], count: int) -> float:
-    first = works[0]
+    at = grouped(works, lambda work: (work.steps, work.done))
+    places = [Place(n, done, len(those)) for (n, done), those in at.items()]
+    works = [work for those in at.values() for work in those]
     states: list[InFlight] = [work.state for work in works]
-    until = first.done + count
+    wanted = [set((work.capture or {}).values()) for work in works]
+    begun = [work.done for work in works]
+
+    def keep(ran: int, latents: torch.Tensor) -> None:
+        for row, state in enumerate(states):
+            if begun[row] + ran in wanted[row]:
+                state.kept[begun[row] + ran] = latents[row : row + 1].cpu().clone()
+
+    add_ons.patch(works[0].loras)
     conditioning = states[0].conditioning if len(works) == 1 else joined([state.conditioning for state in states])
-    wanted = [{k for k in (work.capture or {}).values() if first.done <= k <= until} for work in works]
-    add_ons.patch(first.loras)
-    result = model.denoise(
-        conditioning,
-        _stacked(works),
-        first.steps,
-        first.done,
-        until,
-        capture=set().union(*wanted),
-        residuals=add_ons.residuals(first.controlnets, [state.hints for state in states], conditioning.guided),
-    )
+    residuals = add_ons.residuals(works[0].controlnets, [state.hints for state in states], conditioning.guided)
+    latents, step_s = run_places(model, conditioning, _stacked(works), places, count, residuals, keep)
     for row, (work, state) in enumerate(zip(works, states, strict=True)):
-        state.latents = result.latents[row : row + 1]
-        state.kept |= {k: result.captured[k][row : row + 1].cpu().clone() for k in wanted[row]}
-        work.done = until
-    return float(result.step_s.sum())
+        state.latents = latents[row : row + 1]
+        work.done += count
+    return float(step_s.sum())
 
 
 def _stacked(works: Sequence[Work]) -> torch.Tensor:

@@ -14,6 +14,7 @@ pytest.importorskip("diffusers")
 pytest.importorskip("peft")
 
 from backends.base import Asset, BackendError, Work, whole  # noqa: E402
+from backends.diffusers_.denoise import run_places  # noqa: E402
 from backends.diffusers_.serve import Live  # noqa: E402
 
 FAMILIES = ("sd15", "sdxl", "sd3", "flux", "sana")
@@ -70,19 +71,20 @@ def test_steps_one_at_a_time_give_the_bits_of_a_request_run_whole(backend: Live,
 
 @pytest.mark.parametrize("model", FAMILIES)
 def test_a_request_that_joins_a_batch_and_leaves_it_gives_its_own_image(backend: Live, model: str) -> None:
-    """The second request runs two steps alone, two beside the third and the rest alone again."""
+    """Each stands at a step of its own, of schedules of different lengths, while they run together."""
     alone = [image(backend, work(model, row)) for row in (1, 2)]
-    one, other = work(model, 1), work(model, 2)
+    alone.append(image(backend, Work(model, 64, 64, STEPS + 3, row=3)))
+    one, other, longer = work(model, 1), work(model, 2), Work(model, 64, 64, STEPS + 3, row=3)
     backend.begin([one])
     backend.steps([one], 2)
-    backend.begin([other])
-    backend.steps([other], 2)
-    backend.steps([one, other], 2)
-    backend.steps([other], 2)
-    backend.steps([one], 2)
-    backend.end([one, other])
-    assert close(one.made, alone[0])
-    assert close(other.made, alone[1])
+    backend.begin([other, longer])
+    backend.steps([other, one, longer])
+    backend.steps([one, other, longer], 3)
+    backend.end([one])
+    backend.steps([longer, other], 2)
+    backend.steps([longer], 3)
+    backend.end([other, longer])
+    assert all(close(each.made, wanted) for each, wanted in zip((one, other, longer), alone, strict=True))
     assert not close(one.made, other.made)
 
 
@@ -91,15 +93,14 @@ def test_a_batch_is_really_run_as_one_and_sizes_take_turns(backend: Live, monkey
     backend.begin(works)
     backend.steps(works[4:], 1)
     ran = []
-    denoise = type(backend.model("sdxl")).denoise
 
-    def watched(self: Any, conditioning: Any, latents: Any, *rest: Any, **more: Any) -> Any:
-        ran.append((self.spec.family, *latents.shape[-1:], latents.shape[0], rest[1]))
-        return denoise(self, conditioning, latents, *rest, **more)
+    def watched(model: Any, conditioning: Any, latents: Any, places: Any, *rest: Any) -> Any:
+        ran.append((model.spec.family, latents.shape[-1], [(place.done, place.rows) for place in places]))
+        return run_places(model, conditioning, latents, places, *rest)
 
-    monkeypatch.setattr(type(backend.model("sdxl")), "denoise", watched)
+    monkeypatch.setattr("backends.diffusers_.stages.run_places", watched)
     cost = backend.steps(works)
-    assert ran == [("sdxl", 8, 2, 0), ("sdxl", 16, 1, 0), ("sdxl", 8, 1, 1), ("sd15", 8, 1, 0)]
+    assert ran == [("sdxl", 8, [(0, 2), (1, 1)]), ("sdxl", 16, [(0, 1)]), ("sd15", 8, [(0, 1)])]
     assert cost.seconds > 0
     assert [each.done for each in works] == [1, 1, 1, 1, 2]
 
@@ -107,14 +108,14 @@ def test_a_batch_is_really_run_as_one_and_sizes_take_turns(backend: Live, monkey
 @pytest.mark.parametrize("calls", [(STEPS,), (1,) * STEPS, (2, 4)])
 def test_latents_are_kept_wherever_the_run_is_cut(backend: Live, calls: Sequence[int]) -> None:
     """And resumed from one of them, a request ends in the very same image."""
-    kept = work("sd15", capture={10: 2, 20: 4})
+    kept = work("sd15", capture={1: 0, 10: 2, 20: 4})
     backend.begin([kept])
     for count in calls:
         backend.steps([kept], count)
     backend.end([kept])
-    assert set(kept.made) == {10, 20}
+    assert set(kept.made) == {1, 10, 20}
     full = image(backend, work("sd15"))
-    for k, step in ((10, 2), (20, 4)):
+    for k, step in ((1, 0), (10, 2), (20, 4)):
         assert (image(backend, work("sd15", skipped=step, artifact=kept.made[k])) == full).all()
 
 
@@ -177,6 +178,8 @@ def test_what_cannot_be_is_refused(backend: Live) -> None:
         backend.load(Asset("lora", "x", "nosuch"))
     with pytest.raises(BackendError, match="starts from step 2 of an artifact that was not made"):
         backend.begin([work("sd15", skipped=2)])
+    with pytest.raises(BackendError, match="starts from step 2 and is to keep"):
+        backend.begin([work("sd15", skipped=2, artifact=0, capture={5: 1})])
     begun = work("sd15")
     backend.begin([begun])
     with pytest.raises(BackendError, match="decoded after 0 of 6 steps"):
