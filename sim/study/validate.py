@@ -103,7 +103,8 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
     profiled = {"_target_": "backends.profiled.Profiled", "gpu": GPU, "folder": str(profiles)}
     simulated = simulate({**config, "backend": profiled}, progress=progress)
     write(simulated, folder / "simulated")
-    found = _compared(live, simulated, backend.place, folder)
+    device = f"{backend.place} (processor time)" if backend.place == "cpu" else backend.place
+    found = _compared(live, simulated, device, folder)
     with ExitStack() as parts:
         table, facts, figure = (parts.enter_context(aside(file)) for file in found.files)
         table.write_text(f"# Validation\n\n{found.table()}\n\n![latency](validation.png)\n", encoding="utf-8")
