@@ -1,7 +1,6 @@
 """A profile: what was measured for one model on one GPU, read from and written to a YAML file.
 
-A profile knows the grid it was measured on. Inside the grid it interpolates linearly in pixels and in batch
-size; outside it is an error that names the grid, unless the caller asks for extrapolation.
+A profile knows the grid it was measured on: its tables interpolate inside it and know when they are asked outside.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,13 +8,13 @@ from functools import cached_property
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from backends.base import BackendError
+from backends.table import Table
 from conf.atomic import atomic_write
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -75,6 +74,15 @@ class LoraTiming(BaseModel):
     patch_s: Seconds
 
 
+class ControlNetLoad(BaseModel):
+    """One ControlNet as it is put on the device: ``bytes`` of its weights, ``load_s`` from its files."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bytes: Count
+    load_s: Seconds
+
+
 class MemoryPoint(BaseModel):
     """Most bytes allocated on the device while an operation ran on a batch, the weights included."""
 
@@ -104,8 +112,8 @@ class Profile(BaseModel):
 
     ``step`` is the time of one denoising step of a batch (both halves of classifier-free guidance included);
     ``vae_encode`` and ``vae_decode`` are per batch too, the latter with post-processing. ``load_s`` is the
-    time to put the model on the GPU, null where nobody published it; ``power_w`` is the device's draw while
-    it denoises. ``source`` says who measured it.
+    time to put the model on the GPU, null where nobody published it, and ``weights_bytes`` what it takes there;
+    ``power_w`` is the device's draw while it denoises. ``source`` says who measured it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, ignored_types=(cached_property,))
@@ -124,14 +132,16 @@ class Profile(BaseModel):
     vae_encode: list[Point] = []
     vae_decode: list[Point] = []
     controlnet_step: list[ControlPoint] = []
+    controlnet: ControlNetLoad | None = None
     lora: LoraTiming | None = None
     memory: list[MemoryPoint] = []
     energy: list[EnergyPoint] = []
     load_s: Seconds | None = None
+    weights_bytes: Count | None = None
     power_w: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
     @cached_property
-    def tables(self) -> "dict[str, Table]":
+    def tables(self) -> dict[str, Table]:
         """The operations by name, each a Table; an operation that was not measured is absent."""
         named: dict[str, Sequence[Timing]] = {
             "step": self.step,
@@ -139,65 +149,35 @@ class Profile(BaseModel):
             "vae_encode": self.vae_encode,
             "vae_decode": self.vae_decode,
         }
-        return {name: Table(points) for name, points in named.items() if points}
+        return {name: _timed(points) for name, points in named.items() if points}
 
     @cached_property
-    def controlnet_tables(self) -> "dict[int, Table]":
+    def controlnet_tables(self) -> dict[int, Table]:
         """Extra seconds per step by number of ControlNets in line, each a Table; empty if not measured."""
         counts = sorted({point.nets for point in self.controlnet_step})
-        return {n: Table(point for point in self.controlnet_step if point.nets == n) for n in counts}
+        return {n: _timed([point for point in self.controlnet_step if point.nets == n]) for n in counts}
+
+    @cached_property
+    def peak_tables(self) -> dict[tuple[str, int], Table]:
+        """Most bytes allocated besides the model's weights, by operation and number of ControlNets in line.
+
+        The weights are apart (0 bytes of them where nobody said), so that only what grows with the size and the
+        batch is scaled outside the grid.
+        """
+        points: dict[tuple[str, int], list[tuple[int, int, float]]] = {}
+        for at in self.memory:
+            besides = at.bytes - (self.weights_bytes or 0)
+            points.setdefault((at.operation, at.nets), []).append((at.width * at.height, at.batch, besides))
+        return {key: Table(found) for key, found in sorted(points.items())}
+
+    @cached_property
+    def energy_table(self) -> Table | None:
+        """Joules per denoising step of a batch; None if not measured."""
+        return Table((at.width * at.height, at.batch, at.joules) for at in self.energy) if self.energy else None
 
 
-class Table:
-    """Seconds over (pixels, batch), on the points that were measured."""
-
-    def __init__(self, points: Iterable[Timing]) -> None:
-        rows: dict[int, dict[int, float]] = {}
-        for point in points:
-            rows.setdefault(point.batch, {})[point.pixels] = point.seconds
-        self.batches = np.array(sorted(rows))
-        self.rows = [(np.array(sorted(rows[b])), np.array([rows[b][p] for p in sorted(rows[b])])) for b in self.batches]
-
-    def covers(self, pixels: int, batch: int) -> bool:
-        """Whether (pixels, batch) lies inside the measured grid."""
-        return all(pix[0] <= pixels <= pix[-1] for pix, _ in self._bracket(batch)) and bool(
-            self.batches[0] <= batch <= self.batches[-1]
-        )
-
-    def seconds(self, pixels: int, batch: int) -> float:
-        """Linear interpolation inside the grid; outside it, the edge scaled by pixels and by batch."""
-        edges = self._bracket(batch)
-        at = [_along(pix, sec, pixels) for pix, sec in edges]
-        sizes = [int(self.batches[i]) for i in self._neighbours(batch)]
-        if len(at) == 2:
-            return float(np.interp(batch, sizes, at))
-        return at[0] * (batch / sizes[0])
-
-    def grid(self) -> str:
-        """The measured grid in words, for error messages."""
-        return "; ".join(
-            f"batch {b}: {', '.join(str(int(p)) for p in pix)} pixels"
-            for b, (pix, _) in zip(self.batches, self.rows, strict=True)
-        )
-
-    def _neighbours(self, batch: int) -> list[int]:
-        right = int(np.searchsorted(self.batches, batch))
-        if right < len(self.batches) and self.batches[right] == batch:
-            return [right]
-        if right == 0:
-            return [0]
-        return [right - 1] if right == len(self.batches) else [right - 1, right]
-
-    def _bracket(self, batch: int) -> list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
-        return [self.rows[i] for i in self._neighbours(batch)]
-
-
-def _along(pixels: np.ndarray[Any, Any], seconds: np.ndarray[Any, Any], at: int) -> float:
-    if at < pixels[0]:
-        return float(seconds[0] * at / pixels[0])
-    if at > pixels[-1]:
-        return float(seconds[-1] * at / pixels[-1])
-    return float(np.interp(at, pixels, seconds))
+def _timed(points: Iterable[Timing]) -> Table:
+    return Table((point.pixels, point.batch, point.seconds) for point in points)
 
 
 def read(path: Path | Traversable) -> Profile:

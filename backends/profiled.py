@@ -1,11 +1,15 @@
-"""The profiled backend: seconds looked up in measured tables."""
+"""The profiled backend: every answer is looked up in measured tables."""
 
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import fsum
 from pathlib import Path
 from typing import Literal
 
-from backends.base import Asked, BackendError, Cost, Work
+from backends.base import Asked, Asset, BackendError, Cost, Work, check_done
 from backends.profile import Profile, find, shipped
+from backends.table import Table
 from conf.assumption import Assumption
 
 
@@ -13,10 +17,20 @@ from conf.assumption import Assumption
 class Profiled:
     """Looks up what work costs on ``gpu`` in profile files named ``<gpu>_<model>.yaml``.
 
+    Works that are run together are a batch as far as they have one model, size and number of ControlNets: their
+    time is interpolated in pixels and in batch. Images of different sizes share no tensor, so each such group runs
+    as a batch of its own, one after another, and a mixed batch takes the sum over its groups.
+
+    ControlNets in line add to every step what was measured for their number; a number between measured ones
+    (none adds nothing) is interpolated linearly. A LoRA costs its load and then nothing, as it is in the weights.
+
+    Joules of a step are those measured; where only the draw was, it is taken times the seconds, as it is for all
+    other work. A ControlNet draws as the step it stands beside does.
+
     Args:
         gpu: the kind of GPU, as the profile files spell it (``mi210``).
-        extrapolate: ``error`` refuses a shape outside the measured grid; ``warn`` scales the nearest edge of
-            the grid by pixels (and by batch), and says so in the summary.
+        extrapolate: ``error`` refuses a size or a batch outside the measured grid; ``warn`` scales the nearest edge
+            of the grid by pixels (and by batch), and says so in the summary.
         unpublished_load_s: seconds to load a model whose profile has no ``load_s``.
         folder: a folder of further profiles, which replace the shipped ones of the same model.
 
@@ -29,11 +43,18 @@ class Profiled:
     unpublished_load_s: float = 20.0
     folder: str | None = None
     live: bool = field(init=False, default=False)
+    by_row: bool = field(init=False, default=False)
     quality_basis: str | None = field(init=False, default=None)
     profiles: dict[str, Profile] = field(init=False)
-    _costs: dict[tuple[str, int, int, int, int, bool], Cost] = field(init=False, default_factory=dict)
-    _extrapolated: set[tuple[str, int, int]] = field(init=False, default_factory=set)
+    # One step by shape and batch: a change of a batch costs a look-up or two.
+    _steps: dict[tuple[str, int], Cost] = field(init=False, default_factory=dict)
+    _peaks: dict[tuple[str, int], int | None] = field(init=False, default_factory=dict)
+    _times: dict[tuple[str, str, int, int, int], float] = field(init=False, default_factory=dict)
+    _stepped: set[str] = field(init=False, default_factory=set)
+    _extrapolated: set[tuple[str, int, int, int]] = field(init=False, default_factory=set)
     _loads: set[str] = field(init=False, default_factory=set)
+    _between: set[tuple[str, int]] = field(init=False, default_factory=set)
+    _mixed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         if not self.unpublished_load_s >= 0:
@@ -58,57 +79,204 @@ class Profiled:
             "models= or cluster=, or measure one and name its folder with backend.folder"
         )
 
-    def whole(self, work: Work) -> Cost:
-        """See Backend.whole. N - K steps at batch 1, plus the text encoder, the VAE and post-processing."""
-        key = (work.model, work.width, work.height, work.steps, work.skipped, work.refine)
-        cost = self._costs.get(key)
-        if cost is None:
-            cost = self._costs[key] = self._whole(work)
-        return cost
+    # -- the stages ----------------------------------------------------------------------------------------
 
-    def _whole(self, work: Work) -> Cost:
-        step_s = self.seconds("step", work.model, work.width, work.height)
-        other_s = self.seconds("text_encode", work.model, work.width, work.height)
-        other_s += self.seconds("vae_decode", work.model, work.width, work.height)
-        if work.refine:
-            other_s += self.seconds("vae_encode", work.model, work.width, work.height)
-        return Cost(denoise_s=step_s * (work.steps - work.skipped), other_s=other_s)
+    def begin(self, works: Sequence[Work]) -> Cost:
+        """See Backend.begin. One batch of prompts for each model, one of artifacts for each size."""
+        work = works[0]
+        if len(works) == 1 and not work.refine:
+            return self._cost(work.model, self.seconds("text_encode", work.model, 1, 1))
+        prompts = Counter(work.model for work in works)
+        artifacts = Counter((work.model, work.width, work.height) for work in works if work.refine)
+        parts = [(model, self.seconds("text_encode", model, 1, 1, n)) for model, n in prompts.items()]
+        parts += [(size[0], self.seconds("vae_encode", *size, n)) for size, n in artifacts.items()]
+        return self._in_turn(parts)
+
+    def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
+        """See Backend.steps and above."""
+        known = self._steps
+        if len(works) == 1:
+            work = works[0]
+            work.done += count
+            one = known.get((work.shape, 1)) or self._step(work, 1)
+            return Cost(one.seconds * count, None if one.joules is None else one.joules * count)
+        groups: dict[str, int] = {}
+        so_far = groups.get
+        for work in works:
+            work.done += count
+            shape = work.shape
+            groups[shape] = so_far(shape, 0) + 1
+        seconds, joules = [], []
+        for group in groups.items():
+            one = known.get(group) or self._step(_one_of(works, group[0]), group[1])
+            seconds.append(one.seconds)
+            joules.append(one.joules)
+        if len(groups) > 1:
+            self._mixed = True
+            one = _total(seconds, joules)
+        return Cost(one.seconds * count, None if one.joules is None else one.joules * count)
+
+    def end(self, works: Sequence[Work]) -> Cost:
+        """See Backend.end. One batch for each model and size."""
+        check_done(works)
+        if len(works) == 1:
+            work = works[0]
+            return self._cost(work.model, self.seconds("vae_decode", work.model, work.width, work.height))
+        sizes = Counter((work.model, work.width, work.height) for work in works)
+        return self._in_turn([(size[0], self.seconds("vae_decode", *size, n)) for size, n in sizes.items()])
+
+    # -- what lies in memory -------------------------------------------------------------------------------
+
+    def load(self, asset: Asset) -> Cost:
+        """See Backend.load."""
+        self.require(asset.model)
+        profile = self.profiles[asset.model]
+        if asset.kind == "lora":
+            if profile.lora is None:
+                raise self._absent("lora", asset, "--loras")
+            seconds = profile.lora.read_s + profile.lora.patch_s
+        elif asset.kind == "controlnet":
+            if profile.controlnet is None:
+                raise self._absent("controlnet", asset, "--controlnets 1")
+            seconds = profile.controlnet.load_s
+        elif profile.load_s is not None:
+            seconds = profile.load_s
+        else:
+            self._loads.add(asset.model)
+            seconds = self.unpublished_load_s
+        return self._cost(asset.model, seconds)
+
+    def bytes(self, asset: Asset) -> int | None:
+        """See Backend.bytes."""
+        self.require(asset.model)
+        profile = self.profiles[asset.model]
+        if asset.kind == "model":
+            return profile.weights_bytes
+        add_on = profile.lora if asset.kind == "lora" else profile.controlnet
+        return None if add_on is None else add_on.bytes
+
+    def peak_bytes(self, works: Sequence[Work]) -> int | None:
+        """See Backend.peak_bytes. Groups take turns, so it is the most over them."""
+        peaks = []
+        for group in Counter(work.shape for work in works).items():
+            if group not in self._peaks:
+                self._peaks[group] = self._peak(_one_of(works, group[0]), group[1])
+            peaks.append(self._peaks[group])
+        known = [peak for peak in peaks if peak is not None]
+        return max(known) if known and len(known) == len(peaks) else None
+
+    # -- look-ups ------------------------------------------------------------------------------------------
 
     def seconds(self, operation: str, model: str, width: int, height: int, batch: int = 1) -> float:
-        """Seconds of one ``operation`` (step, text_encode, vae_encode, vae_decode) of a batch of one shape.
+        """Seconds of one ``operation`` (step, text_encode, vae_encode, vae_decode) of a batch of one size.
 
         An operation that the profile did not measure apart costs nothing here: profiles quoted from papers
         hold it inside the step time. Raises BackendError outside the grid unless ``extrapolate`` is ``warn``.
         """
-        self.require(model)
-        table = self.profiles[model].tables.get(operation)
+        key = (operation, model, width, height, batch)
+        found = self._times.get(key)
+        if found is None:
+            self.require(model)
+            table = self.profiles[model].tables.get(operation)
+            size = (1, 1) if operation == "text_encode" else (width, height)
+            found = 0.0 if table is None else self._at(table, operation, model, *size, batch)
+            self._times[key] = found
+        return found
+
+    def _step(self, work: Work, batch: int) -> Cost:
+        """One step of ``batch`` works like this one."""
+        model, width, height = work.model, work.width, work.height
+        plain_s = seconds = self.seconds("step", model, width, height, batch)
+        if work.controlnets:
+            tables: dict[int, Table | None] = {0: None, **self.profiles[model].controlnet_tables}
+            nets = len(work.controlnets)
+            seconds += self._of_nets(tables, "controlnet_step", model, width, height, batch, nets)
+        table = self.profiles[model].energy_table
         if table is None:
-            return 0.0
-        pixels = 1 if operation == "text_encode" else width * height
+            joules = self._cost(model, seconds).joules
+        else:
+            joules = self._at(table, "energy", model, width, height, batch) * (seconds / plain_s)
+        self._stepped.add(model)
+        cost = self._steps[work.shape, batch] = Cost(seconds, joules)
+        return cost
+
+    def _peak(self, work: Work, batch: int) -> int | None:
+        model, width, height, nets = work.model, work.width, work.height, len(work.controlnets)
+        self.require(model)
+        tables = self.profiles[model].peak_tables
+        steered = {n: table for (what, n), table in tables.items() if what == "controlnet_step"}
+        plain, decoding = tables.get(("step", 0)), tables.get(("vae_decode", 0))
+        if plain is None or (nets and not steered):
+            return None
+        peaks = [self._of_nets({0: plain} | steered, "memory of a step", model, width, height, batch, nets)]
+        if decoding is not None:
+            peaks.append(self._at(decoding, "memory of vae_decode", model, width, height, batch))
+        return round(max(peaks)) + (self.profiles[model].weights_bytes or 0)
+
+    def _of_nets(
+        self, tables: Mapping[int, Table | None], what: str, model: str, width: int, height: int, batch: int, nets: int
+    ) -> float:
+        """The value for ``nets`` ControlNets in line, from tables by their number; None stands for nothing."""
+
+        def at(count: int) -> float:
+            table = tables[count]
+            return 0.0 if table is None else self._at(table, what, model, width, height, batch)
+
+        if nets in tables:
+            return at(nets)
+        if nets > max(tables):
+            there = ", ".join(str(count) for count in sorted(tables) if count) or "none"
+            raise BackendError(
+                f"{self.gpu}_{model}.yaml: {what}: {nets} ControlNets in line were not measured for {model} on "
+                f"{self.gpu} (measured: {there}); serve without them, or measure them (mezzotint calibrate "
+                f"--controlnets {nets})"
+            )
+        self._between.add((model, nets))
+        low, high = max(n for n in tables if n < nets), min(n for n in tables if n > nets)
+        share = (nets - low) / (high - low)
+        return at(low) + (at(high) - at(low)) * share
+
+    def _at(self, table: Table, what: str, model: str, width: int, height: int, batch: int) -> float:
+        pixels = width * height
         if not table.covers(pixels, batch):
             if self.extrapolate == "error":
                 raise BackendError(
-                    f"profile of {model} on {self.gpu}: {operation} at {width}x{height} ({pixels} pixels), "
+                    f"profile of {model} on {self.gpu}: {what} at {width}x{height} ({pixels} pixels), "
                     f"batch {batch} is outside the measured grid ({table.grid()}); use shapes=model, measure "
-                    "that size, or allow it with extrapolate=warn"
+                    "that size and batch, or allow it with extrapolate=warn"
                 )
-            self._extrapolated.add((model, width, height))
-        return table.seconds(pixels, batch)
+            self._extrapolated.add((model, width, height, batch))
+        return table.at(pixels, batch)
 
-    def load_s(self, model: str) -> float:
-        """See Backend.load_s."""
-        self.require(model)
-        measured = self.profiles[model].load_s
-        if measured is not None:
-            return measured
-        self._loads.add(model)
-        return self.unpublished_load_s
+    def _cost(self, model: str, seconds: float) -> Cost:
+        """``seconds`` at the draw that was measured, if it was."""
+        power_w = self.profiles[model].power_w
+        return Cost(seconds, None if power_w is None else power_w * seconds)
+
+    def _in_turn(self, parts: Iterable[tuple[str, float]]) -> Cost:
+        """The (model, seconds) one after another."""
+        costs = [self._cost(*part) for part in parts]
+        return _total([cost.seconds for cost in costs], [cost.joules for cost in costs])
+
+    def _absent(self, key: str, asset: Asset, option: str) -> BackendError:
+        return BackendError(
+            f"{self.gpu}_{asset.model}.yaml: {key}: nobody measured what it takes to load {asset.name} for "
+            f"{asset.model} on {self.gpu}; serve without add-ons, or measure it (mezzotint calibrate {option})"
+        )
+
+    # -- what it rests on ----------------------------------------------------------------------------------
 
     def assumptions(self) -> list[Assumption]:
         """See Backend.assumptions."""
+        used = {name: self.profiles[name] for name in sorted(self._stepped)}
         said = [
-            Assumption(f"step time of {name} on {self.gpu}", _range(self.profiles[name]), self.profiles[name].source)
-            for name in sorted({key[0] for key in self._costs})
+            Assumption(f"step time of {name} on {self.gpu}", _range(profile), profile.source)
+            for name, profile in used.items()
+        ]
+        said += [
+            Assumption(f"energy of {name} on {self.gpu}", basis, profile.source)
+            for name, profile in used.items()
+            if (basis := _energy(profile)) is not None
         ]
         said += [
             Assumption(
@@ -120,16 +288,61 @@ class Profiled:
         ]
         said += [
             Assumption(
-                f"sizes whose step time of {model} on {self.gpu} is extrapolated",
-                sum(name == model for name, _, _ in self._extrapolated),
-                "outside the measured grid; the grid's edge scaled by pixels (extrapolate=warn)",
+                f"extra time of {nets} ControlNets in line of {model} on {self.gpu}",
+                "between those of fewer and of more",
+                "this number was not measured; interpolated linearly",
             )
-            for model in sorted({name for name, _, _ in self._extrapolated})
+            for model, nets in sorted(self._between)
         ]
+        if self._mixed:
+            said.append(
+                Assumption(
+                    "a batch of several sizes or numbers of ControlNets",
+                    "a batch for each, one after another",
+                    "images of different sizes share no tensor",
+                )
+            )
+        for model in sorted({name for name, *_ in self._extrapolated}):
+            alone = [each for each in self._extrapolated if each[0] == model and each[3] == 1]
+            batched = [each for each in self._extrapolated if each[0] == model and each[3] > 1]
+            if alone:
+                said.append(
+                    Assumption(
+                        f"sizes whose step time of {model} on {self.gpu} is extrapolated",
+                        len(alone),
+                        "outside the measured grid; the grid's edge scaled by pixels (extrapolate=warn)",
+                    )
+                )
+            if batched:
+                said.append(
+                    Assumption(
+                        f"batched shapes whose time of {model} on {self.gpu} is extrapolated",
+                        len(batched),
+                        "outside the measured grid; the grid's edge scaled by pixels and batch (extrapolate=warn)",
+                    )
+                )
         return said
+
+
+def _total(seconds: Iterable[float], joules: Sequence[float | None]) -> Cost:
+    """All of them one after another; the sums are exact, so that their order does not matter."""
+    return Cost(fsum(seconds), None if None in joules else fsum(joules))  # type: ignore[arg-type]
+
+
+def _one_of(works: Sequence[Work], shape: str) -> Work:
+    return next(work for work in works if work.shape == shape)
 
 
 def _range(profile: Profile) -> str:
     seconds = [point.seconds for point in profile.step]
     low, high = min(seconds), max(seconds)
     return f"{low:g} s" if low == high else f"{low:g} to {high:g} s over {len(seconds)} shapes"
+
+
+def _energy(profile: Profile) -> str | None:
+    power = None if profile.power_w is None else f"{profile.power_w:g} W while it works"
+    if profile.energy:
+        joules = [point.joules for point in profile.energy]
+        measured = f"{min(joules):g} to {max(joules):g} J a step"
+        return measured if power is None else f"{measured}; all else {power}"
+    return power

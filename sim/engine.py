@@ -19,7 +19,6 @@ import simpy
 from backends.base import Backend, Work
 from sim.clock import ARRIVAL, COMPLETION, INSERTION, LAST, Clock
 from sim.cluster.cluster import Cluster
-from sim.cluster.worker import Worker
 from sim.errors import SimulationError
 from sim.model import Model, in_role
 from sim.parts import Controller, Door, Executor, Scheduler
@@ -87,7 +86,7 @@ class Engine:
         times = array("d", workload.schedule.times.tobytes())
         self._think_s = workload.schedule.think_s
         self._open_loop = len(times) == self.rows
-        self._coming = zip(chain(times, repeat(math.nan)), range(self._first, self._first + self.rows))
+        self._coming = zip(chain(times, repeat(math.nan)), range(self._first, self._first + self.rows), strict=False)
         self._at_once = 1 if self._open_loop else len(times)
         self._ended = 0
         self._area_s = 0.0
@@ -217,9 +216,7 @@ class Engine:
                 break
         self._area_s -= now_s
         self.arrived += 1
-        request = Request(
-            row, now_s, self._width[row], self._height[row], self._steps[row], now_s + self._limit_s[row]
-        )
+        request = Request(row, now_s, self._width[row], self._height[row], self._steps[row], now_s + self._limit_s[row])
         if self._addons is not None:
             request.addons = self._addons(row)
         took_s = self.door.admit(request, now_s)

@@ -24,7 +24,7 @@ from sim.engine import Engine
 from sim.errors import ConfigError
 from sim.gpu import Gpu
 from sim.model import Model, reference
-from sim.parts import Allocation, Controller, Door, Executor, Scheduler
+from sim.parts import Allocation, Door, Executor, Scheduler
 from sim.record.cost import Service
 from sim.record.quality import Judgement, Quality
 from sim.record.series import series

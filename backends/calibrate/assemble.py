@@ -11,7 +11,7 @@ import numpy as np
 from backends.base import BackendError
 from backends.calibrate.journal import Entry, Measured
 from backends.calibrate.plan import Cell, Plan
-from backends.profile import ControlPoint, EnergyPoint, LoraTiming, MemoryPoint, Point, Profile, Timing
+from backends.profile import ControlNetLoad, ControlPoint, EnergyPoint, LoraTiming, MemoryPoint, Point, Profile, Timing
 
 _PEAKS = ("step", "vae_encode", "vae_decode", "controlnet_step")
 
@@ -72,6 +72,7 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
             for cell, got in of("controlnet_step")
             if typical(got)[0] > 0
         ],
+        controlnet=next((_controlnet(got) for _, got in of("controlnet")), None),
         lora=next((_lora(got) for _, got in of("lora")), None),
         memory=[
             MemoryPoint.model_validate(
@@ -87,6 +88,7 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
             if got.energy_j
         ],
         load_s=read[-1] if read else None,
+        weights_bytes=next((got.facts["bytes"] for _, got in of("load", "draw")), None),
         power_w=rounded(median(powers)) if powers else None,
     )
 
@@ -109,6 +111,10 @@ def _lora(got: Measured) -> LoraTiming:
     return LoraTiming.model_validate(times | got.facts)
 
 
+def _controlnet(got: Measured) -> ControlNetLoad:
+    return ControlNetLoad(bytes=got.facts["bytes"], load_s=typical(got, "load")[0])
+
+
 def _notes(plan: Plan, done: Sequence[Measured]) -> str:
     spec = plan.spec
     what = f"{spec.family} {spec.scale}" + (f" {spec.variant}" if spec.variant else "")
@@ -125,4 +131,10 @@ def _notes(plan: Plan, done: Sequence[Measured]) -> str:
         said.append(f"SM clock after each cell {min(clocks)} to {max(clocks)} MHz, median {round(median(clocks))}.")
     if plan.lora_rank is not None:
         said.append("The LoRA's file was in the system's cache.")
+    if any("load" in got.seconds for got in done):
+        said.append("So were the ControlNet's.")
+    if plan.device.startswith("cpu"):
+        said.append(
+            "Seconds are processor time of this process, of all its threads: what else the machine did is not in them."
+        )
     return " ".join(said)

@@ -26,6 +26,7 @@ from backends.diffusers_ import (
     build,
     control,
     inline,
+    open_controlnet,
     peak_bytes,
     random_controlnet,
     read_lora,
@@ -122,6 +123,8 @@ class Bench:
                 return self._step(cell, model)
             case "controlnet_step":
                 return self._controlnet_step(cell, model)
+            case "controlnet":
+                return self._controlnet(model)
             case "lora":
                 return self._lora(cell, model)
 
@@ -171,6 +174,21 @@ class Bench:
                 "with": [float(each) for timed in steered for each in timed],
             }
         )
+
+    def _controlnet(self, model: LiveModel) -> Measured:
+        """A ControlNet is saved and read back, from files that are in the system's cache by then."""
+        with tempfile.TemporaryDirectory(prefix="mezzotint-") as name:
+            folder = Path(name)
+            drawn = random_controlnet(model, seed=0)
+            size = drawn.nbytes
+            _ensure_room(folder, "a ControlNet", size)
+            drawn.net.save_pretrained(name)
+            seconds = []
+            for turn in range(self.plan.repeats + (self.plan.warmup > 0)):
+                drawn = open_controlnet(model, folder)
+                if turn or not self.plan.warmup:
+                    seconds.append(drawn.load_s)
+        return Measured(seconds={"load": seconds}, facts={"bytes": size})
 
     def _lora(self, cell: Cell, model: LiveModel) -> Measured:
         seconds: dict[str, list[float]] = {name: [] for name in ("read", "attach", "fuse", "unfuse", "patch")}
@@ -235,18 +253,23 @@ def _from_disk(plan: Plan) -> LiveModel:
     with tempfile.TemporaryDirectory(prefix="mezzotint-") as folder:
         drawn: LiveModel | None = build(plan.spec, plan.device)
         assert drawn is not None
-        room = shutil.disk_usage(folder).free
-        if drawn.nbytes > room:
-            raise LiveError(
-                f"{folder}: {room / 2**30:.1f} GiB are free and the weights of {plan.model} take "
-                f"{drawn.nbytes / 2**30:.1f} GiB; set TMPDIR to a larger disk or leave --load-from-disk out"
-            )
+        _ensure_room(Path(folder), plan.model, drawn.nbytes)
         drawn.save(Path(folder))
         drawn = None  # or both copies would be on the device at once
         gc.collect()
         if torch.device(plan.device).type == "cuda":
             torch.cuda.empty_cache()
         return build(replace(plan.spec, weights=folder), plan.device)
+
+
+def _ensure_room(folder: Path, what: str, nbytes: int) -> None:
+    """Raise LiveError where a disk has no room for weights that are to be read back."""
+    room = shutil.disk_usage(folder).free
+    if nbytes > room:
+        raise LiveError(
+            f"{folder}: {room / 2**30:.1f} GiB are free and the weights of {what} take {nbytes / 2**30:.1f} GiB; set "
+            "TMPDIR to a larger disk, or leave --load-from-disk and --controlnets out"
+        )
 
 
 def _first_line(error: BaseException) -> str:

@@ -111,6 +111,9 @@ def _add_ons(profile: Profile, entries: Sequence[Entry]) -> list[str]:
             rows.append([cell.nets, size, cell.batch, _ms(plain), _ms(extra), _ms(spread), share])
         head = ["nets", "size", "batch", "plain step [ms]", "added [ms]", "quartile spread [ms]", "of the plain step"]
         blocks += ["## ControlNets in line", _table(head, rows)]
+    if profile.controlnet is not None:
+        net = profile.controlnet
+        blocks.append(f"The weights of one ControlNet, {net.bytes / 1e6:.1f} MB, were loaded in {net.load_s:.3g} s.")
     loras = [e.measured for e in entries if e.cell.operation == "lora" and e.measured]
     if profile.lora is not None and loras:
         rows = []

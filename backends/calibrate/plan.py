@@ -17,7 +17,17 @@ if TYPE_CHECKING:
 Shape = tuple[int, int, int]
 """Width and height in pixels, and images per batch."""
 
-Operation = Literal["draw", "load", "text_encode", "step", "vae_decode", "vae_encode", "controlnet_step", "lora"]
+Operation = Literal[
+    "draw",
+    "load",
+    "text_encode",
+    "step",
+    "vae_decode",
+    "vae_encode",
+    "controlnet_step",
+    "controlnet",
+    "lora",
+]
 
 # As the simulator's models spell them; a variant that is not here keeps the name of its architecture.
 NAMES = {
@@ -36,7 +46,8 @@ NAMES = {
 class Cell(BaseModel):
     """One thing to measure. What an operation does not depend on stays 0 (the size of a text encoding).
 
-    ``draw`` is the making of random weights, ``load`` the reading of weights from a folder.
+    ``draw`` is the making of random weights, ``load`` the reading of weights from a folder, ``controlnet`` that of
+    a ControlNet's.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -121,6 +132,8 @@ class Plan:
                     for w, h, b in self._by_work()
                     if self.controlnet_batches is None or b in self.controlnet_batches
                 ]
+            if any(self.controlnets):
+                found.append(Cell(operation="controlnet"))
         if self.lora_rank is not None:
             found.append(Cell(operation="lora", rank=self.lora_rank))
         return found

@@ -130,6 +130,7 @@ def _conditions(plan: Plan, here: Machine) -> dict[str, str | int]:
         "warmup": plan.warmup,
         "repeats": plan.repeats,
         "steps_timed": plan.steps_timed,
+        **({"clock": "processor"} if here.device.type == "cpu" else {}),
     }
 
 

@@ -38,7 +38,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class FamilyEntry:
-    """A family's adapter (dotted path of a class), its stock pipeline class and its default variant."""
+    """A family's adapter (dotted path of a Family), its stock pipeline class and its default variant."""
 
     name: str
     adapter: str

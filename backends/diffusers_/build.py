@@ -70,5 +70,5 @@ def _slot_seed(seed: int, slot: str) -> int:
 
 def _adapter(path: str) -> Family:
     module, name = path.rsplit(".", 1)
-    adapter: Family = getattr(import_module(module), name)()
+    adapter: Family = getattr(import_module(module), name)
     return adapter

@@ -24,7 +24,7 @@ from backends.diffusers_.residuals import Residuals, ResidualSource, StepInput
 from backends.diffusers_.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
-    from backends.diffusers_.families.base import Family
+    from backends.diffusers_.families.base import Steering
     from backends.diffusers_.model import LiveModel
 
 
@@ -33,9 +33,14 @@ class ControlNet:
     """A ControlNet on a device, and the seconds it took to build."""
 
     net: Any
-    family: Family
+    steering: Steering
     device: torch.device
     load_s: float
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its weights and buffers."""
+        return sum(each.nbytes for each in (*self.net.parameters(), *self.net.buffers()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +59,8 @@ class Control:
     def __call__(self, step: StepInput) -> Residuals:
         """Residuals for one step, on the ControlNet's device."""
         near = step.to(self.controlnet.device)
-        net = self.controlnet.net
         with torch.no_grad():  # the setting is per thread, so the loop's own does not reach a service
-            return self.controlnet.family.control(net, near.x, near.t, near.inputs, self.hint, self.scale)
+            return self.controlnet.steering.run(self.controlnet.net, near, self.hint, self.scale)
 
 
 def random_controlnet(
@@ -77,7 +81,7 @@ def random_controlnet(
     ensure_fits(f"ControlNet {part.name}", weight_bytes([part], dtype), place)
     watch = Stopwatch(place)
     net = with_random_weights(part, place, dtype, seed)
-    return ControlNet(net, model.family, place, watch.lap())
+    return ControlNet(net, _steering(model), place, watch.lap())
 
 
 def open_controlnet(model: LiveModel, folder: Path, device: str | torch.device | None = None) -> ControlNet:
@@ -99,7 +103,7 @@ def open_controlnet(model: LiveModel, folder: Path, device: str | torch.device |
     except (OSError, ValueError, RuntimeError, KeyError, TypeError) as broken:
         raise LiveError(f"{folder} could not be loaded as {kind.__name__}: {broken}") from broken
     net = net.to(place).eval().requires_grad_(False)
-    return ControlNet(net, model.family, place, watch.lap())
+    return ControlNet(net, _steering(model), place, watch.lap())
 
 
 def control(
@@ -119,7 +123,7 @@ def control(
     """
     pixels = autoencoder.as_pixels(images, width, height, model.device)
     with torch.no_grad():
-        hint = model.family.hint(model.pipe, controlnet.net, pixels).to(controlnet.device)
+        hint = controlnet.steering.hint(model.pipe, controlnet.net, pixels).to(controlnet.device)
     return Control(controlnet, torch.cat([hint, hint]) if guided else hint, scale)
 
 
@@ -176,6 +180,12 @@ def _summed(answers: Sequence[Residuals], device: torch.device) -> Residuals:
     for answer in answers[1:]:
         total = total + answer.to(device)
     return total
+
+
+def _steering(model: LiveModel) -> Steering:
+    if model.family.steering is None:
+        raise LiveError(f"{model.spec.family} runs without ControlNets here; use sd15, sdxl, sd3 or flux")
+    return model.family.steering
 
 
 def _part(model: LiveModel, name: str | None) -> Part:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -72,32 +72,92 @@ def run_steps(
             f"cannot run steps {first_step} to {stop} of {steps} and capture after {sorted(wanted)}; "
             "need 0 <= first < last <= steps and captures in between"
         )
-    if conditioning.batch != latents.shape[0]:
+    captured: dict[int, torch.Tensor] = {}
+    if first_step in wanted:
+        captured[first_step] = latents.to(device=model.device, dtype=model.family.latent_dtype(model.pipe)).clone()
+
+    def after(ran: int, state: torch.Tensor) -> None:
+        if first_step + ran in wanted:
+            captured[first_step + ran] = state.clone()
+        if on_step is not None:
+            on_step(first_step + ran, state)
+
+    places = [Place(steps, first_step, latents.shape[0])]
+    state, seconds = run_places(model, conditioning, latents, places, stop - first_step, residuals, after)
+    return DenoiseResult(state, captured, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where some rows of a batch stand: ``rows`` of them, one after another, after ``done`` of ``steps`` steps."""
+
+    steps: int
+    done: int
+    rows: int
+
+
+def run_places(
+    model: LiveModel,
+    conditioning: Conditioning,
+    latents: torch.Tensor,
+    places: Sequence[Place],
+    count: int,
+    residuals: ResidualSource | None = None,
+    on_step: Callable[[int, torch.Tensor], None] | None = None,
+) -> tuple[torch.Tensor, np.ndarray]:
+    """Run ``count`` steps of a batch whose rows stand at several places of several schedules.
+
+    The denoiser runs once a step on all rows, each at its own timestep, as a server that lets requests join and
+    leave between steps does (Orca's iteration-level scheduling); each place has a solver of its own.
+
+    Args:
+        conditioning: one row per latent.
+        latents: (n, c, h, w), place after place.
+        on_step: called after each step with (steps run here so far, latents), outside the timed part.
+
+    Returns:
+        The latents after the last step, and the seconds of each step.
+
+    Raises:
+        LiveError: another number of rows than latents, or a place that has not so many steps left.
+    """
+    if conditioning.batch != latents.shape[0] or sum(place.rows for place in places) != latents.shape[0]:
         raise LiveError(f"{conditioning.batch} prompts for {latents.shape[0]} latents; give one prompt per latent")
+    for place in places:
+        if not 0 <= place.done < place.done + count <= place.steps:
+            raise LiveError(f"cannot run steps {place.done} to {place.done + count} of {place.steps}")
     family, pipe, guided = model.family, model.pipe, conditioning.guided
     state = latents.to(device=model.device, dtype=family.latent_dtype(pipe))
     tokens = family.tokens(pipe, state)
-    solver = prepared(pipe.scheduler, steps, first_step, tokens, family.sigmas(steps), model.device)
+    sizes = [place.rows for place in places]
+    solvers = [
+        prepared(pipe.scheduler, place.steps, place.done, tokens, family.sigmas(place.steps), model.device)
+        for place in places
+    ]
     inputs = family.inputs(pipe, conditioning.stacked(), state, conditioning.guidance)
-    captured = {first_step: state.clone()} if first_step in wanted else {}
-    seconds = np.empty(stop - first_step)
+    seconds = np.empty(count)
     watch = Stopwatch(model.device)
-    for step in range(first_step, stop):
+    for ran in range(count):
         with torch.no_grad():
-            t = solver.timesteps[step]
-            x = torch.cat([state, state]) if guided else state
-            if hasattr(solver, "scale_model_input"):
-                x = solver.scale_model_input(x, t)
-            added = None if residuals is None else residuals(StepInput(step, x, t, inputs))
-            predicted = family.predict(pipe, x, t, inputs, added)
+            times = [solver.timesteps[place.done + ran] for solver, place in zip(solvers, places, strict=True)]
+            x = torch.cat(
+                [
+                    solver.scale_model_input(rows, t) if hasattr(solver, "scale_model_input") else rows
+                    for solver, rows, t in zip(solvers, state.split(sizes), times, strict=True)
+                ]
+            )
+            t = times[0] if len(times) == 1 else torch.cat([t.expand(n) for t, n in zip(times, sizes, strict=True)])
+            if guided:
+                x, t = torch.cat([x, x]), t if t.ndim == 0 else torch.cat([t, t])
+            near = StepInput(places[0].done + ran, x, t, inputs)
+            predicted = family.predict(pipe, near, None if residuals is None else residuals(near))
             if guided:
                 without, towards = predicted.chunk(2)
                 predicted = without + conditioning.guidance * (towards - without)
-            state = solver.step(predicted, t, state, return_dict=False)[0].to(state.dtype)
-        seconds[step - first_step] = watch.lap()
-        if step + 1 in wanted:
-            captured[step + 1] = state.clone()
+            stepped = zip(solvers, predicted.split(sizes), times, state.split(sizes), strict=True)
+            state = torch.cat([solver.step(*at, return_dict=False)[0].to(state.dtype) for solver, *at in stepped])
+        seconds[ran] = watch.lap()
         if on_step is not None:
-            on_step(step + 1, state)
+            on_step(ran + 1, state)
         watch.lap()
-    return DenoiseResult(state, captured, seconds)
+    return state, seconds

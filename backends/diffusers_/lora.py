@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from backends.diffusers_.chatter import hushed
 from backends.diffusers_.errors import LiveError, require
+from backends.diffusers_.logs import quiet
 from backends.diffusers_.model import LiveModel
 from backends.diffusers_.stopwatch import Stopwatch
 
@@ -112,7 +112,7 @@ class Loras:
             raise LiveError(f"LoRAs {', '.join(self.fused)} are fused; unfuse them before attaching another")
         watch = Stopwatch(self.model.device)
         try:
-            with hushed("diffusers.loaders.lora_base"):  # says that the text encoders have no LoRA
+            with quiet("diffusers.loaders.lora_base"):  # says that the text encoders have no LoRA
                 self.model.pipe.load_lora_weights(dict(weights.tensors), adapter_name=weights.name)
         except (ValueError, RuntimeError, KeyError, IndexError) as misfit:
             if not self.attached:

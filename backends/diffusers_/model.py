@@ -12,11 +12,11 @@ import torch
 
 from backends.diffusers_ import autoencoder
 from backends.diffusers_.architectures import Architecture
-from backends.diffusers_.chatter import hushed
 from backends.diffusers_.conditioning import Conditioning
 from backends.diffusers_.denoise import DenoiseResult, run_steps
 from backends.diffusers_.errors import LiveError
-from backends.diffusers_.families.base import Family
+from backends.diffusers_.families.base import Family, Prompts
+from backends.diffusers_.logs import quiet
 from backends.diffusers_.residuals import ResidualSource
 from backends.diffusers_.solvers import prepared
 from backends.diffusers_.spec import ModelSpec
@@ -94,9 +94,15 @@ class LiveModel:
         scale = self.architecture.guidance if guidance is None else guidance
         watch = Stopwatch(self.device)
         # A prompt spelled in letters is often longer than 77 tokens; being told each time is no use.
-        with torch.no_grad(), hushed("diffusers.pipelines"):
+        with torch.no_grad(), quiet("diffusers.pipelines"):
             positive, negative = self.family.encode(
-                self.pipe, prompts, negatives, self.family.guided(scale), self.architecture.text_tokens
+                self.pipe,
+                Prompts(
+                    list(prompts),
+                    None if negatives is None else list(negatives),
+                    self.family.guided(scale),
+                    self.architecture.text_tokens,
+                ),
             )
         return Conditioning(positive, negative, scale, watch.lap())
 

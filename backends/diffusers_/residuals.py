@@ -41,9 +41,9 @@ class StepInput:
     """All that a ControlNet needs of one step, and all that has to be sent to one that runs apart.
 
     Attributes:
-        step: index of the step about to run.
+        step: index of the step about to run, of the first rows where they stand at several.
         x: (rows, c, h, w) scaled latents, rows doubled under classifier-free guidance.
-        t: scalar timestep.
+        t: timestep, a scalar or one for each row.
         inputs: the family's conditioning, rows doubled alike.
     """
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,12 +14,15 @@ import torch
 from PIL import Image
 from transformers.utils import logging as transformers_log
 
-from backends.base import Asked, BackendError, Cost, Work, WorkFailed
+from backends.base import Asked, Asset, Cost, Work, WorkFailed, check_done
+from backends.diffusers_ import stages
+from backends.diffusers_.addons import AddOns
 from backends.diffusers_.build import build
 from backends.diffusers_.errors import LiveError
 from backends.diffusers_.memory import usable_device
 from backends.diffusers_.model import LiveModel
 from backends.diffusers_.spec import ModelSpec
+from backends.diffusers_.stages import grouped
 from backends.quality import Metric
 from conf.assumption import Assumption
 
@@ -32,7 +37,8 @@ class Live:
     seconds (synchronised on a GPU) become its service time, and the clock of the simulation goes on from there.
     All models of the run stay on the device while there is room; moving one out for another in between costs no
     virtual time, since on the cluster each would have a GPU. A worker that changes models is another matter: then
-    the model is freed and loaded for real (``load_s``).
+    the model is freed and loaded for real (``load``). On a CPU the seconds are processor time of this process, so
+    that a busy neighbour is not in them.
 
     Args:
         models: name, as the models group spells it, -> arguments of ModelSpec.
@@ -58,11 +64,13 @@ class Live:
     images: str | None = None
     threads: int = 1
     live: bool = field(init=False, default=True)
+    by_row: bool = field(init=False, default=True)
     quality_basis: str | None = field(init=False, default=None)
     _place: torch.device = field(init=False, repr=False)
     _asked: Asked = field(init=False, repr=False)
     _built: dict[str, LiveModel] = field(init=False, default_factory=dict, repr=False)
-    _warm: set[tuple[str, int, int]] = field(init=False, default_factory=set, repr=False)
+    _beside: dict[str, AddOns] = field(init=False, default_factory=dict, repr=False)
+    _warm: set[tuple[str, int, int, int]] = field(init=False, default_factory=set, repr=False)
 
     def __post_init__(self) -> None:
         transformers_log.set_verbosity_error()  # every prompt of over 77 tokens would be announced
@@ -97,24 +105,68 @@ class Live:
         """See Backend.require. The model is built here, so that what cannot be is known before the run."""
         self.model(model)
 
-    def whole(self, work: Work) -> Cost:
-        """See Backend.whole. Raises WorkFailed when the device runs out of memory."""
-        try:
-            return self._whole(work)
-        except torch.cuda.OutOfMemoryError as full:
-            self._collect()
-            raise WorkFailed(f"{self._place} ran out of memory: {full}") from None
+    def begin(self, works: Sequence[Work]) -> Cost:
+        """See Backend.begin. Prompts of one model are one batch, and so are artifacts of one size."""
+        with self._room_for(works):
+            parts = self._by_model(works)
+            return Cost(sum(stages.begin(model, beside, those, self._asked) for model, beside, those in parts))
 
-    def load_s(self, model: str) -> float:
-        """See Backend.load_s: free the model, load it again, and say how long that took."""
-        self._built.pop(model, None)
+    def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
+        """See Backend.steps.
+
+        Works alike in model, size and add-ons are one real batch, wherever each of them stands; others take turns,
+        as images of different sizes share no tensor and a LoRA is in the weights for all.
+        """
+        if count == 0:
+            return Cost(0.0)
+        with self._room_for(works):
+            parts = self._by_model(works)
+            return Cost(sum(stages.steps(model, beside, those, count) for model, beside, those in parts))
+
+    def end(self, works: Sequence[Work]) -> Cost:
+        """See Backend.end. Sets ``made`` and, of what skipped steps, ``quality`` where that is measured."""
+        check_done(works)
+        with self._room_for(works):
+            seconds = 0.0
+            for model, _, those in self._by_model(works):
+                images, took_s = stages.end(model, those)
+                seconds += took_s
+                for work, image in zip(those, images, strict=True):
+                    self._keep(work, image)
+            return Cost(seconds)
+
+    def load(self, asset: Asset) -> Cost:
+        """See Backend.load. What is there is freed and loaded again, and that is timed."""
+        if asset.kind == "controlnet":
+            return Cost(self._add_ons(asset.model).load_controlnet(asset.name))
+        if asset.kind == "lora":
+            return Cost(self._add_ons(asset.model).load_lora(asset.name))
+        self._built.pop(asset.model, None)
+        self._beside.pop(asset.model, None)
         self._collect()
-        return self.model(model).load_s
+        return Cost(self.model(asset.model).load_s)
+
+    def bytes(self, asset: Asset) -> int | None:
+        """See Backend.bytes."""
+        if asset.kind == "controlnet":
+            return self._add_ons(asset.model).controlnet_bytes(asset.name)
+        if asset.kind == "lora":
+            return self._add_ons(asset.model).lora_bytes(asset.name)
+        return self.model(asset.model).nbytes
+
+    def peak_bytes(self, works: Sequence[Work]) -> int | None:
+        """See Backend.peak_bytes. Nobody knows it before they ran."""
+        return None
+
+    def largest_batch(self, model: str) -> int:
+        """Most works of one size that ``model`` was given together so far."""
+        return max((batch for name, _, _, batch in self._warm if name == model), default=1)
 
     def assumptions(self) -> list[Assumption]:
         """See Backend.assumptions."""
         gpu = self._place.type == "cuda"
-        device = torch.cuda.get_device_name(self._place) if gpu else f"CPU, {self.threads} thread(s)"
+        cpu = f"CPU, {self.threads} thread(s), processor time"
+        device = torch.cuda.get_device_name(self._place) if gpu else cpu
         said = [Assumption("service times", f"measured on {device}", "live backend, virtual time")]
         said += [
             Assumption(
@@ -126,61 +178,69 @@ class Live:
             )
             for name, model in sorted(self._built.items())
         ]
+        if any(beside.used for beside in self._beside.values()):
+            said.append(
+                Assumption("ControlNets and LoRAs", "random weights", "traces name add-ons and do not bring them")
+            )
         return said
 
-    def _whole(self, work: Work) -> Cost:
-        model = self.model(work.model)
-        self._warm_up(work)
-        image, latents, denoise_s, other_s = self._run(model, work)
+    @contextmanager
+    def _room_for(self, works: Sequence[Work]) -> Iterator[None]:
+        """Memory that runs out is the end of ``works`` and of nothing else."""
+        try:
+            yield
+        except torch.cuda.OutOfMemoryError as full:
+            for work in works:
+                work.state = None
+            self._collect()
+            raise WorkFailed(f"{self._place} ran out of memory: {full}") from None
+
+    def _by_model(self, works: Sequence[Work]) -> Iterator[tuple[LiveModel, AddOns, list[Work]]]:
+        """The works of each model, with the model and what stands beside it, warm."""
+        for name, those in grouped(works, lambda work: work.model).items():
+            for (width, height), alike in grouped(those, lambda work: (work.width, work.height)).items():
+                self._warm_up(name, width, height, len(alike))
+            yield self.model(name), self._add_ons(name), those
+
+    def _keep(self, work: Work, image: np.ndarray) -> None:
         if self.images is not None and work.row >= 0:
             Image.fromarray(image).save(Path(self.images) / f"{work.row}.png")
-        quality = self._quality(work, image) if work.skipped else None
-        return Cost(denoise_s, other_s, artifact=image if work.capture is None else latents, quality=quality)
-
-    def _run(self, model: LiveModel, work: Work) -> tuple[np.ndarray, dict[int, torch.Tensor], float, float]:
-        """The image uint8 (h, w, 3), the latents asked for, seconds of denoising, seconds of all else."""
-        seeds = [self._asked.seed(work.row)]
-        conditioning = model.encode([self._asked.prompt(work.row)])
-        other_s = conditioning.encode_s
-        if work.skipped == 0:
-            start = model.noise(work.width, work.height, seeds, work.steps)
-        elif work.artifact is None:
-            raise BackendError(f"row {work.row} starts from step {work.skipped} of an artifact that was not made")
-        elif work.refine:
-            encoded = model.encode_images([work.artifact], work.width, work.height)
-            other_s += encoded.encode_s
-            start = model.noise_to_step(encoded.latents, work.skipped, work.steps, seeds)
-        else:
-            start = work.artifact.to(model.device)
+        # Where two names stand for one step, as in a model of few, the last has it.
         names = {step: name for name, step in (work.capture or {}).items()}
-        result = model.denoise(conditioning, start, work.steps, work.skipped, capture=names)
-        decoded = model.decode(result.latents)
-        kept = {names[step]: latents.cpu() for step, latents in result.captured.items()}
-        return decoded.images[0], kept, float(result.step_s.sum()), other_s + decoded.decode_s
+        kept = {name: work.state.kept[step] for step, name in names.items()}
+        work.made = image if work.capture is None else kept
+        work.state = None
+        work.quality = self._quality(work, image) if work.skipped else None
 
     def _quality(self, work: Work, image: np.ndarray) -> float | None:
         if self.quality is None or self.reference is None:
             return None
-        full = Work(self.reference, work.width, work.height, work.steps, row=work.row)
-        wanted, _, _, _ = self._run(self.model(self.reference), full)
+        full = [Work(self.reference, work.width, work.height, work.steps, row=work.row)]
+        model, beside = self.model(self.reference), self._add_ons(self.reference)
+        stages.begin(model, beside, full, self._asked)
+        stages.steps(model, beside, full, work.steps)
+        wanted = stages.end(model, full)[0][0][None]
         made, prompts = image[None], [self._asked.prompt(work.row)]
         if self.quality.full_reference:
-            return float(self.quality.score(made, references=wanted[None])[0])
-        return float(
-            self.quality.score(made, prompts=prompts)[0] / self.quality.score(wanted[None], prompts=prompts)[0]
-        )
+            return float(self.quality.score(made, references=wanted)[0])
+        return float(self.quality.score(made, prompts=prompts)[0] / self.quality.score(wanted, prompts=prompts)[0])
 
-    def _warm_up(self, work: Work) -> None:
+    def _warm_up(self, name: str, width: int, height: int, batch: int) -> None:
         """The first run of a shape compiles and allocates; a server has long done that."""
-        key = (work.model, work.width, work.height)
+        key = (name, width, height, batch)
         if key in self._warm:
             return
         self._warm.add(key)
-        model = self.model(work.model)
-        conditioning = model.encode([""])
-        noise = model.noise(work.width, work.height, [0], work.steps)
-        latents = model.denoise(conditioning, noise, work.steps, last_step=min(WARM_UP_STEPS, work.steps)).latents
-        model.encode_images(list(model.decode(latents).images), work.width, work.height)
+        model = self.model(name)
+        conditioning = model.encode([""] * batch)
+        noise = model.noise(width, height, [0] * batch, WARM_UP_STEPS)
+        latents = model.denoise(conditioning, noise, WARM_UP_STEPS).latents
+        model.encode_images(list(model.decode(latents).images), width, height)
+
+    def _add_ons(self, model: str) -> AddOns:
+        if model not in self._beside:
+            self._beside[model] = AddOns(self.model(model), None if self.store is None else Path(self.store) / model)
+        return self._beside[model]
 
     def _spec(self, name: str) -> ModelSpec:
         if name not in self.models:
@@ -209,6 +269,7 @@ class Live:
                 raise
             # Room for both there is not: on the cluster each has a GPU of its own, here they take turns.
             self._built.clear()
+            self._beside.clear()
             self._warm.clear()
             self._collect()
             built = build(spec, self._place)

@@ -1,23 +1,28 @@
-"""Seconds of work on a device, which runs behind the host unless it is waited for."""
+"""Seconds of work on a device, which on a GPU runs behind the host unless it is waited for."""
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import perf_counter, process_time
 
 import torch
 
 
 class Stopwatch:
-    """Measures from lap to lap, waiting for the device at each so that queued kernels are counted.
+    """Measures from lap to lap.
+
+    On a GPU it waits for the device at each lap, so that queued kernels are counted, and reads the wall clock. On a
+    CPU it reads the processor time of this process, all its threads together: other programs on the machine take
+    turns with this one, and the wall would count their turns too.
 
     Args:
-        device: the device whose work is timed; only CUDA is asynchronous and waited for.
+        device: the device whose work is timed.
     """
 
-    __slots__ = ("_device", "_last")
+    __slots__ = ("_clock", "_device", "_last")
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
+        self._clock = process_time if device.type == "cpu" else perf_counter
         self._last = 0.0
         self.lap()
 
@@ -25,6 +30,6 @@ class Stopwatch:
         """Seconds since the last lap (or since the watch was made)."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-        now = perf_counter()
+        now = self._clock()
         elapsed, self._last = now - self._last, now
         return elapsed

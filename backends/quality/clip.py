@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from backends.diffusers_.chatter import hushed
+from backends.diffusers_.logs import quiet
 from backends.quality.errors import QualityError
 from backends.quality.metric import Floats, Images, checked
 
@@ -131,7 +131,7 @@ class ClipWeights:
                 "line --clip or --pickscore), or allow the hub (allow_hub=True; --allow-hub)"
             )
         try:
-            with hushed("transformers"):
+            with quiet("transformers"):
                 return kind.from_pretrained(str(folder) if local else where, local_files_only=local, **options)
         except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as broken:
             reason = " ".join(str(broken).split())[:200]

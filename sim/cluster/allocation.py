@@ -60,7 +60,8 @@ class FixedSplit:
         large = self._planned(gpus, models, backend) if self.large is None else self.large
         if not 1 <= large <= gpus - 1:
             raise ConfigError(
-                f"allocation.large: found {large} of {gpus} GPUs; expected 1 to {gpus - 1}, so that both models have one"
+                f"allocation.large: found {large} of {gpus} GPUs; expected 1 to {gpus - 1}, so that both models have "
+                "one"
             )
         roles = [self.miss_role] * large + [self.hit_role] * (gpus - large)
         for role in roles:

@@ -291,8 +291,8 @@ class Cluster:
         if peak_bytes + beside > most:
             raise SimulationError(
                 f"{_named(self._parts, 'executor')} runs {worker.aboard} requests on {worker}, which takes "
-                f"{(peak_bytes + beside) / 1e9:.1f} GB of the {most / 1e9:.1f} GB that a {self.gpu.name} has; lower the "
-                "batch limit"
+                f"{(peak_bytes + beside) / 1e9:.1f} GB of the {most / 1e9:.1f} GB that a {self.gpu.name} has; lower "
+                "the batch limit"
             )
 
     def install(self, worker: Worker, model: str) -> None:

@@ -122,7 +122,8 @@ class Facts:
         """
         if name in self or kind not in NULLS:
             raise SimulationError(
-                f"a part declares the fact {name!r} as {kind}: expected a name that is not taken, and float, int or bool"
+                f"a part declares the fact {name!r} as {kind}: expected a name that is not taken, and float, int "
+                "or bool"
             )
         fact = Fact(np.full(len(self), NULLS[kind] if default is None else default), self.first, shown)
         self.declared[name] = fact

@@ -12,7 +12,6 @@ from sim.errors import SimulationError
 from sim.record.facts import Facts
 from sim.record.ledger import Ledger
 
-
 TRAININGS = "match predictor trainings"
 """The log of a match predictor that trains: when each training began, and how long it takes."""
 

@@ -14,6 +14,7 @@ from sim.parts import Change, Shape, Watcher
 from sim.reuse.outage import Outages
 from traces.similarity.search import Found, Index
 
+
 @dataclass(slots=True)
 class Database:
     """A vector database that is updated in batches, one after the other, while it goes on answering.

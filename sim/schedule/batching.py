@@ -31,8 +31,8 @@ class Batching:
     def __post_init__(self) -> None:
         if self.most < 1 or not 0 <= self.wait_s < inf:
             raise ConfigError(
-                f"scheduler: found most {self.most} and wait_s {self.wait_s}; expected 1 or more requests and 0 or more "
-                "seconds"
+                f"scheduler: found most {self.most} and wait_s {self.wait_s}; expected 1 or more requests and 0 or "
+                "more seconds"
             )
 
     def bind(self, run: Run) -> None:
@@ -41,8 +41,8 @@ class Batching:
         limit = run.cluster.workers[0].limit
         if self.most > limit:
             raise ConfigError(
-                f"scheduler.most: found {self.most}; the executor takes {limit} at once: raise executor.limit or choose "
-                "executor=whole-batch"
+                f"scheduler.most: found {self.most}; the executor takes {limit} at once: raise executor.limit or "
+                "choose executor=whole-batch"
             )
 
     def offer(self, request: Request, now_s: float) -> Worker | None:

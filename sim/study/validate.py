@@ -1,7 +1,9 @@
 """`mezzotint validate`: how far a simulation is from the real thing.
 
 A small trace is served live, in virtual time, through a chosen system; the models that served it are profiled; the
-same trace is simulated with that profile; both are compared. The simulation sees nothing of the live run.
+same trace is simulated with that profile; both are compared. The simulation sees nothing of the live run but the
+sizes and the largest batch that are to be profiled. On a CPU all seconds are processor time of this process, in the
+live run as in the profile, so that what else the machine does is no error of the simulator.
 """
 
 import json
@@ -14,7 +16,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from backends.calibrate import Plan, calibrate
+from backends.base import Asset
+from backends.calibrate import Plan, calibrate, grid
 from backends.profile import write as write_profile
 from conf.atomic import atomic_write
 from conf.palette import COLOURS, DPI, house_style
@@ -90,22 +93,29 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
     rows = live.requests.to_pandas()
     for name, served in rows.dropna(subset="model").groupby("model", observed=True):
         model = backend.model(str(name))
-        shapes = tuple(sorted({(int(w), int(h), 1) for w, h in zip(served.width, served.height, strict=True)}))
+        sizes = sorted({(int(w), int(h)) for w, h in zip(served.width, served.height, strict=True)})
+        shapes = grid(sizes, _batches(backend.largest_batch(str(name))))
         plan = Plan(model.spec, GPU, str(name), shapes, device=backend.place, warmup=2, repeats=5, steps_timed=10)
         profile = calibrate(plan, profiles, progress, model)
         if (rows.load_s > 0).any():
-            reload_s = backend.load_s(str(name))
+            reload_s = backend.load(Asset("model", str(name), str(name))).seconds
             write_profile(profile.model_copy(update={"load_s": reload_s}), profiles / f"{GPU}_{name}.yaml")
     profiled = {"_target_": "backends.profiled.Profiled", "gpu": GPU, "folder": str(profiles)}
     simulated = simulate({**config, "backend": profiled}, progress=progress)
     write(simulated, folder / "simulated")
-    found = _compared(live, simulated, backend.place, folder)
+    device = f"{backend.place} (processor time)" if backend.place == "cpu" else backend.place
+    found = _compared(live, simulated, device, folder)
     with ExitStack() as parts:
         table, facts, figure = (parts.enter_context(atomic_write(file, ConfigError)) for file in found.files)
         table.write_text(f"# Validation\n\n{found.table()}\n\n![latency](validation.png)\n", encoding="utf-8")
         facts.write_text(json.dumps(_facts(found), indent=2) + "\n", encoding="utf-8")
         _draw(live, simulated, found).savefig(figure, format="png", dpi=DPI, metadata={"Software": None})
     return found
+
+
+def _batches(largest: int) -> list[int]:
+    """Batches to profile: powers of two up to the largest that was served, and that one."""
+    return sorted({1 << n for n in range(largest.bit_length())} | {largest})
 
 
 def _compared(live: Outcome, simulated: Outcome, device: str, folder: Path) -> Validation:

@@ -7,23 +7,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.base import BackendError, Work
-from backends.profile import Table, Timing, find, read, shipped
+from backends.base import Asset, BackendError, Work, whole
+from backends.profile import find, read, shipped
 from backends.profiled import Profiled
+from backends.table import Table
 
-
-class Spot(Timing):
-    """A timing at a number of pixels."""
-
-    at: int
-
-    @property
-    def pixels(self) -> int:
-        return self.at
+SDXL = Asset("model", "sdxl", "sdxl")
 
 
 def table(points: dict[tuple[int, int], float]) -> Table:
-    return Table(Spot(at=pixels, batch=batch, seconds=seconds) for (pixels, batch), seconds in points.items())
+    return Table((pixels, batch, seconds) for (pixels, batch), seconds in points.items())
 
 
 GRID = {(100, 1): 1.0, (400, 1): 4.0, (100, 4): 3.0, (400, 4): 12.0, (400, 16): 44.0}
@@ -32,17 +25,17 @@ GRID = {(100, 1): 1.0, (400, 1): 4.0, (100, 4): 3.0, (400, 4): 12.0, (400, 16): 
 @pytest.mark.parametrize(("at", "seconds"), GRID.items())
 def test_measured_points_are_returned_as_measured(at: tuple[int, int], seconds: float) -> None:
     assert table(GRID).covers(*at)
-    assert table(GRID).seconds(*at) == seconds
+    assert table(GRID).at(*at) == seconds
 
 
 @given(pixels=st.integers(100, 400), batch=st.integers(1, 4))
 def test_inside_the_grid_time_lies_between_its_corners(pixels: int, batch: int) -> None:
     grid = table(GRID)
     assert grid.covers(pixels, batch)
-    seconds = grid.seconds(pixels, batch)
+    seconds = grid.at(pixels, batch)
     assert 1.0 <= seconds <= 12.0
-    assert grid.seconds(min(pixels + 10, 400), batch) >= seconds
-    assert grid.seconds(pixels, min(batch + 1, 4)) >= seconds
+    assert grid.at(min(pixels + 10, 400), batch) >= seconds
+    assert grid.at(pixels, min(batch + 1, 4)) >= seconds
 
 
 @pytest.mark.parametrize("at", [(99, 1), (401, 1), (400, 17), (400, 0), (100, 8)])
@@ -65,7 +58,7 @@ def test_outside_the_grid_is_known_to_be_outside(at: tuple[int, int]) -> None:
 def test_shipped_profiles_give_the_published_latency(
     gpu: str, model: str, size: int, steps: int, seconds: float
 ) -> None:
-    cost = Profiled(gpu).whole(Work(model, size, size, steps))
+    cost = whole(Profiled(gpu), Work(model, size, size, steps))
     assert cost.denoise_s + cost.other_s == pytest.approx(seconds, abs=0.005)
 
 
@@ -80,7 +73,7 @@ def test_every_shipped_profile_says_where_it_comes_from() -> None:
 
 def test_refining_an_image_encodes_it_first() -> None:
     """Katz artifact: Nirvana-10 without add-ons takes 2.38 s, 0.07 s of it encoding the cached image."""
-    cost = Profiled("h800").whole(Work("sdxl", 1024, 1024, 50, skipped=10, refine=True))
+    cost = whole(Profiled("h800"), Work("sdxl", 1024, 1024, 50, skipped=10, refine=True))
     assert cost.denoise_s + cost.other_s == pytest.approx(2.38, rel=0.02)
 
 
@@ -88,13 +81,13 @@ def test_outside_the_grid_is_an_error_that_names_the_grid() -> None:
     with pytest.raises(
         BackendError, match=r"sdxl on mi210: step at 512x512 .* grid .batch 1: 1048576 .*extrapolate=warn"
     ):
-        Profiled("mi210").whole(Work("sdxl", 512, 512, 50))
+        whole(Profiled("mi210"), Work("sdxl", 512, 512, 50))
 
 
 def test_extrapolation_scales_by_pixels_and_says_so() -> None:
     backend = Profiled("mi210", extrapolate="warn")
-    assert backend.whole(Work("sdxl", 512, 512, 50)).denoise_s == pytest.approx(16.5 / 4)
-    assert backend.whole(Work("sdxl", 2048, 1024, 50)).denoise_s == pytest.approx(33.0)
+    assert whole(backend, Work("sdxl", 512, 512, 50)).denoise_s == pytest.approx(16.5 / 4)
+    assert whole(backend, Work("sdxl", 2048, 1024, 50)).denoise_s == pytest.approx(33.0)
     said = {assumption.what: assumption.value for assumption in backend.assumptions()}
     assert said["sizes whose step time of sdxl on mi210 is extrapolated"] == 2
 
@@ -102,7 +95,7 @@ def test_extrapolation_scales_by_pixels_and_says_so() -> None:
 def test_a_load_time_that_nobody_published_is_an_assumption() -> None:
     backend = Profiled("mi210", unpublished_load_s=12.5)
     assert not [said for said in backend.assumptions() if "load time" in said.what]
-    assert backend.load_s("sdxl") == 12.5
+    assert backend.load(SDXL).seconds == 12.5
     assert [said.value for said in backend.assumptions() if said.what == "load time of sdxl on mi210 [s]"] == [12.5]
 
 
@@ -124,8 +117,8 @@ GOOD = {
 def test_a_folder_of_profiles_replaces_shipped_ones(tmp_path: Path) -> None:
     (tmp_path / "mi210_sdxl.yaml").write_text(yaml.safe_dump(GOOD | {"model": "sdxl", "gpu": "mi210", "load_s": 3.0}))
     backend = Profiled("mi210", folder=str(tmp_path))
-    assert backend.whole(Work("sdxl", 64, 64, 10)).denoise_s == 5.0
-    assert backend.load_s("sdxl") == 3.0
+    assert whole(backend, Work("sdxl", 64, 64, 10)).denoise_s == 5.0
+    assert backend.load(SDXL).seconds == 3.0
     assert "sana-1.6b" in backend.profiles
 
 

@@ -1,5 +1,7 @@
 """What the engine does when things go wrong, and in which order when they go right."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from backends.base import Cost, Work, WorkFailed
@@ -16,10 +18,10 @@ class Failing(Given):
         super().__init__(full_s)
         self.bad = bad
 
-    def whole(self, work: Work) -> Cost:
-        if work.row in self.bad:
+    def begin(self, works: Sequence[Work]) -> Cost:
+        if any(work.row in self.bad for work in works):
             raise WorkFailed("out of memory")
-        return super().whole(work)
+        return super().begin(works)
 
 
 def test_work_that_fails_ends_its_request_and_frees_the_worker() -> None:

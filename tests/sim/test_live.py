@@ -2,6 +2,7 @@
 
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,16 +109,16 @@ def test_quality_is_measured_against_the_full_run(tmp_path: Path) -> None:
 def test_memory_that_runs_out_fails_that_request_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from backends.diffusers_.serve import Live
+    from backends.diffusers_ import stages
 
-    serve = Live._run
+    begin = stages.begin
 
-    def full_once(self: Live, model: object, work: object) -> object:
-        if getattr(work, "row", None) == 5:
+    def full_once(model: Any, add_ons: Any, works: Any, asked: Any) -> float:
+        if any(work.row == 5 for work in works):
             raise torch.cuda.OutOfMemoryError("tried to allocate too much")
-        return serve(self, model, work)  # type: ignore[arg-type]
+        return begin(model, add_ons, works, asked)
 
-    monkeypatch.setattr(Live, "_run", full_once)
+    monkeypatch.setattr(stages, "begin", full_once)
     outcome = live("vanilla", "sd1.5", tmp_path)
     assert outcome.summary["requests"] == {"arrived": 20, "completed": 19, "discarded": 0, "failed": 1}
     failed = outcome.requests.to_pandas().query("outcome == 'failed'")

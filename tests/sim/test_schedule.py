@@ -1,5 +1,7 @@
 """Queues: whose turn it is, against models of them that are too slow to be wrong."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -112,8 +114,8 @@ class Timed(Given):
         super().__init__([])
         self.seconds = {"large": 91.5, "small": small_s}
 
-    def whole(self, work: Work) -> Cost:
-        return Cost(self.seconds[work.model], 0.0)
+    def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
+        return Cost(sum(self.seconds[work.model] for work in works))
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ def test_a_validation_says_how_far_the_simulation_is_off(tmp_path: Path, capsys:
     assert main(["validate", "system=nirvana", *QUICK, "trace.users=2", f"run.dir={tmp_path}"]) == 0
     said = capsys.readouterr().out
     assert "| latency mean [s] |" in said
+    assert "on cpu (processor time), 12 requests" in said
     assert (tmp_path / "validation.png").stat().st_size > 5_000
     facts = json.loads((tmp_path / "validation.json").read_text())
     errors = {row["what"]: row["error"] for row in facts["rows"]}

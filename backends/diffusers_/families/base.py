@@ -1,81 +1,103 @@
-"""What an adapter of a model family provides to the denoise loop."""
+"""What the denoise loop has to know of a model family."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
 from backends.diffusers_.conditioning import Tensors
-from backends.diffusers_.residuals import Residuals
+from backends.diffusers_.residuals import Residuals, StepInput
+
+Inputs = dict[str, torch.Tensor]
 
 
-class Family(Protocol):
-    """The family's side of the loop. Adapters hold no state; ``pipe`` is the stock pipeline with the
-    networks.
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """Prompts to encode, one row each.
+
+    Attributes:
+        texts: the prompts.
+        negatives: as many negative ones; None stands for the family's empty prompt.
+        guided: whether the negative ones are read at all (classifier-free guidance).
+        tokens: longest prompt of an encoder that has no length of its own.
+    """
+
+    texts: list[str]
+    negatives: list[str] | None
+    guided: bool
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """A family's ControlNets.
+
+    Attributes:
+        hint: (pipeline, net, control pictures (n, 3, height, width) in 0..1) -> what the net reads.
+        run: (net, step, hint of as many rows, scale) -> what it adds to the denoiser.
+    """
+
+    hint: Callable[[Any, Any, torch.Tensor], torch.Tensor]
+    run: Callable[[Any, StepInput, torch.Tensor, float], Residuals]
+
+
+def as_encoded(pipe: Any, rows: Mapping[str, torch.Tensor], latents: torch.Tensor, guidance: float) -> Inputs:
+    """Inputs of a family whose denoiser reads nothing but the encoded prompts."""
+    return dict(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The family's side of the loop; ``pipe`` is the stock pipeline with the networks.
 
     Attributes:
         denoiser: pipeline slot of the network that runs at every step.
         pixel_multiple: width and height must be multiples of this.
+        encode: (pipe, prompts) -> tensors of the prompts and, if guided, of the negative ones.
+        predict: (pipe, step, residuals of its ControlNets) -> the denoiser's output, (rows, c, h, w).
+        steering: its ControlNets; None where they are not supported.
+        inputs: (pipe, encoded rows, latents, guidance) -> what stays the same over all steps of a run: encoded
+            rows, sizes, position ids.
+        sigmas: steps -> (T,) noise levels handed to the solver; None where it makes its own.
+        two_passes: whether a guidance scale over 1 means a second, unconditional pass at every step.
+        packs: side of the squares of latents that the denoiser reads as one.
+        float32_latents: whether latents are kept in float32 between steps rather than in the denoiser's dtype.
         upcasts_vae: whether the autoencoder overflows in float16 and runs in float32 instead.
     """
 
     denoiser: str
     pixel_multiple: int
-    upcasts_vae: bool
+    encode: Callable[[Any, Prompts], tuple[Tensors, Tensors | None]]
+    predict: Callable[[Any, StepInput, Residuals | None], torch.Tensor]
+    steering: Steering | None = None
+    inputs: Callable[[Any, Mapping[str, torch.Tensor], torch.Tensor, float], Inputs] = as_encoded
+    sigmas: Callable[[int], np.ndarray | None] = lambda steps: None
+    two_passes: bool = True
+    packs: int = 1
+    float32_latents: bool = False
+    upcasts_vae: bool = False
 
     def latent_channels(self, pipe: Any) -> int:
         """Channels of a latent."""
+        return int(self._network(pipe).config.in_channels) // self.packs**2
 
     def latent_dtype(self, pipe: Any) -> torch.dtype:
         """The dtype that latents are kept in between steps."""
+        dtype: torch.dtype = torch.float32 if self.float32_latents else self._network(pipe).dtype
+        return dtype
 
     def guided(self, guidance: float) -> bool:
         """Whether ``guidance`` means a second, unconditional pass at every step."""
-
-    def sigmas(self, steps: int) -> np.ndarray | None:
-        """(T,) noise levels handed to the solver, or None where it makes its own."""
+        return self.two_passes and guidance > 1.0
 
     def tokens(self, pipe: Any, latents: torch.Tensor) -> int:
-        """Tokens of an image as the transformer sees it."""
+        """Tokens of an image as a transformer sees it."""
+        side = self.packs * self._network(pipe).config.get("patch_size", 1)
+        return int((latents.shape[-1] // side) * (latents.shape[-2] // side))
 
-    def encode(
-        self,
-        pipe: Any,
-        prompts: Sequence[str],
-        negatives: Sequence[str] | None,
-        guided: bool,
-        text_tokens: int,
-    ) -> tuple[Tensors, Tensors | None]:
-        """Encode prompts and, if ``guided``, negative prompts; None stands for the family's empty prompt."""
-
-    def inputs(
-        self, pipe: Any, rows: Mapping[str, torch.Tensor], latents: torch.Tensor, guidance: float
-    ) -> dict[str, torch.Tensor]:
-        """What stays the same over all steps of a run: encoded rows, sizes, position ids."""
-
-    def predict(
-        self,
-        pipe: Any,
-        x: torch.Tensor,
-        t: torch.Tensor,
-        inputs: Mapping[str, torch.Tensor],
-        residuals: Residuals | None,
-    ) -> torch.Tensor:
-        """Run the denoiser once. ``x`` and the result are (rows, c, h, w)."""
-
-    def hint(self, pipe: Any, net: Any, pixels: torch.Tensor) -> torch.Tensor:
-        """Turn a control image, (n, 3, height, width) in 0..1, into what the ControlNet ``net`` reads."""
-
-    def control(
-        self,
-        net: Any,
-        x: torch.Tensor,
-        t: torch.Tensor,
-        inputs: Mapping[str, torch.Tensor],
-        hint: torch.Tensor,
-        scale: float,
-    ) -> Residuals:
-        """Run a ControlNet once; ``hint`` has as many rows as ``x``."""
+    def _network(self, pipe: Any) -> Any:
+        return getattr(pipe, self.denoiser)

@@ -1,51 +1,42 @@
-"""What SD1.5 and SDXL share: a UNet, and a ControlNet that copies its first half."""
+"""What SD1.5 and SDXL share: a UNet, and a ControlNet that copies its first half.
+
+SDXL's inputs also hold ``text_embeds`` and ``time_ids``, pooled text and image size, which both networks add to the
+timestep.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from backends.diffusers_.residuals import Residuals
+from backends.diffusers_.families.base import Steering
+from backends.diffusers_.residuals import Residuals, StepInput
 
 
-def run_unet(
-    unet: Any,
-    x: torch.Tensor,
-    t: torch.Tensor,
-    hidden: torch.Tensor,
-    added: Mapping[str, torch.Tensor] | None,
-    residuals: Residuals | None,
-) -> torch.Tensor:
-    """One pass of a UNet; ``added`` is SDXL's pooled text and size conditioning."""
+def predict(pipe: Any, step: StepInput, residuals: Residuals | None) -> torch.Tensor:
+    """See Family.predict."""
     extra: dict[str, Any] = {}
     if residuals is not None:
         extra["down_block_additional_residuals"] = residuals.blocks
         extra["mid_block_additional_residual"] = residuals.rest[0]
-    predicted: torch.Tensor = unet(
-        x, t, encoder_hidden_states=hidden, added_cond_kwargs=added, return_dict=False, **extra
-    )[0]
+    predicted: torch.Tensor = pipe.unet(step.x, step.t, **_conditions(step), return_dict=False, **extra)[0]
     return predicted
 
 
-def run_controlnet(
-    net: Any,
-    x: torch.Tensor,
-    t: torch.Tensor,
-    hidden: torch.Tensor,
-    added: Mapping[str, torch.Tensor] | None,
-    hint: torch.Tensor,
-    scale: float,
-) -> Residuals:
-    """One pass of a ControlNet, its residuals scaled by ``scale``."""
-    down, mid = net(
-        x,
-        t,
-        encoder_hidden_states=hidden,
-        controlnet_cond=hint,
-        conditioning_scale=scale,
-        added_cond_kwargs=added,
-        return_dict=False,
-    )
+def _hint(pipe: Any, net: Any, pixels: torch.Tensor) -> torch.Tensor:
+    return pixels.to(device=net.device, dtype=net.dtype)
+
+
+def _run(net: Any, step: StepInput, hint: torch.Tensor, scale: float) -> Residuals:
+    given = {"controlnet_cond": hint, "conditioning_scale": scale, "return_dict": False}
+    down, mid = net(step.x, step.t, **_conditions(step), **given)
     return Residuals(tuple(down), (mid,))
+
+
+def _conditions(step: StepInput) -> dict[str, Any]:
+    added = {name: step.inputs[name] for name in ("text_embeds", "time_ids") if name in step.inputs}
+    return {"encoder_hidden_states": step.inputs["hidden"], "added_cond_kwargs": added or None}
+
+
+steering = Steering(_hint, _run)

@@ -213,12 +213,12 @@ def _live(options: Options) -> "LivePairs":
     """Build the models, and see that they and the metric can do what is asked."""
     from transformers.utils import logging
 
-    from backends.diffusers_.chatter import hushed
+    from backends.diffusers_.logs import quiet
 
     # diffusers' pipelines import image processors that say what they fall back to; the first logger of
     # transformers sets its level, so it is asked for before that level is lowered
     logging.get_logger()
-    with hushed("transformers"):
+    with quiet("transformers"):
         return _opened(options)
 
 

@@ -8,7 +8,7 @@ import torch
 
 from backends.base import BackendError
 from backends.diffusers_ import LiveModel
-from backends.diffusers_.chatter import hushed
+from backends.diffusers_.logs import quiet
 from backends.quality import ClipWeights, Images, Metric
 from sim.study.selector.journal import Scores
 from sim.study.selector.pairs import Pair
@@ -70,7 +70,7 @@ class LivePairs:
         """
         try:
             # prompts spelled in letters are longer than 77 tokens, and it would be said of each
-            with hushed("transformers"):
+            with quiet("transformers"):
                 return self._scores(pair)
         except torch.OutOfMemoryError as full:
             raise BackendError(

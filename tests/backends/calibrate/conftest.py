@@ -80,6 +80,8 @@ class Stub:
         if cell.operation == "lora":
             times = {name: [seconds] for name in ("read", "attach", "fuse", "unfuse", "patch")}
             return Measured(seconds=times, facts={"bytes": 1000, "rank": cell.rank})
+        if cell.operation == "controlnet":
+            return Measured(seconds={"load": [seconds]}, facts={"bytes": 1000})
         facts = {"bytes": 1000} if cell.operation in ("draw", "load") else {}
         values = {"seconds": [seconds, 1.1 * seconds, 1.2 * seconds], "without": [0.01]}
         return Measured(seconds=values, facts=facts)

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
-from backends.base import BackendError, Work  # noqa: E402
+from backends.base import Asset, BackendError, Work, whole  # noqa: E402
 from backends.calibrate import Cell, calibrate, grid, model_name  # noqa: E402
 from backends.calibrate.bench import Bench, ran_out_of_memory  # noqa: E402
 from backends.calibrate.machine import machine  # noqa: E402
@@ -39,13 +39,17 @@ def test_a_calibrated_family_can_be_simulated(plan: Any, tmp_path: Path, family:
         high = backend.seconds(operation, wanted.model, side, side, batch)
         assert 0 < low < high, operation
     assert backend.seconds("text_encode", wanted.model, 64, 64) > 0
-    whole, tail = (backend.whole(Work(wanted.model, 64, 64, 10, skipped=k)).denoise_s for k in (0, 4))
-    assert tail == pytest.approx(0.6 * whole)
+    full, tail = (whole(backend, Work(wanted.model, 64, 64, 10, skipped=k)).denoise_s for k in (0, 4))
+    assert tail == pytest.approx(0.6 * full)
     with pytest.raises(BackendError, match="outside the measured grid"):
-        backend.whole(Work(wanted.model, 512, 512, 10))
+        whole(backend, Work(wanted.model, 512, 512, 10))
     assert profile.load_s is None, "weights that were drawn say nothing about loading"
     assert profile.lora is not None
     assert profile.lora.rank == 2
+    lora = Asset("lora", "any", wanted.model)
+    assert backend.load(lora).seconds == profile.lora.read_s + profile.lora.patch_s
+    assert backend.bytes(lora) == profile.lora.bytes
+    assert "processor time" in (profile.notes or "")
     assert profile.versions["torch"] == torch.__version__
     assert profile.memory == profile.energy == [], "a CPU reports neither"
     names = {f"cpu_{family}-tiny{end}" for end in (".yaml", ".md", ".journal.jsonl", "_step.png")}
@@ -55,9 +59,21 @@ def test_a_calibrated_family_can_be_simulated(plan: Any, tmp_path: Path, family:
 def test_controlnets_raise_the_step_time(plan: Any, tmp_path: Path) -> None:
     wanted = plan("sdxl", shapes=grid([(192, 192)], [2]), controlnets=(0, 1, 3), repeats=3, controlnet_batches=(2,))
     profile = calibrate(wanted, tmp_path, progress=False)
-    extra = {nets: table.seconds(192 * 192, 2) for nets, table in profile.controlnet_tables.items()}
+    extra = {nets: table.at(192 * 192, 2) for nets, table in profile.controlnet_tables.items()}
     assert set(extra) == {1, 3}
     assert 0 < extra[1] < extra[3]
+    assert profile.controlnet is not None
+    assert profile.weights_bytes is not None
+    backend, nets = Profiled("cpu", folder=str(tmp_path)), ("one", "two", "three")
+    plain, steered = (
+        backend.steps([Work(wanted.model, 192, 192, 10, controlnets=nets[:n]) for _ in range(2)]).seconds
+        for n in (0, 3)
+    )
+    assert steered - plain == pytest.approx(extra[3])
+    asset = Asset("controlnet", "one", wanted.model)
+    assert backend.load(asset).seconds == profile.controlnet.load_s > 0
+    assert backend.bytes(asset) == profile.controlnet.bytes < profile.weights_bytes
+    assert backend.bytes(Asset("model", wanted.model, wanted.model)) == profile.weights_bytes
 
 
 def test_a_family_without_controlnets_goes_without(plan: Any) -> None:
@@ -97,7 +113,9 @@ def test_loading_is_measured_from_a_folder_only(plan: Any, tmp_path: Path) -> No
     profile = calibrate(wanted, tmp_path, progress=False)
     assert profile.load_s is not None
     assert profile.load_s > 0
-    assert Profiled("cpu", folder=str(tmp_path)).load_s("sana-tiny") == profile.load_s
+    assert (
+        Profiled("cpu", folder=str(tmp_path)).load(Asset("model", "sana-tiny", "sana-tiny")).seconds == profile.load_s
+    )
     with pytest.raises(BackendError, match="built already"):
         calibrate(wanted, tmp_path, model=build(wanted.spec))
 

@@ -1,4 +1,4 @@
-"""Log lines of the libraries that are true but of no use here, and would repeat with every request."""
+"""Quiet logging: what the libraries say is true but of no use here, and would repeat with every request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def hushed(name: str) -> Iterator[None]:
+def quiet(name: str) -> Iterator[None]:
     """Let only errors of the logger ``name`` and those below it through."""
     logger = logging.getLogger(name)
     before = logger.level

@@ -1,0 +1,138 @@
+"""The ControlNets and LoRAs of a live model, under the names that a trace gives them."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+
+from backends.diffusers_.controlnet import (
+    Control,
+    ControlNet,
+    control,
+    inline,
+    open_controlnet,
+    random_controlnet,
+)
+from backends.diffusers_.errors import LiveError
+from backends.diffusers_.lora import Loras, read_lora, write_random_lora
+from backends.diffusers_.model import LiveModel
+from backends.diffusers_.residuals import ResidualSource
+
+LORA_RANK = 64
+"""As ``mezzotint calibrate`` measures one, unless told otherwise."""
+
+
+@dataclass(slots=True)
+class AddOns:
+    """The add-ons of ``model``.
+
+    Traces name add-ons and do not bring them, so each name stands for one of the usual architecture whose random
+    weights are drawn from the name.
+
+    Attributes:
+        used: whether any was asked for.
+        store: a folder where they are kept, so that loading one reads a disk; with None, ControlNets are drawn
+            anew and LoRAs read from a temporary folder.
+    """
+
+    model: LiveModel
+    store: Path | None = None
+    used: bool = field(init=False, default=False)
+    _scratch: TemporaryDirectory[str] | None = field(init=False, default=None)
+    _nets: dict[str, ControlNet] = field(init=False, default_factory=dict)
+    _loras: Loras = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._loras = Loras(self.model)
+
+    def load_controlnet(self, name: str) -> float:
+        """Load ControlNet ``name``, anew if it is there; seconds it took. Raises LiveError where it cannot be."""
+        self._nets.pop(name, None)
+        return self.controlnet(name).load_s
+
+    def controlnet(self, name: str) -> ControlNet:
+        """ControlNet ``name`` beside the model, loaded if it is not there.
+
+        Raises:
+            LiveError: the architecture has none, or it does not fit.
+        """
+        if name not in self._nets:
+            try:
+                self._nets[name] = self._loaded(name)
+            except LiveError:
+                if not self._nets:
+                    raise
+                self._nets.clear()  # on the cluster they would be elsewhere; here they take turns
+                self._nets[name] = self._loaded(name)
+        return self._nets[name]
+
+    def controlnet_bytes(self, name: str) -> int:
+        """Bytes of the weights of ControlNet ``name``."""
+        return self.controlnet(name).nbytes
+
+    def hint(self, name: str, width: int, height: int, seed: int) -> torch.Tensor:
+        """What ControlNet ``name`` reads, (1, ...), of a picture drawn from ``seed``."""
+        picture = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+        return control(self.model, self.controlnet(name), [picture], width, height, guided=False).hint
+
+    def residuals(
+        self, names: Sequence[str], hints: Sequence[Mapping[str, torch.Tensor]], guided: bool
+    ) -> ResidualSource | None:
+        """The ControlNets ``names`` in line, for a batch whose rows are steered by ``hints``; None for none."""
+        controls = []
+        for name in names:
+            rows = [row[name] for row in hints]
+            controls.append(Control(self.controlnet(name), torch.cat([*rows, *rows] if guided else rows)))
+        return inline(controls) if controls else None
+
+    def load_lora(self, name: str) -> float:
+        """Read LoRA ``name`` and patch it into the model in place of those there; seconds of both."""
+        file = self._lora_file(name)
+        self._loras.clear()
+        weights = read_lora(file, _stem(name))
+        return weights.read_s + self._loras.patch([weights])
+
+    def lora_bytes(self, name: str) -> int:
+        """Bytes of the file of LoRA ``name``."""
+        return self._lora_file(name).stat().st_size
+
+    def patch(self, names: Sequence[str]) -> None:
+        """See to it that exactly the LoRAs ``names`` are in the model's weights."""
+        wanted = sorted({_stem(name) for name in names})
+        if sorted(self._loras.fused) == wanted:
+            return
+        self._loras.clear()
+        if wanted:
+            self._loras.patch([read_lora(self._lora_file(name), _stem(name)) for name in dict.fromkeys(names)])
+
+    def _loaded(self, name: str) -> ControlNet:
+        self.used = True
+        seed = zlib.crc32(name.encode())
+        if self.store is None:
+            return random_controlnet(self.model, seed=seed)
+        folder = self.store / f"controlnet-{_stem(name)}"
+        if not (folder / "config.json").is_file():
+            random_controlnet(self.model, seed=seed).net.save_pretrained(str(folder))
+        return open_controlnet(self.model, folder)
+
+    def _lora_file(self, name: str) -> Path:
+        self.used = True
+        if self.store is None and self._scratch is None:
+            self._scratch = TemporaryDirectory(prefix="mezzotint-")
+        folder = self.store or Path(self._scratch.name if self._scratch else "")
+        file = folder / f"{_stem(name)}.safetensors"
+        if not file.is_file():
+            write_random_lora(self.model, file, LORA_RANK, seed=zlib.crc32(name.encode()))
+        return file
+
+
+def _stem(name: str) -> str:
+    """A name for files and adapters: what traces call an add-on may hold slashes and dots."""
+    return hashlib.sha256(name.encode()).hexdigest()[:16]

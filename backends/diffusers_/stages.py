@@ -1,0 +1,133 @@
+"""The stages of serving on a live model, for several requests together: begin, steps, end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from backends.base import Asked, BackendError, Work
+from backends.diffusers_.addons import AddOns
+from backends.diffusers_.conditioning import Conditioning, joined
+from backends.diffusers_.denoise import Place, run_places
+from backends.diffusers_.model import LiveModel
+from backends.diffusers_.stopwatch import Stopwatch
+
+Key = TypeVar("Key")
+
+
+@dataclass(slots=True)
+class InFlight:
+    """What a request is between its stages (``Work.state``).
+
+    Attributes:
+        conditioning: its prompt, one row.
+        latents: (1, c, h, w) after ``Work.done`` steps.
+        hints: what each of its ControlNets reads.
+        kept: latents after the steps in ``Work.capture``, in host memory.
+    """
+
+    conditioning: Conditioning
+    latents: torch.Tensor
+    hints: dict[str, torch.Tensor] = field(default_factory=dict)
+    kept: dict[int, torch.Tensor] = field(default_factory=dict)
+
+
+def grouped(works: Iterable[Work], key: Callable[[Work], Key]) -> dict[Key, list[Work]]:
+    """The works by ``key``, in the order they came."""
+    groups: dict[Key, list[Work]] = {}
+    for work in works:
+        groups.setdefault(key(work), []).append(work)
+    return groups
+
+
+def begin(model: LiveModel, add_ons: AddOns, works: Sequence[Work], asked: Asked) -> float:
+    """Make what the steps start from, for works of ``model``; seconds of encoding prompts and pictures.
+
+    Raises:
+        BackendError: an artifact that was not made, or latents to keep of a step that is skipped.
+    """
+    for work in works:
+        if any(step < work.skipped for step in (work.capture or {}).values()):
+            raise BackendError(f"row {work.row} starts from step {work.skipped} and is to keep {work.capture}")
+    conditioning = model.encode([asked.prompt(work.row) for work in works])
+    seconds = conditioning.encode_s
+    for row, work in enumerate(works):
+        seed = asked.seed(work.row)
+        if work.skipped == 0:
+            latents = model.noise(work.width, work.height, [seed], work.steps)
+        elif work.artifact is None:
+            raise BackendError(f"row {work.row} starts from step {work.skipped} of an artifact that was not made")
+        else:
+            latents = torch.empty(0) if work.refine else work.artifact.to(model.device)
+        work.state = InFlight(conditioning.select([row]), latents)
+        watch = Stopwatch(model.device)
+        for name in work.controlnets:
+            work.state.hints[name] = add_ons.hint(name, work.width, work.height, seed)
+        if work.controlnets:
+            seconds += watch.lap()
+    refined = [work for work in works if work.refine and work.skipped]
+    for (width, height), those in grouped(refined, lambda work: (work.width, work.height)).items():
+        encoded = model.encode_images([work.artifact for work in those], width, height)
+        seconds += encoded.encode_s
+        for row, work in enumerate(those):
+            clean, seed = encoded.latents[row : row + 1], asked.seed(work.row)
+            work.state.latents = model.noise_to_step(clean, work.skipped, work.steps, [seed])
+    for work in works:
+        if work.done in (work.capture or {}).values():  # a model of so few steps that K is less than one of them
+            work.state.kept[work.done] = work.state.latents.cpu().clone()
+    return seconds
+
+
+def steps(model: LiveModel, add_ons: AddOns, works: Sequence[Work], count: int) -> float:
+    """Run ``count`` steps of works of ``model``; seconds of the denoiser.
+
+    Works alike in size and add-ons are one batch, wherever each of them stands; others take turns.
+    """
+
+    def alike(work: Work) -> tuple[object, ...]:
+        return work.width, work.height, work.controlnets, work.loras
+
+    return sum(_together(model, add_ons, those, count) for those in grouped(works, alike).values())
+
+
+def end(model: LiveModel, works: Sequence[Work]) -> tuple[list[np.ndarray], float]:
+    """Decode works of ``model``: an image uint8 (h, w, 3) for each, in their order, and seconds of it all."""
+    images: dict[int, np.ndarray] = {}
+    seconds = 0.0
+    for those in grouped(works, lambda work: (work.width, work.height)).values():
+        decoded = model.decode(_stacked(those))
+        seconds += decoded.decode_s
+        images |= {id(work): image for work, image in zip(those, decoded.images, strict=True)}
+    return [images[id(work)] for work in works], seconds
+
+
+def _together(model: LiveModel, add_ons: AddOns, works: Sequence[Work], count: int) -> float:
+    at = grouped(works, lambda work: (work.steps, work.done))
+    places = [Place(n, done, len(those)) for (n, done), those in at.items()]
+    works = [work for those in at.values() for work in those]
+    states: list[InFlight] = [work.state for work in works]
+    wanted = [set((work.capture or {}).values()) for work in works]
+    begun = [work.done for work in works]
+
+    def keep(ran: int, latents: torch.Tensor) -> None:
+        for row, state in enumerate(states):
+            if begun[row] + ran in wanted[row]:
+                state.kept[begun[row] + ran] = latents[row : row + 1].cpu().clone()
+
+    add_ons.patch(works[0].loras)
+    conditioning = states[0].conditioning if len(works) == 1 else joined([state.conditioning for state in states])
+    residuals = add_ons.residuals(works[0].controlnets, [state.hints for state in states], conditioning.guided)
+    latents, step_s = run_places(model, conditioning, _stacked(works), places, count, residuals, keep)
+    for row, (work, state) in enumerate(zip(works, states, strict=True)):
+        state.latents = latents[row : row + 1]
+        work.done += count
+    return float(step_s.sum())
+
+
+def _stacked(works: Sequence[Work]) -> torch.Tensor:
+    latents = [work.state.latents for work in works]
+    return latents[0] if len(latents) == 1 else torch.cat(latents)

@@ -1,0 +1,64 @@
+"""On a CPU what is timed is this process's own work: neither what it waits for nor what others do meanwhile."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from statistics import median
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from backends.diffusers_.stopwatch import Stopwatch  # noqa: E402
+
+CPU = torch.device("cpu")
+NEIGHBOURS = 3
+
+
+def work() -> None:
+    """About 20 ms."""
+    sum(range(1_000_000))
+
+
+def median_s(turns: int = 9) -> float:
+    watch, laps = Stopwatch(CPU), []
+    for _ in range(turns):
+        work()
+        laps.append(watch.lap())
+    return median(laps)
+
+
+@contextmanager
+def busy_neighbours() -> Iterator[None]:
+    """Processes that never rest, on the one processor that this process may use too."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(NEIGHBOURS)]
+    try:
+        yield
+    finally:
+        for each in others:
+            each.kill()
+            each.wait()
+        os.sched_setaffinity(0, before)
+
+
+def test_waiting_takes_no_processor_time() -> None:
+    watch = Stopwatch(CPU)
+    time.sleep(0.2)
+    assert watch.lap() < 0.05
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs to pin a process to a processor")
+def test_a_busy_neighbour_is_not_counted() -> None:
+    """A quarter of a processor each: the wall would show four times the seconds."""
+    alone = median_s()
+    with busy_neighbours():
+        time.sleep(0.2)  # until they are up
+        beside = median_s()
+    assert alone / 2 < beside < 2 * alone
