@@ -7,9 +7,9 @@ from typing import Any
 import simpy
 
 COMPLETION, INSERTION, CONTROL, ARRIVAL, DISPATCH, LAST = 0, 1, 3, 4, 5, 6
-"""The order at one instant: work ends, artifacts become visible, controllers act, requests come, what was formed of them
-sets out, and last the run ends. SimPy's own events (a process that sleeps, is started or interrupted) come in the
-controllers' turn."""
+"""The order at one instant: work ends, artifacts become visible, controllers act, requests come, what was formed of
+them sets out, and last the run ends. SimPy's own events (a process that sleeps, is started or interrupted) come in
+the controllers' turn."""
 
 URGENT = CONTROL - 1
 """Where SimPy asks for a start or an interruption before all else of its turn."""

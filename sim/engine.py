@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, repeat
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import simpy
@@ -204,7 +204,7 @@ class Engine:
         self.gauge("busy", self.cluster.busy)
         self._take, self._next, self._accept = self.cluster.take, self.scheduler.next, self.executor.accept
         for part in (self.door, self.scheduler, self.executor, *self.controllers):
-            part.bind(self)
+            cast(Any, part).bind(self)
 
     # -- the way of a request ------------------------------------------------------------------------------------
 

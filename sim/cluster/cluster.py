@@ -17,6 +17,9 @@ from sim.model import Model, in_role
 from sim.record.ledger import PACK
 from sim.record.record import Record
 
+Mine = Any
+"""A Worker as parts hold it (sim.parts.Worker): only the cluster makes them, and it alone may change them."""
+
 
 class Cluster:
     """The GPUs of one run. See sim.parts.Cluster for what parts ask of it.
@@ -42,8 +45,8 @@ class Cluster:
         record: Record,
         limit: int,
         parts: Mapping[str, object],
-        pull: Callable[[Worker], None],
-        moved: Callable[[Worker, float], None],
+        pull: Callable[[Mine], None],
+        moved: Callable[[Mine, float], None],
     ) -> None:
         """Begin to serve: ``limit`` requests aboard a worker at most; ``parts`` are named in errors, ``pull`` asks the
         scheduler for what a worker has room for, ``moved`` tells it that one changed."""
@@ -90,7 +93,7 @@ class Cluster:
 
     # -- who is aboard -----------------------------------------------------------------------------------------
 
-    def take(self, worker: Worker) -> None:
+    def take(self, worker: Mine) -> None:
         """A request goes aboard ``worker``, which the scheduler chose.
 
         Raises SimulationError where it has no room, or takes nothing now.
@@ -104,7 +107,7 @@ class Cluster:
         if aboard < worker.limit:
             self._rooms.add(worker)
 
-    def release(self, worker: Worker, count: int = 1) -> None:
+    def release(self, worker: Mine, count: int = 1) -> None:
         """``count`` requests left ``worker``: it is asked whether it has room, or begins what it was ordered to.
 
         Raises SimulationError where fewer were aboard.
@@ -124,26 +127,26 @@ class Cluster:
         elif not aboard and worker.ordered is not None:
             self._load(worker)
 
-    def rest(self, worker: Worker) -> None:
+    def rest(self, worker: Mine) -> None:
         """``worker`` has room and nobody for it: list it."""
         if worker.lane is None:
             if not worker.aboard:
                 worker.idle_since_s = self._clock._now
             self._rooms.add(worker)
 
-    def close(self, worker: Worker) -> None:
+    def close(self, worker: Mine) -> None:
         """See sim.parts.Cluster.close."""
         if worker.lane is not None:
             self._rooms.remove(worker)
         worker.closed = True
         worker.settle()
 
-    def reopen(self, worker: Worker) -> None:
+    def reopen(self, worker: Mine) -> None:
         """See sim.parts.Cluster.reopen."""
         worker.closed = False
         worker.settle()
 
-    def _refuse(self, worker: Worker) -> NoReturn:
+    def _refuse(self, worker: Mine) -> NoReturn:
         who = _named(self._parts, "scheduler")
         if worker.gang is not None:
             reason = f"is one of the GPUs of {worker.gang}"
@@ -157,7 +160,7 @@ class Cluster:
 
     # -- roles -------------------------------------------------------------------------------------------------
 
-    def order(self, worker: Worker, role: str, now_s: float) -> None:
+    def order(self, worker: Mine, role: str, now_s: float) -> None:
         """See sim.parts.Cluster.order. Raises ConfigError where no model has that role."""
         in_role(self.models, role)
         if worker.gang is not None:
@@ -178,7 +181,7 @@ class Cluster:
         worker.settle()
         self._moved(worker, now_s)
 
-    def _load(self, worker: Worker) -> None:
+    def _load(self, worker: Mine) -> None:
         """Put the model of the role that was ordered in the place of the one that is there."""
         now_s = self._clock._now
         model = in_role(self.models, worker.role).name
@@ -200,12 +203,12 @@ class Cluster:
         self._moved(worker, self._clock._now)
         self._open_again(worker)
 
-    def _open_again(self, worker: Worker) -> None:
+    def _open_again(self, worker: Mine) -> None:
         self._clock.at(self._clock._now, COMPLETION, self._pull, worker)
 
     # -- gangs -------------------------------------------------------------------------------------------------
 
-    def gang(self, workers: Sequence[Worker], role: str, now_s: float) -> Worker:
+    def gang(self, workers: Sequence[Mine], role: str, now_s: float) -> Worker:
         """See sim.parts.Cluster.gang. Raises SimulationError where one of them is not idle, or named twice."""
         model = in_role(self.models, role).name
         if len({worker.id for worker in workers}) < len(workers) or len(workers) < 2:
@@ -230,7 +233,7 @@ class Cluster:
         self._record.decisions.append((now_s, "gang", {"gpus": list(members), "role": role}))
         return made
 
-    def disband(self, gang: Worker, now_s: float) -> None:
+    def disband(self, gang: Mine, now_s: float) -> None:
         """See sim.parts.Cluster.disband. Raises SimulationError where it is not an idle gang."""
         if gang not in self._live_gangs or gang.aboard or gang.loading:
             raise SimulationError(f"{gang} is disbanded, which is no idle gang")
@@ -250,7 +253,7 @@ class Cluster:
 
     # -- memory ------------------------------------------------------------------------------------------------
 
-    def admit(self, worker: Worker, asset: Asset, bytes: int | None) -> list[Asset] | None:
+    def admit(self, worker: Mine, asset: Asset, bytes: int | None) -> list[Asset] | None:
         """See sim.parts.Cluster.admit."""
         resident, most = worker.resident, self.gpu.memory_bytes
         if asset in resident:
@@ -273,13 +276,13 @@ class Cluster:
         resident[asset] = needed
         return gone
 
-    def evict(self, worker: Worker, asset: Asset) -> None:
+    def evict(self, worker: Mine, asset: Asset) -> None:
         """See sim.parts.Cluster.evict. Raises SimulationError where it is not there."""
         if asset not in worker.resident:
             raise SimulationError(f"{asset.kind} {asset.name} is evicted from {worker}, where it is not")
         del worker.resident[asset]
 
-    def check_memory(self, worker: Worker, peak_bytes: int | None) -> None:
+    def check_memory(self, worker: Mine, peak_bytes: int | None) -> None:
         """Hold what runs now against the device: ``peak_bytes`` of its model and batch, and what else is resident.
 
         Raises SimulationError where it is more than the GPU has.
@@ -295,7 +298,7 @@ class Cluster:
                 "the batch limit"
             )
 
-    def install(self, worker: Worker, model: str) -> None:
+    def install(self, worker: Mine, model: str) -> None:
         """See sim.parts.Cluster.install. Raises SimulationError where the model is larger than the GPU's memory."""
         worker.model = model
         worker.model_code = self._record.ledger.models[model]
@@ -313,7 +316,7 @@ class Cluster:
 
     def spend(
         self,
-        worker: Worker,
+        worker: Mine,
         from_s: float,
         until_s: float,
         kind: str,
@@ -334,7 +337,7 @@ class Cluster:
         self._spans += PACK(from_s, until_s, joules, row, worker.id, batch, self._kinds[kind], worker.model_code)
         return joules
 
-    def _impossible(self, worker: Worker, from_s: float, until_s: float, kind: str, batch: int) -> NoReturn:
+    def _impossible(self, worker: Mine, from_s: float, until_s: float, kind: str, batch: int) -> NoReturn:
         who = _named(self._parts, "executor")
         if worker.limit and batch > worker.limit:
             what = f"runs {batch} requests at once on {worker}, which takes {worker.limit} at most"

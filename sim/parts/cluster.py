@@ -50,7 +50,8 @@ class Worker(Protocol):
 class Cluster(Protocol):
     """Owns the workers. Schedulers keep queues and ask it who has room; controllers give it orders."""
 
-    gpu: Gpu
+    @property
+    def gpu(self) -> Gpu: ...
 
     @property
     def gpus(self) -> int:

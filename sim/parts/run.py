@@ -42,24 +42,22 @@ class Run(Protocol):
     """
 
     clock: Clock
-    cluster: Cluster
     backend: Backend
     models: Mapping[str, Model]
     workload: Workload
     similarity: Similarity
     arrived: int
+    lookups: int
+    hits: int
+
+    @property
+    def cluster(self) -> Cluster: ...
 
     @property
     def in_system(self) -> int: ...
 
     @property
     def waiting(self) -> int: ...
-
-    @property
-    def lookups(self) -> int: ...
-
-    @property
-    def hits(self) -> int: ...
 
     # -- what a part is given ----------------------------------------------------------------------------------
 

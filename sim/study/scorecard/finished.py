@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sim.build import build
-from sim.engine import stream
 from sim.run import REQUESTS, SUMMARY
+from sim.streams import stream
 from sim.study.scorecard.points import Config, Point
 from traces.sources import Source
 from traces.table.trace import Trace

@@ -200,7 +200,7 @@ def _published(system: str, steps: int) -> dict[int, float]:
 
 
 def _trace(options: Options) -> "Trace":
-    from sim.engine import stream
+    from sim.streams import stream
     from traces.sources.synthetic import Synthetic
     from traces.table.trace import read
 

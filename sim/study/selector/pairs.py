@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.engine import stream
+from sim.streams import stream
 from traces.error import TraceError
 from traces.similarity.spaces import DECIMALS
 from traces.table.trace import Trace
