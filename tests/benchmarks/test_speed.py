@@ -164,7 +164,7 @@ def test_a_million_requests(benchmark: Benchmark, policy: str, items: int) -> No
 
     run = timed(benchmark, count, make, 50_000, rounds=1)
     assert run.arrived == count
-    assert run.columns["evictions"].sum() > count / 10
+    assert run.record.facts["evictions"].sum() > count / 10
 
 
 @pytest.mark.parametrize(("how", "held"), [("exact", 10_000), ("exact", 100_000), ("approximate", 100_000)])

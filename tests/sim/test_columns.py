@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.errors import SimulationError
-from sim.record.columns import COMPLETED, DISCARDED, ENDED, HIT, REAL, RECORD, SERVED, Columns
+from sim.request import COMPLETED, DISCARDED, ENDED, HIT, REAL, RECORD, SERVED, Columns
 from sim.request import MISSING, Request
 
 MODELS = ["sdxl", "sana"]

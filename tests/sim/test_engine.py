@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from backends.base import Cost, Work, WorkFailed
-from sim.engine import Engine, stream
+from sim.engine import Engine
+from sim.streams import stream
 from sim.errors import SimulationError
 from sim.request import Request
 from tests.sim.lab import Given, engine
@@ -29,9 +30,9 @@ def test_work_that_fails_ends_its_request_and_frees_the_worker() -> None:
     rows = 3000
     run = engine([0.0] * rows, [1.0] * rows, backend=Failing([1.0] * rows, set(range(1, rows - 1))))
     run.run()
-    assert list(run.columns["outcome"]).count(3) == rows - 2
-    assert run.columns["finish_s"][rows - 1] == 2.0
-    assert run.columns.reasons[1] == "out of memory"
+    assert list(run.record.facts["outcome"]).count(3) == rows - 2
+    assert run.record.facts["finish_s"][rows - 1] == 2.0
+    assert run.record.facts.reasons[1] == "out of memory"
     assert run.busy == 0
 
 
@@ -68,7 +69,7 @@ def test_arrival_times_are_kept_to_the_last_bit() -> None:
     times = [0.1, 0.1 + 0.2, 1 / 3, 1e9 + 0.1, 1e9 + 0.3]
     run = engine(sorted(times), [0.1] * 5)
     run.run()
-    assert list(run.columns["arrival_s"]) == sorted(times)
+    assert list(run.record.facts["arrival_s"]) == sorted(times)
 
 
 def test_littles_law_is_checked_in_every_run() -> None:

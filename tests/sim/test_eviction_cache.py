@@ -165,8 +165,8 @@ def test_a_cache_is_a_list_searched_from_end_to_end(
 @pytest.mark.parametrize("policy", MAKE)
 def test_so_it_is_over_a_long_run(policy: str, room: str) -> None:
     run = compared(vectors(3, 500, 4), 51, (5, 10, 15, 20, 25), policy, room, True)
-    assert run.columns["evictions"].sum() > 500
-    assert run.columns["hole"].sum() > 0
+    assert run.record.facts["evictions"].sum() > 500
+    assert run.record.facts["hole"].sum() > 0
 
 
 def test_as_many_items_go_as_come_or_a_whole_prompt() -> None:
@@ -181,7 +181,7 @@ def test_as_many_items_go_as_come_or_a_whole_prompt() -> None:
         cache = Cache(15, TextToText(), Lcbfu(0), (5, 10, 15, 20, 25), room)  # type: ignore[arg-type]
         run = served(prompts, cache, everything=False)
         held = sorted(entry.held.bit_count() for entry in cache._entries.values())
-        evictions[room] = run.columns["evictions"][4], held
+        evictions[room] = run.record.facts["evictions"][4], held
     assert evictions == {"items": (5, [1, 4, 5, 5]), "prompt": (9, [1, 5, 5])}
 
 
@@ -190,8 +190,8 @@ def test_a_hit_with_no_state_left_below_its_k_is_a_miss_that_is_stored() -> None
     close = np.array([[1, 0, 0], [1, 0, 0], [0, 0, 1], [0.8, 0.6, 0]], np.float32)
     cache = Cache(4, TextToText(), Lcbfu(), (5, 10, 25))
     run = served(close, cache, everything=False)
-    assert list(run.columns["k"]) == [0, 25, 0, 0]
-    assert list(run.columns["hole"]) == [0, 0, 0, 1]
+    assert list(run.record.facts["k"]) == [0, 25, 0, 0]
+    assert list(run.record.facts["hole"]) == [0, 0, 0, 1]
     assert len(cache) == 2
 
 
@@ -201,4 +201,4 @@ def test_the_optimum_knows_that_latents_serve_their_own_shape_only(ks: tuple[int
     prompts = np.eye(3, dtype=np.float32)[[0, 1, 2, 0, 1]]
     sizes = (np.array([64, 128, 128, 128, 128], np.int32), *(np.full(5, value, np.int32) for value in (64, 50)))
     run = served(prompts, Cache(2, TextToText(), Optimum(), ks), everything=False, shapes=sizes, native=False)
-    assert list(run.columns["source"])[3:] == sources
+    assert list(run.record.facts["source"])[3:] == sources

@@ -26,7 +26,7 @@ def hits(keys: np.ndarray, size: int, eviction: Eviction, ks: tuple[int, ...] = 
     door = Reuse(cache, Thresholds({25: 1.0}), Misses())
     run = engine(Schedule(np.zeros(1)), [1.0] * len(keys), door=door, embeddings=lambda: embeddings)
     run.run()
-    return [source != MISSING for source in run.columns["source"]]
+    return [source != MISSING for source in run.record.facts["source"]]
 
 
 @pytest.mark.parametrize("size", [1, 3, 10, 40, 120])

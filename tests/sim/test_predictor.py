@@ -10,7 +10,7 @@ from sklearn.linear_model import SGDOneClassSVM
 
 from sim.engine import Engine
 from sim.errors import ConfigError
-from sim.record.columns import FORGONE_MATCH, HIT, MISS, PREDICTED_MISS
+from sim.request import FORGONE_MATCH, HIT, MISS, PREDICTED_MISS
 from sim.record.summary import Window
 from sim.request import Request
 from sim.reuse.cache import Cache
@@ -77,7 +77,7 @@ def served(vectors: np.ndarray, predictor: Predictor, admission: object = None) 
 
 def counted(run: Engine) -> dict[str, int]:
     codes = {"hits": HIT, "in_vain": MISS, "spared": PREDICTED_MISS, "forgone": FORGONE_MATCH}
-    return {name: int(np.count_nonzero(run.columns["lookup"] == code)) for name, code in codes.items()}
+    return {name: int(np.count_nonzero(run.record.facts["lookup"] == code)) for name, code in codes.items()}
 
 
 def check_proportions(without: Engine, run: Engine) -> None:
@@ -94,9 +94,9 @@ def check_proportions(without: Engine, run: Engine) -> None:
     assert said["predicted_misses"] == after["spared"] + after["forgone"]
     assert said["wasted_searches"] == after["in_vain"]
     assert said["wasted_search_s"] == pytest.approx(SEARCH_S * after["in_vain"])
-    took_s = np.array(run.columns["finish_s"]) - np.arange(run.rows)
+    took_s = np.array(run.record.facts["finish_s"]) - np.arange(run.rows)
     plan = {HIT: SEARCH_S + FULL_S / 2, MISS: SEARCH_S + FULL_S, PREDICTED_MISS: FULL_S, FORGONE_MATCH: FULL_S}
-    np.testing.assert_allclose(took_s, [plan[code] for code in run.columns["lookup"]], atol=1e-9)
+    np.testing.assert_allclose(took_s, [plan[code] for code in run.record.facts["lookup"]], atol=1e-9)
 
 
 @settings(max_examples=30, deadline=None)
@@ -127,7 +127,7 @@ def test_it_decides_what_scikit_learn_decides() -> None:
     vectors = prompts(2, PRELOAD + 200)
     run = served(vectors, OneClassSvm(nu=0.3, per_10k_s=0.0))
     svm = SGDOneClassSVM(nu=0.3, random_state=int(run.rng("predictor").integers(2**31))).fit(vectors[:PRELOAD])
-    outlier = np.isin(run.columns["lookup"], (PREDICTED_MISS, FORGONE_MATCH))
+    outlier = np.isin(run.record.facts["lookup"], (PREDICTED_MISS, FORGONE_MATCH))
     np.testing.assert_array_equal(outlier, svm.predict(vectors[PRELOAD:]) < 0)
     assert 0 < outlier.sum() < 200
 
@@ -147,7 +147,7 @@ def test_it_is_trained_when_more_than_a_share_of_the_embeddings_changed(
         prompts(1, PRELOAD + rows), OneClassSvm(nu=0.5, retrain_share=share, per_10k_s=per_10k_s), Everything()
     )
     expected, trained_on, held, changed, ready_s = [(0.0, PRELOAD)], PRELOAD, PRELOAD, 0, PRELOAD * per_10k_s / 10_000
-    for finish_s in sorted(run.columns["finish_s"]):
+    for finish_s in sorted(run.record.facts["finish_s"]):
         held, changed = held + 1, changed + 1
         if finish_s >= ready_s and changed > share * trained_on:
             expected.append((finish_s, held))
@@ -159,7 +159,7 @@ def test_it_is_trained_when_more_than_a_share_of_the_embeddings_changed(
 def test_a_model_is_in_force_when_its_training_is_done() -> None:
     """Preloaded embeddings that take 20 s to train on: until then every prompt is searched for."""
     run = served(prompts(3, PRELOAD + 60), OneClassSvm(nu=0.3, per_10k_s=20 * 10_000 / PRELOAD))
-    predicted = np.isin(run.columns["lookup"], (PREDICTED_MISS, FORGONE_MATCH))
+    predicted = np.isin(run.record.facts["lookup"], (PREDICTED_MISS, FORGONE_MATCH))
     assert not predicted[:20].any()
     assert predicted[20:].any()
 

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.cluster.worker import Worker
-from sim.engine import Engine, Model
+from sim.engine import Engine
+from sim.model import Model
 from sim.errors import ConfigError
 from sim.request import MISSING
 from sim.reuse.admission import Admission, All, Large, Misses
@@ -82,7 +83,7 @@ def test_a_fifo_cache_is_a_sliding_list(
     """Sources and K of every request, holes and capacities below one entry included."""
     embeddings = vectors(seed, rows)
     run = served(embeddings, cached(capacity, ks, All() if everything else Misses()))
-    assert list(zip(run.columns["source"], run.columns["skipped"], strict=True)) == model(
+    assert list(zip(run.record.facts["source"], run.record.facts["skipped"], strict=True)) == model(
         embeddings, capacity, ks, everything
     )
 
@@ -93,7 +94,7 @@ def test_a_larger_window_never_hits_less(seed: int) -> None:
     """Cache-all, FIFO, no service time: what a small window holds, a larger one holds too."""
     embeddings = vectors(seed, 150, dim=5)
     hits = [
-        sum(s != MISSING for s in served(embeddings, cached(size, admission=All())).columns["source"])
+        sum(s != MISSING for s in served(embeddings, cached(size, admission=All())).record.facts["source"])
         for size in (1, 2, 3, 5, 10, 30, 100, None)
     ]
     assert hits == sorted(hits)
@@ -104,15 +105,15 @@ def test_an_artifact_is_seen_by_a_request_that_comes_when_its_image_is_done() ->
     door = cached(None, admission=Misses())
     run = engine(Schedule(np.zeros(1)), [1.0, 1.0], door=door, embeddings=lambda: np.ones((2, 1), np.float32))
     run.run()
-    assert list(run.columns["source"]) == [MISSING, 0]
-    assert run.columns["source_age_s"][1] == 0.0
+    assert list(run.record.facts["source"]) == [MISSING, 0]
+    assert run.record.facts["source_age_s"][1] == 0.0
 
 
 def test_an_artifact_is_not_seen_before_its_image_is_done() -> None:
     same = np.ones((3, 1), np.float32)
     run = engine([0.0, 0.5, 1.5], [1.0] * 3, 3, door=cached(None), embeddings=lambda: same)
     run.run()
-    assert list(run.columns["source"]) == [MISSING, MISSING, 0]
+    assert list(run.record.facts["source"]) == [MISSING, MISSING, 0]
 
 
 def test_a_retrieved_image_takes_no_gpu() -> None:
@@ -122,18 +123,18 @@ def test_a_retrieved_image_takes_no_gpu() -> None:
     prompts = np.eye(2, dtype=np.float32)[[0, 1, 0]]
     run = engine([0.0, 10.0, 11.0], [9.0, 9.0, 9.0], door=door, embeddings=lambda: prompts)
     run.run()
-    assert run.columns["finish_s"][2] == pytest.approx(11.3)
-    assert run.columns["worker"][2] == MISSING
-    assert run.columns["skipped"][2] == 50
-    assert run.columns["denoise_s"][2] == 0
+    assert run.record.facts["finish_s"][2] == pytest.approx(11.3)
+    assert run.record.facts["worker"][2] == MISSING
+    assert run.record.facts["skipped"][2] == 50
+    assert run.record.facts["denoise_s"][2] == 0
 
 
 def test_preloaded_rows_are_found_but_not_served() -> None:
     embeddings = np.eye(3, dtype=np.float32)[[0, 1, 2, 1, 0]]
     run = served(embeddings, cached(10, (5, 25)), preload=3)
     assert run.rows == 2
-    assert [run.columns["source"][i] + 3 for i in range(2)] == [3 + 1, 3 + 0]
-    assert list(run.columns["skipped"]) == [25, 25]
+    assert [run.record.facts["source"][i] + 3 for i in range(2)] == [3 + 1, 3 + 0]
+    assert list(run.record.facts["skipped"]) == [25, 25]
 
 
 def test_the_large_and_misses_admit_what_they_say() -> None:
@@ -152,14 +153,14 @@ def test_latents_are_resumed_at_their_own_size_only() -> None:
     sizes = (np.array([64, 128], np.int32), np.array([64, 64], np.int32), np.array([50, 50], np.int32))
     for ks, expected in (((5, 25), MISSING), ((), 0)):
         run = served(same, cached(None, ks), shapes=sizes, native=False)
-        assert run.columns["source"][1] == expected
+        assert run.record.facts["source"][1] == expected
 
 
 def test_k_keeps_its_share_of_the_steps() -> None:
     same = np.ones((2, 1), np.float32)
     sizes = tuple(np.array([value] * 2, np.int32) for value in (64, 64, 150))
     run = served(same, cached(None, (5, 25)), shapes=sizes, native=False)
-    assert run.columns["skipped"][1] == 75
+    assert run.record.facts["skipped"][1] == 75
 
 
 def test_a_hit_on_another_model_loads_it_where_it_is_not_resident() -> None:
@@ -167,9 +168,9 @@ def test_a_hit_on_another_model_loads_it_where_it_is_not_resident() -> None:
     same = np.ones((3, 1), np.float32)
     door = cached(None, admission=All(), hit_role="small")
     run = served(same, door, 0.1, backend=Given([0.1] * 3, load_s=0.25), workers=[Worker(0, "large", "large")])
-    assert list(run.columns["load_s"]) == [0.0, 0.25, 0.0]
-    assert list(run.columns["switched"]) == [0, 1, 0]
-    assert run.columns["finish_s"][1] == pytest.approx(1 + 0.25 + 0.1 * 25 / 50)
+    assert list(run.record.facts["load_s"]) == [0.0, 0.25, 0.0]
+    assert list(run.record.facts["switched"]) == [0, 1, 0]
+    assert run.record.facts["finish_s"][1] == pytest.approx(1 + 0.25 + 0.1 * 25 / 50)
 
 
 def test_a_latent_is_bound_to_the_model_that_made_it() -> None:
@@ -182,7 +183,7 @@ def test_a_hit_leaves_only_the_states_after_its_own_start() -> None:
     close = np.array([[1, 0], [0.8, 0.6], [0.8, 0.6]], np.float32)
     door = cached(None, (5, 10, 15, 25), admission=All())
     run = served(close, door)
-    assert list(run.columns["skipped"]) == [0, 10, 25]
+    assert list(run.record.facts["skipped"]) == [0, 10, 25]
     assert [bin(entry.held).count("1") for entry in door.cache._entries.values()] == [4, 2]
 
 
@@ -192,18 +193,18 @@ def test_k_keeps_its_share_of_the_steps_of_the_model_that_runs() -> None:
     workers = [Worker(0, "large", "large"), Worker(1, "small", "small")]
     close = np.array([[1, 0], [0.8, 0.6], [1, 0]], np.float32)
     run = served(close, cached(None, hit_role="small"), models=models, workers=workers, scheduler=HitMiss())
-    assert list(run.columns["skipped"]) == [0, 10, 25]
-    assert list(run.columns["k"]) == [0, 10, 25]
-    assert list(run.columns["steps"]) == [28, 50, 50]
+    assert list(run.record.facts["skipped"]) == [0, 10, 25]
+    assert list(run.record.facts["k"]) == [0, 10, 25]
+    assert list(run.record.facts["steps"]) == [28, 50, 50]
     large = served(close, cached(None), models=models)
-    assert list(large.columns["skipped"]) == [0, 10 * 28 // 50, 25 * 28 // 50]
+    assert list(large.record.facts["skipped"]) == [0, 10 * 28 // 50, 25 * 28 // 50]
 
 
 def test_less_than_one_step_is_no_hit() -> None:
     models = {"large": Model("large", 4, 64, 64)}
     close = np.array([[1, 0], [0.7, 0.714]], np.float32)
     run = served(close, cached(None), models=models)
-    assert list(run.columns["source"]) == [MISSING, MISSING]
+    assert list(run.record.facts["source"]) == [MISSING, MISSING]
 
 
 @pytest.mark.parametrize("strict", [True, False])

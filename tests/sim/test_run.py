@@ -217,7 +217,7 @@ def test_loads_that_take_no_time_are_counted_all_the_same() -> None:
             [0.0, 1.0, 2.0], [0.1] * 3, door=Alternating(), backend=Given([0.1] * 3, load_s=float(seconds))
         )  # fmt: skip
         run.run()
-        counts.append(run.columns["switched"].sum())
+        counts.append(run.record.facts["switched"].sum())
     assert counts == [2, 2]
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from backends.base import Cost, Work
 from sim.cluster.allocation import FixedSplit
 from sim.cluster.worker import Worker
-from sim.engine import Engine, Model
+from sim.engine import Engine
+from sim.model import Model
 from sim.request import Request
 from sim.reuse.door import Direct
 from sim.schedule.hit_miss import HitMiss
@@ -74,9 +75,9 @@ def test_each_queue_is_served_in_order_by_its_own_workers(
     workers = [Worker(i, role, role) for i, role in enumerate(roles)]
     run = engine(times, seconds, workers=workers, door=Marked(hits), scheduler=HitMiss())
     run.run()
-    assert list(run.columns["start_s"]) == starts(times, seconds, hits, roles, both=False)
+    assert list(run.record.facts["start_s"]) == starts(times, seconds, hits, roles, both=False)
     for row in range(len(times)):
-        assert roles[run.columns["worker"][row]] == ("small" if row in hits else "large")
+        assert roles[run.record.facts["worker"][row]] == ("small" if row in hits else "large")
 
 
 def test_in_quality_mode_a_large_worker_without_misses_takes_a_hit() -> None:
@@ -88,9 +89,9 @@ def test_in_quality_mode_a_large_worker_without_misses_takes_a_hit() -> None:
             door=Marked({0, 1}), scheduler=HitMiss(large_takes_hits=both),
         )  # fmt: skip
         run.run()
-        assert list(run.columns["start_s"]) == expected
-        large = run.columns.model_code["large"]
-        assert bool(run.columns["model"][1] == large) is both
+        assert list(run.record.facts["start_s"]) == expected
+        large = run.record.facts.model_code["large"]
+        assert bool(run.record.facts["model"][1] == large) is both
 
 
 def test_a_large_worker_serves_waiting_misses_before_waiting_hits() -> None:
@@ -98,13 +99,13 @@ def test_a_large_worker_serves_waiting_misses_before_waiting_hits() -> None:
     scheduler = HitMiss(large_takes_hits=True)
     run = engine([0.0, 1.0, 2.0], [9.0] * 3, workers=workers, door=Marked({1}), scheduler=scheduler)
     run.run()
-    assert list(run.columns["start_s"]) == [0.0, 18.0, 9.0]
+    assert list(run.record.facts["start_s"]) == [0.0, 18.0, 9.0]
 
 
 def test_the_worker_that_was_idle_longest_serves_next() -> None:
     run = engine([0.0, 0.5, 10.0, 20.0], [2.0, 1.0, 1.0, 1.0], 3)
     run.run()
-    assert list(run.columns["worker"]) == [0, 1, 2, 1]
+    assert list(run.record.facts["worker"]) == [0, 1, 2, 1]
 
 
 class Timed(Given):

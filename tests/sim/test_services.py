@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sim.engine import Engine
 from sim.errors import ConfigError
-from sim.record.columns import HIT, LOOKUPS, MISS, NO_DATABASE, STALE
+from sim.request import HIT, LOOKUPS, MISS, NO_DATABASE, STALE
 from sim.request import MISSING
 from sim.reuse.admission import All, Misses
 from sim.reuse.cache import Cache
@@ -123,46 +123,46 @@ def served(prompts: list[int], front: Reuse, gap_s: float = 1.0, **parts: object
 
 def test_an_image_is_found_only_after_the_batch_that_brings_it() -> None:
     run = served([0, 0, 0, 0, 0], door(database=Database(per_10k_s=25_000)))
-    assert list(run.columns["source"]) == [MISSING, MISSING, MISSING, 0, 0]
+    assert list(run.record.facts["source"]) == [MISSING, MISSING, MISSING, 0, 0]
     run = served([0, 0, 0, 0, 0], door(database=Database(batch=3)))
-    assert list(run.columns["source"]) == [MISSING, MISSING, MISSING, 0, 0]
+    assert list(run.record.facts["source"]) == [MISSING, MISSING, MISSING, 0, 0]
     run = served([0, 0, 0, 0, 0], door(database=Database(batch=3, period_s=1.5)))
-    assert list(run.columns["source"]) == [MISSING, MISSING, 0, 0, 0]
+    assert list(run.record.facts["source"]) == [MISSING, MISSING, 0, 0, 0]
 
 
 def test_what_was_preloaded_is_there_at_the_start() -> None:
     run = served([0, 1, 1, 0], door(database=Database(batch=100, per_10k_s=1e6)), preload=2)
-    assert list(run.columns["lookup"]) == [HIT, HIT]
+    assert list(run.record.facts["lookup"]) == [HIT, HIT]
 
 
 def test_what_is_deleted_is_found_until_the_database_knows_and_costs_a_search_and_a_fetch() -> None:
     """Room for one image: the second prompt's pushes the first one out, which the database learns 1.5 s later."""
     slow = Database(batch=100, period_s=1.5)
     run = served([0, 1, 0, 0], door(1, database=slow, search_s=0.1, fetch_s=0.2, admission=Misses()), preload=1)
-    assert [LOOKUPS[code] for code in run.columns["lookup"]] == ["miss", "stale", "hit"]
-    assert list(run.columns["search_s"]) == pytest.approx([0.1, 0.3, 0.1])
-    assert list(run.columns["skipped"]) == [0, 0, 25]
-    assert run.columns["finish_s"][1] == pytest.approx(1.0 + 0.3)
+    assert [LOOKUPS[code] for code in run.record.facts["lookup"]] == ["miss", "stale", "hit"]
+    assert list(run.record.facts["search_s"]) == pytest.approx([0.1, 0.3, 0.1])
+    assert list(run.record.facts["skipped"]) == [0, 0, 25]
+    assert run.record.facts["finish_s"][1] == pytest.approx(1.0 + 0.3)
     instant = served([0, 1, 0, 0], door(1, search_s=0.1, fetch_s=0.2, admission=Misses()), preload=1)
-    assert [LOOKUPS[code] for code in instant.columns["lookup"]] == ["miss", "miss", "hit"]
+    assert [LOOKUPS[code] for code in instant.record.facts["lookup"]] == ["miss", "miss", "hit"]
 
 
 def test_a_database_that_is_down_is_waited_for_and_learns_afterwards() -> None:
     """The image made in the outage is found after it; in it every request is generated in full."""
     front = door(database=Database(outages=[(0.5, 3.5)], timeout_s=0.25), search_s=0.1)
     run = served([0, 0, 1, 1, 1, 0], front)
-    assert [LOOKUPS[code] for code in run.columns["lookup"]] == ["miss", *["no database"] * 3, "hit", "hit"]
-    assert list(run.columns["search_s"]) == pytest.approx([0.1, 0.25, 0.25, 0.25, 0.1, 0.1])
-    assert list(run.columns["source"]) == [MISSING] * 4 + [2, 0]
+    assert [LOOKUPS[code] for code in run.record.facts["lookup"]] == ["miss", *["no database"] * 3, "hit", "hit"]
+    assert list(run.record.facts["search_s"]) == pytest.approx([0.1, 0.25, 0.25, 0.25, 0.1, 0.1])
+    assert list(run.record.facts["source"]) == [MISSING] * 4 + [2, 0]
 
 
 def test_a_store_that_is_down_is_asked_only_where_something_was_found() -> None:
     front = door(store=Store([(0.5, 3.5)], timeout_s=0.25), search_s=0.1)
     run = served([0, 0, 1, 1, 1, 0], front)
-    assert [LOOKUPS[code] for code in run.columns["lookup"]] == [
+    assert [LOOKUPS[code] for code in run.record.facts["lookup"]] == [
         "miss", "no store", "miss", "no store", "hit", "hit",
     ]  # fmt: skip
-    assert list(run.columns["search_s"]) == pytest.approx([0.1, 0.35, 0.1, 0.35, 0.1, 0.1])
+    assert list(run.record.facts["search_s"]) == pytest.approx([0.1, 0.35, 0.1, 0.35, 0.1, 0.1])
 
 
 def test_an_outage_in_mid_run_loses_no_request_and_shows_in_the_time_series() -> None:
