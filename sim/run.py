@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from tqdm import tqdm
 
 from backends.base import Assumption, Backend
@@ -21,9 +20,9 @@ from sim.cluster.allocation import Allocation
 from sim.cluster.worker import Gpu
 from sim.engine import Door, Engine, Executor, Model, Scheduler, in_role, stream
 from sim.errors import ConfigError
-from sim.record.cost import Service
 from sim.record.quality import Judgement, Quality
 from sim.record.summary import summarise
+from sim.settings import Settings, System, check
 from traces.arrivals import Arrivals
 from traces.aside import aside
 from traces.embeddings import Encoder, embed
@@ -33,64 +32,6 @@ from traces.search import Search
 from traces.sources import Source
 
 SUMMARY, REQUESTS, CLUSTER, CONFIG = "summary.json", "requests.parquet", "cluster.parquet", "config.yaml"
-
-
-def _told_apart(multiples: list[float]) -> list[float]:
-    if len({f"{multiple:g}" for multiple in multiples}) < len(multiples):
-        raise ValueError("expected multiples that differ in their first six digits")
-    return multiples
-
-
-class Cluster(BaseModel):
-    """How many GPUs, and of what kind."""
-
-    model_config = ConfigDict(extra="forbid")
-    count: Annotated[int, Field(gt=0)]
-    gpu: dict[str, Any]
-
-
-class Directory(BaseModel):
-    """Where the run directory is."""
-
-    model_config = ConfigDict(extra="forbid")
-    dir: Annotated[str, Field(min_length=1)]
-
-
-class System(BaseModel):
-    """The parts of a system, each a mapping with ``_target_``, the services that it pays for, and its assumptions."""
-
-    model_config = ConfigDict(extra="forbid")
-    name: Annotated[str, Field(min_length=1)]
-    door: dict[str, Any]
-    scheduler: dict[str, Any]
-    allocation: dict[str, Any]
-    executor: dict[str, Any]
-    services: dict[str, Service] = {}
-    assumptions: list[Assumption] = []
-
-
-class Settings(BaseModel):
-    """The keys of conf/config.yaml, resolved; what each means stands there."""
-
-    model_config = ConfigDict(extra="forbid")
-    seed: Annotated[int, Field(ge=0)]
-    shapes: Literal["model", "trace"]
-    extrapolate: Literal["error", "warn"]
-    slo: Annotated[list[Annotated[float, Field(gt=0, allow_inf_nan=False)]], AfterValidator(_told_apart)]
-    warmup: Annotated[int, Field(ge=0)]
-    preload: Annotated[int, Field(ge=0)]
-    sample_s: Annotated[float, Field(gt=0, allow_inf_nan=False)]
-    run: Directory
-    models: dict[str, dict[str, Any]]
-    trace: dict[str, Any]
-    encoder: dict[str, Any]
-    scale: dict[str, Any]
-    search: dict[str, Any]
-    arrivals: dict[str, Any]
-    cluster: Cluster
-    backend: dict[str, Any]
-    quality: dict[str, Any]
-    system: System
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +108,12 @@ def replay(
 
 def assemble(settings: Settings, *, progress: bool = False) -> tuple[Trace, Engine]:
     """Load the trace and put the system together, ready to run. Raises what ``simulate`` raises."""
+    system, parts = settings.system, settings.parts()
+    door: Door = parts.get("door", Door)
+    scheduler: Scheduler = parts.get("scheduler", Scheduler)
+    executor: Executor = parts.get("executor", Executor)
+    allocation: Allocation = parts.get("allocation", Allocation)
+    parts.refuse_unread(system.name)  # also a controller, which no run takes yet
     source: Source = build(settings.trace, "trace", Source)
     trace = source.load(stream(settings.seed, "trace"))
     if len(trace) - settings.preload - settings.warmup <= 0:
@@ -177,8 +124,6 @@ def assemble(settings: Settings, *, progress: bool = False) -> tuple[Trace, Engi
     models: dict[str, Model] = {role: build(m, f"models.{role}", Model) for role, m in settings.models.items()}
     backend: Backend = build(settings.backend, "backend", Backend)
     backend.open(Rows(trace))
-    system = settings.system
-    allocation: Allocation = build(system.allocation, "system.allocation", Allocation)
     arrivals: Arrivals = build(settings.arrivals, "arrivals", Arrivals)
     encoder: Encoder = build(settings.encoder, "encoder", Encoder)
 
@@ -197,9 +142,9 @@ def assemble(settings: Settings, *, progress: bool = False) -> tuple[Trace, Engi
         gpu=build(settings.cluster.gpu, "cluster.gpu", Gpu),
         workers=allocation.workers(settings.cluster.count, models, backend),
         backend=backend,
-        door=build(system.door, "system.door", Door),
-        scheduler=build(system.scheduler, "system.scheduler", Scheduler),
-        executor=build(system.executor, "system.executor", Executor),
+        door=door,
+        scheduler=scheduler,
+        executor=executor,
         seed=settings.seed,
         embeddings=embeddings,
         search=build(settings.search, "search", Search),
@@ -224,17 +169,6 @@ def _assume(engine: Engine, trace: Trace, system: System, allocated: list[Assump
         engine.assume("images per request", 1, f"{int((images > 1).sum())} requests ask for more; one is served")
     for said in (*system.assumptions, *allocated):
         engine.assume(said.what, said.value, said.source)
-
-
-def check(config: Mapping[str, Any]) -> Settings:
-    """The configuration with its types checked. Raises ConfigError naming the first key that is wrong."""
-    try:
-        return Settings.model_validate(config)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        found = "" if first["type"] == "missing" else f", found {first['input']!r}"
-        raise ConfigError(f"{key}: {first['msg'][0].lower()}{first['msg'][1:]}{found}") from None
 
 
 def again(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -64,7 +64,7 @@ class FixedSplit:
         large = self._planned(count, models, backend) if self.large is None else self.large
         if not 1 <= large <= count - 1:
             raise ConfigError(
-                f"system.allocation.large: found {large} of {count} GPUs; expected 1 to {count - 1}, so that "
+                f"allocation.large: found {large} of {count} GPUs; expected 1 to {count - 1}, so that "
                 "both models have one"
             )
         roles = ["large"] * large + ["small"] * (count - large)
@@ -84,7 +84,7 @@ class FixedSplit:
         misses = 1 - self.hit_rate
         hits = self.hit_rate * self.steps_left * ratio
         if misses + hits == 0:
-            raise ConfigError("system.allocation: hit_rate 1 with steps_left 0 leaves no work to split GPUs for")
+            raise ConfigError("allocation: hit_rate 1 with steps_left 0 leaves no work to split GPUs for")
         return min(max(round(count * misses / (misses + hits)), 1), count - 1)
 
 

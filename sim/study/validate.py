@@ -17,7 +17,8 @@ from matplotlib.figure import Figure
 from backends.calibrate import Plan, calibrate
 from backends.profile import write as write_profile
 from sim.errors import ConfigError
-from sim.run import Outcome, assemble, check, replay, simulate, write
+from sim.run import Outcome, assemble, replay, simulate, write
+from sim.settings import check
 from sim.study.palette import COLOURS, DPI, house_style
 from traces.aside import aside
 

@@ -159,19 +159,19 @@ def test_a_policy_from_outside_is_one_class_and_one_file() -> None:
     assert gone.start_s.isna().all()
     assert gone.worker.isna().all()
     assert (gone.finish_s - gone.arrival_s > 100).all()
-    wrong = mezzotint("run", "--config-dir", "my_conf", *words, "system.scheduler.patience_s=long")
+    wrong = mezzotint("run", "--config-dir", "my_conf", *words, "scheduler.patience_s=long")
     assert wrong.returncode == 2
-    assert "system.scheduler.patience_s: found 'long', expected float" in wrong.stderr
+    assert "scheduler.patience_s: found 'long', expected float" in wrong.stderr
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run", "models=null"], "must be a string"),
+        (["run", "models=null"], "models: found null, expected one of its choices"),
         (["run", "run=5"], "run: "),
         (["run", "run.dir="], "run.dir: "),
-        (["run", "system.scheduler._target_=broken.Policy"], "broken cannot be imported (SyntaxError"),
-        (["run", "system=small-model", "system.scheduler._target_=sim.schedule.hit_miss.HitMiss"], "no worker may run"),
+        (["run", "scheduler._target_=broken.Policy"], "broken cannot be imported (SyntaxError"),
+        (["run", "system=small-model", "scheduler._target_=sim.schedule.hit_miss.HitMiss"], "no worker may run"),
         (["run", "system=nirvana", "encoder.dim=99999999999"], "dim=99999999999"),
         (["run", "nosuch=1"], "Could not override 'nosuch'"),
         (["run", "+nosuch=1"], "nosuch: extra inputs are not permitted"),
@@ -191,7 +191,7 @@ def test_a_policy_from_outside_is_one_class_and_one_file() -> None:
         (["run", "backend.folder=nowhere"], "nowhere: not a folder of profiles"),
         (["run", "slo=["], "no viable alternative"),
         (["run", "run.dir=/dev/null/out"], "run.dir: /dev/null/out cannot be used"),
-        (["run", "system.door.role=[1]"], "system.door.role: found [1], expected str"),
+        (["run", "door.role=[1]"], "door.role: found [1], expected str"),
         (["report", "nowhere"], "nowhere"),
         (["trace", "describe", "nowhere.parquet"], "nowhere.parquet"),
     ],
