@@ -50,7 +50,8 @@ class Parts:
             return None
         if name not in self._built:
             if name in self._under_way:
-                raise ConfigError(f"{name}: needs {' needs '.join([*self._under_way, name])}, which has no beginning")
+                circle = " needs ".join([*self._under_way[self._under_way.index(name) :], name])
+                raise ConfigError(f"{circle}: parts cannot be built from each other; choose another {name}=")
             self._under_way.append(name)
             self._built[name] = build(self._nodes[name], name, parts=self)
             self._under_way.pop()
@@ -163,7 +164,9 @@ def _argument(value: Any, key: str, hint: Any, parts: Parts | None) -> Any:
 def _kind(hint: Any) -> Any:
     """The class or protocol that ``hint`` asks for, None where it is not one alone."""
     asked = [part for part in typing.get_args(hint) or (hint,) if part is not type(None)]
-    return asked[0] if len(asked) == 1 and inspect.isclass(asked[0]) and not typing.get_args(asked[0]) else None
+    if len(asked) != 1 or asked[0] is Any or not inspect.isclass(asked[0]) or typing.get_args(asked[0]):
+        return None
+    return asked[0]
 
 
 def _spelled(hint: Any) -> str:
