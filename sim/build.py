@@ -3,6 +3,9 @@
 This is Hydra's convention, with the arguments checked against the class's own type annotations first, so that a
 wrong type or an unknown key is one message that names the key. A policy from outside the package is built the
 same way.
+
+A part that needs another part names it: where a class has a parameter called after a group (``cache``, ``selector``)
+that its own node does not give, it gets what was chosen in that group.
 """
 
 import importlib
@@ -14,14 +17,60 @@ from typing import Any
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import SchemaError
+from typing_extensions import get_protocol_members, is_protocol
 
+from sim.choices import choices
 from sim.errors import ConfigError
 
 TARGET = "_target_"
 
 
-def build(node: Any, key: str, kind: Any = None) -> Any:
+class Parts:
+    """The parts of one run, each built when it is first asked for and then the same object for all who ask.
+
+    Args:
+        nodes: the configuration of each part by its group; None or empty where none is chosen.
+    """
+
+    def __init__(self, nodes: Mapping[str, Any]) -> None:
+        self._nodes = nodes
+        self._built: dict[str, Any] = {}
+        self._under_way: list[str] = []
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._nodes
+
+    def get(self, name: str, kind: Any = None) -> Any:
+        """The part of a group, None where none is chosen.
+
+        Raises:
+            ConfigError: what ``build`` raises; parts that need each other.
+        """
+        if not self._nodes[name]:
+            return None
+        if name not in self._built:
+            if name in self._under_way:
+                circle = " needs ".join([*self._under_way[self._under_way.index(name) :], name])
+                raise ConfigError(f"{circle}: parts cannot be built from each other; choose another {name}=")
+            self._under_way.append(name)
+            self._built[name] = build(self._nodes[name], name, parts=self)
+            self._under_way.pop()
+        return _fitting(self._built[name], kind, name)
+
+    def refuse_unread(self, system: str) -> None:
+        """Raise ConfigError if a part is chosen that nothing of ``system`` takes: it would change nothing."""
+        for name, node in self._nodes.items():
+            if node and name not in self._built:
+                raise ConfigError(
+                    f"{name}: nothing in system={system} takes one; choose parts that take one, or leave it out "
+                    f"(~{name} where the system brings it)"
+                )
+
+
+def build(node: Any, key: str, kind: Any = None, parts: Parts | None = None) -> Any:
     """The object that ``node`` describes; ``key`` is where it stands, for messages, ``kind`` what fits there.
+
+    What ``node`` does not give and ``parts`` has is taken from there, by the name of the parameter.
 
     Raises ConfigError for a target that cannot be imported, an argument that it does not take or lacks, a value
     that is not of the annotated type, or an object that is not of ``kind`` (a class or a runtime-checkable
@@ -42,23 +91,63 @@ def build(node: Any, key: str, kind: Any = None) -> Any:
             raise ConfigError(
                 f"{key}.{name}: {node[TARGET]} takes no such setting; it takes {', '.join(parameters) or 'none'}"
             )
-    lacking = [n for n, p in parameters.items() if p.default is p.empty and n not in given and p.kind not in _ANY]
+    taken = {} if parts is None else _taken(parts, key, node[TARGET], parameters, given, hints)
+    needed = [name for name, p in parameters.items() if p.default is p.empty and p.kind not in _ANY]
+    lacking = [name for name in needed if name not in given and name not in taken]
     if lacking:
         raise ConfigError(f"{key}.{lacking[0]}: {node[TARGET]} needs this setting and nothing sets it")
-    found = made(**{name: _argument(value, f"{key}.{name}", hints.get(name)) for name, value in given.items()})
-    if kind is not None and not isinstance(found, kind):
-        raise ConfigError(f"{key}: {node[TARGET]} is no {kind.__name__}; choose a class that has its methods")
-    return found
+    arguments = {name: _argument(value, f"{key}.{name}", hints.get(name), parts) for name, value in given.items()}
+    return _fitting(made(**arguments, **taken), kind, key)
 
 
 _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def _argument(value: Any, key: str, hint: Any) -> Any:
+def _taken(
+    parts: Parts,
+    key: str,
+    target: str,
+    parameters: Mapping[str, inspect.Parameter],
+    given: Mapping[str, Any],
+    hints: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The arguments that are parts of the run. Raises ConfigError for one that is needed and not chosen."""
+    taken = {}
+    for name, parameter in parameters.items():
+        if name not in parts or name in given:
+            continue
+        part = parts.get(name, _kind(hints.get(name)))
+        if part is not None:
+            taken[name] = part
+        elif parameter.default is parameter.empty:
+            what = f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+            raise ConfigError(f"{key} ({target}) needs {what} and none is chosen; add {name}={_example(name)}")
+    return taken
+
+
+def _fitting(found: Any, kind: Any, key: str) -> Any:
+    """``found``, if it is of ``kind``. Raises ConfigError, naming what it lacks, if it is not."""
+    if kind is None or (is_protocol(kind) and not getattr(kind, "_is_runtime_protocol", False)):
+        return found
+    if isinstance(found, kind):
+        return found
+    made = f"{type(found).__module__}.{type(found).__qualname__}"
+    if not is_protocol(kind):
+        raise ConfigError(f"{key}: {made} is no {kind.__name__}")
+    lacks = sorted(name for name in get_protocol_members(kind) if not hasattr(found, name))
+    raise ConfigError(f"{key}: {made} is no {kind.__name__}: it lacks {', '.join(lacks)}")
+
+
+def _example(group: str) -> str:
+    """A choice of ``group`` to name in a message."""
+    return next((choice.name for choice in choices(group)), "...")
+
+
+def _argument(value: Any, key: str, hint: Any, parts: Parts | None) -> Any:
     if isinstance(value, Mapping) and TARGET in value:
-        return build(value, key, _kind(hint))
+        return build(value, key, _kind(hint), parts)
     if isinstance(value, list) and any(isinstance(item, Mapping) and TARGET in item for item in value):
-        return [_argument(item, f"{key}.{i}", None) for i, item in enumerate(value)]
+        return [_argument(item, f"{key}.{i}", None, parts) for i, item in enumerate(value)]
     if hint is None:
         return value
     try:
@@ -75,7 +164,9 @@ def _argument(value: Any, key: str, hint: Any) -> Any:
 def _kind(hint: Any) -> Any:
     """The class or protocol that ``hint`` asks for, None where it is not one alone."""
     asked = [part for part in typing.get_args(hint) or (hint,) if part is not type(None)]
-    return asked[0] if len(asked) == 1 and inspect.isclass(asked[0]) and not typing.get_args(asked[0]) else None
+    if len(asked) != 1 or asked[0] is Any or not inspect.isclass(asked[0]) or typing.get_args(asked[0]):
+        return None
+    return asked[0]
 
 
 def _spelled(hint: Any) -> str:

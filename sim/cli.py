@@ -1,231 +1,25 @@
-"""The command line: ``mezzotint VERB``.
+"""The command line: ``mezzotint VERB``."""
 
-``run`` and ``validate`` hand their arguments to Hydra; the other verbs have options of their own. Whatever the
-user got wrong is one message on standard error and exit status 2; a traceback is always a defect of ours.
-"""
-
-import argparse
-import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
-import hydra
-from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
-from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
-
-import backends.cli
-import sim.study.cli
-import sim.study.scorecard.command
-import sim.study.selector.command
-import traces.cli
-from backends.base import BackendError
-from sim.errors import ConfigError, SimulationError
-from sim.run import SUMMARY, check, check_folder, simulate, write
-from sim.study.runs import ReportError
-from traces.error import TraceError
-
-USAGE_ERROR = 2
-REFUSED = (ConfigError, TraceError, BackendError, ReportError, SimulationError)
-"""What the user can put right; a SimulationError is a policy's, and the policies may be the user's own."""
-
-VALUED = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p")
-"""Hydra's options that take a value."""
-
-RUN_HELP = """usage: mezzotint run [-m] [--config-dir DIR] [--cfg job] [KEY=VALUE ...]
-
-Run one simulation; with -m, every combination of comma-separated values.
-
-  mezzotint run system=nirvana trace=file trace.path=ddb.parquet arrivals.rate_rpm=10 run.dir=out
-  mezzotint run -m system=vanilla,modm-throughput arrivals.rate_rpm=6,10,14 run.dir=sweep
-  mezzotint run -m experiment=nirvana-table2 run.dir=table2      a paper's table or figure, with its own sweep
-
-groups:  system= trace= arrivals= cluster= models= backend= encoder= search= experiment=   (a wrong name lists choices)
-keys:    seed shapes extrapolate slo warmup preload sample_s run.dir   (--cfg job prints them all)
---config-dir DIR adds YAML files of your own to the groups; their classes are imported from the working directory.
-"""
-
-VALIDATE = ("backend=live", "cluster=local", "trace.requests=40", "arrivals.rate_rpm=60")
-"""What a validation runs unless told otherwise."""
-
-VALIDATE_HELP = """usage: mezzotint validate [KEY=VALUE ...]
-
-Serve a small trace live through a chosen system, profile the models that served it, simulate the same trace with the
-fresh profile, and print the error. Takes what `mezzotint run` takes; unless told otherwise, 40 synthetic requests on
-two tiny pipelines of the device at hand.
-
-  mezzotint validate system=nirvana
-  mezzotint validate system=modm-throughput models=sd35l-sdxl arrivals.rate_rpm=10 run.dir=validation
-"""
+from sim.choices import listed
+from sim.errors import ConfigError
+from sim.refusal import refuse
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0, or 2 for anything that the user can put right."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        if given[:1] == ["run"]:
-            return configured(given[1:], job, RUN_HELP)
-        if given[:1] == ["validate"]:
-            chosen = {word.partition("=")[0] for word in given}
-            usual = [word for word in VALIDATE if word.partition("=")[0] not in chosen]
-            return configured([*usual, *given[1:]], validation, VALIDATE_HELP)
-        parser = argparse.ArgumentParser(
-            prog="mezzotint", description="Replays text-to-image traffic through published serving designs."
-        )
-        verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-        verbs.add_parser("run", help="one simulation, or a sweep with -m", add_help=False)
-        verbs.add_parser("validate", help="serve live, simulate the same, print the error", add_help=False)
-        traces.cli.add_parser(verbs)
-        sim.study.cli.add_parser(verbs)
-        sim.study.scorecard.command.add_parser(verbs)
-        sim.study.selector.command.add_parser(backends.cli.add_parser(verbs))
-        args = parser.parse_args(given)
-        status: int = args.run(args)
-        return status
-    except REFUSED as error:
-        return _refuse(error)
-    except KeyboardInterrupt:
-        print("mezzotint: interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+    if given[:1] == ["list"]:
+        try:
+            return listed(given[1:])
+        except ConfigError as error:
+            return refuse(error)
+    # What a simulation needs takes seconds to import, and a list needs none of it.
+    from sim.verbs import run
 
-
-def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usage: str) -> int:
-    """A verb whose configuration Hydra composes: ``run`` and ``validate``.
-
-    Hydra would print an error of its own and exit with 1; it is asked to raise instead, so that its errors are
-    told as ours are.
-    """
-    if any(word in ("-h", "--help") for word in overrides):
-        print(usage, end="")
-        return 0
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
-    os.environ["HYDRA_FULL_ERROR"] = "1"
-    composed: list[bool] = []
-
-    def noted(config: DictConfig) -> None:
-        composed.append(True)
-        task(config)
-
-    before, sys.argv = sys.argv, ["mezzotint", *_arranged(overrides)]
-    try:
-        _refuse_used_sweep(overrides)
-        _refuse_no_jobs(overrides)
-        several = "-m" in overrides or "--multirun" in overrides
-        hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")(task if several else noted)()
-    except (*REFUSED, HydraException, OmegaConfBaseException, OSError) as error:
-        return _refuse(error)
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else USAGE_ERROR
-    except (ValueError, TypeError, AttributeError) as error:
-        if composed or "-m" in overrides or "--multirun" in overrides:
-            raise
-        return _refuse(error)  # Hydra could not compose the configuration: group=null, for one
-    finally:
-        sys.argv = before
-    return 0
-
-
-def _arranged(words: Sequence[str]) -> list[str]:
-    """Options before overrides, as Hydra's parser wants them, and a relative --config-path from where we stand."""
-    options: list[str] = []
-    overrides: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        if word in VALUED:
-            value = next(rest, "")
-            local = word in ("--config-path", "-cp") and "://" not in value
-            options += [word, os.path.abspath(value) if local else value]
-        else:
-            (options if word.startswith("-") else overrides).append(word)
-    return [*options, *overrides]
-
-
-def _refuse_used_sweep(words: Sequence[str]) -> None:
-    """A sweep numbers its runs from 0: in a folder that holds runs, old ones would pass for its own."""
-    folders = [word.partition("=")[2] for word in words if word.startswith("run.dir=")]
-    if ("-m" in words or "--multirun" in words) and folders and any(Path(folders[-1]).glob(f"*/{SUMMARY}")):
-        raise ConfigError(f"run.dir: {folders[-1]} holds the runs of another sweep; remove it or name another folder")
-
-
-def _refuse_no_jobs(words: Sequence[str]) -> None:
-    """joblib would answer with a traceback, after Hydra composed the whole sweep."""
-    for word in words:
-        key, _, value = word.lstrip("+").partition("=")
-        if key == "hydra.launcher.n_jobs" and value == "0":
-            raise ConfigError(f"{key}: found 0, expected 1 or more processes at a time, or -1 for all cores")
-
-
-def job(config: DictConfig) -> None:
-    """One simulation of a run or of a sweep: what Hydra calls, here or in a worker process."""
-    several = HydraConfig.get().mode is RunMode.MULTIRUN
-    with _told(several):
-        plain, folder = _resolved(config)
-        check_folder(folder)
-        outcome = simulate(plain, progress=not several)
-        write(outcome, folder)
-    said = outcome.summary
-    print(
-        f"{said['system']}: {said['requests']['completed']} of {said['requests']['arrived']} requests completed, "
-        f"{said['throughput_rpm'] or float('nan'):.2f} per minute, p50 {_seconds(said['latency_s']['p50'])}, "
-        f"p99 {_seconds(said['latency_s']['p99'])} -> {folder}"
-    )
-
-
-def validation(config: DictConfig) -> None:
-    """One validation: serve live, profile, simulate the same, print the error."""
-    from sim.study.validate import validate
-
-    several = HydraConfig.get().mode is RunMode.MULTIRUN
-    with _told(several):
-        plain, folder = _resolved(config)
-        check_folder(folder)
-        found = validate(plain, folder, progress=not several)
-    print(found.table())
-    for file in found.files:
-        print(file)
-
-
-def _resolved(config: DictConfig) -> tuple[dict[str, Any], Path]:
-    """The resolved configuration, and the directory of this run: of a sweep, one that Hydra numbered."""
-    hydra_config = HydraConfig.get()
-    resolved = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    plain = {str(key): value for key, value in resolved.items()} if isinstance(resolved, dict) else {}
-    several = hydra_config.mode is RunMode.MULTIRUN
-    return plain, Path(hydra_config.runtime.output_dir if several else check(plain).run.dir)
-
-
-@contextmanager
-def _told(several: bool) -> Iterator[None]:
-    """Refuse a single run in our words alone: Hydra, which names the job in a sweep, would add its own."""
-    try:
-        yield
-    except (*REFUSED, OmegaConfBaseException) as error:
-        if several:
-            raise
-        raise SystemExit(_refuse(error)) from None
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f} s"
-
-
-def _refuse(error: Exception) -> int:
-    message = str(error).partition("Config search path")[0]
-    if isinstance(error, MissingMandatoryValue):
-        message = f"{error.full_key}: needs a value and nothing sets it; add {error.full_key}=... to the command"
-    elif isinstance(error, OmegaConfBaseException):
-        message = message.partition("full_key:")[0]
-    print(f"mezzotint: error: {' '.join(message.split())}", file=sys.stderr)
-    return USAGE_ERROR
+    return run(given)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,22 @@
 """One simulation, from a resolved configuration to the files of a run directory."""
 
 import json
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from tqdm import tqdm
 
+from conf.assumption import Assumption
 from backends.base import Backend
 from conf.assumption import Assumption
 from conf.atomic import atomic_write
@@ -24,13 +26,15 @@ from sim.engine import Engine
 from sim.errors import ConfigError
 from sim.gpu import Gpu
 from sim.model import Model, reference
-from sim.parts import Allocation, Door, Executor, Scheduler
-from sim.record.cost import Service
+from sim.parts import Allocation, Controller, Door, Executor, Scheduler, Selector
 from sim.record.quality import Judgement, Quality
 from sim.record.series import series
 from sim.record.summary import summarise
+from sim.record.timeline import write_timeline
+from sim.request import Addons
+from sim.settings import Settings, System, check
 from sim.streams import stream
-from sim.workload import Similarity, Workload, standalone
+from sim.workload import Shapes, Similarity, Workload, standalone
 from traces.arrivals.base import Arrivals
 from traces.encoders.embeddings import Encoder, embed
 from traces.similarity.scale import Scale
@@ -39,64 +43,7 @@ from traces.sources import Source
 from traces.table.trace import Trace
 
 SUMMARY, REQUESTS, CLUSTER, CONFIG = "summary.json", "requests.parquet", "cluster.parquet", "config.yaml"
-
-
-def _told_apart(multiples: list[float]) -> list[float]:
-    if len({f"{multiple:g}" for multiple in multiples}) < len(multiples):
-        raise ValueError("expected multiples that differ in their first six digits")
-    return multiples
-
-
-class ClusterSettings(BaseModel):
-    """How many GPUs, and of what kind."""
-
-    model_config = ConfigDict(extra="forbid")
-    count: Annotated[int, Field(gt=0)]
-    gpu: dict[str, Any]
-
-
-class Directory(BaseModel):
-    """Where the run directory is."""
-
-    model_config = ConfigDict(extra="forbid")
-    dir: Annotated[str, Field(min_length=1)]
-
-
-class System(BaseModel):
-    """The parts of a system, each a mapping with ``_target_``, the services that it pays for, and its assumptions."""
-
-    model_config = ConfigDict(extra="forbid")
-    name: Annotated[str, Field(min_length=1)]
-    door: dict[str, Any]
-    scheduler: dict[str, Any]
-    allocation: dict[str, Any]
-    executor: dict[str, Any]
-    services: dict[str, Service] = {}
-    assumptions: list[Assumption] = []
-
-
-class Settings(BaseModel):
-    """The keys of conf/config.yaml, resolved; what each means stands there."""
-
-    model_config = ConfigDict(extra="forbid")
-    seed: Annotated[int, Field(ge=0)]
-    shapes: Literal["model", "trace"]
-    extrapolate: Literal["error", "warn"]
-    slo: Annotated[list[Annotated[float, Field(gt=0, allow_inf_nan=False)]], AfterValidator(_told_apart)]
-    warmup: Annotated[int, Field(ge=0)]
-    preload: Annotated[int, Field(ge=0)]
-    sample_s: Annotated[float, Field(gt=0, allow_inf_nan=False)]
-    run: Directory
-    models: dict[str, dict[str, Any]]
-    trace: dict[str, Any]
-    encoder: dict[str, Any]
-    scale: dict[str, Any]
-    search: dict[str, Any]
-    arrivals: dict[str, Any]
-    cluster: ClusterSettings
-    backend: dict[str, Any]
-    quality: dict[str, Any]
-    system: System
+TIMELINE = "timeline.json.gz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +64,23 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run says: the summary, a table row per request, the time series, and its configuration."""
+    """What a run says: the summary, a table row per request, the time series, its configuration, and, where it was
+    asked for, what writes its timeline to a path."""
 
     summary: dict[str, Any]
     requests: pa.Table
     cluster: pa.Table
     config: dict[str, Any]
+    timeline: Callable[[Path], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A run that is ready to begin: its trace, its engine, and the alpha of its selector, if it has one."""
+
+    trace: Trace
+    engine: Engine
+    alpha: float | None
 
 
 def simulate(config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
@@ -134,51 +92,60 @@ def simulate(config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
 
     Raises:
         ConfigError, TraceError, BackendError: the input cannot be used; one line says where and what to do.
+        SimulationError: a part did what cannot be; it is named.
     """
     settings = check(config)
-    trace, engine = assemble(settings, progress=progress)
-    return replay(settings, trace, engine, config, progress=progress)
+    return replay(settings, assemble(settings, progress=progress), config, progress=progress)
 
 
 def replay(
-    settings: Settings, trace: Trace, engine: Engine, config: Mapping[str, Any], *, progress: bool = False
+    settings: Settings, assembled: Assembled, config: Mapping[str, Any], *, progress: bool = False
 ) -> Outcome:
     """Run what ``assemble`` put together from ``config``, and say what happened. Raises what ``simulate`` raises."""
-    name = settings.system.name
+    trace, engine, alpha = assembled.trace, assembled.engine, assembled.alpha
+    name, record = settings.system.name, engine.record
     quality: Quality = build(settings.quality, "quality", Quality)
     with tqdm(total=engine.rows, unit="req", desc=name, disable=None if progress else True) as bar:
         engine.progress = lambda ended: bar.update(ended - bar.n)
         wall = engine.run()
         bar.update(engine.rows - bar.n)
     judged: Judgement | None = None
-    alpha: float | None = None
-    record = engine.record
     if not engine.backend.live:
         judged = quality.judge(record, engine.models, name, alpha)
         record.facts["quality"][:] = judged.factor
-    return Outcome(
-        summarise(
-            engine,
-            record,
-            trace,
-            seed=engine.seed,
-            simulate_s=wall.simulate_s,
-            cpu_s=wall.cpu_s,
-            system=name,
-            slo=settings.slo,
-            warmup=settings.warmup,
-            services=settings.system.services,
-            alpha=alpha,
-            judged=judged,
-        ),
-        record.facts.table(trace.table.column("request_id")),
-        series(record),
-        again(config),
+    summary = summarise(
+        engine,
+        record,
+        trace,
+        seed=engine.seed,
+        simulate_s=wall.simulate_s,
+        cpu_s=wall.cpu_s,
+        system=name,
+        slo=settings.slo,
+        warmup=settings.warmup,
+        services=settings.system.services,
+        alpha=alpha,
+        judged=judged,
     )
+    ids = trace.table.column("request_id")
+
+    def timeline(path: Path) -> None:
+        write_timeline(record, path, engine.cluster.gpus, engine.cluster.gpus_of, ids.to_pylist())
+
+    kept = timeline if settings.timeline else None
+    return Outcome(summary, record.facts.table(ids), series(record), again(config), kept)
 
 
-def assemble(settings: Settings, *, progress: bool = False) -> tuple[Trace, Engine]:
+def assemble(settings: Settings, *, progress: bool = False) -> Assembled:
     """Load the trace and put the system together, ready to run. Raises what ``simulate`` raises."""
+    system, parts = settings.system, settings.parts()
+    door: Door = parts.get("door", Door)
+    scheduler: Scheduler = parts.get("scheduler", Scheduler)
+    executor: Executor = parts.get("executor", Executor)
+    allocation: Allocation = parts.get("allocation", Allocation)
+    controller: Controller | None = parts.get("controller", Controller)
+    parts.refuse_unread(system.name)
+    selector: Selector | None = parts.get("selector", Selector)
     source: Source = build(settings.trace, "trace", Source)
     trace = source.load(stream(settings.seed, "trace"))
     if len(trace) - settings.preload - settings.warmup <= 0:
@@ -189,8 +156,6 @@ def assemble(settings: Settings, *, progress: bool = False) -> tuple[Trace, Engi
     models: dict[str, Model] = {role: build(m, f"models.{role}", Model) for role, m in settings.models.items()}
     backend: Backend = build(settings.backend, "backend", Backend)
     backend.open(Rows(trace))
-    system = settings.system
-    allocation: Allocation = build(system.allocation, "system.allocation", Allocation)
     arrivals: Arrivals = build(settings.arrivals, "arrivals", Arrivals)
     encoder: Encoder = build(settings.encoder, "encoder", Encoder)
 
@@ -211,7 +176,8 @@ def assemble(settings: Settings, *, progress: bool = False) -> tuple[Trace, Engi
             standalone(backend, reference(models), shapes, native),
             native,
             settings.preload,
-            settings.slo[0] if settings.slo else float("inf"),
+            settings.slo[0] if settings.slo else math.inf,
+            _addons(trace) if settings.addons == "serve" else None,
         ),
         similarity=Similarity(
             embeddings,
@@ -222,17 +188,18 @@ def assemble(settings: Settings, *, progress: bool = False) -> tuple[Trace, Engi
         models=models,
         cluster=Cluster(build(settings.cluster.gpu, "cluster.gpu", Gpu), roles, models, backend),
         backend=backend,
-        door=build(system.door, "system.door", Door),
-        scheduler=build(system.scheduler, "system.scheduler", Scheduler),
-        executor=build(system.executor, "system.executor", Executor),
+        door=door,
+        scheduler=scheduler,
+        executor=executor,
+        controllers=() if controller is None else (controller,),
         seed=settings.seed,
         sample_s=settings.sample_s,
     )
-    _assume(engine, trace, system, allocation.assumptions())
-    return trace, engine
+    _assume(engine, trace, system, settings.addons, allocation.assumptions())
+    return Assembled(trace, engine, None if selector is None else selector.alpha)
 
 
-def _assume(engine: Engine, trace: Trace, system: System, allocated: list[Assumption]) -> None:
+def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated: list[Assumption]) -> None:
     """Say what the trace and the system's file rest on."""
     if trace.notes.get("synthetic"):
         engine.assume("the trace is synthetic", trace.name, trace.source)
@@ -241,19 +208,15 @@ def _assume(engine: Engine, trace: Trace, system: System, allocated: list[Assump
     images = trace.column("images")
     if (images > 1).any():
         engine.assume("images per request", 1, f"{int((images > 1).sum())} requests ask for more; one is served")
+    if addons == "ignore":
+        lists = (trace.table.column(name) for name in ("controlnets", "loras"))
+        asking = np.logical_or.reduce([pc.fill_null(pc.list_value_length(each), 0).to_numpy() > 0 for each in lists])
+        if asking.any():
+            engine.assume(
+                "add-ons (ControlNets, LoRAs) served", 0, f"addons=ignore; {int(asking.sum())} requests ask for some"
+            )
     for said in (*system.assumptions, *allocated):
         engine.assume(said.what, said.value, said.source)
-
-
-def check(config: Mapping[str, Any]) -> Settings:
-    """The configuration with its types checked. Raises ConfigError naming the first key that is wrong."""
-    try:
-        return Settings.model_validate(config)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        found = "" if first["type"] == "missing" else f", found {first['input']!r}"
-        raise ConfigError(f"{key}: {first['msg'][0].lower()}{first['msg'][1:]}{found}") from None
 
 
 def again(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -285,7 +248,7 @@ def check_folder(folder: Path) -> None:
 
 
 def write(outcome: Outcome, folder: Path) -> None:
-    """Write the files of a run directory: all under temporary names, then all renamed, summary.json last.
+    """Write the files of a run directory: all of them atomic_write, then all renamed, summary.json last.
 
     A run that was there before is replaced as a whole, or, where writing fails, left as it was.
 
@@ -302,16 +265,27 @@ def write(outcome: Outcome, folder: Path) -> None:
             parts.enter_context(atomic_write(folder / name, ConfigError))
             for name in (SUMMARY, CONFIG, CLUSTER, REQUESTS)
         )
+        if outcome.timeline is not None:
+            outcome.timeline(parts.enter_context(atomic_write(folder / TIMELINE, ConfigError)))
         pq.write_table(outcome.requests, requests)
         pq.write_table(outcome.cluster, cluster)
         config.write_text(yaml.safe_dump(outcome.config, sort_keys=False), encoding="utf-8")
         summary.write_text(json.dumps(outcome.summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _shapes(
-    trace: Trace, large: Model, shapes: str
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Width, height and steps of every row: the large model's own, or the trace's where it has them."""
+def _addons(trace: Trace) -> Callable[[int], Addons | None]:
+    """Trace row -> the add-ons that it asks for."""
+    controlnets, loras = (trace.table.column(name).combine_chunks() for name in ("controlnets", "loras"))
+
+    def of(row: int) -> Addons | None:
+        asked = Addons(tuple(controlnets[row].as_py() or ()), tuple(loras[row].as_py() or ()))
+        return asked if any(asked) else None
+
+    return of
+
+
+def _shapes(trace: Trace, large: Model, shapes: str) -> Shapes:
+    """Width, height and steps of every row: the reference model's own, or the trace's where it has them."""
     own = (large.width, large.height, large.steps)
     if shapes == "model":
         width, height, steps = (np.full(len(trace), value, np.int32) for value in own)

@@ -17,7 +17,8 @@ import pytest
 
 from sim.engine import Engine
 from sim.reuse.door import Reuse
-from sim.run import assemble, check
+from sim.run import assemble
+from sim.settings import check
 from tests.benchmarks.families import neighbours
 from tests.sim.lab import configured, engine
 from traces.arrivals.base import Schedule
@@ -112,7 +113,7 @@ def test_a_10k_cache(benchmark: Benchmark, system: str, search: str) -> None:
     count, held = 50_000 // SCALE, 10_000 // SCALE
     items = held if system == "modm-throughput" else held * 5
     overrides = (f"trace.requests={count + held}", f"preload={held}", "arrivals.rate_rpm=10", f"system={system}")
-    settings = check(configured(*overrides, f"search={search}", f"system.door.cache.capacity={items}"))
+    settings = check(configured(*overrides, f"search={search}", f"cache.capacity={items}"))
     trace, first = assemble(settings)
     vectors = first.embeddings()
     assert isinstance(first.door, Reuse)
@@ -151,8 +152,8 @@ def test_a_million_requests(benchmark: Benchmark, policy: str, items: int) -> No
     """NIRVANA's largest cache (7.3) and smaller ones, full from the start, 5 items per prompt; 16 workers."""
     count, held = 1_000_000 // SCALE, items // 5 // SCALE
     overrides = (f"trace.requests={count + held}", f"preload={held}", "arrivals.rate_rpm=10")
-    system = ("system=nirvana-no-predictor", f"system.door.cache.capacity={held * 5}")
-    chosen = (*system, f"eviction@system.door.cache.eviction={policy}")
+    system = ("system=nirvana-no-predictor", f"cache.capacity={held * 5}")
+    chosen = (*system, f"eviction={policy}")
     settings = check(configured(*overrides, *chosen))
     search = Known(neighbours(count + held, FLOOR, np.random.default_rng(0)))
 

@@ -9,7 +9,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from sim.choices import groups
 from sim.cli import main
+from tests.conftest import REPOSITORY
 
 
 @pytest.fixture(autouse=True)
@@ -141,13 +143,11 @@ class LastComeFirstServed:
 def test_a_policy_from_outside_is_one_class_and_one_file() -> None:
     """No file of the project changes: a class in the working directory, a YAML in a folder of the user's."""
     Path("my_policies.py").write_text(POLICY)
-    Path("my_conf/system").mkdir(parents=True)
-    Path("my_conf/system/impatient.yaml").write_text(
-        "defaults: [vanilla]\nname: impatient\nscheduler:\n"
-        "  _target_: my_policies.LastComeFirstServed\n  patience_s: 100.0\n"
-    )
-    words = ("trace.requests=300", "arrivals.rate_rpm=14", "system=impatient", "run.dir=out")
-    done = mezzotint("run", "--config-dir", "my_conf", *words)
+    Path("my_conf/scheduler").mkdir(parents=True)
+    Path("my_conf/scheduler/impatient.yaml").write_text("_target_: my_policies.LastComeFirstServed\n")
+    words = ("trace.requests=300", "arrivals.rate_rpm=14", "scheduler=impatient", "run.dir=out")
+    # A setting that the YAML does not list needs no +: the class says which there are.
+    done = mezzotint("run", "--config-dir", "my_conf", *words, "scheduler.patience_s=100")
     assert done.returncode == 0, done.stderr
     said = json.loads(Path("out/summary.json").read_text())
     assert said["requests"]["discarded"] > 10
@@ -159,20 +159,99 @@ def test_a_policy_from_outside_is_one_class_and_one_file() -> None:
     assert gone.start_s.isna().all()
     assert gone.worker.isna().all()
     assert (gone.finish_s - gone.arrival_s > 100).all()
-    wrong = mezzotint("run", "--config-dir", "my_conf", *words, "system.scheduler.patience_s=long")
+    wrong = mezzotint("run", "--config-dir", "my_conf", *words, "scheduler.patience_s=long")
     assert wrong.returncode == 2
-    assert "system.scheduler.patience_s: found 'long', expected float" in wrong.stderr
+    assert "scheduler.patience_s: found 'long', expected float" in wrong.stderr
+    missing = mezzotint("run", "--config-dir", "my_conf", *words)
+    assert "scheduler.patience_s: my_policies.LastComeFirstServed needs this setting" in missing.stderr
+
+
+def test_a_system_from_outside_chooses_among_ours_and_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("my_policies.py").write_text(POLICY)
+    for group in ("scheduler", "system"):
+        Path("my_conf", group).mkdir(parents=True)
+    impatient = "# Newest first.\n_target_: my_policies.LastComeFirstServed\npatience_s: 100.0\n"
+    Path("my_conf/scheduler/impatient.yaml").write_text(impatient)
+    chosen = "defaults:\n  - vanilla\n  - override /scheduler: impatient\n  - _self_\n"
+    Path("my_conf/system/hasty.yaml").write_text(f"# @package _global_\n{chosen}system: {{name: hasty}}\n")
+    assert main(["run", "--config-dir", "my_conf", *SMALL, "system=hasty", "run.dir=out"]) == 0
+    assert capsys.readouterr().out.startswith("hasty: ")
+    assert "LastComeFirstServed" in Path("out/config.yaml").read_text()
+    assert main(["run", "--config-dir", "my_conf", *SMALL, "system=hasty", "scheduler=fcfs", "run.dir=back"]) == 0
+    assert main(["run", *SMALL, "run.dir=vanilla"]) == 0
+    assert Path("back/requests.parquet").read_bytes() == Path("vanilla/requests.parquet").read_bytes()
+    capsys.readouterr()
+    Path("my_conf/system/hasty.yaml").write_text(f"{chosen}name: hasty\n")
+    assert main(["run", "--config-dir", "my_conf", *SMALL, "system=hasty"]) == 2
+    assert "the file of a system begins with the line: # @package _global_" in capsys.readouterr().err
+
+
+def test_an_experiment_replays_a_trace_of_one_s_own() -> None:
+    """What it wishes of the built-in trace goes with that trace."""
+    assert main(["trace", "synth", "-o", "mine.parquet", "--requests", "90"]) == 0
+    words = ["experiment=nirvana-figure15", "trace=file", "trace.path=mine.parquet", "preload=30", "search=exact"]
+    assert main(["run", *words, "run.dir=out"]) == 0
+    said = json.loads(Path("out/summary.json").read_text())
+    assert (said["system"], said["trace"]["requests"], said["gpu"]["count"]) == ("nirvana", 90, 1)
+
+
+INSTALLED = """
+import importlib.util, os, sys
+
+ROOT = {root!r}
+
+
+class Finder:
+    '''Answers for our packages only after the path was searched, as an editable install may.'''
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name in ("backends", "conf", "sim", "traces"):
+            return importlib.util.spec_from_file_location(name, os.path.join(ROOT, name, "__init__.py"))
+
+
+sys.meta_path[:] = [each for each in sys.meta_path if "editable" not in str(getattr(each, "__module__", ""))]
+sys.meta_path.append(Finder)
+sys.path[:] = [folder for folder in sys.path if not os.path.isdir(os.path.join(folder, "sim"))]
+from sim.cli import main
+
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("packages", [False, True])
+def test_folders_with_our_names_do_not_stand_before_ours(tmp_path: Path, packages: bool) -> None:
+    """In the user's working directory; also not in the worker processes of a sweep."""
+    Path("bin").mkdir()
+    Path("bin/mezzotint").write_text(INSTALLED.format(root=str(REPOSITORY)))
+    for name in ("backends", "conf", "sim", "traces"):
+        Path("here", name).mkdir(parents=True)
+        if packages:
+            Path("here", name, "__init__.py").write_text("raise RuntimeError('theirs')\n")
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    for words in (["run.dir=one"], ["-m", "seed=1,2", "run.dir=two"]):
+        command = [sys.executable, str(tmp_path / "bin/mezzotint"), "run", *SMALL, *words]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, cwd="here")
+        assert done.returncode == 0, done.stderr
+    assert Path("here/one/requests.parquet").read_bytes() == Path("here/two/0/requests.parquet").read_bytes()
+    assert Path("here/two/1/summary.json").is_file()
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run", "models=null"], "must be a string"),
+        (["run", "models=null"], "models: found null, expected one of its choices"),
         (["run", "run=5"], "run: "),
         (["run", "run.dir="], "run.dir: "),
-        (["run", "system.scheduler._target_=broken.Policy"], "broken cannot be imported (SyntaxError"),
-        (["run", "system=small-model", "system.scheduler._target_=sim.schedule.hit_miss.HitMiss"], "no worker may run"),
+        (["run", "scheduler._target_=broken.Policy"], "broken cannot be imported (SyntaxError"),
+        (["run", "system=small-model", "scheduler._target_=sim.schedule.hit_miss.HitMiss"], "no worker may run"),
         (["run", "system=nirvana", "encoder.dim=99999999999"], "dim=99999999999"),
+        (["run", "scheduler.patience_s=3"], "scheduler.patience_s: sim.schedule.fcfs.Fcfs takes no such setting"),
+        (["run", "cluster.cuont=3"], "cluster.cuont: extra inputs are not permitted"),
+        (["run", "eviction=nosuch"], "Available options in 'eviction': fifo lcbfu lfu lru optimum random"),
+        (["run", "eviction=lru"], "eviction: nothing in system=vanilla takes one"),
+        (["run", "cache.capacity=5"], "cache: nothing in system=vanilla takes one"),
+        (["run", "system.door.search_s=1"], "system.door: extra inputs are not permitted"),
         (["run", "nosuch=1"], "Could not override 'nosuch'"),
         (["run", "+nosuch=1"], "nosuch: extra inputs are not permitted"),
         (["run", "system=nosuch"], "Could not find 'system/nosuch'"),
@@ -191,7 +270,7 @@ def test_a_policy_from_outside_is_one_class_and_one_file() -> None:
         (["run", "backend.folder=nowhere"], "nowhere: not a folder of profiles"),
         (["run", "slo=["], "no viable alternative"),
         (["run", "run.dir=/dev/null/out"], "run.dir: /dev/null/out cannot be used"),
-        (["run", "system.door.role=[1]"], "system.door.role: found [1], expected str"),
+        (["run", "door.role=[1]"], "door.role: found [1], expected str"),
         (["report", "nowhere"], "nowhere"),
         (["trace", "describe", "nowhere.parquet"], "nowhere.parquet"),
     ],
@@ -218,4 +297,5 @@ def test_words_that_are_no_command_end_with_2(words: list[str]) -> None:
 
 def test_help_names_the_groups(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--help"]) == 0
-    assert "arrivals=" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert all(f"{group}=" in said for group in groups())

@@ -146,7 +146,7 @@ def test_a_policy_that_cannot_be_is_refused(bad: Callable[[], Eviction]) -> None
         bad()
 
 
-SMALL = ("system=nirvana", "trace.requests=800", "system.door.cache.capacity=100")
+SMALL = ("system=nirvana", "trace.requests=800", "cache.capacity=100")
 
 
 def cache_of(*overrides: str) -> dict[str, Any]:
@@ -157,9 +157,9 @@ def cache_of(*overrides: str) -> dict[str, Any]:
 def test_every_choice_of_eviction_and_room_changes_what_happens() -> None:
     """The same requests through every file of conf/eviction: all differ, and none beats the optimum's hit rate."""
     names = ("fifo", "lru", "lfu", "random", "optimum")
-    caches = {name: cache_of(f"eviction@system.door.cache.eviction={name}") for name in names}
+    caches = {name: cache_of(f"eviction={name}") for name in names}
     caches["lcbfu"] = cache_of()
-    caches["prompt"] = cache_of("system.door.cache.room=prompt")
+    caches["prompt"] = cache_of("cache.room=prompt")
     outcomes = [(cache["hits"], cache["compute_saving"], cache["holes"]) for cache in caches.values()]
     assert len(set(outcomes)) == len(outcomes)
     assert max(caches, key=lambda name: caches[name]["hit_rate"]) == "optimum"
@@ -167,19 +167,19 @@ def test_every_choice_of_eviction_and_room_changes_what_happens() -> None:
 
 def test_where_f_starts_at_0_lcbfu_is_lfu() -> None:
     """The newest miss left |K| items of score 0 for the next to evict, whatever their K: no used item ever leaves."""
-    lfu = cache_of("eviction@system.door.cache.eviction=lfu")
-    assert cache_of("system.door.cache.eviction.initial=0") == lfu
+    lfu = cache_of("eviction=lfu")
+    assert cache_of("eviction.initial=0") == lfu
     assert cache_of() != lfu
 
 
 def test_what_is_assumed_is_said() -> None:
     said = simulated(*SMALL).summary["assumptions"]
     assert {"LCBFU: uses that an item enters with": 1}.items() <= {one["what"]: one["value"] for one in said}.items()
-    said = simulated(*SMALL, "eviction@system.door.cache.eviction=optimum").summary["assumptions"]
+    said = simulated(*SMALL, "eviction=optimum").summary["assumptions"]
     assert any(one["value"] == "offline optimum" for one in said)
 
 
 def test_nirvana_evicts_by_lcbfu_unless_told_otherwise() -> None:
-    cache = configured("system=nirvana")["system"]["door"]["cache"]
-    assert cache["eviction"] == {"_target_": "sim.reuse.eviction.Lcbfu", "initial": 1}
-    assert cache["room"] == "items"
+    config = configured("system=nirvana")
+    assert config["eviction"] == {"_target_": "sim.reuse.eviction.Lcbfu", "initial": 1}
+    assert config["cache"]["room"] == "items"

@@ -10,7 +10,8 @@ import yaml
 
 from sim.cli import main
 from sim.engine import Engine
-from sim.run import Outcome, assemble, check
+from sim.run import Outcome, assemble
+from sim.settings import check
 from tests.sim.lab import configured, simulated
 
 pytest.importorskip("torch")
@@ -128,7 +129,7 @@ def test_memory_that_runs_out_fails_that_request_alone(tmp_path: Path, monkeypat
 
 def test_latents_of_an_evicted_state_are_let_go(tmp_path: Path) -> None:
     """The cache holds what it says it holds: no tensor of an item that was evicted."""
-    small = ("trace.requests=12", "system.door.cache.capacity=7", f"backend.images={tmp_path}", "models.large.width=64")
+    small = ("trace.requests=12", "cache.capacity=7", f"backend.images={tmp_path}", "models.large.width=64")
     settings = check(configured("system=nirvana", *LIVE, *small, "models.large.height=64"))
     engine: Engine = assemble(settings)[1]
     engine.run()

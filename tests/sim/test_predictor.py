@@ -187,7 +187,7 @@ def test_nirvana_has_the_predictor_and_can_do_without() -> None:
         simulated(*common, *more)
         for more in (
             ["system=nirvana"],
-            ["system=nirvana", "predictor@system.door.predictor=kernel-svm"],
+            ["system=nirvana", "predictor=kernel-svm"],
             ["system=nirvana-no-predictor"],
         )
     )
@@ -207,4 +207,4 @@ def test_nirvana_has_the_predictor_and_can_do_without() -> None:
 @pytest.mark.parametrize("override", ["nu=0", "nu=1.5", "retrain_share=-1", "sample=0", "landmarks=0", "gamma=0"])
 def test_a_predictor_that_cannot_be_is_named(override: str) -> None:
     with pytest.raises(ConfigError, match=rf"predictor\.{override.split('=')[0]}: found"):
-        simulated("system=nirvana", "trace.requests=20", f"system.door.predictor.{override}")
+        simulated("system=nirvana", "trace.requests=20", f"predictor.{override}")

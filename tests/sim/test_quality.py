@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from sim.errors import ConfigError
-from sim.run import Outcome, assemble, check, replay, simulate
+from sim.run import Outcome, assemble, replay, simulate
+from sim.settings import check
 from tests.sim.lab import configured, simulated
 
 SMALL = ("arrivals=closed", "trace.requests=300", "preload=100")
@@ -56,7 +57,7 @@ def test_the_mean_follows_the_runs_own_hits_where_the_paper_prints_its_hit_rate(
     hit_factor = (28.81 / 30.28 - 0.12) / 0.88
     means = {}
     for lowest in (0.3, 0.65):
-        said, factor, hit = judged("system=nirvana", *A10G, f"system.door.selector.at_least={{5: {lowest}}}")
+        said, factor, hit = judged("system=nirvana", *A10G, f"selector.at_least={{5: {lowest}}}")
         np.testing.assert_allclose(factor, np.where(hit, hit_factor, 1.0))
         assert said["factor_mean"] == pytest.approx(factor.mean())
         assert said["published"]["fid"] == 4.68
@@ -73,7 +74,7 @@ def test_the_mean_follows_the_runs_own_hits_where_the_paper_prints_its_hit_rate(
     ("system", "overrides", "expected"),
     [
         ("pinecone", A10G, 24.83 / 30.28),
-        ("crs", (*A10G, "system.door.selector.at_least={50: 0.25}"), 24.05 / 30.28),
+        ("crs", (*A10G, "selector.at_least={50: 0.25}"), 24.05 / 30.28),
         ("gpt-cache", (*A10G, "encoder=ngram"), 25.84 / 30.28),
         ("nirvana", SMALL, 28.02 / 28.55),
         ("modm-throughput", SMALL, 28.70 / 28.55),

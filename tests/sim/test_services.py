@@ -170,7 +170,7 @@ def test_an_outage_in_mid_run_loses_no_request_and_shows_in_the_time_series() ->
     from_s, until_s = 1800.0, 3600.0
     run = simulated(
         "system=nirvana-no-predictor", "trace.requests=1200", "preload=300", "arrivals.rate_rpm=10",
-        f"system.door.database.outages=[[{from_s},{until_s}]]", "system.door.database.timeout_s=2",
+        f"database.outages=[[{from_s},{until_s}]]", "database.timeout_s=2",
     )  # fmt: skip
     rows, series, said = run.requests.to_pandas(), run.cluster.to_pandas(), run.summary
     assert said["requests"] == {"arrived": 900, "completed": 900, "discarded": 0, "failed": 0}
@@ -194,8 +194,8 @@ def test_an_outage_in_mid_run_loses_no_request_and_shows_in_the_time_series() ->
 
 
 def test_maintenance_that_is_due_after_the_last_request_does_not_prolong_the_run() -> None:
-    overrides = ("system=nirvana", "trace.requests=100", "system.door.database.batch=1000")
-    slow, instant = (simulated(*overrides, f"system.door.database.period_s={s}") for s in (1e6, 0))
+    overrides = ("system=nirvana", "trace.requests=100", "database.batch=1000")
+    slow, instant = (simulated(*overrides, f"database.period_s={s}") for s in (1e6, 0))
     assert slow.cluster["time_s"].to_numpy().max() < 1e5
     assert slow.summary["cache"]["hits"] == 0 < instant.summary["cache"]["hits"]
 
@@ -262,9 +262,9 @@ def test_every_request_ends_once_in_the_time_its_plan_takes_and_the_same_again(
         ("database.outages=[[1,5],[4,8]]", r"database\.outages: .*each to end before the next begins"),
         ("store.outages=[[-1,5]]", r"store\.outages: "),
         ("store.timeout_s=inf", r"store\.timeout_s: found inf"),
-        ("store.outages=7", r"system\.door\.store\.outages: found 7, expected"),
+        ("store.outages=7", r"store\.outages: found 7, expected"),
     ],
 )
 def test_a_service_that_cannot_be_is_named(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        simulated("system=nirvana", "trace.requests=20", f"system.door.{override}")
+        simulated("system=nirvana", "trace.requests=20", override)

@@ -43,6 +43,12 @@ def test_only_a_live_backend_can_be_validated(tmp_path: Path, capsys: pytest.Cap
     assert "add backend=live" in capsys.readouterr().err
 
 
+def test_what_is_usual_gives_way_to_a_trace_of_one_s_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["trace=file", f"trace.path={tmp_path / 'nowhere.parquet'}", "arrivals=closed", f"run.dir={tmp_path}"]
+    assert main(["validate", *words]) == 2
+    assert "nowhere.parquet: no such file" in capsys.readouterr().err
+
+
 def test_help_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "--help"]) == 0
     assert "print the error" in capsys.readouterr().out

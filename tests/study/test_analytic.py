@@ -38,7 +38,7 @@ similarities = st.lists(st.floats(-1, 1) | st.just(math.nan), min_size=1, max_si
 def runs() -> dict[str, Outcome]:
     """One outstanding request on one A10G."""
     settings = ("cluster=a10g", "arrivals=closed", "trace.requests=500", "preload=100")
-    times = ("system.door.search_s=0.1", "system.door.fetch_s=0.03")
+    times = ("door.search_s=0.1", "door.fetch_s=0.03")
     return {"nirvana": simulated("system=nirvana", *settings, *times), "vanilla": simulated(*settings)}
 
 

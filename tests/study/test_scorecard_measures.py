@@ -40,7 +40,7 @@ def table3(changed: Mapping[tuple[str, int], Mapping[str, float]] | None = None)
         for capacity in CAPACITIES:
             cache = {"hits": hits, "compute_saving": saved, "holes": 4, "evictions": 9}
             cache |= (changed or {}).get((policy, capacity), {})
-            choices = {"eviction": policy, "system.door.cache.capacity": str(capacity)}
+            choices = {"eviction": policy, "cache.capacity": str(capacity)}
             runs.append(run(choices, cache=cache, requests={"arrived": 100}))
     return Runs(tuple(runs))
 

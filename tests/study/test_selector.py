@@ -28,8 +28,8 @@ from sim.study.selector.journal import Scores  # noqa: E402
 from sim.study.selector.pairs import Pair  # noqa: E402
 from tests.backends.quality.lab import tiny_clip  # noqa: E402
 from traces.error import TraceError  # noqa: E402
-from traces.sources.synthetic import Synthetic  # noqa: E402
 from traces.table.trace import write  # noqa: E402
+from traces.sources.synthetic import Synthetic  # noqa: E402
 
 TINY = ["--family", "sdxl", "--scale", "tiny", "--size", "64", "--requests", "200"]
 
@@ -119,15 +119,15 @@ def test_a_run_takes_the_thresholds_as_they_are(tmp_path: Path, plant: Any, smal
     command = next(line for line in head.splitlines() if "mezzotint run" in line).removeprefix("# mezzotint ")
     words = command.replace("FOLDER", str(tmp_path)).split()
     assert sim.cli.main([*words, "trace.requests=60", "preload=30", f"run.dir={folder}"]) == 0
-    ran = yaml.safe_load((folder / "config.yaml").read_text())["system"]
+    ran = yaml.safe_load((folder / "config.yaml").read_text())
     written = yaml.safe_load((tmp_path / "selector" / "measured.yaml").read_text())
-    assert ran["door"]["selector"] == written
+    assert ran["selector"] == written
     assert set(written["at_least"]) == {5, 10}
     if small:
-        assert ran["door"]["cache"]["space"] == {"_target_": "traces.similarity.spaces.TextToText"}
+        assert ran["space"] == {"_target_": "traces.similarity.spaces.TextToText"}
         assert "reaches alpha = 0.95" in (tmp_path / "selector.md").read_text()
     else:
-        assert ran["door"]["cache"]["latents_at"] == [5, 10]
+        assert ran["cache"]["latents_at"] == [5, 10]
 
 
 def test_no_pair_is_measured_twice(tmp_path: Path, plant: Any, capsys: Any) -> None:

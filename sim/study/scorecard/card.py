@@ -64,22 +64,22 @@ def study(system: str | None, *, quick: bool) -> Study:
     """The project's own targets: of one system, or of all.
 
     Raises:
-        ConfigError: no such system, or a file in conf/ that is malformed.
+        ConfigError: no such system, or a file in conf/data that is malformed.
     """
-    conf = Path(str(resources.files("conf")))
-    targets = load_targets(conf / "targets.yaml")
-    reasons = load_reasons(conf / "scorecard" / "reasons.yaml", targets)
+    data = Path(str(resources.files("conf"))) / "data"
+    targets = load_targets(data / "targets.yaml")
+    reasons = load_reasons(data / "scorecard-reasons.yaml", targets)
     if system is not None:
         if system not in targets:
             raise ConfigError(f"scorecard: found the system {system!r}, expected one of {', '.join(targets)}")
         targets = {system: targets[system]}
     if not quick:
         return Study(targets, MEASURES, reasons, {}, "in full")
-    overrides = _overrides(conf / "scorecard" / "quick.yaml")
+    overrides = _overrides(data / "scorecard-quick.yaml")
     said = Study(targets, MEASURES, reasons, overrides, "quick form: small traces, for watching changes only")
     for name in said.experiments:
         if name not in overrides:
-            raise ConfigError(f"{conf / 'scorecard' / 'quick.yaml'}: {name} is missing; say what makes it quick")
+            raise ConfigError(f"{data / 'scorecard-quick.yaml'}: {name} is missing; say what makes it quick")
     return said
 
 

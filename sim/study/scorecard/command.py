@@ -22,7 +22,7 @@ def add_parser(subparsers: "_SubParsersAction[argparse.ArgumentParser]") -> argp
     parser = subparsers.add_parser(
         "scorecard",
         help="reproduce the papers' numbers: what is held, what is missed and why",
-        description="Run the experiments behind the papers' numbers (conf/targets.yaml), compare, and write "
+        description="Run the experiments behind the papers' numbers (conf/data/targets.yaml), compare, and write "
         "scorecard.md, scorecard.json and scorecard.png. What an interrupted scorecard has finished is kept.",
     )
     parser.add_argument("system", nargs="?", metavar="SYSTEM", help="the targets of one paper's system (default: all)")

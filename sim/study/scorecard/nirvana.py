@@ -86,8 +86,8 @@ def predictor(quality: str) -> Number:
 
 _STEP = "C = 8.59 s: backends/profiles/a10g_nirvana-large.yaml (7.1)"
 _REUSE = "thresholds: conf/selector/nirvana.yaml (Fig. 10); traffic and similarity: conf/trace/synthetic.yaml"
-_TIMES = f"{_STEP}; l_s (4.1) and l_r (not published; its source is beside it): conf/system/nirvana.yaml; {_REUSE}"
-_GPT_CACHE = f"{_STEP}; conf/system/gpt-cache.yaml; traffic and similarity: conf/trace/synthetic.yaml"
+_TIMES = f"{_STEP}; l_s (4.1) and l_r (not published; its source is beside it): conf/door/nirvana.yaml; {_REUSE}"
+_GPT_CACHE = f"{_STEP}; conf/door/gpt-cache.yaml; traffic and similarity: conf/trace/synthetic.yaml"
 _PREDICTOR = "nu, the share that retrains and the threshold: conf/predictor (6, 7.7)"
 _FITS = "has fixed the similarity of the synthetic trace, together with the other rows of role fit"
 
@@ -118,7 +118,7 @@ MEASURES: Mapping[str, Measured] = {
     "N03c": Measured(
         ("nirvana-figure13",),
         reduction("nirvana", "vanilla", "cost_usd", "per_image"),
-        f"prices: conf/cluster/a10g.yaml and conf/price (7.2); {_TIMES}",
+        f"prices: conf/cluster/a10g.yaml and conf/system/nirvana.yaml (7.2); {_TIMES}",
     ),
     "N04a": Measured(("nirvana-figure15",), hit_rate("nirvana"), _FITS, "hits over all requests, predicted misses too"),
     "N04b": Measured(("nirvana-figure15",), served_at("nirvana", 25), _FITS),
@@ -140,7 +140,7 @@ MEASURES: Mapping[str, Measured] = {
         "no image is made: mean similarity of hits by length of the prompt",
     ),
     "N17": Measured(_TABLE2, latency_s("small-model"), "backends/profiles/a10g_nirvana-small.yaml (7.1)"),
-    "N18": Measured(_TABLE2, search_latency, "conf/system/nirvana.yaml (4.1)"),
+    "N18": Measured(_TABLE2, search_latency, "conf/door/nirvana.yaml (4.1)"),
     "N19a": Measured((), lambda _: best_single_of_power(1, 1, 1)[1], "nothing: sim.study.analytic, its closed form"),
     "N19b": Measured((), lambda _: best_single_of_power(2, 1, 1)[1], "nothing: sim.study.analytic, its closed form"),
     **_table3("fifo"),

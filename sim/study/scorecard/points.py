@@ -69,7 +69,7 @@ def sweep(experiment: str, overrides: Sequence[str] = ()) -> list[Point]:
 
 def _choices(job: Sequence[str], swept: Mapping[str, str]) -> dict[str, str]:
     set_to = dict(word.split("=", 1) for word in job)
-    return {key.partition("@")[0]: set_to[key] for key in swept}
+    return {key: set_to[key] for key in swept}
 
 
 def composed(point: Point) -> Config:

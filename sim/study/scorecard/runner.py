@@ -83,9 +83,7 @@ def _batches(waiting: Mapping[Path, Config]) -> list[list[Path]]:
     """First one run of each trace, encoder and space, which remembers the similarities, then all that read them."""
     first: dict[str, Path] = {}
     for folder, config in waiting.items():
-        door = config["system"]["door"]
-        space = door.get("cache", {}).get("space") if isinstance(door, dict) else None
-        told = [config["trace"], config["seed"], config["encoder"], config["search"], space]
+        told = [config["trace"], config["seed"], config["encoder"], config["search"], config.get("space")]
         first.setdefault(json.dumps(told, sort_keys=True), folder)
     leading = list(first.values())
     return [leading, [folder for folder in waiting if folder not in leading]]

@@ -193,7 +193,7 @@ def _published(system: str, steps: int) -> dict[int, float]:
     from hydra import compose, initialize_config_module
 
     with initialize_config_module("conf", version_base="1.3"):
-        selector = compose("config", overrides=[f"system={system}"]).system.door.selector
+        selector = compose("config", overrides=[f"system={system}"]).selector
     of_steps = int(selector.of_steps)
     table = {int(k) * steps: float(limit) for k, limit in selector.at_least.items()}
     return {k // of_steps: limit for k, limit in table.items() if k % of_steps == 0}

@@ -63,11 +63,11 @@ class Findings:
     def command(self) -> str:
         """What runs a system with these thresholds, but for the folder."""
         chosen = ["system=modm-throughput" if self.refines else "system=nirvana"]
-        chosen += ["selector@system.door.selector=measured", f"encoder={self.encoder}"]
+        chosen += ["selector=measured", f"encoder={self.encoder}"]
         if not self.refines:
-            chosen.append(f"system.door.cache.latents_at=[{','.join(map(str, self.at_least))}]")
+            chosen.append(f"cache.latents_at=[{','.join(map(str, self.at_least))}]")
         elif not self.of_images:
-            chosen.append("space@system.door.cache.space=text")
+            chosen.append("space=text")
         return f"mezzotint run --config-dir FOLDER {' '.join(chosen)}"
 
 

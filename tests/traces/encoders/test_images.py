@@ -119,8 +119,8 @@ def test_a_run_hits_where_the_given_images_say(tmp_path: Path, cosine: float, hi
     first = [(1 - cosine**2) ** 0.5, 0, cosine]
     np.save(tmp_path / "i.npy", np.stack([first, *np.eye(3)[1:]]))
     outcome = simulated(
-        "system=modm-throughput", "space@system.door.cache.space=given-images", "arrivals=trace", "trace=file",
-        f"trace.path={tmp_path / 't.parquet'}", f"system.door.cache.space.images.path={tmp_path / 'i.npy'}",
+        "system=modm-throughput", "space=given-images", "arrivals=trace", "trace=file",
+        f"trace.path={tmp_path / 't.parquet'}", f"space.images.path={tmp_path / 'i.npy'}",
         "encoder=precomputed", f"encoder.path={tmp_path / 'v.parquet'}",
     )  # fmt: skip
     assert outcome.summary["cache"]["hit_rate"] == pytest.approx(hit_rate)
@@ -207,11 +207,11 @@ def test_a_folder_that_does_not_fit_the_trace(weights: Path, folder: Path, tmp_p
 
 
 def test_the_images_take_the_encoder_s_weights(weights: Path) -> None:
-    overrides = ["system=modm-throughput", "space@system.door.cache.space=clip-images"]
-    named = ["system.door.cache.space.images.folder=f"]
-    node = configured(*overrides, *named, "encoder=clip", f"encoder.weights={weights}")["system"]["door"]["cache"]
-    assert build(node["space"], "space", Space) == TextToRealImage(ClipImages("f", str(weights)))
-    other = configured(*overrides, *named)["system"]["door"]["cache"]["space"]
+    overrides = ["system=modm-throughput", "space=clip-images"]
+    named = ["space.images.folder=f"]
+    node = configured(*overrides, *named, "encoder=clip", f"encoder.weights={weights}")["space"]
+    assert build(node, "space", Space) == TextToRealImage(ClipImages("f", str(weights)))
+    other = configured(*overrides, *named)["space"]
     with pytest.raises(TraceError, match="choose encoder=clip"):
         build(other, "space", Space)
 
@@ -222,11 +222,11 @@ def test_a_run_with_clip_on_both_sides(weights: Path, folder: Path, tmp_path: Pa
     columns = {"request_id": list("abc"), "arrival_s": [0.0, 900, 1800], "prompt": prompts}
     write(make(columns, name="three", source="a test"), tmp_path / "t.parquet")
     config = configured(
-        "system=modm-throughput", "space@system.door.cache.space=clip-images", "arrivals=trace", "trace=file",
-        f"trace.path={tmp_path / 't.parquet'}", f"system.door.cache.space.images.folder={folder}",
+        "system=modm-throughput", "space=clip-images", "arrivals=trace", "trace=file",
+        f"trace.path={tmp_path / 't.parquet'}", f"space.images.folder={folder}",
         "encoder=clip", f"encoder.weights={weights}",
     )  # fmt: skip
-    config["system"]["door"]["selector"]["at_least"] = {5: -1.0}  # random weights reach no real threshold
+    config["selector"]["at_least"] = {5: -1.0}  # random weights reach no real threshold
     outcome = simulate(config)
     text = Clip(str(weights)).encode(prompts, False)
     cosines = text @ ClipImages(str(folder), str(weights)).open(3, 24).rows.T

@@ -54,8 +54,8 @@ Series = Sequence[tuple[Look, Part]]
 
 @cache
 def published() -> dict[str, Any]:
-    """What papers say; conf/published/workload.yaml."""
-    text = (files("conf") / "published" / "workload.yaml").read_text(encoding="utf-8")
+    """What papers say; conf/data/workload.yaml."""
+    text = (files("conf") / "data" / "workload.yaml").read_text(encoding="utf-8")
     found: dict[str, Any] = yaml.safe_load(text)
     return found
 

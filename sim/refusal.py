@@ -1,0 +1,20 @@
+"""How the command line says no: one message on standard error, exit status 2."""
+
+import sys
+
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+
+USAGE_ERROR = 2
+
+
+def refuse(error: Exception) -> int:
+    """Say in one line what ``error`` is; returns the exit status."""
+    message = str(error).partition("Config search path")[0]
+    if isinstance(error, MissingMandatoryValue):
+        message = f"{error.full_key}: needs a value and nothing sets it; add {error.full_key}=... to the command"
+    elif isinstance(error, OmegaConfBaseException):
+        message = message.partition("full_key:")[0]
+    elif "@system." in message:
+        message += "; the file of a system begins with the line: # @package _global_"
+    print(f"mezzotint: error: {' '.join(message.split())}", file=sys.stderr)
+    return USAGE_ERROR

@@ -1,0 +1,106 @@
+"""The keys of a configuration, with their types."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from conf.assumption import Assumption
+from sim.build import Parts
+from sim.errors import ConfigError
+from sim.record.cost import Service
+
+
+def _told_apart(multiples: list[float]) -> list[float]:
+    if len({f"{multiple:g}" for multiple in multiples}) < len(multiples):
+        raise ValueError("expected multiples that differ in their first six digits")
+    return multiples
+
+
+class Cluster(BaseModel):
+    """How many GPUs, and of what kind."""
+
+    model_config = ConfigDict(extra="forbid")
+    count: Annotated[int, Field(gt=0)]
+    gpu: dict[str, Any]
+
+
+class Directory(BaseModel):
+    """Where the run directory is."""
+
+    model_config = ConfigDict(extra="forbid")
+    dir: Annotated[str, Field(min_length=1)]
+
+
+class System(BaseModel):
+    """A system beside its parts: its name, the services that it pays for, and its assumptions."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: Annotated[str, Field(min_length=1)]
+    services: dict[str, Service] = {}
+    assumptions: list[Assumption] = []
+
+
+Chosen = dict[str, Any] | None
+"""What was chosen in a group that may be left out."""
+
+
+class Settings(BaseModel):
+    """The keys of conf/config.yaml, resolved; what each means stands there."""
+
+    model_config = ConfigDict(extra="forbid")
+    seed: Annotated[int, Field(ge=0)]
+    shapes: Literal["model", "trace"]
+    addons: Literal["ignore", "serve"]
+    extrapolate: Literal["error", "warn"]
+    slo: Annotated[list[Annotated[float, Field(gt=0, allow_inf_nan=False)]], AfterValidator(_told_apart)]
+    warmup: Annotated[int, Field(ge=0)]
+    preload: Annotated[int, Field(ge=0)]
+    sample_s: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    timeline: bool
+    run: Directory
+    models: dict[str, dict[str, Any]]
+    trace: dict[str, Any]
+    encoder: dict[str, Any]
+    scale: dict[str, Any]
+    search: dict[str, Any]
+    arrivals: dict[str, Any]
+    cluster: Cluster
+    backend: dict[str, Any]
+    quality: dict[str, Any]
+    door: dict[str, Any]
+    cache: Chosen = None
+    space: Chosen = None
+    selector: Chosen = None
+    admission: Chosen = None
+    eviction: Chosen = None
+    database: Chosen = None
+    store: Chosen = None
+    predictor: Chosen = None
+    scheduler: dict[str, Any]
+    executor: dict[str, Any]
+    allocation: dict[str, Any]
+    controller: Chosen = None
+    system: System
+
+    def parts(self) -> Parts:
+        """The parts of the system, to be built. What the run itself takes (a trace, a backend) is not among them."""
+        return Parts({name: getattr(self, name) for name in PARTS})
+
+
+PARTS = (
+    *("door", "cache", "space", "selector", "admission", "eviction", "database", "store", "predictor"),
+    *("scheduler", "executor", "allocation", "controller"),
+)
+"""Groups whose choices may need each other."""
+
+
+def check(config: Mapping[str, Any]) -> Settings:
+    """The configuration with its types checked. Raises ConfigError naming the first key that is wrong."""
+    try:
+        return Settings.model_validate(config)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        found = "" if first["type"] == "missing" else f", found {first['input']!r}"
+        raise ConfigError(f"{key}: {first['msg'][0].lower()}{first['msg'][1:]}{found}") from None

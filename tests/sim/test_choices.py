@@ -1,0 +1,263 @@
+"""What a run is composed of: groups, their choices, who wins, and how parts find each other."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from backends.base import Backend
+from sim.build import Parts, build
+from sim.choices import CONF, choices, groups
+from sim.cli import main
+from sim.cluster.worker import Gpu
+from sim.engine import Model, Scheduler
+from sim.errors import ConfigError
+from sim.record.quality import Quality
+from sim.reuse.cache import Cache
+from sim.reuse.door import Reuse
+from sim.reuse.eviction import Fifo, Lru
+from sim.settings import PARTS, check
+from tests.conftest import REPOSITORY
+from tests.sim.lab import configured, simulated
+from traces.arrivals import Arrivals
+from traces.scale import Scale
+from traces.search import Search
+from traces.sources import Source
+
+KINDS: dict[str, Any] = {
+    "trace": Source,
+    "encoder": None,  # a name and a width may ask for files
+    "scale": Scale,
+    "search": Search,
+    "arrivals": Arrivals,
+    "backend": Backend,
+    "quality": Quality,
+}
+DESIGNS = [(group, choice.name) for group in ("system", "experiment") for choice in choices(group)]
+SINGLE = {group: [choice.name for choice in choices(group)] for group in groups() if group not in dict(DESIGNS)}
+NEEDED = {
+    "trace=file": ["trace.path=t.parquet"],
+    "encoder=clip": ["encoder.weights=f"],
+    "encoder=precomputed": ["encoder.path=v.npy", "encoder.prompts=p.parquet"],
+    "space=clip-images": ["space.images.folder=f", "space.images.weights=f"],
+    "space=given-images": ["space.images.path=v.npy"],
+}
+"""What has no default."""
+
+
+def test_every_folder_of_choices_is_a_group_and_the_other_way_round() -> None:
+    folders = {entry.name for entry in CONF.iterdir() if entry.is_dir() and not entry.name.startswith("_")}
+    assert folders == {*groups(), "data"}
+
+
+@pytest.mark.parametrize("turn", range(max(map(len, SINGLE.values()))))
+def test_every_choice_can_be_taken(turn: int) -> None:
+    """It composes, and what it describes can be built: the first of every group, then the second of every group..."""
+    words = [f"{group}={names[turn % len(names)]}" for group, names in SINGLE.items()]
+    if "backend=live" in words:
+        pytest.importorskip("diffusers")
+    settings = check(configured("system=modm-throughput", *words, *(add for w in words for add in NEEDED.get(w, ()))))
+    assert all(build(node, f"models.{role}", Model) for role, node in settings.models.items())
+    assert build(settings.cluster.gpu, "cluster.gpu", Gpu)
+    for group, kind in KINDS.items():
+        assert build(getattr(settings, group), group, kind)
+    nodes = {group: getattr(settings, group) for group in PARTS}
+    images = check(configured("system=pinecone")).cache
+    for group in PARTS:
+        # Final images go with every door; latents do not.
+        parts = Parts(nodes if group == "cache" else {**nodes, "cache": images})
+        assert (parts.get(group) is None) == (group == "controller")
+
+
+@pytest.mark.parametrize(("group", "choice"), DESIGNS)
+def test_every_design_has_its_parts_and_reads_all_of_them(group: str, choice: str) -> None:
+    settings = check(configured(f"{group}={choice}"))
+    parts = settings.parts()
+    for part in ("door", "scheduler", "executor", "allocation"):
+        assert parts.get(part) is not None
+    parts.refuse_unread(settings.system.name)
+
+
+@pytest.mark.parametrize("group", [*groups()])
+def test_every_choice_is_listed_with_a_line(group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", group]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in said] == [choice.name for choice in choices(group)]
+    for line in said:
+        words = line.split(maxsplit=1)[1]
+        assert words[0].isupper() or words.startswith("all-MiniLM")
+        assert words[-1] == "."
+
+
+def test_the_groups_are_listed_with_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    said = dict(line.split("=", 1) for line in capsys.readouterr().out.splitlines()[: len(groups())])
+    assert list(said) == list(groups())
+    assert all(line.strip() for line in said.values())
+
+
+def test_a_group_that_is_none_lists_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "evicton"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "no group 'evicton'; the groups are models, trace," in said.err
+    assert main(["list", "eviction", "--config-dir", "nowhere"]) == 2
+    assert "nowhere is no folder" in capsys.readouterr().err
+
+
+def test_choices_of_one_s_own_are_listed_and_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "eviction").mkdir()
+    (tmp_path / "eviction/second-chance.yaml").write_text("# Another look.\n_target_: mine.SecondChance\n")
+    (tmp_path / "eviction/lru.yaml").write_text("_target_: mine.Lru\n")
+    assert main(["list", "eviction", "--config-dir", str(tmp_path)]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["second-chance", "*", "Another", "look."] in lines
+    assert ["lru", "*"] in lines
+    assert ["*", "from", str(tmp_path)] in lines
+    assert [line[0] for line in lines if "*" not in line and line] == ["fifo", "lcbfu", "lfu", "optimum", "random"]
+
+
+def test_the_readme_names_every_choice() -> None:
+    rows = {}
+    for line in (REPOSITORY / "README.md").read_text().splitlines():
+        if line.startswith("| `") and "=` |" in line:
+            group, said = line.removeprefix("| `").split("=` |", 1)
+            rows[group] = said
+    assert rows.keys() == groups().keys() - {"experiment"}
+    for group, said in rows.items():
+        if group != "scale":  # named after their encoders
+            assert [choice.name for choice in choices(group) if f"`{choice.name}`" not in said] == []
+
+
+def test_data_is_no_choice() -> None:
+    with pytest.raises(ConfigError, match="no group 'data'"):
+        choices("data")
+    assert configured()["quality"]["tables"]
+
+
+def test_a_part_stands_once_and_at_the_top() -> None:
+    for name in (choice.name for choice in choices("system")):
+        config = configured(f"system={name}")
+        assert config["system"].keys() <= {"name", "services", "assumptions"}
+        for part in PARTS:
+            inside = [value for value in (config.get(part) or {}).values() if isinstance(value, dict)]
+            assert not any("_target_" in value for value in inside)
+
+
+def test_the_command_line_wins_over_an_experiment_and_that_over_a_system() -> None:
+    assert configured("system=nirvana")["eviction"]["_target_"].endswith("Lcbfu")
+    assert configured("system=nirvana", "eviction=lru")["eviction"]["_target_"].endswith("Lru")
+    assert configured("eviction=lru", "experiment=nirvana-table3")["eviction"]["_target_"].endswith("Lru")
+    assert configured("experiment=nirvana-table2")["cluster"]["gpu"]["name"] == "a10g"
+    assert configured("cluster=h800", "experiment=nirvana-table2")["cluster"]["gpu"]["name"] == "h800"
+    assert configured("system=gpt-cache")["scale"] == configured("scale=identity")["scale"]
+    assert configured("system=gpt-cache", "encoder=ngram", "scale=ngram")["scale"] == configured()["scale"]
+
+
+def test_a_child_system_replaces_a_part_whole(tmp_path: Path) -> None:
+    """Nothing of the parent's part stays behind, also not two generations on; what it does not name it inherits."""
+    (tmp_path / "system").mkdir()
+    (tmp_path / "cache").mkdir()
+    head = "# @package _global_\ndefaults:\n"
+    (tmp_path / "cache/few.yaml").write_text("_target_: sim.reuse.cache.Cache\ncapacity: 7\n")
+    (tmp_path / "system/child.yaml").write_text(
+        f"{head}  - nirvana\n  - override /cache: few\n  - override /eviction: lru\n  - _self_\n"
+        "system: {name: child}\n"
+    )
+    (tmp_path / "system/grandchild.yaml").write_text(
+        f"{head}  - child\n  - override /eviction: fifo\n  - override /predictor: null\n  - _self_\n"
+    )
+    child = _with(tmp_path, "system=child")
+    assert child["cache"] == {"_target_": "sim.reuse.cache.Cache", "capacity": 7}
+    assert child["eviction"] == {"_target_": "sim.reuse.eviction.Lru"}
+    assert child["selector"] == configured("system=nirvana")["selector"]
+    assert child["system"]["services"] == configured("system=nirvana")["system"]["services"]
+    grandchild = _with(tmp_path, "system=grandchild")
+    assert grandchild["eviction"] == {"_target_": "sim.reuse.eviction.Fifo"}
+    assert grandchild["cache"] == child["cache"]
+    assert grandchild.get("predictor") is None
+    assert _with(tmp_path, "system=grandchild", "cache=modm")["cache"] == configured("system=modm-throughput")["cache"]
+
+
+def _with(folder: Path, *overrides: str) -> dict[str, Any]:
+    """What `--config-dir` composes."""
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", overrides=[f"hydra.searchpath=[file://{folder}]", "run.dir=unused", *overrides])
+    plain = OmegaConf.to_container(config, resolve=True)
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["eviction=lru"], "eviction: nothing in system=vanilla takes one"),
+        (["system=nirvana", "door=direct-large"], "cache: nothing in system=nirvana takes one"),
+        (["door=nirvana"], r"door \(sim.reuse.door.Reuse\) needs a cache and none is chosen; add cache=modm"),
+        (["system=nirvana", "~eviction"], r"cache \(.*\) needs an eviction and none is chosen; add eviction=fifo"),
+        (["+controller._target_=sim.reuse.store.Store"], "controller: nothing in system=vanilla takes one"),
+    ],
+)
+def test_a_part_that_is_not_read_or_not_there_is_refused(overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        simulated("trace.requests=20", *overrides)
+
+
+def test_what_has_a_default_may_be_left_out() -> None:
+    """A door without a database, a store and a predictor finds at once, fetches always and searches for all."""
+    at_once = ("database=at-once", "store=memory", "predictor=none")
+    common = ("system=nirvana", "trace.requests=200")
+    said = simulated(*common, *at_once).requests
+    assert simulated(*common, "~database", "~store", "~predictor").requests.equals(said)
+
+
+def test_all_who_need_a_part_get_the_same_one() -> None:
+    parts = check(configured("system=nirvana")).parts()
+    door = parts.get("door", Reuse)
+    assert door.cache is parts.get("cache", Cache)
+    assert door.cache.space is parts.get("space")
+    assert door.selector is parts.get("selector")
+    assert check(configured()).parts().get("selector") is None
+
+
+@dataclass
+class Needy:
+    """Needs a part that its own node may give."""
+
+    eviction: Any
+    cache: Any = None
+
+
+def _node(name: str, **settings: Any) -> dict[str, Any]:
+    return {"_target_": f"needs.{name}", **settings}
+
+
+@dataclass
+class Needed:
+    """Needs what needs it."""
+
+    cache: Any
+
+
+def test_what_a_node_gives_goes_before_what_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "needs", SimpleNamespace(Needy=Needy, Needed=Needed))  # type: ignore[misc]
+    chosen = {"_target_": "sim.reuse.eviction.Lru"}
+    own = {"_target_": "sim.reuse.eviction.Fifo"}
+    parts = Parts({"eviction": chosen})
+    assert isinstance(build(_node("Needy"), "it", parts=parts).eviction, Lru)
+    assert isinstance(build(_node("Needy", eviction=own), "it", parts=parts).eviction, Fifo)
+    with pytest.raises(ConfigError, match="cache needs eviction needs cache: parts cannot be built"):
+        Parts({"cache": _node("Needy"), "eviction": _node("Needed")}).get("cache")
+
+
+def test_a_class_that_lacks_methods_is_told_which() -> None:
+    store = {"_target_": "sim.reuse.store.Store"}
+    with pytest.raises(ConfigError, match=r"s: sim.reuse.store.Store is no Scheduler: it lacks __len__, bind, free"):
+        build(store, "s", Scheduler)
+    with pytest.raises(ConfigError, match=r"space: sim.reuse.store.Store is no Space: it lacks .*queries"):
+        Parts({"cache": {"_target_": "sim.reuse.cache.Cache", "capacity": 3}, "space": store}).get("cache")
