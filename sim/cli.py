@@ -1,5 +1,6 @@
 """The command line: ``mezzotint VERB``."""
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -11,15 +12,21 @@ from sim.refusal import refuse
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0, or 2 for anything that the user can put right."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["list"]:
-        try:
+    try:
+        if given[:1] == ["list"]:
             return listed(given[1:])
-        except ConfigError as error:
-            return refuse(error)
-    # What a simulation needs takes seconds to import, and a list needs none of it.
-    from sim.verbs import run
+        # What the other verbs need takes seconds to import, and a list needs none of it.
+        from sim.verbs import run
 
-    return run(given)
+        return run(given)
+    except ConfigError as error:
+        return refuse(error)
+    except KeyboardInterrupt:
+        print("mezzotint: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 if __name__ == "__main__":

@@ -95,12 +95,6 @@ def run(given: Sequence[str]) -> int:
         return status
     except REFUSED as error:
         return refuse(error)
-    except KeyboardInterrupt:
-        print("mezzotint: interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
 
 
 def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usage: str) -> int:
@@ -134,7 +128,7 @@ def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usa
     except (ValueError, TypeError, AttributeError) as error:
         if composed or "-m" in overrides or "--multirun" in overrides:
             raise
-        return refuse(error)  # Hydra could not compose the configuration: group=null, for one
+        return refuse(error)  # Hydra could not compose the configuration: system=[a], for one
     finally:
         sys.argv = before
     return 0

@@ -1,5 +1,7 @@
 """What a run is composed of: groups, their choices, who wins, and how parts find each other."""
 
+import os
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +101,14 @@ def test_the_groups_are_listed_with_a_line_each(capsys: pytest.CaptureFixture[st
     said = dict(line.split("=", 1) for line in capsys.readouterr().out.splitlines()[: len(groups())])
     assert list(said) == list(groups())
     assert all(line.strip() for line in said.values())
+
+
+def test_a_list_imports_nothing_heavy() -> None:
+    code = "import sys; from sim.cli import main; main(['list', 'space']); print(*sys.modules)"
+    path = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=path, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert not {"torch", "numpy", "hydra", "scipy", "pandas"} & set(done.stdout.splitlines()[-1].split())
 
 
 def test_a_group_that_is_none_lists_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:

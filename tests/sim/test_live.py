@@ -1,12 +1,10 @@
 """Real pipelines as workers: tiny ones here, the same code with full-size ones on a GPU."""
 
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 from sim.cli import main
 from sim.engine import Engine
@@ -76,14 +74,8 @@ def test_preloaded_artifacts_are_really_made(tmp_path: Path) -> None:
 
 def test_a_worker_that_changes_models_really_loads_them(tmp_path: Path) -> None:
     """One queue over both models: every change is a load that was done and timed."""
-    folder = tmp_path / "conf" / "system"
-    folder.mkdir(parents=True)
-    system = yaml.safe_load((resources.files("conf") / "system" / "modm-throughput.yaml").read_text())
-    system |= {"scheduler": {"_target_": "sim.schedule.fcfs.Fcfs"}, "name": "shared"}
-    system |= {"allocation": {"_target_": "sim.cluster.allocation.Uniform"}}
-    (folder / "shared.yaml").write_text(yaml.safe_dump(system))
-    shared = (f"hydra.searchpath=[file://{folder.parent}]", "cluster.count=1", f"backend.store={tmp_path / 'weights'}")
-    outcome = live("shared", "sd1.5", tmp_path / "images", *shared)
+    one_queue = ("scheduler=fcfs", "allocation=uniform-large", "cluster.count=1")
+    outcome = live("modm-throughput", "sd1.5", tmp_path / "images", *one_queue, f"backend.store={tmp_path / 'weights'}")
     rows = outcome.requests.to_pandas()
     changed = rows.sort_values("start_s").model.astype(str)
     switches = int((changed.to_numpy()[1:] != changed.to_numpy()[:-1]).sum())
