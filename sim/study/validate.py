@@ -83,11 +83,11 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
         ConfigError: the backend is not live. Whatever ``simulate`` and ``calibrate`` raise.
     """
     settings = check(config)
-    trace, engine = assemble(settings, progress=progress)
-    backend: Any = engine.backend
+    assembled = assemble(settings, progress=progress)
+    backend: Any = assembled.engine.backend
     if not backend.live:
         raise ConfigError("backend: a validation serves live and finds a backend that only looks up; add backend=live")
-    live = replay(settings, trace, engine, config, progress=progress)
+    live = replay(settings, assembled, config, progress=progress)
     write(live, folder / "live")
     profiles = folder / "profiles"
     profiles.mkdir(exist_ok=True)
@@ -98,7 +98,7 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
         shapes = grid(sizes, _batches(backend.largest_batch(str(name))))
         plan = Plan(model.spec, GPU, str(name), shapes, device=backend.place, warmup=2, repeats=5, steps_timed=10)
         profile = calibrate(plan, profiles, progress, model)
-        if (rows.load_s > 0).any():
+        if live.summary["gpu"]["switches"]:
             reload_s = backend.load(Asset("model", str(name), str(name))).seconds
             write_profile(profile.model_copy(update={"load_s": reload_s}), profiles / f"{GPU}_{name}.yaml")
     profiled = {"_target_": "backends.profiled.Profiled", "gpu": GPU, "folder": str(profiles)}
