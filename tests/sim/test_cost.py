@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.cluster.worker import Gpu
 from sim.errors import ConfigError
+from sim.gpu import Gpu
 from sim.record.cost import Service, rate_usd_h
 from tests.sim.lab import simulated
 

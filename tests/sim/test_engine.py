@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 from backends.base import Cost, Work, WorkFailed
-from sim.engine import Engine
-from sim.streams import stream
 from sim.errors import SimulationError
+from sim.parts import Run, Worker
 from sim.request import Request
+from sim.streams import stream
 from tests.sim.lab import Given, engine
 
 
@@ -33,16 +33,18 @@ def test_work_that_fails_ends_its_request_and_frees_the_worker() -> None:
     assert list(run.record.facts["outcome"]).count(3) == rows - 2
     assert run.record.facts["finish_s"][rows - 1] == 2.0
     assert run.record.facts.reasons[1] == "out of memory"
-    assert run.busy == 0
+    assert run.cluster.busy(0.0) == 0
 
 
 def test_a_scheduler_that_keeps_requests_is_found_out() -> None:
     class Hoarder:
-        def bind(self, engine: Engine) -> None: ...
+        def bind(self, run: Run) -> None: ...
 
         def offer(self, request: Request, now_s: float) -> None: ...
 
-        def free(self, worker: object, now_s: float) -> None: ...
+        def next(self, worker: Worker, now_s: float) -> None: ...
+
+        def moved(self, worker: Worker, now_s: float) -> None: ...
 
         def __len__(self) -> int:
             return 3
@@ -53,8 +55,8 @@ def test_a_scheduler_that_keeps_requests_is_found_out() -> None:
 
 def test_a_request_that_ends_twice_is_found_out() -> None:
     run = engine([0.0], [1.0])
-    end = run.complete
-    run.complete = lambda request: (end(request), end(request))  # type: ignore[assignment, method-assign]
+    end = run.end
+    run.end = lambda request: (end(request), end(request))  # type: ignore[assignment, method-assign]
     with pytest.raises(SimulationError, match="ended twice"):
         run.run()
 
@@ -83,13 +85,13 @@ def test_controllers_act_before_the_requests_of_their_instant_come() -> None:
     """The row of the series at 60 s does not yet hold the request that arrives at 60 s."""
     run = engine([0.0, 60.0, 61.0], [1.0] * 3, sample_s=60.0)
     run.run()
-    assert list(run.series.time_s)[:2] == [0.0, 60.0]
-    assert list(run.series.arrived)[:2] == [0, 1]
+    assert list(run.record.sampled_s)[:2] == [0.0, 60.0]
+    assert list(run.record.gauges["arrived"].values)[:2] == [0, 1]
 
 
 @pytest.mark.parametrize("span_s", [1e3, 1e9, 1e300])
 def test_a_long_pause_costs_a_row_and_no_time(span_s: float) -> None:
     run = engine([0.0, span_s], [1.0, 1.0], sample_s=1e-3)
     run.run()
-    assert len(run.series.time_s) < 3000
+    assert len(run.record.sampled_s) < 3000
     assert run.arrived == 2

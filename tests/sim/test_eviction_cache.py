@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.engine import Engine
+from sim.parts import Eviction
 from sim.request import MISSING
 from sim.reuse.admission import All, Misses
 from sim.reuse.cache import Cache
 from sim.reuse.door import Reuse
-from sim.reuse.eviction import Eviction, Fifo, Lcbfu, Lfu, Lru, Optimum
+from sim.reuse.eviction import Fifo, Lcbfu, Lfu, Lru, Optimum
 from sim.reuse.selector import Thresholds
 from tests.sim.lab import engine
 from traces.arrivals.base import Schedule
@@ -135,8 +136,8 @@ def compared(
         model.evicted = 0
         if every or source == MISSING:
             model.store(row, skipped)
-        columns, at = run.columns, row - preload
-        said = columns["source"][at], columns["skipped"][at], bool(columns["hole"][at]), columns["evictions"][at]
+        facts, at = run.record.facts, row - preload
+        said = facts["source"][at], facts["skipped"][at], bool(facts["hole"][at]), facts["evictions"][at]
         assert said == (source, skipped, hole, model.evicted), f"row {row}"
     assert cache.items == len(model.items) <= capacity
     assert len(cache) == len({item.row for item in model.items})

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim.parts import Eviction
 from sim.request import MISSING
 from sim.reuse.admission import Misses
 from sim.reuse.cache import Cache
 from sim.reuse.door import Reuse
-from sim.reuse.eviction import Eviction, Fifo, Lcbfu, Lfu, Lru, Optimum
+from sim.reuse.eviction import Fifo, Lcbfu, Lfu, Lru, Optimum
 from sim.reuse.selector import Thresholds
 from tests.sim.lab import engine
 from traces.arrivals.base import Schedule

@@ -10,14 +10,14 @@ from sklearn.linear_model import SGDOneClassSVM
 
 from sim.engine import Engine
 from sim.errors import ConfigError
-from sim.request import FORGONE_MATCH, HIT, MISS, PREDICTED_MISS
+from sim.parts import Change, Predictor, Run
+from sim.record.record import TRAININGS
 from sim.record.summary import Window
-from sim.request import Request
+from sim.request import FORGONE_MATCH, HIT, MISS, PREDICTED_MISS, Request
 from sim.reuse.cache import Cache
-from sim.reuse.database import Change
 from sim.reuse.door import Reuse
 from sim.reuse.eviction import Fifo
-from sim.reuse.predictor import Always, OneClassSvm, Predictor
+from sim.reuse.predictor import Always, OneClassSvm
 from sim.reuse.selector import Thresholds
 from tests.sim.lab import engine, simulated
 from traces.similarity.spaces import Space, TextToText
@@ -28,7 +28,7 @@ PRELOAD, SEARCH_S, FULL_S = 300, 0.1, 8.0
 class Nothing:
     """Admits nothing: the cache stays as it was preloaded, so what is found depends on nobody else."""
 
-    def bind(self, engine: Engine) -> None:
+    def bind(self, run: Run) -> None:
         pass
 
     def admits(self, request: Request) -> bool:
@@ -41,8 +41,8 @@ class Drawn:
     def __init__(self, expected: Sequence[bool]) -> None:
         self.expected = expected
 
-    def bind(self, engine: Engine, space: Space) -> None:
-        engine.columns.predicting = True
+    def bind(self, run: Run, space: Space) -> None:
+        run.log(TRAININGS)
 
     def applied(self, changes: Sequence[Change], now_s: float) -> None:
         pass
@@ -83,7 +83,7 @@ def counted(run: Engine) -> dict[str, int]:
 def check_proportions(without: Engine, run: Engine) -> None:
     """NIRVANA, 5.2: recall is the share of the hits that is kept, 1 - precision that of the searches in vain."""
     before, after = counted(without), counted(run)
-    said = Window(run, 0).cache()["predictor"]
+    said = Window(run, run.record, 0).cache()["predictor"]
     searches = after["hits"] + after["in_vain"]
     assert after["hits"] + after["forgone"] == before["hits"]
     assert after["in_vain"] + after["spared"] == before["in_vain"]
@@ -114,11 +114,11 @@ def test_the_one_class_svm_spares_searches_in_vain_and_costs_hits(landmarks: int
     without = served(vectors, Always())
     run = served(vectors, OneClassSvm(nu=0.1, per_10k_s=0.0, landmarks=landmarks))
     check_proportions(without, run)
-    said = Window(run, 0).cache()["predictor"]
+    said = Window(run, run.record, 0).cache()["predictor"]
     assert 0 < counted(run)["in_vain"] < 0.5 * counted(without)["in_vain"]
     assert 0 < counted(run)["forgone"] < 0.5 * counted(without)["hits"]
     assert said["precision"] > counted(without)["hits"] / 600
-    silent = Window(without, 0).cache()["predictor"]
+    silent = Window(without, without.record, 0).cache()["predictor"]
     assert silent["wasted_searches"] == counted(without)["in_vain"]
     assert {silent[key] for key in ("precision", "recall", "predicted_misses", "retrainings", "retrain_s")} == {None}
 
@@ -152,8 +152,8 @@ def test_it_is_trained_when_more_than_a_share_of_the_embeddings_changed(
         if finish_s >= ready_s and changed > share * trained_on:
             expected.append((finish_s, held))
             trained_on, changed, ready_s = held, 0, finish_s + held * per_10k_s / 10_000
-    assert list(run.columns.trained_at_s) == [at_s for at_s, _ in expected]
-    assert list(run.columns.training_s) == pytest.approx([count * per_10k_s / 10_000 for _, count in expected])
+    assert list(run.record.logs[TRAININGS].at_s) == [at_s for at_s, _ in expected]
+    assert list(run.record.logs[TRAININGS].seconds) == pytest.approx([count * per_10k_s / 10_000 for _, count in expected])
 
 
 def test_a_model_is_in_force_when_its_training_is_done() -> None:
@@ -178,7 +178,7 @@ def test_what_left_the_database_is_not_learnt() -> None:
     svm.applied([(1.0, None, row, row, False) for row in range(200)], 1.0)
     assert np.mean([svm.expects(row, 2.0) for row in range(400)][:200]) < 0.1
     svm.applied([], 3.0)
-    assert list(run.columns.trained_at_s) == [0.0, 1.0]
+    assert list(run.record.logs[TRAININGS].at_s) == [0.0, 1.0]
 
 
 def test_nirvana_has_the_predictor_and_can_do_without() -> None:

@@ -124,9 +124,9 @@ def test_alpha_bounds_a_hit_from_below() -> None:
 def test_nothing_is_carried_to_images_that_were_really_made() -> None:
     config = configured("system=small-model", *A10G)
     settings = check(config)
-    trace, engine = assemble(settings)
-    engine.backend.live = True
-    said, factor, _ = _of(replay(settings, trace, engine, config))
+    assembled = assemble(settings)
+    assembled.engine.backend.live = True
+    said, factor, _ = _of(replay(settings, assembled, config))
     assert np.isnan(factor).all()
     assert set(said.values()) == {None}
 

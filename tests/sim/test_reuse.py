@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.cluster.worker import Worker
 from sim.engine import Engine
-from sim.model import Model
 from sim.errors import ConfigError
+from sim.model import Model
+from sim.parts import Admission
 from sim.request import MISSING
-from sim.reuse.admission import Admission, All, Large, Misses
+from sim.reuse.admission import All, Large, Misses
 from sim.reuse.cache import Cache
 from sim.reuse.door import Reuse
 from sim.reuse.eviction import Fifo
@@ -167,7 +167,7 @@ def test_a_hit_on_another_model_loads_it_where_it_is_not_resident() -> None:
     """One shared queue over two models: the GPU changes model for every hit, and that takes time."""
     same = np.ones((3, 1), np.float32)
     door = cached(None, admission=All(), hit_role="small")
-    run = served(same, door, 0.1, backend=Given([0.1] * 3, load_s=0.25), workers=[Worker(0, "large", "large")])
+    run = served(same, door, 0.1, backend=Given([0.1] * 3, load_s=0.25), roles=["large"])
     assert list(run.record.facts["load_s"]) == [0.0, 0.25, 0.0]
     assert list(run.record.facts["switched"]) == [0, 1, 0]
     assert run.record.facts["finish_s"][1] == pytest.approx(1 + 0.25 + 0.1 * 25 / 50)
@@ -190,9 +190,8 @@ def test_a_hit_leaves_only_the_states_after_its_own_start() -> None:
 def test_k_keeps_its_share_of_the_steps_of_the_model_that_runs() -> None:
     """A table for 50 steps, a large model of 28, a small one of 50: hits skip the table's K."""
     models = {"large": Model("large", 28, 64, 64), "small": Model("small", 50, 64, 64)}
-    workers = [Worker(0, "large", "large"), Worker(1, "small", "small")]
     close = np.array([[1, 0], [0.8, 0.6], [1, 0]], np.float32)
-    run = served(close, cached(None, hit_role="small"), models=models, workers=workers, scheduler=HitMiss())
+    run = served(close, cached(None, hit_role="small"), models=models, roles=["large", "small"], scheduler=HitMiss())
     assert list(run.record.facts["skipped"]) == [0, 10, 25]
     assert list(run.record.facts["k"]) == [0, 10, 25]
     assert list(run.record.facts["steps"]) == [28, 50, 50]

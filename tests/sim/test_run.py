@@ -41,7 +41,7 @@ SCHEMA = {
         "predictor",
     ],
     "addons": ["loads_per_request", "stall_s", "stalled_share"],
-    "gpu": ["count", "busy_fraction", "seconds", "switches", "switch_s"],
+    "gpu": ["count", "busy_fraction", "seconds", "switches", "switch_s", "batch_mean"],
     "energy_j": ["per_image", "total"],
     "cost_usd": ["per_image", "total", "by"],
     "quality": ["factor_mean", "below_alpha_share", "basis", "published"],
@@ -225,7 +225,7 @@ class Alternating(Direct):
     """Large, small, large."""
 
     def admit(self, request: Request, now_s: float) -> float:
-        self._engine.assign(request, self._engine.model(("large", "small")[request.row % 2]))
+        self._run.assign(request, self._run.model(("large", "small")[request.row % 2]))
         return 0.0
 
 
@@ -282,7 +282,7 @@ def test_shapes_of_the_trace_change_the_times_and_the_limits() -> None:
         ),
         (
             ["scheduler._target_=sim.reuse.door.Direct"],
-            "scheduler: sim.reuse.door.Direct is no Scheduler: it lacks __len__, free, offer",
+            "scheduler: sim.reuse.door.Direct is no Scheduler: it lacks __len__, moved, next, offer",
         ),
         (["scheduler._target_=.foo.bar"], "cannot be imported"),
         (["scheduler._target_=builtins.int"], "scheduler"),

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from backends.base import Cost, Work
 from sim.cluster.allocation import FixedSplit
-from sim.cluster.worker import Worker
-from sim.engine import Engine
 from sim.model import Model
+from sim.parts import Run
 from sim.request import Request
 from sim.reuse.door import Direct
 from sim.schedule.hit_miss import HitMiss
@@ -24,13 +23,13 @@ class Marked(Direct):
         super().__init__()
         self.hits = hits
 
-    def bind(self, engine: Engine) -> None:
-        self._engine = engine
+    def bind(self, run: Run) -> None:
+        self._run = run
 
     def admit(self, request: Request, now_s: float) -> float:
         hit = request.row in self.hits
         request.source = 0 if hit else -1
-        self._engine.assign(request, self._engine.model("small" if hit else "large"))
+        self._run.assign(request, self._run.model("small" if hit else "large"))
         return 0.0
 
 
@@ -72,8 +71,7 @@ def test_each_queue_is_served_in_order_by_its_own_workers(
     times = [float(sum(gaps[: i + 1])) for i in range(len(gaps))]
     seconds = [float(t) for t in took[: len(times)]]
     roles = ["large"] * large + ["small"] * small
-    workers = [Worker(i, role, role) for i, role in enumerate(roles)]
-    run = engine(times, seconds, workers=workers, door=Marked(hits), scheduler=HitMiss())
+    run = engine(times, seconds, roles=roles, door=Marked(hits), scheduler=HitMiss())
     run.run()
     assert list(run.record.facts["start_s"]) == starts(times, seconds, hits, roles, both=False)
     for row in range(len(times)):
@@ -82,10 +80,9 @@ def test_each_queue_is_served_in_order_by_its_own_workers(
 
 def test_in_quality_mode_a_large_worker_without_misses_takes_a_hit() -> None:
     """Two hits at once, one worker of each kind: the second hit is refined on the large model."""
-    workers = [Worker(0, "large", "large"), Worker(1, "small", "small")]
     for both, expected in ((True, [0.0, 0.0, 5.0]), (False, [0.0, 5.0, 0.0])):
         run = engine(
-            [0.0, 0.0, 0.0], [5.0] * 3, workers=[Worker(w.id, w.role, w.model) for w in workers],
+            [0.0, 0.0, 0.0], [5.0] * 3, roles=["large", "small"],
             door=Marked({0, 1}), scheduler=HitMiss(large_takes_hits=both),
         )  # fmt: skip
         run.run()
@@ -95,9 +92,8 @@ def test_in_quality_mode_a_large_worker_without_misses_takes_a_hit() -> None:
 
 
 def test_a_large_worker_serves_waiting_misses_before_waiting_hits() -> None:
-    workers = [Worker(0, "large", "large")]
     scheduler = HitMiss(large_takes_hits=True)
-    run = engine([0.0, 1.0, 2.0], [9.0] * 3, workers=workers, door=Marked({1}), scheduler=scheduler)
+    run = engine([0.0, 1.0, 2.0], [9.0] * 3, roles=["large"], door=Marked({1}), scheduler=scheduler)
     run.run()
     assert list(run.record.facts["start_s"]) == [0.0, 18.0, 9.0]
 
@@ -134,5 +130,5 @@ def test_the_planned_split_is_modms_equation_12(
 ) -> None:
     """N_l = round(N (1-h) / ((1-h) + h q P_l/P_s)), with at least one GPU for either."""
     models = {role: Model(role, 50, 64, 64) for role in ("large", "small")}
-    workers = FixedSplit(None, hit_rate, left).workers(count, models, Timed(small_s))
-    assert [w.role for w in workers] == ["large"] * large + ["small"] * (count - large)
+    roles = FixedSplit(None, hit_rate, left).roles(count, models, Timed(small_s))
+    assert roles == ["large"] * large + ["small"] * (count - large)

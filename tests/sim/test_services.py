@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sim.engine import Engine
 from sim.errors import ConfigError
-from sim.request import HIT, LOOKUPS, MISS, NO_DATABASE, STALE
-from sim.request import MISSING
+from sim.record.record import TRAININGS
+from sim.request import HIT, LOOKUPS, MISS, MISSING, NO_DATABASE, STALE
 from sim.reuse.admission import All, Misses
 from sim.reuse.cache import Cache
 from sim.reuse.database import Database
@@ -239,10 +239,11 @@ def test_every_request_ends_once_in_the_time_its_plan_takes_and_the_same_again(
         made.run()
         return made
 
-    first, second = run().columns, run().columns
+    records = run().record, run().record
+    first, second = (record.facts for record in records)
     for name in ("finish_s", "lookup", "source", "search_s", "evictions"):
         np.testing.assert_array_equal(first[name], second[name])
-    assert first.trained_at_s == second.trained_at_s
+    assert records[0].log(TRAININGS).at_s == records[1].log(TRAININGS).at_s
     assert first["lookup"].all()
     took_s = first["finish_s"] - np.arange(80)
     hit = first["lookup"] == HIT
