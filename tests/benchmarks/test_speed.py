@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from sim.engine import Engine
+from sim.parts import Run
 from sim.reuse.door import Reuse
 from sim.run import assemble
 from sim.settings import check
@@ -70,7 +71,7 @@ def weighed(benchmark: Benchmark, call: Callable[[], Any]) -> None:
 def test_vanilla_fcfs_16_workers(benchmark: Benchmark, requests: int) -> None:
     count = requests // SCALE
     settings = check(configured(f"trace.requests={count}", "arrivals.rate_rpm=10"))
-    run = timed(benchmark, count, lambda: assemble(settings)[1], 100_000)
+    run = timed(benchmark, count, lambda: assemble(settings).engine, 100_000)
     assert run.arrived == count
 
 
@@ -80,7 +81,7 @@ def test_vanilla_with_40_000_waiting(benchmark: Benchmark) -> None:
     rng = np.random.default_rng(0)
     times = np.concatenate((np.zeros(waiting), np.cumsum(rng.exponential(1 / 16, count - waiting))))
     run = timed(benchmark, count, lambda: engine(times, np.ones(count), 16), 100_000)
-    assert max(run.series.queued) > 0.8 * waiting
+    assert max(run.record.gauges["queued"].values) > 0.8 * waiting
 
 
 class Filled:
@@ -89,7 +90,7 @@ class Filled:
     def __init__(self, door: Reuse) -> None:
         self.admit, self.completed, self.insert = door.admit, door.completed, door.insert
 
-    def bind(self, engine: Engine) -> None:
+    def bind(self, run: Run) -> None:
         pass
 
 
@@ -114,14 +115,15 @@ def test_a_10k_cache(benchmark: Benchmark, system: str, search: str) -> None:
     items = held if system == "modm-throughput" else held * 5
     overrides = (f"trace.requests={count + held}", f"preload={held}", "arrivals.rate_rpm=10", f"system={system}")
     settings = check(configured(*overrides, f"search={search}", f"cache.capacity={items}"))
-    trace, first = assemble(settings)
-    vectors = first.embeddings()
+    assembled = assemble(settings)
+    first = assembled.engine
+    vectors = first.similarity.embeddings()
     assert isinstance(first.door, Reuse)
     first.door.bind(first)  # finds the neighbours, once
 
     def make() -> Engine:
-        made = assemble(settings)[1]
-        made.embeddings = lambda: vectors
+        made = assemble(settings).engine
+        made.similarity.embeddings = lambda: vectors
         return filled(made)
 
     budgets = {
@@ -133,7 +135,7 @@ def test_a_10k_cache(benchmark: Benchmark, system: str, search: str) -> None:
     run = timed(benchmark, count, make, budget, ROUNDS if search == "exact" else SHORT)
     weighed(benchmark, lambda: make().run())
     assert run.arrived == count
-    assert len(trace) == count + held
+    assert len(assembled.trace) == count + held
 
 
 class Known:
@@ -158,9 +160,9 @@ def test_a_million_requests(benchmark: Benchmark, policy: str, items: int) -> No
     search = Known(neighbours(count + held, FLOOR, np.random.default_rng(0)))
 
     def make() -> Engine:
-        made = assemble(settings)[1]
-        made.search = search
-        made.embeddings = lambda: np.zeros((count + held, 1), np.float32)
+        made = assemble(settings).engine
+        made.similarity.search = search
+        made.similarity.embeddings = lambda: np.zeros((count + held, 1), np.float32)
         return filled(made)
 
     run = timed(benchmark, count, make, 50_000, rounds=1)
@@ -180,7 +182,7 @@ def test_search_alone(benchmark: Benchmark, how: str, held: int) -> None:
     settings = check(configured(f"trace.requests={held + count}", "system=nirvana"))
     rows = held + count
     space = TextToText()
-    space.bind(assemble(settings)[1].embeddings(), np.random.default_rng(0))
+    space.bind(assemble(settings).engine.similarity.embeddings(), np.random.default_rng(0))
     budget = {("exact", 10_000): 5_000, ("approximate", 100_000): 4_000}.get((how, held * SCALE))
     benchmark.extra_info |= {"requests": count, "budget": budget}
     made = (Approximate() if how == "approximate" else Exact()).open(space, rows, FLOOR, None)
@@ -212,7 +214,7 @@ def test_the_fifo_curve_of_all_sizes(benchmark: Benchmark) -> None:
     rows = 100_000 // SCALE
     settings = check(configured(f"trace.requests={rows}", "system=nirvana"))
     space = TextToText()
-    space.bind(assemble(settings)[1].embeddings(), np.random.default_rng(0))
+    space.bind(assemble(settings).engine.similarity.embeddings(), np.random.default_rng(0))
     known = remembered(space, rows, FLOOR, rows, f"curve {rows}")
     benchmark.extra_info |= {"requests": rows, "budget": 500_000}
     table = dict(zip((5, 10, 15, 20, 25), configured()["scale"]["at"], strict=False))

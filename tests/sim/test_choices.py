@@ -16,9 +16,10 @@ from backends.base import Backend
 from sim.build import Parts, build
 from sim.choices import CONF, choices, groups
 from sim.cli import main
-from sim.cluster.worker import Gpu
-from sim.engine import Model, Scheduler
 from sim.errors import ConfigError
+from sim.gpu import Gpu
+from sim.model import Model
+from sim.parts import Scheduler
 from sim.record.quality import Quality
 from sim.reuse.cache import Cache
 from sim.reuse.door import Reuse
@@ -26,9 +27,9 @@ from sim.reuse.eviction import Fifo, Lru
 from sim.settings import PARTS, check
 from tests.conftest import REPOSITORY
 from tests.sim.lab import configured, simulated
-from traces.arrivals import Arrivals
-from traces.scale import Scale
-from traces.search import Search
+from traces.arrivals.base import Arrivals
+from traces.similarity.scale import Scale
+from traces.similarity.search import Search
 from traces.sources import Source
 
 KINDS: dict[str, Any] = {

@@ -108,6 +108,8 @@ def test_import_describe_run_report(data: Path, capsys: pytest.CaptureFixture[st
 POLICY = '''
 from dataclasses import dataclass, field
 
+from sim.request import DISCARDED
+
 
 @dataclass
 class LastComeFirstServed:
@@ -115,25 +117,26 @@ class LastComeFirstServed:
 
     patience_s: float
     waiting: list = field(default_factory=list)
-    idle: list = field(default_factory=list)
 
-    def bind(self, engine):
-        self.engine = engine
+    def bind(self, run):
+        self.run = run
 
     def offer(self, request, now_s):
-        if self.idle:
-            return self.idle.pop()
-        self.waiting.append(request)
-        return None
+        worker = self.run.cluster.roomiest()
+        if worker is None:
+            self.waiting.append(request)
+        return worker
 
-    def free(self, worker, now_s):
+    def next(self, worker, now_s):
         while self.waiting:
             request = self.waiting.pop()
             if now_s - request.arrival_s <= self.patience_s:
                 return request
-            self.engine.discard(request, "waited longer than its patience")
-        self.idle.append(worker)
+            self.run.end(request, DISCARDED, "waited longer than its patience")
         return None
+
+    def moved(self, worker, now_s):
+        pass
 
     def __len__(self):
         return len(self.waiting)

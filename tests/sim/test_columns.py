@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.errors import SimulationError
-from sim.request import COMPLETED, DISCARDED, ENDED, HIT, REAL, RECORD, SERVED, Columns
-from sim.request import MISSING, Request
+from sim.request import COMPLETED, DISCARDED, ENDED, HIT, MISSING, REAL, RECORD, SERVED, Columns, Request
 
 MODELS = ["sdxl", "sana"]
 reals, wholes = st.floats(0, 1e9), st.integers(0, 2**31 - 1)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.errors import ConfigError
-from sim.parts import Eviction
-from sim.reuse.eviction import FINAL, Fifo, Item, Lcbfu, Lfu, Lru, Optimum, Random, entry_of, item, k_of
+from sim.parts import Eviction, Item
+from sim.reuse.eviction import FINAL, Fifo, Lcbfu, Lfu, Lru, Optimum, Random, entry_of, item, k_of
 from sim.reuse.selector import Thresholds
 from tests.sim.lab import configured, engine, simulated
 from traces.similarity.spaces import TextToText

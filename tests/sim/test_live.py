@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from sim.cli import main
-from sim.engine import Engine
 from sim.run import Outcome, assemble
 from sim.settings import check
 from tests.sim.lab import configured, simulated
@@ -123,7 +122,7 @@ def test_latents_of_an_evicted_state_are_let_go(tmp_path: Path) -> None:
     """The cache holds what it says it holds: no tensor of an item that was evicted."""
     small = ("trace.requests=12", "cache.capacity=7", f"backend.images={tmp_path}", "models.large.width=64")
     settings = check(configured("system=nirvana", *LIVE, *small, "models.large.height=64"))
-    engine: Engine = assemble(settings)[1]
+    engine = assemble(settings).engine
     engine.run()
     cache = engine.door.cache  # type: ignore[attr-defined]
     entries = list(cache._entries.values())

@@ -153,7 +153,9 @@ def test_it_is_trained_when_more_than_a_share_of_the_embeddings_changed(
             expected.append((finish_s, held))
             trained_on, changed, ready_s = held, 0, finish_s + held * per_10k_s / 10_000
     assert list(run.record.logs[TRAININGS].at_s) == [at_s for at_s, _ in expected]
-    assert list(run.record.logs[TRAININGS].seconds) == pytest.approx([count * per_10k_s / 10_000 for _, count in expected])
+    assert list(run.record.logs[TRAININGS].seconds) == pytest.approx(
+        [count * per_10k_s / 10_000 for _, count in expected]
+    )
 
 
 def test_a_model_is_in_force_when_its_training_is_done() -> None:

@@ -169,7 +169,9 @@ def test_a_hit_on_another_model_loads_it_where_it_is_not_resident() -> None:
     door = cached(None, admission=All(), hit_role="small")
     run = served(same, door, 0.1, backend=Given([0.1] * 3, load_s=0.25), roles=["large"])
     assert list(run.record.facts["load_s"]) == [0.0, 0.25, 0.0]
-    assert list(run.record.facts["switched"]) == [0, 1, 0]
+    spans, kinds = run.record.ledger.spans(), run.record.ledger.kinds
+    loads = spans[spans["kind"] == kinds["load"]]
+    assert [(span["from_s"], span["until_s"]) for span in loads] == [(1.0, 1.25)]
     assert run.record.facts["finish_s"][1] == pytest.approx(1 + 0.25 + 0.1 * 25 / 50)
 
 
