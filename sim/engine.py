@@ -28,8 +28,8 @@ from sim.request import COMPLETED, HIT, Request
 from sim.streams import stream
 from sim.workload import Similarity, Workload
 
-PATIENCE = 10_000
-"""Samples in a row in which nothing ended, came or ran: then nothing ever will."""
+PATIENCE = 1_000
+"""Samples in a row in which nothing came, ran or ended: then nothing ever will, whatever controllers still do."""
 
 
 class Engine:
@@ -292,7 +292,7 @@ class Engine:
             self.record.sample(now_s)
             if self.progress is not None:
                 self.progress(self._ended)
-            still = self.arrived == self.rows and not self.cluster.busy(now_s)
+            still = self.arrived == self.rows and not self.cluster.serving()
             idle = idle + 1 if still and self._ended == last else 0
             last = self._ended
             due_s = self.clock.peek()

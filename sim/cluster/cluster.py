@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from backends.base import Asset, Backend
 from sim.clock import COMPLETION, Clock
 from sim.cluster.rooms import Rooms
-from sim.cluster.worker import Worker
+from sim.cluster.worker import Worker, caller
 from sim.errors import SimulationError
 from sim.gpu import Gpu
 from sim.model import Model, in_role
@@ -86,6 +86,10 @@ class Cluster:
     def busy(self, _now_s: float) -> int:
         """GPUs that are at work."""
         return sum(len(worker.gpus) for worker in self.workers if worker.aboard or worker.loading)
+
+    def serving(self) -> bool:
+        """Whether a request is aboard anywhere."""
+        return any(worker.aboard for worker in self.workers)
 
     def idle(self, role: str | None = None) -> Iterator[Worker]:
         """See sim.parts.Cluster.idle."""
@@ -164,7 +168,7 @@ class Cluster:
         """See sim.parts.Cluster.order. Raises ConfigError where no model has that role."""
         in_role(self.models, role)
         if worker.gang is not None:
-            raise SimulationError(f"{worker} is ordered to serve {role!r} while it is one of the GPUs of {worker.gang}")
+            raise SimulationError(f"{caller()} orders {worker}, which is one of the GPUs of {worker.gang}")
         if role == worker.role:
             return
         if worker.lane is not None:
@@ -212,10 +216,10 @@ class Cluster:
         """See sim.parts.Cluster.gang. Raises SimulationError where one of them is not idle, or named twice."""
         model = in_role(self.models, role).name
         if len({worker.id for worker in workers}) < len(workers) or len(workers) < 2:
-            raise SimulationError(f"a gang of {list(workers)}; expected two or more different workers")
+            raise SimulationError(f"{caller()} wants a gang of {list(workers)}; expected two or more different workers")
         for worker in workers:
             if not worker.open or worker.aboard or len(worker.gpus) > 1:
-                raise SimulationError(f"a gang wants {worker}, which is not idle; ask the cluster who is")
+                raise SimulationError(f"{caller()} wants {worker} for a gang, which is not idle; ask the cluster who is")
         members = tuple(sorted(worker.id for worker in workers))
         made = Worker(len(self._singles) + len(self._gangs), role, model, self._limit, members)
         self._gangs.append(made)
@@ -236,7 +240,7 @@ class Cluster:
     def disband(self, gang: Mine, now_s: float) -> None:
         """See sim.parts.Cluster.disband. Raises SimulationError where it is not an idle gang."""
         if gang not in self._live_gangs or gang.aboard or gang.loading:
-            raise SimulationError(f"{gang} is disbanded, which is no idle gang")
+            raise SimulationError(f"{caller()} disbands {gang}, which is no idle gang")
         if gang.lane is not None:
             self._rooms.remove(gang)
         del self._live_gangs[gang]
@@ -279,7 +283,7 @@ class Cluster:
     def evict(self, worker: Mine, asset: Asset) -> None:
         """See sim.parts.Cluster.evict. Raises SimulationError where it is not there."""
         if asset not in worker.resident:
-            raise SimulationError(f"{asset.kind} {asset.name} is evicted from {worker}, where it is not")
+            raise SimulationError(f"{caller()} evicts the {asset.kind} {asset.name} from {worker}, where it is not")
         del worker.resident[asset]
 
     def check_memory(self, worker: Mine, peak_bytes: int | None) -> None:

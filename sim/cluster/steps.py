@@ -83,7 +83,7 @@ class Station:
     changed: bool = False
     run_s: float = 0.0
     planned: int = 0
-    step: Cost = FREE
+    step: Cost = field(default_factory=lambda: FREE)
     version: int = 0
 
     def now_s(self, steps: int = 0) -> float:

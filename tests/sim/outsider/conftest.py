@@ -1,0 +1,18 @@
+"""Runs with the policies of somebody outside the project: their module on the path, their YAML beside ours."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sim.run import Outcome
+from tests.sim.lab import simulated
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
+    """One simulation, as ``mezzotint run --config-dir my_conf`` makes it."""
+    monkeypatch.syspath_prepend(str(HERE))
+    return lambda *overrides: simulated(f"hydra.searchpath=[file://{HERE / 'my_conf'}]", *overrides)

@@ -1,0 +1,190 @@
+"""Policies as somebody outside the project would write them: one class each, and one YAML file in my_conf/."""
+
+from collections import deque
+
+from sim.clock import COMPLETION, CONTROL
+
+
+# [step batcher]
+class StepBatcher:
+    """Steps up to ``limit`` requests together; each step takes ``first_s``, and ``more_s`` for each but the first."""
+
+    def __init__(self, limit: int = 4, first_s: float = 1.0, more_s: float = 0.5):
+        self.limit, self.first_s, self.more_s = limit, first_s, more_s
+
+    def bind(self, run):
+        self.run, self.active, self.stepping = run, {}, set()
+
+    def accept(self, worker, request):
+        request.worker, request.start_s = worker.id, self.run.clock.now
+        self.active.setdefault(worker.id, []).append(request)
+        if worker.id not in self.stepping:
+            self.step(worker)
+
+    def step(self, worker):
+        self.stepping.add(worker.id)
+        batch, now_s = list(self.active[worker.id]), self.run.clock.now
+        seconds = self.first_s + self.more_s * (len(batch) - 1)
+        self.run.clock.at(now_s + seconds, COMPLETION, self.stepped, (worker, batch, now_s))
+
+    def stepped(self, what):
+        worker, batch, from_s = what
+        now_s, cluster = self.run.clock.now, self.run.cluster
+        joules = cluster.spend(worker, from_s, now_s, "steps", batch=len(batch))
+        for request in batch:
+            request.left -= 1
+            request.energy_j += joules / len(batch)
+            request.denoise_s += now_s - from_s
+        for request in [request for request in batch if request.left == 0]:
+            self.active[worker.id].remove(request)
+            self.run.end(request)
+            cluster.release(worker)
+        self.stepping.remove(worker.id)
+        if self.active[worker.id]:
+            self.step(worker)
+
+
+# [batching server]
+class BatchingServer:
+    """Runs up to ``limit`` requests as one batch, at once when it is full and else ``wait_s`` after the first came."""
+
+    def __init__(self, limit: int = 8, wait_s: float = 5.0, batch_s: float = 10.0):
+        self.limit, self.wait_s, self.batch_s = limit, wait_s, batch_s
+
+    def bind(self, run):
+        self.run, self.formed = run, {}
+
+    def accept(self, worker, request):
+        batch = self.formed.setdefault(worker.id, [])
+        batch.append(request)
+        if len(batch) == self.limit:
+            self.start((worker, batch))
+        elif len(batch) == 1:
+            self.run.clock.at(self.run.clock.now + self.wait_s, CONTROL, self.start, (worker, batch))
+
+    def start(self, what):
+        worker, batch = what
+        if self.formed.get(worker.id) is batch:  # it has not set out yet
+            del self.formed[worker.id]
+            self.run.cluster.close(worker)
+            now_s = self.run.clock.now
+            self.run.clock.at(now_s + self.batch_s, COMPLETION, self.done, (worker, batch, now_s))
+
+    def done(self, what):
+        worker, batch, from_s = what
+        joules = self.run.cluster.spend(worker, from_s, self.run.clock.now, "serve", batch=len(batch))
+        self.run.cluster.reopen(worker)
+        for request in batch:
+            request.worker, request.start_s, request.batch_mean = worker.id, from_s, len(batch)
+            request.denoise_s, request.energy_j = self.batch_s, joules / len(batch)
+            self.run.end(request)
+        self.run.cluster.release(worker, len(batch))
+
+
+# [role flipper]
+class RoleFlipper:
+    """Every minute the worker with the fewest requests aboard changes to the other role."""
+
+    def __init__(self, period_s: float = 60.0):
+        self.period_s = period_s
+
+    def bind(self, run):
+        self.run = run
+        run.process(self.flip())
+
+    def arrived(self, request, now_s):
+        pass
+
+    def flip(self):
+        cluster = self.run.cluster
+        while True:
+            yield self.run.clock.timeout(self.period_s)
+            roles = [worker.role for worker in cluster.workers]
+            worker = min(cluster.workers, key=lambda worker: (worker.aboard, worker.id))
+            other = "small" if worker.role == "large" else "large"
+            if roles.count(worker.role) > 1:
+                cluster.order(worker, other, self.run.clock.now)
+
+
+# [four GPUs each]
+class FourGpusEach:
+    """Gives every request four GPUs at once."""
+
+    def bind(self, run):
+        self.run, self.waiting = run, deque()
+
+    def offer(self, request, now_s):
+        idle = list(self.run.cluster.idle())
+        if len(idle) >= 4:
+            return self.run.cluster.gang(idle[:4], idle[0].role, now_s)
+        self.waiting.append(request)
+        return None
+
+    def next(self, worker, now_s):
+        if len(worker.gpus) == 1:
+            return None
+        if self.waiting:
+            return self.waiting.popleft()
+        self.run.cluster.disband(worker, now_s)
+        return None
+
+    def moved(self, worker, now_s):
+        pass
+
+    def __len__(self):
+        return len(self.waiting)
+
+
+# [second chance]
+class SecondChance:
+    """The oldest item goes, unless it was used since it last came up: then it is moved to the end."""
+
+    def bind(self, run, space, selector):
+        self.items, self.touched = deque(), set()
+
+    def added(self, entry, ks, row):
+        self.items.extend(entry << 14 | k for k in ks)
+
+    def used(self, item):
+        self.touched.add(item)
+
+    def victims(self, count):
+        gone = []
+        while len(gone) < count:
+            item = self.items.popleft()
+            if item in self.touched:
+                self.touched.remove(item)
+                self.items.append(item)
+            else:
+                gone.append(item)
+        return gone
+
+
+# [shortest first]
+class ShortestFirst:
+    """Of those that wait, the one with the fewest steps left runs next."""
+
+    def __init__(self, longest: int = 1000):
+        self.longest = longest
+
+    def bind(self, run):
+        self.cluster, self.waiting = run.cluster, []
+
+    def offer(self, request, now_s):
+        worker = self.cluster.roomiest()
+        if worker is None:
+            self.waiting.append(request)
+        return worker
+
+    def next(self, worker, now_s):
+        if not self.waiting:
+            return None
+        shortest = min(self.waiting, key=lambda request: request.left)
+        self.waiting.remove(shortest)
+        return shortest
+
+    def moved(self, worker, now_s):
+        pass
+
+    def __len__(self):
+        return len(self.waiting)

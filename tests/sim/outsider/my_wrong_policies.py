@@ -1,0 +1,109 @@
+"""What a policy may get wrong: each of these must end its run with an error that names it and what it did."""
+
+from collections import deque
+
+from sim.clock import COMPLETION
+
+
+class OverfullBatcher:
+    """Says that it takes four at once, and lets every request go the moment it comes, to run it all the same."""
+
+    limit = 4
+
+    def bind(self, run):
+        self.run, self.aboard = run, []
+
+    def accept(self, worker, request):
+        self.aboard.append(request)
+        self.run.cluster.release(worker)
+        if len(self.aboard) == 90:
+            self.run.clock.at(self.run.clock.now + 1.0, COMPLETION, self.done, (worker, self.run.clock.now))
+
+    def done(self, what):
+        worker, from_s = what
+        self.run.cluster.spend(worker, from_s, self.run.clock.now, "steps", batch=len(self.aboard))
+
+
+class TwoAtOnce:
+    """Runs whatever it is given at once, whatever else runs on the worker."""
+
+    limit = 2
+
+    def bind(self, run):
+        self.run = run
+
+    def accept(self, worker, request):
+        self.run.clock.at(self.run.clock.now + 10.0, COMPLETION, self.done, (worker, request, self.run.clock.now))
+
+    def done(self, what):
+        worker, request, from_s = what
+        self.run.cluster.spend(worker, from_s, self.run.clock.now, "serve")
+        self.run.end(request)
+        self.run.cluster.release(worker)
+
+
+class OneForAll:
+    """Offers the first worker, busy or not."""
+
+    def bind(self, run):
+        self.run = run
+
+    def offer(self, request, now_s):
+        return self.run.cluster.workers[0]
+
+    def next(self, worker, now_s):
+        return None
+
+    def moved(self, worker, now_s):
+        pass
+
+    def __len__(self):
+        return 0
+
+
+class RoleSetter:
+    """Changes a worker's role behind the cluster's back."""
+
+    def bind(self, run):
+        self.run = run
+        run.process(self.act())
+
+    def arrived(self, request, now_s):
+        pass
+
+    def act(self):
+        yield self.run.clock.timeout(60.0)
+        self.run.cluster.workers[0].role = "small"
+
+
+class WrongVictims:
+    """Names items that are not in the cache."""
+
+    def bind(self, run, space, selector):
+        self.items = deque()
+
+    def added(self, entry, ks, row):
+        self.items.extend((entry + 10**6) << 14 | k for k in ks)
+
+    def used(self, item):
+        pass
+
+    def victims(self, count):
+        return [self.items.popleft() for _ in range(count)]
+
+
+class TooFewVictims(WrongVictims):
+    """Names fewer items than have to go."""
+
+    def victims(self, count):
+        return []
+
+
+class Hoarder(OneForAll):
+    """Keeps every request, beside a controller that never ends."""
+
+    def offer(self, request, now_s):
+        return None
+
+    def __len__(self):
+        return 7

@@ -1,0 +1,184 @@
+"""Policies from outside: one class and one YAML each, and what must hold of their runs by hand calculation."""
+
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sim.run import Outcome
+
+Run = Callable[..., Outcome]
+ACTIVE_W, IDLE_W = 300.0, 60.0
+"""Of an MI210, as conf/cluster/mi210.yaml has them."""
+
+
+def rows_of(outcome: Outcome) -> pd.DataFrame:
+    return outcome.requests.to_pandas()
+
+
+def conserved(outcome: Outcome) -> pd.DataFrame:
+    """What holds of every run: nobody is lost, no GPU works more than all the time, energy adds up."""
+    said, rows = outcome.summary, rows_of(outcome)
+    assert said["requests"]["completed"] == len(rows) == said["requests"]["arrived"]
+    assert 0 < said["gpu"]["busy_fraction"] <= 1
+    busy_s = said["gpu"]["busy_fraction"] * said["gpu"]["seconds"]
+    expected_j = ACTIVE_W * busy_s + IDLE_W * (said["gpu"]["seconds"] - busy_s)
+    assert said["energy_j"]["total"] == pytest.approx(expected_j)
+    assert (rows.finish_s >= rows.start_s).all()
+    assert (rows.start_s >= rows.arrival_s).all()
+    return rows
+
+
+def test_a_step_batcher_takes_40_lines() -> None:
+    """What the name promises, counted in its file."""
+    source = Path(__file__).with_name("my_policies.py").read_text()
+    body = re.search(r"# \[step batcher\]\n(.*?)# \[", source, re.S)
+    assert body is not None
+    assert len([line for line in body[1].splitlines() if line.strip()]) <= 40
+
+
+def test_a_step_batcher_of_four(run: Run) -> None:
+    """By hand: n requests step in 1 + (n - 1) / 2 s, and all eight come at once.
+
+    The first steps alone for 1 s, then with three others for 49 steps of 2.5 s. The fifth takes its place at 123.5 s,
+    the last three come aboard at 126 s and are alone for their last step, of 2 s.
+    """
+    common = ("trace.requests=8", "arrivals=closed", "arrivals.outstanding=8", "cluster.count=1")
+    outcome = run("executor=step-batcher", *common)
+    rows = conserved(outcome)
+    assert rows.finish_s.tolist() == pytest.approx([123.5, 126.0, 126.0, 126.0, 248.5, 250.5, 250.5, 250.5])
+    assert outcome.summary["gpu"]["batch_mean"] == pytest.approx((1 * 1.0 + 4 * 247.5 + 3 * 2.0) / 250.5)
+    assert outcome.summary["gpu"]["busy_fraction"] == pytest.approx(1.0)
+    shared_s = [1 + 49 * 2.5 / 4] + [50 * 2.5 / 4] * 4 + [49 * 2.5 / 4 + 2 / 3] * 3
+    assert rows.energy_j.tolist() == pytest.approx([ACTIVE_W * s for s in shared_s])
+    assert outcome.cluster["queued"].to_pylist()[0] == 0
+    assert max(outcome.cluster["busy"].to_pylist()) == 1
+
+
+def test_a_step_batcher_under_load_never_has_more_than_its_limit_aboard(run: Run) -> None:
+    outcome = run("executor=step-batcher", "trace.requests=3000", "arrivals.rate_rpm=8", "cluster.count=4", "seed=3")
+    rows = conserved(outcome)
+    events = np.concatenate([np.ones(len(rows)), -np.ones(len(rows))])
+    times = np.concatenate([rows.start_s, rows.finish_s])
+    for worker in range(4):
+        mine = np.tile(rows.worker == worker, 2)
+        order = np.lexsort((events[mine], times[mine]))  # who leaves at an instant goes first
+        aboard = events[mine][order].cumsum()
+        assert 1 <= aboard.max() <= 4
+    assert 1 <= outcome.summary["gpu"]["batch_mean"] <= 4
+
+
+def test_a_server_that_batches_up_to_8_or_after_5_s(run: Run) -> None:
+    """20 requests at once: batches of 8 at once, and of 4 after 5 s, each of 10 s; by hand."""
+    outcome = run(
+        "executor=batching-server", "trace.requests=20", "arrivals=closed", "arrivals.outstanding=20", "cluster.count=1"
+    )  # fmt: skip
+    rows = conserved(outcome)
+    assert rows.finish_s.tolist() == [10.0] * 8 + [20.0] * 8 + [35.0] * 4
+    assert rows.batch_mean.tolist() == [8.0] * 16 + [4.0] * 4
+    assert outcome.summary["gpu"]["busy_fraction"] == pytest.approx(30 / 35)
+    assert outcome.summary["gpu"]["batch_mean"] == pytest.approx(20 / 3)
+    assert rows.energy_j.tolist() == pytest.approx([3000 / 8] * 16 + [3000 / 4] * 4)
+
+
+def test_a_controller_that_flips_roles_every_minute_under_load(run: Run) -> None:
+    """Loads are time and energy of GPUs and of no request; nobody is lost; the run ends with the last request."""
+    outcome = run(
+        "system=modm-throughput", "controller=role-flipper", "trace.requests=1500", "arrivals.rate_rpm=8", "seed=2",
+        "backend.unpublished_load_s=20",
+    )  # fmt: skip
+    rows = conserved(outcome)
+    gpu = outcome.summary["gpu"]
+    assert gpu["switches"] > 100
+    assert gpu["switch_s"] == pytest.approx(20 * gpu["switches"], rel=0.02)  # the last ones may outlive the run
+    assert (rows.load_s == 0).all()
+    served_s = (rows.fetch_s + rows.denoise_s + rows.decode_s)[rows.worker.notna()].sum()
+    assert gpu["busy_fraction"] * gpu["seconds"] == pytest.approx(served_s + gpu["switch_s"])
+    assert set(rows.model.dropna()) == {"sd3.5-large", "sdxl"}
+    misses = rows[rows.source_id.isna()]
+    assert (misses.model == "sd3.5-large").all()
+
+
+def test_a_scheduler_that_gives_a_request_four_gpus(run: Run) -> None:
+    """8 GPUs, 6 requests at once, four GPUs 3 times as fast as one: two at a time, 91.5 / 3 s each."""
+    common = ("trace.requests=6", "arrivals=closed", "arrivals.outstanding=6", "cluster.count=8")
+    outcome = run("scheduler=four-gpus-each", "++executor.speedup={4: 3.0}", *common)
+    rows = conserved(outcome)
+    one_s = 91.5 / 3
+    assert rows.finish_s.tolist() == pytest.approx([one_s, one_s, 2 * one_s, 2 * one_s, 3 * one_s, 3 * one_s])
+    assert outcome.summary["gpu"]["busy_fraction"] == pytest.approx(1.0)
+    assert rows.energy_j.tolist() == pytest.approx([4 * ACTIVE_W * one_s] * 6)
+
+
+def test_gangs_are_disbanded_and_formed_again(run: Run) -> None:
+    outcome = run(
+        "scheduler=four-gpus-each", "++executor.speedup={4: 3.0}", "trace.requests=400", "arrivals.rate_rpm=2",
+        "cluster.count=6",
+    )  # fmt: skip
+    rows = conserved(outcome)
+    ordered = rows.sort_values("start_s")
+    assert (ordered.start_s.to_numpy()[1:] >= ordered.finish_s.to_numpy()[:-1] - 1e-9).all()  # six GPUs, one gang
+
+
+def test_an_eviction_and_a_scheduler_of_a_newcomer(run: Run) -> None:
+    second, fifo = (
+        run("system=modm-throughput", f"eviction={name}", "cache.capacity=200", "trace.requests=4000")
+        for name in ("second-chance", "fifo")
+    )
+    conserved(second)
+    assert second.summary["cache"]["hit_rate"] > fifo.summary["cache"]["hit_rate"]
+    common = ("system=nirvana", "trace.requests=2000", "arrivals.rate_rpm=14")
+    shortest, first = run("scheduler=shortest-first", *common), run(*common)
+    conserved(shortest)
+    assert shortest.summary["latency_s"]["p50"] < first.summary["latency_s"]["p50"]
+
+
+WRONG: list[tuple[list[str], str]] = [
+    (["executor=overfull", "arrivals.rate_rpm=500"], r"executor \(my_wrong_policies.OverfullBatcher\) runs \d\d requests at once on worker \d+ .* takes 4 at most"),
+    (["executor=two-at-once", "arrivals.rate_rpm=500", "cluster.count=1"], r"executor \(my_wrong_policies.TwoAtOnce\) spends worker 0 .* twice"),
+    (["scheduler=one-for-all"], r"scheduler \(my_wrong_policies.OneForAll\) gave a request to worker 0 .* 1 of at most 1 aboard"),
+    (["controller=role-setter", "system=modm-throughput"], r"my_wrong_policies.RoleSetter set the role of worker 0 \(large\) to 'small'"),
+    (["eviction=wrong-victims", "system=modm-throughput", "cache.capacity=50"], r"eviction \(my_wrong_policies.WrongVictims\) named item \d+ .* not in the cache"),
+    (["eviction=too-few-victims", "system=modm-throughput", "cache.capacity=50"], r"eviction \(my_wrong_policies.TooFewVictims\) named 0 items when 1 had to go"),
+    (["scheduler=hoarder"], r"0 ended; 7 still wait: the scheduler \(my_wrong_policies.Hoarder\)"),
+    (["scheduler=hoarder", "controller=role-flipper", "system=modm-throughput"], r"0 ended; 7 still wait"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("overrides", "said"), WRONG, ids=[" ".join(overrides) for overrides, _ in WRONG])
+def test_what_cannot_be_true_ends_the_run_and_names_who_did_it(run: Run, overrides: list[str], said: str) -> None:
+    with pytest.raises(Exception, match=said) as raised:
+        run("trace.requests=300", *overrides)
+    assert type(raised.value).__name__ == "SimulationError"
+
+
+def test_policies_need_nothing_that_is_not_documented() -> None:
+    """They reach for no private name of ours."""
+    source = Path(__file__).with_name("my_policies.py").read_text()
+    assert not re.search(r"(run|cluster|worker|clock|request)\._", source)
+    assert inspect.cleandoc(source)
+
+
+def test_a_profile_that_says_what_memory_it_takes_bounds_the_batch(run: Run, tmp_path: Path) -> None:
+    """40 GB of weights and 5 GB an image on a GPU of 64 GB: four fit, and a limit of eight is an error that says so."""
+    profile: dict[str, Any] = {
+        "model": "sd3.5-large", "gpu": "mi210", "source": "made up", "weights_bytes": 40_000_000_000,
+        "step": [{"width": 1024, "height": 1024, "batch": n, "seconds": 1.0 + n} for n in (1, 8)],
+        "memory": [{"width": 1024, "height": 1024, "batch": n, "bytes": (40 + 5 * n) * 10**9} for n in (1, 8)],
+        "schema": 1,
+    }  # fmt: skip
+    import yaml
+
+    (tmp_path / "mi210_sd3.5-large.yaml").write_text(yaml.safe_dump(profile, sort_keys=False))
+    common = (
+        f"backend.folder={tmp_path}", "trace.requests=8", "arrivals=closed", "arrivals.outstanding=8",
+        "cluster.count=1", "+cluster.gpu.memory_bytes=64000000000", "executor=step-by-step",
+    )  # fmt: skip
+    assert run(*common, "executor.limit=4").summary["requests"]["completed"] == 8
+    with pytest.raises(Exception, match=r"executor .* takes 80.0 GB of the 64.0 GB .* lower the batch limit"):
+        run(*common, "executor.limit=8")
