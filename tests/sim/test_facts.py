@@ -1,0 +1,165 @@
+"""What is written of a request is what NumPy reads, and what requests.parquet holds."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.errors import SimulationError
+from sim.record.facts import ENDED, PLANNED, REAL, RECORD, SERVED, Facts
+from sim.request import COMPLETED, DISCARDED, FAILED, HIT, LOOKUPS, MISSING, Request
+
+MODELS = ["sdxl", "sana"]
+FIRST, ROWS = 3, 10
+OWN = ("finish_s", "outcome", "lookup", "model")
+reals, wholes = st.floats(0, 1e9), st.integers(0, 2**31 - 1)
+
+
+def asked(draw: st.DrawFn) -> Request:
+    return Request(draw(st.integers(FIRST, FIRST + ROWS - 1)), draw(reals), *(draw(wholes) for _ in range(3)))
+
+
+@st.composite
+def reused(draw: st.DrawFn) -> Request:
+    """Everything that is written of it is something."""
+    request = asked(draw)
+    for name, kind in (PLANNED | ENDED | SERVED).items():
+        if name not in OWN:
+            setattr(request, name, draw(reals if kind == REAL else wholes))
+    request.lookup = draw(st.integers(1, len(LOOKUPS) - 1))
+    request.source = draw(st.integers(MISSING, FIRST + ROWS - 1))
+    request.model = draw(st.sampled_from([None, *MODELS]))
+    return request
+
+
+@st.composite
+def direct(draw: st.DrawFn) -> Request:
+    """It asked no cache."""
+    request = asked(draw)
+    for name, kind in SERVED.items():
+        if name not in OWN:
+            setattr(request, name, draw(reals if kind == REAL else wholes))
+    request.model = draw(st.sampled_from(MODELS))
+    return request
+
+
+def table(facts: Facts) -> dict[str, list[object]]:
+    ids = pa.chunked_array([[f"r{row}" for row in range(FIRST + ROWS)]])
+    columns: dict[str, list[object]] = facts.table(ids).to_pydict()
+    return columns
+
+
+@given(request=reused() | direct(), finish_s=reals)
+def test_every_column_of_a_completed_request_is_read_as_it_was_written(request: Request, finish_s: float) -> None:
+    facts = Facts(ROWS, MODELS, FIRST)
+    facts.end(request, finish_s, COMPLETED, "")
+    at = request.row - FIRST
+    beside = {"finish_s": finish_s, "outcome": COMPLETED}
+    beside["model"] = MISSING if request.model is None else MODELS.index(request.model)
+    for name in RECORD.names or ():
+        written = beside.get(name, getattr(request, name, None))
+        assert facts[name][at] == written or np.isnan([facts[name][at], written]).all(), name
+    others = np.delete(facts["outcome"], at)
+    assert not others.any()
+
+
+@given(requests=st.lists(reused() | direct(), max_size=ROWS, unique_by=lambda request: request.row))
+def test_each_row_of_the_table_is_its_own_request(requests: list[Request]) -> None:
+    """In whatever order they end; a row that has not ended says nothing."""
+    facts = Facts(ROWS, MODELS, FIRST)
+    for request in requests:
+        facts.end(request, request.arrival_s + 1.0, COMPLETED, "")
+    said, ended = table(facts), {request.row - FIRST: request for request in requests}
+    assert said["request_id"] == [f"r{row}" for row in range(FIRST, FIRST + ROWS)]
+    for at in range(ROWS):
+        request = ended.get(at)
+        if request is None:
+            assert said["outcome"][at] == ""
+            assert [said[name][at] for name in ("start_s", "model", "worker", "source_id", "lookup")] == [None] * 5
+        else:
+            assert said["outcome"][at] == "completed"
+            assert said["model"][at] == request.model
+            assert said["steps"][at] == request.steps
+            assert said["lookup"][at] == (LOOKUPS[request.lookup] or None)
+            assert (said["batch_mean"][at] is None) == (request.model is None)
+
+
+@given(request=reused(), outcome=st.sampled_from([DISCARDED, FAILED]))
+def test_a_request_that_was_given_up_has_no_start_and_no_model_and_ends_once(request: Request, outcome: int) -> None:
+    facts = Facts(ROWS, MODELS, FIRST)
+    facts.end(request, 7.0, outcome, "too late")
+    at = request.row - FIRST
+    assert facts["finish_s"][at] == 7.0
+    assert facts["arrival_s"][at] == request.arrival_s
+    assert facts["lookup"][at] == request.lookup
+    assert np.isnan(facts["start_s"][at])
+    assert facts["model"][at] == facts["worker"][at] == MISSING
+    assert facts["denoise_s"][at] == facts["energy_j"][at] == 0.0
+    assert facts.reasons == {request.row: "too late"}
+    assert table(facts)["reason"][at] == "too late"
+    with pytest.raises(SimulationError, match=f"row {request.row} ended twice; the second time at 8.0 s"):
+        facts.end(request, 8.0, COMPLETED, "")
+
+
+@given(first=reused() | direct(), again=st.sampled_from([COMPLETED, DISCARDED, FAILED]))
+def test_a_request_that_is_completed_ends_once(first: Request, again: int) -> None:
+    facts = Facts(ROWS, MODELS, FIRST)
+    facts.end(first, 7.0, COMPLETED, "")
+    before = bytes(facts._buffer)
+    with pytest.raises(SimulationError, match=f"row {first.row} ended twice"):
+        facts.end(first, 8.0, again, "")
+    assert bytes(facts._buffer) == before
+
+
+KINDS: dict[type, st.SearchStrategy[float | int | bool]] = {float: reals, int: wholes, bool: st.booleans()}
+NULL = {float: None, int: None, bool: False}
+
+
+@given(data=st.data(), kind=st.sampled_from(list(KINDS)), rows=st.sets(st.integers(0, FIRST + ROWS - 1)))
+def test_a_declared_fact_is_a_column_in_which_what_nobody_said_is_null(
+    data: st.DataObject, kind: type, rows: set[int]
+) -> None:
+    """And rows that fill a cache, which no request is served of, leave nothing."""
+    facts = Facts(ROWS, MODELS, FIRST)
+    fact = facts.declare("patience", kind, True, None)
+    said = {row: data.draw(KINDS[kind]) for row in sorted(rows)}
+    for row, value in said.items():
+        fact[row] = value
+    assert table(facts)["patience"] == [said.get(row, NULL[kind]) for row in range(FIRST, FIRST + ROWS)]
+    for row, value in said.items():
+        if row >= FIRST:
+            assert fact[row] == value == facts["patience"][row - FIRST]
+            assert type(fact[row]) is kind
+
+
+@pytest.mark.parametrize(("kind", "default"), [(float, 0.0), (int, 0), (bool, True)])
+def test_a_default_is_what_is_so_where_nobody_said_otherwise(kind: type, default: float | int | bool) -> None:
+    facts = Facts(ROWS, MODELS, FIRST)
+    facts.declare("patience", kind, True, default)
+    facts.declare("hidden", kind, False, default)
+    assert table(facts)["patience"] == [default] * ROWS
+    assert list(facts["hidden"]) == [default] * ROWS
+    assert "hidden" not in table(facts)
+
+
+@pytest.mark.parametrize("name", ["arrival_s", "outcome", "lookup", "quality", "patience"])
+def test_a_name_that_is_taken_cannot_be_declared(name: str) -> None:
+    facts = Facts(ROWS, MODELS)
+    facts.declare("patience", float, True, None)
+    with pytest.raises(SimulationError, match=f"declares the fact '{name}' .*a name that is not taken"):
+        facts.declare(name, float, True, None)
+
+
+@pytest.mark.parametrize("kind", [str, complex, np.float32, object])
+def test_a_fact_is_a_float_an_int_or_a_bool(kind: type) -> None:
+    with pytest.raises(SimulationError, match=r"expected .* float, int or bool"):
+        Facts(ROWS, MODELS).declare("patience", kind, True, None)
+
+
+def test_a_hit_says_where_it_came_from() -> None:
+    """Its source may be among the rows that were not served."""
+    facts = Facts(ROWS, MODELS, FIRST)
+    request = Request(FIRST, 0.0, 64, 64, 50, source=1, lookup=HIT, model="sana")
+    facts.end(request, 1.0, COMPLETED, "")
+    assert table(facts)["source_id"] == ["r1", *[None] * (ROWS - 1)]
