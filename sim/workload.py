@@ -80,7 +80,9 @@ class Workload:
     def __post_init__(self) -> None:
         self.rows = len(self.shapes[0]) - self.preload
         self.width, self.height, self.steps = (array("i", column.astype(np.int32).tobytes()) for column in self.shapes)
-        self.limit_s = array("d", (self.deadline * self.full.total_s).tobytes())
+        none = self.deadline == float("inf")  # also of what takes no time
+        limit_s = np.full(len(self.full.total_s), np.inf) if none else self.deadline * self.full.total_s
+        self.limit_s = array("d", limit_s.tobytes())
 
 
 @dataclass(slots=True)

@@ -68,7 +68,8 @@ class WholeRequest:
         request.denoise_s = request.step_share_s = denoise_s
         request.decode_s = took.other_s
         busy_s = request.load_s + request.fetch_s + denoise_s + took.other_s
-        request.energy_j = self._watts * len(worker.gpus) * busy_s if joules is None else joules
+        serving_w = self._watts * len(worker.gpus)
+        request.energy_j = serving_w * (busy_s - request.load_s) if joules is None else joules
         run.clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request, load))
 
     def _done(self, ran: tuple[Worker, Request, Cost | None]) -> None:
@@ -77,7 +78,7 @@ class WholeRequest:
         from_s, joules = request.start_s, request.energy_j
         if load is not None:
             until_s = from_s + load.seconds
-            joules -= run.cluster.spend(worker, from_s, until_s, "load", load.joules)
+            request.energy_j += run.cluster.spend(worker, from_s, until_s, "load", load.joules)
             from_s = until_s
         run.cluster.spend(worker, from_s, run.clock._now, "serve", joules, 1, request.row)
         run.end(request)

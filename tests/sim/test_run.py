@@ -1,12 +1,14 @@
 """One simulation from its configuration to its files."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from backends.base import Asset, Cost, Work
 from sim.errors import ConfigError
 from sim.record.summary import Window
 from sim.request import Request
@@ -221,6 +223,30 @@ def test_loads_that_take_no_time_are_counted_all_the_same() -> None:
         run.run()
         counts.append(run.record.ledger.inside(0.0, run.clock.now, run.cluster.sizes()).switches)
     assert counts == [2, 2]
+
+
+class Metered(Given):
+    """A second takes 100 J of work, and 30 J of loading."""
+
+    def begin(self, works: Sequence[Work]) -> Cost:
+        return Cost(0.0, 0.0)
+
+    def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
+        seconds = super().steps(works, count).seconds
+        return Cost(seconds, 100 * seconds)
+
+    def load(self, asset: Asset) -> Cost:
+        return Cost(self.swap_s, 30 * self.swap_s)
+
+
+def test_the_joules_of_a_load_come_on_top_of_those_of_serving() -> None:
+    """Measured: two loads of 2 s and three requests of 1 s. By the power of the GPU, 300 W: the same seconds."""
+    for backend, joules in ((Metered([1.0] * 3, 2.0), [100, 160, 160]), (Given([1.0] * 3, 2.0), [300, 900, 900])):
+        run = engine([0.0, 10.0, 20.0], [1.0] * 3, door=Alternating(), backend=backend)
+        run.run()
+        assert list(run.record.facts["energy_j"]) == pytest.approx(joules)
+        spent = run.record.ledger.inside(0.0, run.clock.now, run.cluster.sizes())
+        assert spent.joules == pytest.approx(sum(joules))
 
 
 class Alternating(Direct):
