@@ -45,6 +45,7 @@ DESIGNS = [(group, choice.name) for group in ("system", "experiment") for choice
 SINGLE = {group: [choice.name for choice in choices(group)] for group in groups() if group not in dict(DESIGNS)}
 NEEDED = {
     "trace=file": ["trace.path=t.parquet"],
+    "controller=timetable": ["controller.at={0:{large:8,small:8}}"],
     "encoder=clip": ["encoder.weights=f"],
     "encoder=precomputed": ["encoder.path=v.npy", "encoder.prompts=p.parquet"],
     "space=clip-images": ["space.images.folder=f", "space.images.weights=f"],
@@ -74,7 +75,7 @@ def test_every_choice_can_be_taken(turn: int) -> None:
     for group in PARTS:
         # Final images go with every door; latents do not.
         parts = Parts(nodes if group == "cache" else {**nodes, "cache": images})
-        assert (parts.get(group) is None) == (group == "controller")
+        assert (parts.get(group) is None) == (f"{group}=none" in words and group == "controller")
 
 
 @pytest.mark.parametrize(("group", "choice"), DESIGNS)
@@ -211,7 +212,11 @@ def _with(folder: Path, *overrides: str) -> dict[str, Any]:
         (["system=nirvana", "door=direct-large"], "cache: nothing in system=nirvana takes one"),
         (["door=nirvana"], r"door \(sim.reuse.door.Reuse\) needs a cache and none is chosen; add cache=modm"),
         (["system=nirvana", "~eviction"], r"cache \(.*\) needs an eviction and none is chosen; add eviction=fifo"),
-        (["+controller._target_=sim.reuse.store.Store"], "controller: nothing in system=vanilla takes one"),
+        (["selector=nirvana"], "selector: nothing in system=vanilla takes one"),
+        (
+            ["+controller._target_=sim.reuse.store.Store"],
+            "controller: .* is no Controller: it lacks arrived, bind",
+        ),
     ],
 )
 def test_a_part_that_is_not_read_or_not_there_is_refused(overrides: list[str], message: str) -> None:
@@ -268,7 +273,8 @@ def test_what_a_node_gives_goes_before_what_is_chosen(monkeypatch: pytest.Monkey
 
 def test_a_class_that_lacks_methods_is_told_which() -> None:
     store = {"_target_": "sim.reuse.store.Store"}
-    with pytest.raises(ConfigError, match=r"s: sim.reuse.store.Store is no Scheduler: it lacks __len__, bind, free"):
+    lacks = "__len__, bind, moved, next, offer"
+    with pytest.raises(ConfigError, match=rf"s: sim.reuse.store.Store is no Scheduler: it lacks {lacks}"):
         build(store, "s", Scheduler)
     with pytest.raises(ConfigError, match=r"space: sim.reuse.store.Store is no Space: it lacks .*queries"):
         Parts({"cache": {"_target_": "sim.reuse.cache.Cache", "capacity": 3}, "space": store}).get("cache")
