@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import yaml
 from tqdm import tqdm
 
-from conf.assumption import Assumption
 from backends.base import Backend
 from conf.assumption import Assumption
 from conf.atomic import atomic_write
@@ -98,9 +97,7 @@ def simulate(config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
     return replay(settings, assemble(settings, progress=progress), config, progress=progress)
 
 
-def replay(
-    settings: Settings, assembled: Assembled, config: Mapping[str, Any], *, progress: bool = False
-) -> Outcome:
+def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
     """Run what ``assemble`` put together from ``config``, and say what happened. Raises what ``simulate`` raises."""
     trace, engine, alpha = assembled.trace, assembled.engine, assembled.alpha
     name, record = settings.system.name, engine.record

@@ -28,8 +28,8 @@ from sim.study.selector.journal import Scores  # noqa: E402
 from sim.study.selector.pairs import Pair  # noqa: E402
 from tests.backends.quality.lab import tiny_clip  # noqa: E402
 from traces.error import TraceError  # noqa: E402
-from traces.table.trace import write  # noqa: E402
 from traces.sources.synthetic import Synthetic  # noqa: E402
+from traces.table.trace import write  # noqa: E402
 
 TINY = ["--family", "sdxl", "--scale", "tiny", "--size", "64", "--requests", "200"]
 
