@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import yaml
 from tqdm import tqdm
 
-from conf.assumption import Assumption
 from backends.base import Backend
 from conf.assumption import Assumption
 from conf.atomic import atomic_write
