@@ -100,8 +100,9 @@ def _costs(run: Run, works: Sequence[Work]) -> tuple[list[tuple[Cost, list[Work]
     """What each stretch of steps costs and whom it serves, and what all else does: some begin at a later step."""
     begin = run.backend.begin(works)
     stretches: list[tuple[Cost, list[Work]]] = []
-    while on := [work for work in works if work.done < work.steps]:
-        count = min(work.steps - work.done for work in on)
+    stops = sorted({work.steps - work.skipped for work in works} - {0})
+    for at, stop in zip([0, *stops], stops, strict=False):
+        on, count = [work for work in works if work.steps - work.skipped >= stop], stop - at
         stretches.append((run.backend.steps(on, count), on))
     end = run.backend.end(works)
     return stretches, Cost(begin.seconds + end.seconds, _sum([begin, end]))

@@ -219,7 +219,7 @@ class Cluster:
             raise SimulationError(f"{caller()} wants a gang of {list(workers)}; expected two or more different workers")
         for worker in workers:
             if not worker.open or worker.aboard or len(worker.gpus) > 1:
-                raise SimulationError(f"{caller()} wants {worker} for a gang, which is not idle; ask the cluster who is")
+                raise SimulationError(f"{caller()} wants {worker} in a gang, which is not idle; ask the cluster who is")
         members = tuple(sorted(worker.id for worker in workers))
         made = Worker(len(self._singles) + len(self._gangs), role, model, self._limit, members)
         self._gangs.append(made)

@@ -78,8 +78,8 @@ class Worker:
     @role.setter
     def role(self, role: Any) -> None:
         raise SimulationError(
-            f"{caller()} set the role of {self} to {role!r}; a role changes by Cluster.order, which lets the worker drain "
-            "and load"
+            f"{caller()} set the role of {self} to {role!r}; a role changes by Cluster.order, which lets the "
+            "worker drain and load"
         )
 
     @property

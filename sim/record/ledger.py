@@ -44,6 +44,9 @@ class Ledger:
         self.kinds: dict[str, int] = Codes()
         self.models: dict[str, int] = Codes()
 
+    def __len__(self) -> int:
+        return len(self.buffer) // SPAN.itemsize
+
     def spans(self) -> NDArray[Any]:
         """All of them, (n,) of SPAN."""
         return np.frombuffer(bytes(self.buffer), SPAN)

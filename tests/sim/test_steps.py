@@ -1,0 +1,308 @@
+"""Step by step, against whole requests and against theory."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.base import Cost, Work
+from sim.cluster.batch import WholeBatch
+from sim.cluster.batched import Batched
+from sim.cluster.steps import StepByStep
+from sim.engine import Engine
+from sim.parts import Worker
+from sim.request import Request
+from sim.schedule.batching import Batching
+from sim.workload import Standalone, Workload, standalone
+from tests.sim.lab import Given, configured, engine, simulated
+from tests.sim.test_queueing import check, mdc_wait
+from traces.arrivals.base import Schedule
+
+STEPS = 50
+
+
+class Stepped(Given):
+    """One step of n images takes ``one_s + more_s (n - 1)``; beginning and ending a request what is said."""
+
+    by_row = False
+
+    def __init__(self, one_s: float, more_s: float = 0.0, begin_s: float = 0.0, end_s: float = 0.0) -> None:
+        super().__init__([])
+        self.one_s, self.more_s, self.begin_s, self.end_s = one_s, more_s, begin_s, end_s
+
+    def begin(self, works: Sequence[Work]) -> Cost:
+        return Cost(self.begin_s * len(works))
+
+    def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
+        for work in works:
+            work.done += count
+        return Cost((self.one_s + self.more_s * (len(works) - 1)) * count)
+
+    def end(self, works: Sequence[Work]) -> Cost:
+        return Cost(self.end_s * len(works))
+
+
+def stepped(times: Any, backend: Stepped, limit: int, count: int = 1, **parts: Any) -> Engine:
+    """A finished run of ``limit`` requests at once."""
+    times = np.asarray(times, float)
+    run = engine(times, np.ones(len(times)), count, backend=backend, executor=StepByStep(limit), **parts)
+    run.run()
+    return run
+
+
+def columns(run: Engine, *names: str) -> list[Any]:
+    return [run.record.facts[name].copy() for name in names]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    gaps=st.lists(st.floats(0, 30), min_size=1, max_size=40),
+    one_s=st.floats(1e-3, 0.5),
+    begin_s=st.sampled_from([0.0, 0.03, 0.1]),
+    end_s=st.sampled_from([0.0, 0.139]),
+    count=st.integers(1, 3),
+)
+def test_a_batch_of_one_is_a_whole_request_to_the_bit(
+    gaps: list[float], one_s: float, begin_s: float, end_s: float, count: int
+) -> None:
+    times = np.cumsum(gaps)
+    backend = Stepped(one_s, 1.0, begin_s, end_s)
+    names = ("start_s", "finish_s", "denoise_s", "decode_s", "step_share_s", "energy_j", "batch_mean", "worker")
+    whole = engine(times, np.ones(len(times)), count, backend=backend)
+    whole.run()
+    for mine, theirs in zip(columns(stepped(times, backend, 1, count), *names), columns(whole, *names), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("system", ["vanilla", "nirvana", "modm-throughput", "pinecone"])
+def test_systems_step_by_step_with_one_aboard_write_the_same_requests(system: str) -> None:
+    asked = (f"system={system}", "trace.requests=500", "arrivals.rate_rpm=12")
+    stepwise = simulated(*asked, "executor=step-by-step", "executor.limit=1")
+    assert stepwise.requests.equals(simulated(*asked).requests)
+
+
+def brute(times: Sequence[float], lefts: Sequence[int], backend: Stepped, limit: int) -> list[float]:
+    """Finish of every request on one worker: every step made, one at a time."""
+    finish = [0.0] * len(times)
+    waiting = list(range(len(times)))
+    active: dict[int, int] = {}
+    now = 0.0
+    while waiting or active:
+        while waiting and times[waiting[0]] <= now and len(active) < limit:
+            row = waiting.pop(0)
+            active[row] = lefts[row]
+        if not active:
+            now = times[waiting[0]]
+            continue
+        now += backend.one_s + backend.more_s * (len(active) - 1)
+        for row in list(active):
+            active[row] -= 1
+            if not active[row]:
+                del active[row]
+                finish[row] = now
+    return finish
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    gaps=st.lists(st.integers(0, 40), min_size=1, max_size=30),
+    limit=st.integers(1, 5),
+    more=st.sampled_from([0, 1, 3]),
+)
+def test_jumping_over_steps_ends_where_making_each_of_them_does(gaps: list[int], limit: int, more: int) -> None:
+    """Steps of whole seconds, and no two arrivals whole seconds apart: none coincides with a boundary."""
+    times = [float(t) + 0.01 * i for i, t in enumerate(np.cumsum(gaps))]
+    backend = Stepped(1.0, float(more))
+    run = stepped(times, backend, limit)
+    finish = brute(times, [STEPS] * len(times), backend, limit)
+    np.testing.assert_allclose(run.record.facts["finish_s"], finish, rtol=1e-12)
+    spans = run.record.ledger.spans()
+    assert (spans["from_s"][1:] >= spans["until_s"][:-1]).all()
+    assert spans["batch"].max() <= limit
+    np.testing.assert_allclose(run.record.facts["step_share_s"].sum(), (spans["until_s"] - spans["from_s"]).sum())
+    np.testing.assert_allclose(run.record.facts["energy_j"].sum(), spans["joules"].sum())
+    mean = run.record.facts["batch_mean"]
+    assert ((mean >= 1) & (mean <= limit)).all()
+
+
+def test_cost_follows_changes_and_not_steps() -> None:
+    """A hundred times as many steps of a hundredth: as many spans, and the same finish."""
+    rng = np.random.default_rng(0)
+    times = np.cumsum(rng.exponential(20.0, 500))
+    spans = []
+    for factor in (1, 100):
+        shapes = tuple(np.full(len(times), value, np.int32) for value in (64, 64, STEPS * factor))
+        run = stepped(times, Stepped(1.0 / factor, 0.5 / factor), 8, shapes=shapes, native=False)
+        spans.append(len(run.record.ledger))
+    assert spans[1] < 1.3 * spans[0]
+
+
+def test_a_batch_whose_step_costs_the_same_at_any_size_serves_each_as_if_alone() -> None:
+    """Nobody slows another: latency is the service time and what was left of the step under way, under one step."""
+    rng = np.random.default_rng(1)
+    times = np.cumsum(rng.exponential(10.0, 2000))
+    run = stepped(times, Stepped(1.0), len(times))
+    latency_s = run.record.facts["finish_s"] - run.record.facts["arrival_s"]
+    assert (latency_s >= STEPS - 1e-9).all()
+    assert (latency_s < STEPS + 1.0).all()
+
+
+def test_a_batch_whose_step_costs_its_size_shares_the_processor() -> None:
+    """M/D/1 with processor sharing: a mean sojourn of E[S] / (1 - rho), whatever the distribution; and one slice more,
+    the step under way when a request comes, which grows with the number of those in it."""
+    rng = np.random.default_rng(2)
+    rho, steps_s = 0.6, 0.02
+    times = np.cumsum(rng.exponential(STEPS * steps_s / rho, 60_000))
+    run = stepped(times, Stepped(steps_s, steps_s), 10_000)
+    latency_s = (run.record.facts["finish_s"] - run.record.facts["arrival_s"])[6000:]
+    expected_s = STEPS * steps_s / (1 - rho)
+    means = latency_s[: len(latency_s) // 25 * 25].reshape(25, -1).mean(axis=1)
+    error_s = 3.7 * means.std(ddof=1) / 5
+    slice_s = steps_s * (1 + rho / (1 - rho))
+    assert expected_s - error_s < means.mean() < expected_s + slice_s + error_s
+
+
+@pytest.mark.parametrize("servers", [1, 4])
+def test_batches_of_one_wait_as_crommelin_says(servers: int) -> None:
+    rng = np.random.default_rng(20 + servers)
+    times = np.cumsum(rng.exponential(1 / (0.8 * servers), 60_000))
+    run = stepped(times, Stepped(1.0 / STEPS), 1, servers)
+    check(run.record.facts["start_s"] - run.record.facts["arrival_s"], mdc_wait(0.8 * servers, 1.0, servers))
+
+
+class Patching(Batched):
+    """An add-on comes ``after_s`` after its request; it is patched in at the next boundary, in ``patch_s``."""
+
+    __slots__ = ("after_s", "cut", "due", "patch_s", "run", "waits")
+
+    def __init__(self, after_s: float, patch_s: float) -> None:
+        super().__init__()
+        self.after_s, self.patch_s = after_s, patch_s
+        self.due = 0
+
+    def bind(self, run: Any, cut: Any) -> None:
+        super().bind(run, cut)
+        self.run, self.cut = run, cut
+
+    def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
+        self.run.clock.at(now_s + self.after_s, 0, self.came, worker)
+        return super().prepare(worker, request, now_s)
+
+    def came(self, worker: Worker) -> None:
+        self.due += 1
+        self.cut(worker)
+
+    def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
+        due, self.due = self.due, 0
+        return Cost(self.patch_s * due)
+
+
+def test_what_comes_while_steps_run_is_patched_in_at_the_next_boundary() -> None:
+    """A step of 1 s, an add-on after 3.4 s: patched at 4 s in 0.5 s, so that 50 steps end at 50.5 s."""
+    run = engine([0.0], [1.0], backend=Stepped(1.0), executor=StepByStep(4, Patching(3.4, 0.5)))
+    run.run()
+    assert run.record.facts["finish_s"][0] == pytest.approx(50.5)
+    spans = run.record.ledger.spans()
+    kinds = list(run.record.ledger.kinds)
+    told = [(kinds[s["kind"]], float(s["from_s"]), float(s["until_s"])) for s in spans]
+    assert told == [("steps", 0.0, 4.0), ("boundary", 4.0, 4.5), ("steps", 4.5, 50.5)]
+    assert run.record.facts["energy_j"][0] == pytest.approx(300 * 50.5)
+
+
+class Unpatching(Batched):
+    """What follows an image holds the GPU for ``after_s`` more."""
+
+    def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
+        return super().finish(worker, request, now_s)[0], Cost(2.0)
+
+
+def test_what_follows_an_image_holds_the_gpu_and_not_the_image() -> None:
+    run = engine([0.0, 0.0], [1.0] * 2, backend=Stepped(1.0), executor=StepByStep(1, Unpatching()))
+    run.run()
+    assert run.record.facts["finish_s"].tolist() == [50.0, 102.0]
+    assert run.record.facts["start_s"].tolist() == [0.0, 52.0]
+    assert run.record.facts["energy_j"].tolist() == pytest.approx([300 * 52.0, 300 * 52.0])
+
+
+def test_a_formed_batch_runs_as_one_and_none_joins_it() -> None:
+    """Three at once, one later: at 5 s the three set out, at 5 + 50 x 2 s they end, and the fourth has its turn."""
+    run = engine(
+        [0.0, 1.0, 2.0, 50.0], [1.0] * 4, backend=Stepped(1.0, 0.5), executor=WholeBatch(8),
+        scheduler=Batching(8, 5.0),
+    )  # fmt: skip
+    run.run()
+    assert run.record.facts["start_s"].tolist() == [5.0, 5.0, 5.0, 105.0]
+    assert run.record.facts["finish_s"].tolist() == [105.0, 105.0, 105.0, 155.0]
+    assert run.record.facts["batch_mean"].tolist() == [3.0, 3.0, 3.0, 1.0]
+    assert run.record.facts["energy_j"].tolist() == pytest.approx([300 * 100 / 3] * 3 + [300 * 50])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    gaps=st.lists(st.floats(0, 60), min_size=1, max_size=60),
+    most=st.integers(1, 6),
+    wait_s=st.floats(0, 40),
+    count=st.integers(1, 3),
+)
+def test_no_batch_is_over_its_size_and_nobody_waits_for_company_beside_an_idle_worker(
+    gaps: list[float], most: int, wait_s: float, count: int
+) -> None:
+    times = np.cumsum(gaps)
+    run = engine(
+        times, np.ones(len(times)), count, backend=Stepped(0.2, 0.1), executor=WholeBatch(6),
+        scheduler=Batching(most, wait_s),
+    )  # fmt: skip
+    run.run()
+    spans = run.record.ledger.spans()
+    assert spans["batch"].sum() == len(times)
+    assert spans["batch"].max() <= most
+    start_s, arrival_s = columns(run, "start_s", "arrival_s")
+    assert (np.diff(start_s) >= 0).all()  # first in, first out
+    for row in range(len(times)):
+        if start_s[row] > arrival_s[row] + wait_s + 1e-9:  # it waited longer: every worker was busy all the while
+            busy = (spans["from_s"] <= start_s[row] - 1e-9) & (spans["until_s"] > arrival_s[row] + wait_s + 1e-9)
+            assert len(set(spans["worker"][busy])) == count
+
+
+def test_members_of_a_batch_that_begin_later_step_less() -> None:
+    """MoDM in front of whole batches: a hit that skips 30 steps shares 20 with a full request, which steps on alone."""
+    backend = Stepped(1.0, 0.5)
+    run = engine([0.0, 0.0], [1.0] * 2, backend=backend, executor=WholeBatch(2), scheduler=Batching(2, 1.0))
+    assign = run.assign
+
+    def skipping(request: Request, model: Any) -> None:
+        request.k, request.of_steps = (30, 50) if request.row else (0, 50)
+        assign(request, model)
+
+    run.assign = skipping  # type: ignore[method-assign]
+    run.run()
+    assert run.record.facts["finish_s"].tolist() == [60.0, 60.0]  # 20 steps of 1.5 s and 30 of 1 s
+    assert run.record.facts["denoise_s"].tolist() == [60.0, 30.0]
+    assert run.record.facts["step_share_s"].tolist() == [45.0, 15.0]
+
+
+def test_mixed_sizes_step_together_as_the_profile_has_them() -> None:
+    """On a profile with batches, three sizes at once: served, and slower than one size of as many."""
+    common = ("cluster=h800", "trace.requests=300", "executor=step-by-step", "extrapolate=warn", "shapes=trace")
+    mixed = simulated(*common, "arrivals.rate_rpm=400").summary
+    assert mixed["requests"]["completed"] == 300
+    assert mixed["gpu"]["batch_mean"] > 1
+    assert 0 < mixed["gpu"]["busy_fraction"] <= 1
+
+
+def test_the_standalone_latency_is_one_figure() -> None:
+    """What limits, deadlines and savings rest on: of the model's shape, or row by row of the trace's own."""
+    shapes = tuple(np.array(column, np.int32) for column in ([64, 128], [64, 64], [50, 25]))
+    model = engine([0.0], [1.0]).models["large"]
+    backend = Stepped(0.1, 0.0, 1.0, 2.0)
+    native = standalone(backend, model, shapes, True)
+    assert native.total_s.tolist() == [8.0, 8.0]
+    own = standalone(backend, model, shapes, False)
+    assert own.denoise_s.tolist() == [5.0, 2.5]
+    work = Workload(Schedule(np.zeros(2)), shapes, own, deadline=2.0)
+    assert list(work.limit_s) == [16.0, 11.0]
+    assert isinstance(own, Standalone)
+    assert configured()["slo"][0] == 2
