@@ -30,7 +30,7 @@ class Given:
 
     live = False
     by_row = True
-    quality_basis = None
+    quality_basis: str | None = None
 
     def __init__(self, full_s: Sequence[float], load_s: float = 0.0) -> None:
         self.full_s = full_s
