@@ -305,7 +305,8 @@ class Cluster:
     def install(self, worker: Mine, model: str) -> None:
         """See sim.parts.Cluster.install. Raises SimulationError where the model is larger than the GPU's memory."""
         worker.model = model
-        worker.model_code = self._record.ledger.models[model]
+        models = self._record.ledger.models
+        worker.model_code = models.setdefault(model, len(models))
         worker.resident.clear()
         asset = Asset("model", model, model)
         size, most = self.backend.bytes(asset) or 0, self.gpu.memory_bytes
@@ -338,7 +339,11 @@ class Cluster:
         worker.until_s = until_s
         if joules is None:
             joules = self.gpu.energy_j(until_s - from_s) * len(worker.gpus)
-        self._spans += PACK(from_s, until_s, joules, row, worker.id, batch, self._kinds[kind], worker.model_code)
+        try:
+            code = self._kinds[kind]
+        except KeyError:
+            code = self._kinds[kind] = len(self._kinds)
+        self._spans += PACK(from_s, until_s, joules, row, worker.id, batch, code, worker.model_code)
         return joules
 
     def _impossible(self, worker: Mine, from_s: float, until_s: float, kind: str, batch: int) -> NoReturn:

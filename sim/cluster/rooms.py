@@ -1,14 +1,16 @@
 """Who has room: workers by role and by how many requests they have aboard, in the order in which they came to that."""
 
+from collections import deque
 from collections.abc import Iterator
 
 from sim.cluster.worker import Worker
 
-Lane = dict[Worker, None]
+Lane = deque[Worker]
 
 
 class Rooms:
-    """The workers that would take a request now. Listing, leaving and asking take the same time for any number."""
+    """The workers that would take a request now. Listing and asking take the same time for any number, and so does
+    leaving for the one that was asked for, which is the first of its lane."""
 
     __slots__ = ("_by_role", "_lanes", "_limit")
 
@@ -21,21 +23,25 @@ class Rooms:
         """List ``worker``, which has room, by its role and what is aboard."""
         lanes = self._by_role.get(worker._role)
         if lanes is None:
-            lanes = self._by_role[worker._role] = [{} for _ in range(self._limit)]
+            lanes = self._by_role[worker._role] = [deque() for _ in range(self._limit)]
             self._lanes = lanes if len(self._by_role) == 1 else []
         worker.lane = lane = lanes[worker.aboard]
-        lane[worker] = None
+        lane.append(worker)
 
     def remove(self, worker: Worker) -> None:
         """Take ``worker``, which is listed, off the list."""
-        del worker.lane[worker]  # type: ignore[union-attr]
+        lane: Lane = worker.lane  # type: ignore[assignment]
+        if lane[0] is worker:
+            lane.popleft()
+        else:
+            lane.remove(worker)
         worker.lane = None
 
     def roomiest(self, role: str | None = None) -> Worker | None:
         """See sim.parts.Cluster.roomiest."""
         for lane in self._lanes if role is None else self._by_role.get(role, ()):
-            for worker in lane:
-                return worker
+            if lane:
+                return lane[0]
         if self._lanes or role is not None:
             return None
         firsts = [worker for worker in map(self.roomiest, self._by_role) if worker is not None]

@@ -1,6 +1,7 @@
 """Workers: one GPU each, or a gang of them, with what is aboard and resident. The cluster changes them, parts look."""
 
 import sys
+from collections import deque
 from typing import Any
 
 from backends.base import Asset
@@ -65,7 +66,7 @@ class Worker:
         self.closed = False
         self.open = True
         self.gang: Worker | None = None
-        self.lane: dict[Worker, None] | None = None
+        self.lane: deque[Worker] | None = None
         self.until_s = 0.0
         self.idle_since_s = 0.0
         self.resident: dict[Asset, int] = {}

@@ -20,7 +20,7 @@ PLANNED = {
     **dict.fromkeys(("skipped", "k", "source"), WHOLE),
     "lookup": CODE,
 }
-"""What is written of a request that asked a cache."""
+"""What the front door planned."""
 
 ENDED = {
     **dict.fromkeys(("arrival_s", "finish_s"), REAL),
@@ -41,10 +41,8 @@ SERVED = {
 RECORD = np.dtype(list((PLANNED | ENDED | SERVED).items()), align=True)
 SIZE = RECORD.itemsize
 PLACE: dict[str, int] = {name: place[1] for name, place in (RECORD.fields or {}).items()}
-ENDED_AT, OUTCOME_AT = PLACE["arrival_s"], PLACE["outcome"]
-write_reused, write_direct = (
-    Struct("@" + "".join(part.values())).pack_into for part in (PLANNED | ENDED | SERVED, ENDED | SERVED)
-)
+OUTCOME_AT = PLACE["outcome"]
+write = Struct("@" + "".join((PLANNED | ENDED | SERVED).values())).pack_into
 
 NULLS = {float: np.nan, int: MISSING, bool: False}
 """What a declared fact is of a request that it says nothing about."""
@@ -142,29 +140,7 @@ class Facts:
             return
         model = request.model
         code = MISSING if model is None else self.model_code[model]
-        asked = request.lookup or request.search_s or request.skipped or request.fetch_s or request.source != MISSING
-        if not asked:  # most of the record stays as it was made
-            write_direct(
-                self._buffer,
-                at + ENDED_AT,
-                request.arrival_s,
-                now_s,
-                request.width,
-                request.height,
-                request.steps,
-                outcome,
-                request.start_s,
-                request.load_s,
-                request.denoise_s,
-                request.step_share_s,
-                request.decode_s,
-                request.batch_mean,
-                request.energy_j,
-                code,
-                request.worker,
-            )
-            return
-        write_reused(
+        write(
             self._buffer,
             at,
             request.search_s,

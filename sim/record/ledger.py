@@ -23,14 +23,6 @@ PACK = Struct("=dddiiHHH").pack
 """A span, to be appended to the buffer; by the cluster, which is told of every one."""
 
 
-class Codes(dict[str, int]):
-    """A number for every name, as they come."""
-
-    def __missing__(self, name: str) -> int:
-        self[name] = code = len(self)
-        return code
-
-
 class Ledger:
     """Spans of work, in the order in which they were told, as one record each.
 
@@ -41,8 +33,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self.buffer = bytearray()
-        self.kinds: dict[str, int] = Codes()
-        self.models: dict[str, int] = Codes()
+        self.kinds: dict[str, int] = {}
+        self.models: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self.buffer) // SPAN.itemsize
