@@ -1,0 +1,89 @@
+"""What differs between the files of two runs, in a line each."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+def tables(before: Path, after: Path) -> str | None:
+    """The first value, by row and then by column, in which two Parquet files differ; None where all bytes are equal."""
+    if before.read_bytes() == after.read_bytes():
+        return None
+    old, new = pq.read_table(before), pq.read_table(after)
+    if old.column_names != new.column_names:
+        gone = [name for name in old.column_names if name not in new.column_names]
+        come = [name for name in new.column_names if name not in old.column_names]
+        return (
+            f"columns: {', '.join(gone) or 'none'} gone, {', '.join(come) or 'none'} new"
+            if gone or come
+            else "columns: in another order"
+        )
+    types = [
+        f"{field.name}: {field.type}, then {new.field(field.name).type}"
+        for field in old.schema
+        if field.type != new.field(field.name).type
+    ]
+    if types:
+        return f"types: {'; '.join(types)}"
+    first = {name: row for name in old.column_names if (row := _first(old.column(name), new.column(name))) is not None}
+    if first:
+        column = min(first, key=lambda name: first[name])
+        row = first[column]
+        return (
+            f"{column}, row {row}: {old.column(column)[row]}, then {new.column(column)[row]}"
+            f" ({len(first)} of {old.num_columns} columns differ)"
+        )
+    if old.num_rows != new.num_rows:
+        return f"rows: {old.num_rows}, then {new.num_rows}, the same as far as both go"
+    return "the same values, in other bytes"
+
+
+def summaries(before: Path, after: Path) -> str | None:
+    """The first key in which two summaries differ, ``wall`` aside, and how many do; None where none does."""
+    old, new = (json.loads(path.read_text(encoding="utf-8")) for path in (before, after))
+    found = list(_keys(*({key: value for key, value in said.items() if key != "wall"} for said in (old, new))))
+    return f"{found[0]} (keys that differ: {len(found)})" if found else None
+
+
+REQUESTS = "requests.parquet"
+FILES: dict[str, Callable[[Path, Path], str | None]] = {
+    REQUESTS: tables,
+    "cluster.parquet": tables,
+    "summary.json": summaries,
+}
+"""What is compared of two runs, and how."""
+
+
+def runs(before: Path, after: Path) -> dict[str, str]:
+    """What differs between the files of two run directories, by file; nothing for a file in which nothing does."""
+    found = {name: difference(before / name, after / name) for name, difference in FILES.items()}
+    return {name: said for name, said in found.items() if said is not None}
+
+
+def _first(old: pa.ChunkedArray, new: pa.ChunkedArray) -> int | None:
+    """The first row in which two columns differ, as far as both go; NaN is itself, and 0 is not -0."""
+    pairs = zip(old.to_pylist(), new.to_pylist(), strict=False)
+    return next((row for row, (a, b) in enumerate(pairs) if repr(a) != repr(b)), None)
+
+
+def _keys(old: Any, new: Any, at: str = "") -> Iterator[str]:
+    """Every key at which two values differ, with both."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        inside = [(str(key), old.get(key, "absent"), new.get(key, "absent")) for key in {**old, **new}]
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        inside = [(str(i), *pair) for i, pair in enumerate(zip(old, new, strict=True))]
+    else:
+        if repr(old) != repr(new):
+            yield f"{at}: {_short(old)}, then {_short(new)}"
+        return
+    for key, *pair in inside:
+        yield from _keys(*pair, f"{at}.{key}" if at else key)
+
+
+def _short(value: Any) -> str:
+    said = repr(value)
+    return said if len(said) <= 80 else f"{said[:77]}..."

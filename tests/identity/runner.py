@@ -1,0 +1,59 @@
+"""Runs many command lines of one checkout, each in a process of its own. A script: it imports that checkout alone.
+
+Importing takes longer than most runs, so it is done once: every command line runs in a fork of a process that has
+imported the command and run nothing. ``trees.py`` starts it with the checkout alone on PYTHONPATH.
+"""
+
+import json
+import os
+import signal
+import sys
+import traceback
+from importlib import import_module
+
+
+def main() -> None:
+    """Read what to run from standard input; print the number of each command line and its status, as they end."""
+    order = json.load(sys.stdin)
+    module, _, function = order["entry"].partition(":")
+    command = import_module(module)
+    if not str(command.__file__).startswith(order["code"]):
+        raise ImportError(f"{module} was found in {command.__file__}, not in {order['code']}")
+    running: dict[int, int] = {}
+
+    def ended() -> None:
+        process, status = os.wait()
+        print(running.pop(process), os.waitstatus_to_exitcode(status), flush=True)
+
+    for number, words in enumerate(order["commands"]):
+        if len(running) == order["jobs"]:
+            ended()
+        process = os.fork()
+        if process == 0:
+            signal.alarm(order["limit_s"])
+            said = os.open(f"{number}.log", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+            os.dup2(said, 1)
+            os.dup2(said, 2)
+            sys.argv = ["mezzotint", *words]
+            os._exit(_status(getattr(command, function)))
+        running[process] = number
+    while running:
+        ended()
+
+
+def _status(command: object) -> int:
+    """Run ``command`` and flush what it said: the exit status, 1 where it raises."""
+    try:
+        sys.exit(command())
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    main()

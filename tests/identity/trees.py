@@ -1,0 +1,115 @@
+"""Checkouts of two commits beside one another, and runs of the simulator as it was in each."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+
+from tests.identity.forms import is_new
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+HERE = "."
+"""Names the working tree as it stands, in the place of a commit."""
+
+RUNNER = Path(__file__).with_name("runner.py")
+
+LIMIT_S = 1200
+"""A run that takes longer is taken to hang, and ended by SIGALRM."""
+
+
+class Failed(Exception):
+    """What was asked for cannot be run, or did not succeed; the message is the last that it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The files of a commit, apart from every other, and where what it remembers is kept.
+
+    ``work`` is the working directory of its runs, so that relative paths in their overrides are the same in every tree.
+    """
+
+    code: Path
+    work: Path
+    remembered: Path
+    entry: str
+    new: bool
+
+    def mezzotint(self, *words: str) -> None:
+        """Run one command line as ``mezzotint`` was in this tree. Raises Failed."""
+        for _, failure in self.runs([words], jobs=1):
+            if failure is not None:
+                raise Failed(failure)
+
+    def runs(self, commands: Sequence[Sequence[str]], jobs: int) -> Iterator[tuple[int, str | None]]:
+        """Run command lines, ``jobs`` at a time, each in a process of its own.
+
+        Yields the number of each as it ends, with None where it succeeded and else the last that it said. Raises
+        Failed where none can be run.
+        """
+        environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith(("MEZZOTINT", "PYTHON"))},
+            "PYTHONPATH": str(self.code),
+            "MEZZOTINT_CACHE": str(self.remembered),
+            "OMP_NUM_THREADS": "1",
+        }
+        order = {"entry": self.entry, "code": str(self.code), "jobs": jobs, "limit_s": LIMIT_S, "commands": commands}
+        said = self.work / "runner.log"
+        with said.open("w") as log:
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
+            with subprocess.Popen(
+                [sys.executable, "-P", str(RUNNER)], cwd=self.work, env=environment, text=True, **pipes
+            ) as runner:
+                runner.stdin.write(json.dumps(order))
+                runner.stdin.close()
+                for line in runner.stdout:
+                    number, status = map(int, line.split())
+                    yield number, _last(self.work / f"{number}.log", status) if status else None
+        if runner.returncode:
+            raise Failed(_last(said, runner.returncode))
+
+
+def _last(log: Path, status: int) -> str:
+    """The last line of ``log``, of a process that ended with ``status``."""
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    how = f"status {status}" if status > 0 else f"ended by {signal.Signals(-status).name}"
+    return f"{lines[-1] if lines else 'nothing said'} ({how})"
+
+
+def commit(revision: str) -> str | None:
+    """The hash of the commit that ``revision`` names; None for the working tree. Raises Failed for no commit."""
+    if revision == HERE:
+        return None
+    try:
+        return _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}").decode().strip()
+    except subprocess.CalledProcessError:
+        raise Failed(f"{revision} is no commit of {REPOSITORY}") from None
+
+
+def checkout(revision: str, folder: Path) -> Tree:
+    """Put the files of ``revision`` into ``folder``; of the working tree, all but those that git ignores."""
+    code, work, remembered = (folder / name for name in ("code", "work", "remembered"))
+    for made in (code, work, remembered):
+        made.mkdir(parents=True)
+    found = commit(revision)
+    if found is None:
+        for name in _git("ls-files", "-z", "--cached", "--others", "--exclude-standard").decode().split("\0"):
+            if name and (REPOSITORY / name).is_file():
+                (code / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(REPOSITORY / name, code / name)
+    else:
+        with tarfile.open(fileobj=BytesIO(_git("archive", "--format=tar", found))) as files:
+            files.extractall(code, filter="data")
+    project = tomllib.loads((code / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return Tree(code, work, remembered, project["scripts"]["mezzotint"], is_new(code))
+
+
+def _git(*words: str) -> bytes:
+    return subprocess.run(["git", "-C", str(REPOSITORY), *words], capture_output=True, check=True).stdout
