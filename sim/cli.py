@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from sim.choices import listed
+from sim.config.choices import listed
 from sim.errors import ConfigError
 from sim.refusal import refuse
 

@@ -19,8 +19,9 @@ from tqdm import tqdm
 from backends.base import Backend
 from conf.assumption import Assumption
 from conf.atomic import atomic_write
-from sim.build import build
 from sim.cluster.cluster import Cluster
+from sim.config.build import build
+from sim.config.settings import Settings, System, check
 from sim.engine import Engine
 from sim.errors import ConfigError
 from sim.gpu import Gpu
@@ -31,7 +32,6 @@ from sim.record.series import series
 from sim.record.summary import summarise
 from sim.record.timeline import write_timeline
 from sim.request import Addons
-from sim.settings import Settings, System, check
 from sim.streams import stream
 from sim.workload import Shapes, Similarity, Workload, standalone
 from traces.arrivals.base import Arrivals

@@ -27,11 +27,11 @@ import sim.study.scorecard.command
 import sim.study.selector.command
 import traces.cli
 from backends.base import BackendError
-from sim.choices import groups, overview
+from sim.config.choices import groups, overview
+from sim.config.settings import check
 from sim.errors import ConfigError, SimulationError
 from sim.refusal import USAGE_ERROR, refuse
 from sim.run import SUMMARY, check_folder, simulate, write
-from sim.settings import check
 from sim.study.runs import ReportError
 from traces.error import TraceError
 

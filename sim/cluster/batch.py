@@ -57,7 +57,8 @@ class WholeBatch:
             run.cluster.check_memory(worker, run.backend.peak_bytes(works))
             denoise, other = _costs(run, works)
         except WorkFailed as failure:
-            run.clock.at(now_s, COMPLETION, self._failed, (worker, batch, str(failure)))
+            at_s = now_s + (0.0 if load is None else load.seconds)
+            run.clock.at(at_s, COMPLETION, self._failed, (worker, batch, load, str(failure)))
             return
         load_s = 0.0 if load is None else load.seconds
         ready_s = load_s + max(request.fetch_s for request in batch)
@@ -88,8 +89,11 @@ class WholeBatch:
             run.end(request)
         run.cluster.release(worker, len(batch))
 
-    def _failed(self, ran: tuple[Worker, list[Request], str]) -> None:
-        worker, batch, reason = ran
+    def _failed(self, ran: tuple[Worker, list[Request], Cost | None, str]) -> None:
+        worker, batch, load, reason = ran
+        now_s = self._run.clock._now
+        if load is not None:
+            self._run.cluster.spend(worker, now_s - load.seconds, now_s, "load", load.joules)
         self._run.cluster.reopen(worker)
         for request in batch:
             self._run.end(request, FAILED, reason)

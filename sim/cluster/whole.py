@@ -55,21 +55,22 @@ class WholeRequest:
             try:
                 took = self._ask(request)
             except WorkFailed as failure:
-                run.clock.at(run.clock._now, COMPLETION, self._failed, (worker, request, str(failure)))
+                at_s = run.clock._now + request.load_s
+                run.clock.at(at_s, COMPLETION, self._failed, (worker, request, load, str(failure)))
                 return
             if not run.backend.by_row:
                 self._known[key] = took
         now_s = run.clock._now
-        denoise_s, joules = took.denoise_s, took.energy_j
-        if len(worker.gpus) > 1:
+        denoise_s, joules, watts = took.denoise_s, took.energy_j, self._watts
+        if len(worker.gpus) > 1:  # what one GPU was measured to draw says nothing of a gang
             denoise_s /= self._times_faster(len(worker.gpus))
+            joules, watts = None, watts * len(worker.gpus)
         request.worker = worker.id
         request.start_s = now_s
         request.denoise_s = request.step_share_s = denoise_s
         request.decode_s = took.other_s
         busy_s = request.load_s + request.fetch_s + denoise_s + took.other_s
-        serving_w = self._watts * len(worker.gpus)
-        request.energy_j = serving_w * (busy_s - request.load_s) if joules is None else joules
+        request.energy_j = watts * (busy_s - request.load_s) if joules is None else joules
         run.clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request, load))
 
     def _done(self, ran: tuple[Worker, Request, Cost | None]) -> None:
@@ -84,8 +85,11 @@ class WholeRequest:
         run.end(request)
         run.cluster.release(worker)
 
-    def _failed(self, ran: tuple[Worker, Request, str]) -> None:
-        worker, request, reason = ran
+    def _failed(self, ran: tuple[Worker, Request, Cost | None, str]) -> None:
+        worker, request, load, reason = ran
+        now_s = self._run.clock._now
+        if load is not None:
+            self._run.cluster.spend(worker, now_s - load.seconds, now_s, "load", load.joules)
         self._run.end(request, FAILED, reason)
         self._run.cluster.release(worker)
 

@@ -67,6 +67,8 @@ class Fact:
             self.values[row - self.first] = value
 
     def __getitem__(self, row: int) -> Any:
+        if row < self.first:
+            raise SimulationError(f"trace row {row} only filled a cache and has no facts; ask from row {self.first} on")
         return self.values[row - self.first].item()
 
 

@@ -21,9 +21,9 @@ from backends.calibrate import Plan, calibrate, grid
 from backends.profile import write as write_profile
 from conf.atomic import atomic_write
 from conf.palette import COLOURS, DPI, house_style
+from sim.config.settings import check
 from sim.errors import ConfigError
 from sim.run import Outcome, assemble, replay, simulate, write
-from sim.settings import check
 
 GPU = "here"
 """What the device at hand is called in the profiles that are made for a validation."""

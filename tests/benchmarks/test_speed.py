@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sim.config.settings import check
 from sim.engine import Engine
 from sim.parts import Run
 from sim.reuse.door import Reuse
 from sim.run import assemble
-from sim.settings import check
 from tests.benchmarks.families import neighbours
 from tests.sim.lab import configured, engine
 from traces.arrivals.base import Schedule

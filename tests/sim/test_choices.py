@@ -13,9 +13,10 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from backends.base import Backend
-from sim.build import Parts, build
-from sim.choices import CONF, choices, groups
 from sim.cli import main
+from sim.config.build import Parts, build
+from sim.config.choices import CONF, choices, groups
+from sim.config.settings import PARTS, check
 from sim.errors import ConfigError
 from sim.gpu import Gpu
 from sim.model import Model
@@ -24,7 +25,6 @@ from sim.record.quality import Quality
 from sim.reuse.cache import Cache
 from sim.reuse.door import Reuse
 from sim.reuse.eviction import Fifo, Lru
-from sim.settings import PARTS, check
 from tests.conftest import REPOSITORY
 from tests.sim.lab import configured, simulated
 from traces.arrivals.base import Arrivals

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from sim.choices import groups
 from sim.cli import main
+from sim.config.choices import groups
 from tests.conftest import REPOSITORY
 
 

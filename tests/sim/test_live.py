@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from sim.cli import main
+from sim.config.settings import check
 from sim.run import Outcome, assemble
-from sim.settings import check
 from tests.sim.lab import configured, simulated
 
 pytest.importorskip("torch")

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sim.config.settings import check
 from sim.errors import ConfigError
 from sim.run import Outcome, assemble, replay, simulate
-from sim.settings import check
 from tests.sim.lab import configured, simulated
 
 SMALL = ("arrivals=closed", "trace.requests=300", "preload=100")

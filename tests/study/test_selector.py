@@ -20,7 +20,7 @@ pytest.importorskip("torchmetrics")
 
 import sim.cli  # noqa: E402
 from backends.base import BackendError  # noqa: E402
-from sim.build import build  # noqa: E402
+from sim.config.build import build  # noqa: E402
 from sim.errors import ConfigError  # noqa: E402
 from sim.reuse.selector import Thresholds  # noqa: E402
 from sim.study.selector import command as selector  # noqa: E402

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sim.build import build
+from sim.config.build import build
 from sim.run import REQUESTS, SUMMARY
 from sim.streams import stream
 from sim.study.scorecard.points import Config, Point

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sim.build import build
+from sim.config.build import build
 from tests.sim.lab import configured
 from tests.traces.lab import needs_clip, tiny_clip
 from traces.encoders.clip import Clip, ClipWeights

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from conf.assumption import Assumption
-from sim.build import build
+from sim.config.build import build
 from sim.run import simulate
 from tests.sim.lab import configured, simulated
 from tests.traces.lab import needs_clip, tiny_clip

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sim.build import build
+from sim.config.build import build
 from tests.sim.lab import configured, simulated
 from traces.encoders.embeddings import Encoder, embed
 from traces.encoders.precomputed import Precomputed

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from conf.assumption import Assumption
-from sim.build import Parts
+from sim.config.build import Parts
 from sim.errors import ConfigError
 from sim.record.cost import Service
 

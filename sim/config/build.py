@@ -19,7 +19,7 @@ from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import SchemaError
 from typing_extensions import get_protocol_members, is_protocol
 
-from sim.choices import choices
+from sim.config.choices import choices
 from sim.errors import ConfigError
 
 TARGET = "_target_"
