@@ -5,6 +5,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 import simpy
+from simpy.core import EmptySchedule
 
 COMPLETION, INSERTION, CONTROL, ARRIVAL, DISPATCH, LAST = 0, 1, 3, 4, 5, 6
 """The order at one instant: work ends, artifacts become visible, controllers act, requests come, what was formed of
@@ -31,9 +32,12 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         heappush(self._queue, (time_s, order, next(self._eid), call, arg))
 
     def schedule(self, event: simpy.Event, priority: int = simpy.events.NORMAL, delay: float = 0) -> None:
-        """See simpy.Environment.schedule: in the controllers' turn of the instant, whatever SimPy calls normal."""
+        """See simpy.Environment.schedule: in the controllers' turn of the instant, whatever SimPy calls normal.
+
+        An event waits as a call of what SimPy does with one, so that the loop need not tell the two apart.
+        """
         order = CONTROL if priority == simpy.events.NORMAL else URGENT
-        heappush(self._queue, (self._now + delay, order, next(self._eid), event))
+        heappush(self._queue, (self._now + delay, order, next(self._eid), _process, event))
 
     def sleep_until(self, time_s: float) -> simpy.Event:
         """An event at ``time_s`` exactly, for a process to yield: in the controllers' turn."""
@@ -46,12 +50,10 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         self._queue.clear()
 
     def step(self) -> None:
-        """Make the next call, or process SimPy's next event. Raises EmptySchedule where there is neither."""
-        queue = self._queue
-        if not queue or len(queue[0]) == 4:  # SimPy's own
-            super().step()
-            return
-        self._now, _, _, call, arg = heappop(queue)
+        """Make the next call. Raises EmptySchedule where there is none."""
+        if not self._queue:
+            raise EmptySchedule
+        self._now, _, _, call, arg = heappop(self._queue)
         call(arg)
 
     def run(self, until: Any = None) -> Any:
@@ -60,9 +62,18 @@ class Clock(simpy.Environment):  # type: ignore[misc]
             return super().run(until)
         queue = self._queue
         while queue:
-            if len(queue[0]) == 4:
-                super().step()
-            else:
-                self._now, _, _, call, arg = heappop(queue)
-                call(arg)
+            self._now, _, _, call, arg = heappop(queue)
+            call(arg)
         return None
+
+
+def _process(event: simpy.Event) -> None:
+    """What SimPy does with an event whose time has come (simpy.Environment.step): a failure that nobody takes up ends
+    the run."""
+    callbacks, event.callbacks = event.callbacks, None
+    for callback in callbacks:
+        callback(event)
+    if not event._ok and not hasattr(event, "_defused"):
+        failure = event._value
+        raised = type(failure)(*failure.args)
+        raise raised from failure

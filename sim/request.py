@@ -47,8 +47,7 @@ class Request:
         lookup: what came of asking a cache (LOOKUPS).
         start_s: when a GPU began with it.
         load_s, fetch_s: seconds on the GPU that its model and its artifact took to come.
-        denoise_s: seconds between its first and its last step, with whomever it shared them; ``step_share_s`` is its
-            share of the GPU's seconds, over the batch; ``batch_mean`` the images that were stepped together.
+        denoise_s: seconds between its first and its last step, with whomever it shared them.
         decode_s: all other seconds on the GPU: text encoder, VAE, post-processing.
         energy_j: its share of the joules that its GPU drew.
         capture, artifact, made: of a live backend: what must be kept on the way, what it starts from, what was made.
@@ -75,8 +74,6 @@ class Request:
     start_s: float = 0.0
     load_s: float = 0.0
     denoise_s: float = 0.0
-    step_share_s: float = 0.0
-    batch_mean: float = 1.0
     decode_s: float = 0.0
     energy_j: float = 0.0
     worker: int = MISSING

@@ -7,7 +7,8 @@ from backends.base import Cost, Work, WorkFailed
 from sim.clock import COMPLETION, DISPATCH
 from sim.cluster.residence import ensure
 from sim.errors import ConfigError
-from sim.parts import Run, Worker
+from sim.parts import Fact, Run, Worker
+from sim.record.record import BATCH_MEAN, STEP_SHARE
 from sim.request import FAILED, Request
 
 
@@ -26,6 +27,8 @@ class WholeBatch:
     limit: int = 8
     _run: Run = field(init=False, repr=False)
     _formed: dict[int, list[Request]] = field(init=False, default_factory=dict, repr=False)
+    _share: Fact = field(init=False, repr=False)
+    _batch: Fact = field(init=False, repr=False)
     _loads: dict[int, Cost] = field(init=False, default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -35,6 +38,7 @@ class WholeBatch:
     def bind(self, run: Run) -> None:
         """See Executor.bind."""
         self._run = run
+        self._share, self._batch = run.fact(STEP_SHARE, shown=False), run.fact(BATCH_MEAN)
 
     def accept(self, worker: Worker, request: Request) -> None:
         """See Executor.accept."""
@@ -68,9 +72,11 @@ class WholeBatch:
             request.worker, request.start_s, request.load_s = worker.id, now_s, load_s
             mine = [(cost, on) for cost, on in denoise if work in on]
             request.denoise_s = sum(cost.seconds for cost, _ in mine)
-            request.step_share_s = sum(cost.seconds / len(on) for cost, on in mine)
+            self._share[request.row] = sum(cost.seconds / len(on) for cost, on in mine)
             steps_s = request.denoise_s or 1.0
-            request.batch_mean = sum(cost.seconds * len(on) for cost, on in mine) / steps_s if mine else len(batch)
+            self._batch[request.row] = (
+                sum(cost.seconds * len(on) for cost, on in mine) / steps_s if mine else len(batch)
+            )
             request.decode_s = other.seconds
             run.made(request, work)
         run.clock.at(now_s + busy_s, COMPLETION, self._done, (worker, batch, load, joules))

@@ -9,7 +9,8 @@ from sim.clock import COMPLETION, DISPATCH
 from sim.cluster.batched import FREE, Batched
 from sim.cluster.residence import ensure
 from sim.errors import ConfigError
-from sim.parts import Run, Steps, Worker
+from sim.parts import Fact, Run, Steps, Worker
+from sim.record.record import BATCH_MEAN, STEP_SHARE
 from sim.request import FAILED, Request
 
 NEARLY = 1e-9
@@ -110,6 +111,8 @@ class StepByStep:
     limit: int = 16
     steps: Steps = field(default_factory=Batched)
     _run: Run = field(init=False, repr=False)
+    _share: Fact = field(init=False, repr=False)
+    _batch: Fact = field(init=False, repr=False)
     _stations: dict[int, Station] = field(init=False, default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -119,6 +122,7 @@ class StepByStep:
     def bind(self, run: Run) -> None:
         """See Executor.bind."""
         self._run = run
+        self._share, self._batch = run.fact(STEP_SHARE, shown=False), run.fact(BATCH_MEAN)
         self.steps.bind(run, self.cut)
 
     def accept(self, worker: Worker, request: Request) -> None:
@@ -311,11 +315,12 @@ class StepByStep:
         """Write what ``seat`` took into its request."""
         request, tally, since = seat.request, station.tally, seat.since
         request.denoise_s = tally.steps_s - since.steps_s
-        request.step_share_s = tally.share_s - since.share_s
-        if request.denoise_s > 0.0:
-            request.batch_mean = (tally.batch_s - since.batch_s) / request.denoise_s
+        self._share[request.row] = share_s = tally.share_s - since.share_s
+        self._batch[request.row] = (
+            (tally.batch_s - since.batch_s) / request.denoise_s if request.denoise_s > 0.0 else 1.0
+        )
         request.decode_s += before.seconds
-        own_s = request.load_s + request.fetch_s + request.step_share_s + request.decode_s
+        own_s = request.load_s + request.fetch_s + share_s + request.decode_s
         beside_s = (tally.idle_s - since.idle_s) + after.seconds
         metered_s = tally.metered_s - since.metered_s + seat.metered_s
         estimated_j = self._run.cluster.gpu.energy_j(own_s + beside_s - metered_s)

@@ -1,13 +1,27 @@
 """The whole-request executor: a worker runs one request at a time, from load to decode (batch size 1)."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from backends.base import Cost, Stages, WorkFailed, whole
+from backends.base import Cost, WorkFailed, whole
 from sim.clock import COMPLETION
 from sim.cluster.residence import ensure
 from sim.errors import ConfigError
 from sim.parts import Run, Worker
 from sim.request import FAILED, Request
+
+
+class Took(NamedTuple):
+    """A whole request alone on one GPU, its model and its artifact being there.
+
+    ``joules`` are measured, or None: then it draws ``watts``.
+    """
+
+    denoise_s: float
+    other_s: float
+    busy_s: float
+    joules: float | None
+    watts: float
 
 
 @dataclass(slots=True)
@@ -28,7 +42,7 @@ class WholeRequest:
     limit: int = field(init=False, default=1)
     _run: Run = field(init=False, repr=False)
     _watts: float = field(init=False, repr=False)
-    _known: dict[tuple[object, ...], Stages] = field(init=False, default_factory=dict, repr=False)
+    _known: dict[tuple[object, ...], Took] = field(init=False, default_factory=dict, repr=False)
     """By plan: rows of one are asked for once, where the backend does not tell them apart."""
 
     def __post_init__(self) -> None:
@@ -60,16 +74,18 @@ class WholeRequest:
                 return
             if not run.backend.by_row:
                 self._known[key] = took
-        now_s = run.clock._now
-        denoise_s, joules, watts = took.denoise_s, took.energy_j, self._watts
+        denoise_s, other_s, busy_s, joules, watts = took
         if len(worker.gpus) > 1:  # what one GPU was measured to draw says nothing of a gang
             denoise_s /= self._times_faster(len(worker.gpus))
             joules, watts = None, watts * len(worker.gpus)
+            busy_s = denoise_s + other_s
+        if request.fetch_s or load is not None:
+            busy_s = request.load_s + request.fetch_s + denoise_s + other_s
+        now_s = run.clock._now
         request.worker = worker.id
         request.start_s = now_s
-        request.denoise_s = request.step_share_s = denoise_s
-        request.decode_s = took.other_s
-        busy_s = request.load_s + request.fetch_s + denoise_s + took.other_s
+        request.denoise_s = denoise_s
+        request.decode_s = other_s
         request.energy_j = watts * (busy_s - request.load_s) if joules is None else joules
         run.clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request, load))
 
@@ -93,12 +109,13 @@ class WholeRequest:
         self._run.end(request, FAILED, reason)
         self._run.cluster.release(worker)
 
-    def _ask(self, request: Request) -> Stages:
+    def _ask(self, request: Request) -> "Took":
         """What ``request`` takes, and what a live backend made of it."""
         work = self._run.work(request)
-        took = whole(self._run.backend, work)
+        cost = whole(self._run.backend, work)
         self._run.made(request, work)
-        return took
+        busy_s = cost.denoise_s + cost.other_s
+        return Took(cost.denoise_s, cost.other_s, busy_s, cost.energy_j, self._watts)
 
     def _times_faster(self, gpus: int) -> float:
         if gpus not in self.speedup:

@@ -31,7 +31,7 @@ ENDED = {
 
 SERVED = {
     **dict.fromkeys(
-        ("start_s", "load_s", "denoise_s", "step_share_s", "decode_s", "batch_mean", "energy_j"),
+        ("start_s", "load_s", "denoise_s", "decode_s", "energy_j"),
         REAL,
     ),
     **dict.fromkeys(("model", "worker"), WHOLE),
@@ -94,7 +94,7 @@ class Facts:
         self.first = first
         self._buffer = bytearray(SIZE * rows)
         self._records: NDArray[Any] = np.frombuffer(self._buffer, RECORD)
-        for name in ("similarity", "source_age_s", "start_s", "batch_mean"):
+        for name in ("similarity", "source_age_s", "start_s"):
             self._records[name] = np.nan
         for name in ("source", "model", "worker"):
             self._records[name] = MISSING
@@ -114,6 +114,10 @@ class Facts:
             return self.declared[name].values
         column: NDArray[Any] = self._records[name]
         return column
+
+    def _declared(self, name: str, default: float) -> NDArray[Any]:
+        """A fact that some part may declare; ``default`` of all requests where none does."""
+        return self[name] if name in self else np.full(len(self), default)  # noqa: SIM401
 
     def declare(self, name: str, kind: type, shown: bool, default: float | int | bool | None) -> Fact:
         """A column of the part's own; see sim.parts.Run.fact.
@@ -162,9 +166,7 @@ class Facts:
             request.start_s,
             request.load_s,
             request.denoise_s,
-            request.step_share_s,
             request.decode_s,
-            request.batch_mean,
             request.energy_j,
             code,
             request.worker,
@@ -211,10 +213,10 @@ class Facts:
             "search_s": _reals(self["search_s"]),
             "fetch_s": _reals(self["fetch_s"]),
             "load_s": _reals(self["load_s"]),
-            "stall_s": _reals(self["stall_s"] if "stall_s" in self else np.zeros(len(self))),
+            "stall_s": _reals(self._declared("stall_s", 0.0)),
             "denoise_s": _reals(self["denoise_s"]),
             "decode_s": _reals(self["decode_s"]),
-            "batch_mean": _reals(np.where(model == MISSING, np.nan, self["batch_mean"])),
+            "batch_mean": _reals(np.where(model == MISSING, np.nan, self._declared("batch_mean", 1.0))),
             "quality_factor": _reals(self["quality"]),
             "energy_j": _reals(self["energy_j"]),
             "lookup": _coded(np.where(lookup == 0, MISSING, lookup), LOOKUPS),

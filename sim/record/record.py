@@ -12,6 +12,10 @@ from sim.errors import SimulationError
 from sim.record.facts import Facts
 from sim.record.ledger import Ledger
 
+BATCH_MEAN, STEP_SHARE = "batch_mean", "step_share_s"
+"""Facts of executors that serve several requests at once: with how many a request shared its steps, and its share of
+the GPU's seconds in them. Where none is declared, every request had its steps to itself."""
+
 TRAININGS = "match predictor trainings"
 """The log of a match predictor that trains: when each training began, and how long it takes."""
 

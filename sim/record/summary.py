@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sim.parts import Run
 from sim.record.cost import Service, cost
 from sim.record.quality import Judgement
-from sim.record.record import TRAININGS, Record
+from sim.record.record import STEP_SHARE, TRAININGS, Record
 from sim.request import (
     COMPLETED,
     DISCARDED,
@@ -183,8 +183,9 @@ class Window:
 
     def cache(self) -> dict[str, Any]:
         """Hits and what they saved. ``compute_saving`` alone applies without a cache too."""
+        shared = STEP_SHARE if STEP_SHARE in self._record.facts else "denoise_s"
         saving = (
-            1 - self.column("step_share_s").sum() / self._full.denoise_s[self._first :][self.completed].sum()
+            1 - self.column(shared).sum() / self._full.denoise_s[self._first :][self.completed].sum()
             if self.completed.any()
             else None
         )

@@ -9,12 +9,14 @@ is remembered, of up to 1.5 million items, 5,000 for a 10k cache searched exactl
 
 import os
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+from backends.base import Cost, Work
+from sim.cluster.steps import StepByStep
 from sim.config.settings import check
 from sim.engine import Engine
 from sim.parts import Run
@@ -243,3 +245,60 @@ def test_a_closed_loop(benchmark: Benchmark) -> None:
     count = 200_000 // SCALE
     schedule = Schedule(np.zeros(min(64, count)))
     timed(benchmark, count, lambda: engine(schedule, np.ones(count), 16))
+
+
+class ThreeSizes:
+    """A step of n images of one size takes 0.08 s and 0.02 s for each of them; sizes step one after another."""
+
+    live, by_row, quality_basis = False, False, None
+
+    def open(self, asked: object) -> None: ...
+
+    def require(self, model: str) -> None: ...
+
+    def begin(self, works: Sequence[Work]) -> Cost:
+        return Cost(0.03)
+
+    def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
+        sizes: dict[str, int] = {}
+        for work in works:
+            sizes[work.shape] = sizes.get(work.shape, 0) + 1
+        return Cost(sum(0.08 + 0.02 * n for n in sizes.values()) * count)
+
+    def end(self, works: Sequence[Work]) -> Cost:
+        return Cost(0.14)
+
+    def load(self, asset: object) -> Cost:
+        return Cost(0.0)
+
+    def bytes(self, asset: object) -> None: ...
+
+    def peak_bytes(self, works: Sequence[Work]) -> None: ...
+
+    def assumptions(self) -> list[object]:
+        return []
+
+
+@pytest.mark.parametrize("waiting", [0, 40_000])
+@pytest.mark.parametrize("sizes", [1, 3])
+def test_step_by_step_at_batch_16(benchmark: Benchmark, sizes: int, waiting: int) -> None:
+    """Requests of 50 steps, up to 16 of them at once on each of 4 GPUs, near saturation; and behind a long queue."""
+    waiting //= SCALE
+    count = 20_000 // SCALE + waiting
+    rng = np.random.default_rng(0)
+    gap_s = 0.24 if sizes == 1 else 0.37
+    times = np.concatenate((np.zeros(waiting), np.cumsum(rng.exponential(gap_s, count - waiting))))
+    side = rng.choice([512, 768, 1024][:sizes], count).astype(np.int32)
+    shapes = (side, side, np.full(count, 50, np.int32))
+    run = timed(
+        benchmark,
+        count,
+        lambda: engine(
+            times, np.ones(count), 4, backend=ThreeSizes(), executor=StepByStep(16), shapes=shapes, native=False
+        ),
+        5_000,
+        SHORT,
+    )
+    assert run.arrived == count
+    spans = run.record.ledger.spans()
+    assert spans["batch"].max() == min(16, count)

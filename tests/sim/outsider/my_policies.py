@@ -53,6 +53,7 @@ class BatchingServer:
 
     def bind(self, run):
         self.run, self.formed = run, {}
+        self.batch_mean = run.fact("batch_mean")
 
     def accept(self, worker, request):
         batch = self.formed.setdefault(worker.id, [])
@@ -75,7 +76,7 @@ class BatchingServer:
         joules = self.run.cluster.spend(worker, from_s, self.run.clock.now, "serve", batch=len(batch))
         self.run.cluster.reopen(worker)
         for request in batch:
-            request.worker, request.start_s, request.batch_mean = worker.id, from_s, len(batch)
+            request.worker, request.start_s, self.batch_mean[request.row] = worker.id, from_s, len(batch)
             request.denoise_s, request.energy_j = self.batch_s, joules / len(batch)
             self.run.end(request)
         self.run.cluster.release(worker, len(batch))
