@@ -1,0 +1,53 @@
+"""The first hour of somebody new, on the command line: choices, a list of them, and two policies of their own, in a
+folder that happens to hold a conf, a sim and a traces."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with two policies, and things of the user's that are called as ours are."""
+    for name in ("my_policies.py", "my_conf"):
+        (shutil.copytree if (HERE / name).is_dir() else shutil.copy)(HERE / name, tmp_path / name)
+    for name in ("conf", "sim", "traces"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "notes.txt").write_text("mine")
+    return tmp_path
+
+
+def mezzotint(folder: Path, *words: str) -> str:
+    """What the command prints; it must end well."""
+    command = [sys.executable, "-P", "-m", "sim.cli", *words]
+    paths = {"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=folder, env={**os.environ, **paths}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_newcomer_chooses_lists_and_adds(folder: Path) -> None:
+    groups = mezzotint(folder, "list")
+    for group in ("eviction=", "scheduler=", "executor=", "admission=", "controller=", "selector=", "allocation="):
+        assert group in groups
+    ours = mezzotint(folder, "list", "eviction", "--config-dir", "my_conf")
+    assert "lru" in ours
+    assert "second-chance" in ours
+    asked = ("system=modm-throughput", "cache.capacity=100", "trace.requests=1500", "shapes=model")
+    mezzotint(folder, "run", *asked, "eviction=lru", "run.dir=lru")
+    own = ("--config-dir", "my_conf", "eviction=second-chance")
+    mezzotint(folder, "run", *own, *asked, "run.dir=own")
+    short = ("--config-dir", "my_conf", "scheduler=shortest-first", "scheduler.longest=7", "trace.requests=300")
+    mezzotint(folder, "run", *short, "run.dir=short")
+    said = {name: json.loads((folder / name / "summary.json").read_text()) for name in ("lru", "own", "short")}
+    assert all(each["requests"]["completed"] == each["requests"]["arrived"] > 0 for each in said.values())
+    assert said["lru"]["cache"]["hit_rate"] != said["own"]["cache"]["hit_rate"]
