@@ -48,11 +48,25 @@ class Clock(simpy.Environment):  # type: ignore[misc]
     def step(self) -> None:
         """Make the next call, or process SimPy's next event. Raises EmptySchedule where there is neither."""
         queue = self._queue
-        if not queue or len(queue[0]) == 4:  # SimPy's own
-            super().step()
+        if not queue or len(queue[0]) == 4:
+            self._simpys()
             return
         self._now, _, _, call, arg = heappop(queue)
         call(arg)
+
+    def _simpys(self) -> None:
+        """Process the next event, which is SimPy's own.
+
+        SimPy raises a copy of what an actor raised, made from its ``args``, which not every class of exception can be
+        made from; here it is raised itself.
+        """
+        event = self._queue[0][3] if self._queue else None
+        try:
+            super().step()
+        except Exception:
+            if event is not None and not event._ok and not event.defused:
+                raise event._value from None
+            raise
 
     def run(self, until: Any = None) -> Any:
         """See simpy.Environment.run. Without ``until`` all is done that there is, without calling ``step`` for each."""
@@ -61,7 +75,7 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         queue = self._queue
         while queue:
             if len(queue[0]) == 4:
-                super().step()
+                self._simpys()
             else:
                 self._now, _, _, call, arg = heappop(queue)
                 call(arg)

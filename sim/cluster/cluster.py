@@ -134,8 +134,6 @@ class Cluster:
     def rest(self, worker: Mine) -> None:
         """``worker`` has room and nobody for it: list it."""
         if worker.lane is None:
-            if not worker.aboard:
-                worker.idle_since_s = self._clock._now
             self._rooms.add(worker)
 
     def close(self, worker: Mine) -> None:
