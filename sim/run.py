@@ -270,6 +270,8 @@ def write(outcome: Outcome, folder: Path) -> None:
         pq.write_table(outcome.cluster, cluster)
         config.write_text(yaml.safe_dump(outcome.config, sort_keys=False), encoding="utf-8")
         summary.write_text(json.dumps(outcome.summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    if outcome.timeline is None:
+        (folder / TIMELINE).unlink(missing_ok=True)  # of the run that was here before
 
 
 def _addons(trace: Trace) -> Callable[[int], Addons | None]:
