@@ -90,8 +90,8 @@ class Cluster:
         return sum(len(worker.gpus) for worker in self.workers if worker.aboard or worker.loading)
 
     def serving(self) -> bool:
-        """Whether a request is aboard anywhere, or a worker loads that may take one."""
-        return any(worker.aboard or worker.loading for worker in self.workers)
+        """Whether a request is aboard anywhere."""
+        return any(worker.aboard for worker in self.workers)
 
     def idle(self, role: str | None = None) -> Iterator[Worker]:
         """See sim.parts.Cluster.idle."""

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from backends.base import Cost, Stages, WorkFailed, whole
+from backends.base import Stages, WorkFailed, whole
 from sim.clock import COMPLETION
-from sim.cluster.residence import ensure
+from sim.cluster.residence import Loads, ensure, seconds, spend
 from sim.errors import ConfigError
 from sim.parts import Run, Worker
 from sim.request import FAILED, Request
@@ -12,7 +12,7 @@ from sim.request import FAILED, Request
 
 @dataclass(slots=True)
 class WholeRequest:
-    """Load the model if it is not resident, fetch the artifact, denoise steps K..N, decode.
+    """Load the model and add-ons that are not resident, fetch the artifact, denoise steps K..N, decode.
 
     Production systems serve SDXL this way, since a batch of two takes nearly twice as long (SwiftDiffusion,
     2.3), and so do NIRVANA (7.1) and MoDM's artifact.
@@ -28,6 +28,7 @@ class WholeRequest:
     limit: int = field(init=False, default=1)
     _run: Run = field(init=False, repr=False)
     _watts: float = field(init=False, repr=False)
+    _addons: bool = field(init=False, repr=False)
     _known: dict[tuple[object, ...], Stages] = field(init=False, default_factory=dict, repr=False)
     """By plan: rows of one are asked for once, where the backend does not tell them apart."""
 
@@ -39,14 +40,15 @@ class WholeRequest:
         """See Executor.bind."""
         self._run = run
         self._watts = run.cluster.gpu.energy_j(1.0)
+        self._addons = run.workload.addons is not None
 
     def accept(self, worker: Worker, request: Request) -> None:
         """See Executor.accept."""
         run = self._run
-        load: Cost | None = None
-        if worker.model != request.model:
-            load = ensure(run, worker, request)
-            request.load_s = load.seconds
+        loads: Loads | None = None
+        if worker.model != request.model or self._addons:
+            loads = ensure(run, worker, request)
+            request.load_s = seconds(loads)
         key = (
             request.model, request.width, request.height, request.steps, request.skipped, request.refine, request.addons
         )  # fmt: skip
@@ -55,36 +57,46 @@ class WholeRequest:
             try:
                 took = self._ask(request)
             except WorkFailed as failure:
-                run.clock.at(run.clock._now, COMPLETION, self._failed, (worker, request, str(failure)))
+                request.start_s = run.clock._now
+                ready_s = request.start_s + request.load_s
+                run.clock.at(ready_s, COMPLETION, self._failed, (worker, request, loads, str(failure)))
                 return
             if not run.backend.by_row:
                 self._known[key] = took
         now_s = run.clock._now
         denoise_s, joules = took.denoise_s, took.energy_j
-        if len(worker.gpus) > 1:
-            denoise_s /= self._times_faster(len(worker.gpus))
+        gpus = len(worker.gpus)
+        if gpus > 1:
+            denoise_s /= self._times_faster(gpus)
+            if joules is not None:  # of one GPU, at the draw that was measured on it
+                joules *= gpus * (denoise_s + took.other_s) / (took.denoise_s + took.other_s)
         request.worker = worker.id
         request.start_s = now_s
-        request.denoise_s = request.step_share_s = denoise_s
+        request.denoise_s = denoise_s
+        request.step_share_s = denoise_s * gpus
         request.decode_s = took.other_s
         busy_s = request.load_s + request.fetch_s + denoise_s + took.other_s
-        request.energy_j = self._watts * len(worker.gpus) * busy_s if joules is None else joules
-        run.clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request, load))
+        if joules is None:
+            request.energy_j = self._watts * gpus * (busy_s - request.load_s)
+        else:
+            request.energy_j = joules + self._watts * gpus * request.fetch_s if request.fetch_s else joules
+        run.clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request, loads))
 
-    def _done(self, ran: tuple[Worker, Request, Cost | None]) -> None:
-        worker, request, load = ran
+    def _done(self, ran: tuple[Worker, Request, Loads | None]) -> None:
+        worker, request, loads = ran
         run = self._run
-        from_s, joules = request.start_s, request.energy_j
-        if load is not None:
-            until_s = from_s + load.seconds
-            joules -= run.cluster.spend(worker, from_s, until_s, "load", load.joules)
-            from_s = until_s
-        run.cluster.spend(worker, from_s, run.clock._now, "serve", joules, 1, request.row)
+        from_s, until_s, joules = request.start_s, run.clock._now, request.energy_j
+        if loads:
+            from_s, loading_j = spend(run, worker, loads, from_s, until_s)
+            request.energy_j += loading_j
+        run.cluster.spend(worker, from_s, until_s, "serve", joules, 1, request.row)
         run.end(request)
         run.cluster.release(worker)
 
-    def _failed(self, ran: tuple[Worker, Request, str]) -> None:
-        worker, request, reason = ran
+    def _failed(self, ran: tuple[Worker, Request, Loads | None, str]) -> None:
+        worker, request, loads, reason = ran
+        if loads:
+            spend(self._run, worker, loads, request.start_s, self._run.clock._now)
         self._run.end(request, FAILED, reason)
         self._run.cluster.release(worker)
 
