@@ -158,8 +158,10 @@ class Cluster:
         who = _named(self._parts, "scheduler")
         if worker.gang is not None:
             reason = f"is one of the GPUs of {worker.gang}"
+        elif not worker.limit:
+            reason = "was disbanded"
         elif worker.ordered is not None or worker.loading:
-            reason = "drains or loads for another role, or was disbanded"
+            reason = "drains or loads for another role"
         elif worker.closed:
             reason = "runs a batch"
         else:
