@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from sim.errors import ConfigError, SimulationError
@@ -173,7 +174,6 @@ class Declares(Acts):
 def test_what_a_part_declares_is_there_once() -> None:
     run = engine([0.0, 60.0, 120.0], [1.0] * 3, controllers=[Declares()])
     run.run()
-    import pyarrow as pa
 
     table = run.record.facts.table(pa.chunked_array([["a", "b", "c"]]))
     assert table.column_names.count("rank") == table.column_names.count("share") == 1
