@@ -74,6 +74,4 @@ def _process(event: simpy.Event) -> None:
     for callback in callbacks:
         callback(event)
     if not event._ok and not hasattr(event, "_defused"):
-        failure = event._value
-        raised = type(failure)(*failure.args)
-        raise raised from failure
+        raise event._value  # itself: SimPy makes a copy of it, which not every exception can be made into

@@ -285,6 +285,7 @@ class Engine:
 
     def _stop(self, _: None) -> None:
         """All that this instant holds is done, and so is the run: actors end with the last request."""
+        self.cluster.stop()
         self.clock.stop()
 
     # -- what is written beside the requests ---------------------------------------------------------------------

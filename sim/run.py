@@ -205,12 +205,17 @@ def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated
     images = trace.column("images")
     if (images > 1).any():
         engine.assume("images per request", 1, f"{int((images > 1).sum())} requests ask for more; one is served")
-    if addons == "ignore":
-        lists = (trace.table.column(name) for name in ("controlnets", "loras"))
-        asking = np.logical_or.reduce([pc.fill_null(pc.list_value_length(each), 0).to_numpy() > 0 for each in lists])
-        if asking.any():
+    lists = (trace.table.column(name) for name in ("controlnets", "loras"))
+    asking = np.logical_or.reduce([pc.fill_null(pc.list_value_length(each), 0).to_numpy() > 0 for each in lists])
+    if asking.any() and addons == "ignore":
+        engine.assume(
+            "add-ons (ControlNets, LoRAs) served", 0, f"addons=ignore; {int(asking.sum())} requests ask for some"
+        )
+    elif asking.any():
+        engine.assume("seconds to take LoRAs out of a model's weights again", 0, "addons=serve; not charged yet")
+        if engine.cluster.gpu.memory_bytes is None:
             engine.assume(
-                "add-ons (ControlNets, LoRAs) served", 0, f"addons=ignore; {int(asking.sum())} requests ask for some"
+                "GPU memory for ControlNets", "not bounded", "cluster.gpu.memory_bytes is null; what was loaded stays"
             )
     for said in (*system.assumptions, *allocated):
         engine.assume(said.what, said.value, said.source)
@@ -268,6 +273,8 @@ def write(outcome: Outcome, folder: Path) -> None:
         pq.write_table(outcome.cluster, cluster)
         config.write_text(yaml.safe_dump(outcome.config, sort_keys=False), encoding="utf-8")
         summary.write_text(json.dumps(outcome.summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    if outcome.timeline is None:
+        (folder / TIMELINE).unlink(missing_ok=True)  # of the run that was here before
 
 
 def _addons(trace: Trace) -> Callable[[int], Addons | None]:

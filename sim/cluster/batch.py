@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from backends.base import Cost, Work, WorkFailed
 from sim.clock import COMPLETION, DISPATCH
-from sim.cluster.residence import ensure
-from sim.errors import ConfigError
+from sim.cluster.residence import Loads, ensure, seconds, spend
+from sim.errors import ConfigError, SimulationError
 from sim.parts import Fact, Run, Worker
 from sim.record.record import BATCH_MEAN, STEP_SHARE
 from sim.request import FAILED, Request
@@ -27,9 +27,10 @@ class WholeBatch:
     limit: int = 8
     _run: Run = field(init=False, repr=False)
     _formed: dict[int, list[Request]] = field(init=False, default_factory=dict, repr=False)
+    _loads: dict[int, Loads] = field(init=False, default_factory=dict, repr=False)
+    _addons: bool = field(init=False, repr=False)
     _share: Fact = field(init=False, repr=False)
     _batch: Fact = field(init=False, repr=False)
-    _loads: dict[int, Cost] = field(init=False, default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if self.limit < 1:
@@ -39,21 +40,28 @@ class WholeBatch:
         """See Executor.bind."""
         self._run = run
         self._share, self._batch = run.fact(STEP_SHARE, shown=False), run.fact(BATCH_MEAN)
+        self._addons = run.workload.addons is not None
 
     def accept(self, worker: Worker, request: Request) -> None:
         """See Executor.accept."""
         run = self._run
         formed = self._formed.setdefault(worker.id, [])
-        if worker.model != request.model:
-            self._loads[worker.id] = ensure(run, worker, request)
+        if worker.model != request.model or self._addons:
+            self._loads.setdefault(worker.id, []).extend(ensure(run, worker, request))
         if not formed:
+            if len(worker.gpus) > 1:
+                raise SimulationError(
+                    f"{worker} was given a batch, and nothing says how fast several GPUs run one; a gang serves with "
+                    "executor=whole-request"
+                )
             run.clock.at(run.clock._now, DISPATCH, self._start, worker)
         formed.append(request)
 
     def _start(self, worker: Worker) -> None:
         run = self._run
         batch = self._formed.pop(worker.id)
-        load = self._loads.pop(worker.id, None)
+        loads = self._loads.pop(worker.id, [])
+        load_s = seconds(loads)
         run.cluster.close(worker)
         now_s = run.clock._now
         works = [run.work(request) for request in batch]
@@ -61,13 +69,14 @@ class WholeBatch:
             run.cluster.check_memory(worker, run.backend.peak_bytes(works))
             denoise, other = _costs(run, works)
         except WorkFailed as failure:
-            at_s = now_s + (0.0 if load is None else load.seconds)
-            run.clock.at(at_s, COMPLETION, self._failed, (worker, batch, load, str(failure)))
+            run.clock.at(now_s + load_s, COMPLETION, self._failed, (worker, batch, loads, now_s, str(failure)))
             return
-        load_s = 0.0 if load is None else load.seconds
-        ready_s = load_s + max(request.fetch_s for request in batch)
+        fetch_s = max(request.fetch_s for request in batch)
+        ready_s = load_s + fetch_s
         busy_s = ready_s + sum(cost.seconds for cost, _ in denoise) + other.seconds
         joules = _sum([*(cost for cost, _ in denoise), other])
+        if joules is not None and fetch_s:
+            joules += run.cluster.gpu.energy_j(fetch_s)
         for request, work in zip(batch, works, strict=True):
             request.worker, request.start_s, request.load_s = worker.id, now_s, load_s
             mine = [(cost, on) for cost, on in denoise if work in on]
@@ -79,15 +88,12 @@ class WholeBatch:
             )
             request.decode_s = other.seconds
             run.made(request, work)
-        run.clock.at(now_s + busy_s, COMPLETION, self._done, (worker, batch, load, joules))
+        run.clock.at(now_s + busy_s, COMPLETION, self._done, (worker, batch, loads, joules))
 
-    def _done(self, ran: tuple[Worker, list[Request], Cost | None, float | None]) -> None:
-        worker, batch, load, joules = ran
+    def _done(self, ran: tuple[Worker, list[Request], Loads, float | None]) -> None:
+        worker, batch, loads, joules = ran
         run = self._run
-        from_s, drawn = batch[0].start_s, 0.0
-        if load is not None:
-            drawn += run.cluster.spend(worker, from_s, from_s + load.seconds, "load", load.joules)
-            from_s += load.seconds
+        from_s, drawn = spend(run, worker, loads, batch[0].start_s, run.clock._now)
         drawn += run.cluster.spend(worker, from_s, run.clock._now, "serve", joules, len(batch))
         run.cluster.reopen(worker)
         for request in batch:
@@ -95,11 +101,9 @@ class WholeBatch:
             run.end(request)
         run.cluster.release(worker, len(batch))
 
-    def _failed(self, ran: tuple[Worker, list[Request], Cost | None, str]) -> None:
-        worker, batch, load, reason = ran
-        now_s = self._run.clock._now
-        if load is not None:
-            self._run.cluster.spend(worker, now_s - load.seconds, now_s, "load", load.joules)
+    def _failed(self, ran: tuple[Worker, list[Request], Loads, float, str]) -> None:
+        worker, batch, loads, from_s, reason = ran
+        spend(self._run, worker, loads, from_s, self._run.clock._now)
         self._run.cluster.reopen(worker)
         for request in batch:
             self._run.end(request, FAILED, reason)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from backends.base import Cost, Work
+from sim.errors import SimulationError
 from sim.parts import Run, Worker
 from sim.request import Request
 
@@ -22,7 +23,12 @@ class Batched:
         self._run = run
 
     def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
-        """See Steps.prepare."""
+        """See Steps.prepare. Raises SimulationError for a gang, whose speed a backend does not know."""
+        if len(worker.gpus) > 1:
+            raise SimulationError(
+                f"{worker} steps together, and nothing says how fast several GPUs make a step; a gang serves with "
+                "executor=whole-request, or with executor.steps that know"
+            )
         work = self._works[request.row] = self._run.work(request)
         return self._run.backend.begin([work])
 

@@ -5,6 +5,7 @@ its limit, memory over the device; the error names the part that did it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Any, NoReturn
 
 from backends.base import Asset, Backend
@@ -38,6 +39,7 @@ class Cluster:
         self._singles = [Worker(i, role, in_role(models, role).name) for i, role in enumerate(roles)]
         self._gangs: list[Worker] = []
         self._live_gangs: dict[Worker, None] = {}
+        self._loads: dict[Worker, tuple[str, float, float, float | None]] = {}
 
     def open(
         self,
@@ -134,8 +136,6 @@ class Cluster:
     def rest(self, worker: Mine) -> None:
         """``worker`` has room and nobody for it: list it."""
         if worker.lane is None:
-            if not worker.aboard:
-                worker.idle_since_s = self._clock._now
             self._rooms.add(worker)
 
     def close(self, worker: Mine) -> None:
@@ -149,13 +149,19 @@ class Cluster:
         """See sim.parts.Cluster.reopen."""
         worker.closed = False
         worker.settle()
+        if worker.has_room:
+            self.rest(worker)
+            if not worker.aboard:  # nobody will be released, so nobody else asks
+                self._open_again(worker)
 
     def _refuse(self, worker: Mine) -> NoReturn:
         who = _named(self._parts, "scheduler")
         if worker.gang is not None:
             reason = f"is one of the GPUs of {worker.gang}"
+        elif not worker.limit:
+            reason = "was disbanded"
         elif worker.ordered is not None or worker.loading:
-            reason = "drains or loads for another role, or was disbanded"
+            reason = "drains or loads for another role"
         elif worker.closed:
             reason = "runs a batch"
         else:
@@ -167,8 +173,9 @@ class Cluster:
     def order(self, worker: Mine, role: str, now_s: float) -> None:
         """See sim.parts.Cluster.order. Raises ConfigError where no model has that role."""
         in_role(self.models, role)
-        if worker.gang is not None:
-            raise SimulationError(f"{caller()} orders {worker}, which is one of the GPUs of {worker.gang}")
+        if worker.gang is not None or not worker.limit:
+            what = "was disbanded" if worker.gang is None else f"is one of the GPUs of {worker.gang}"
+            raise SimulationError(f"{caller()} orders {worker}, which {what}")
         if role == worker.role:
             return
         if worker.lane is not None:
@@ -192,13 +199,15 @@ class Cluster:
         worker.ordered, worker.loading = None, True
         worker.settle()
         cost = self.backend.load(Asset("model", model, model))
+        joules = None if cost.joules is None else cost.joules * len(worker.gpus)
         worker.resident.clear()
-        self._clock.at(now_s + cost.seconds, COMPLETION, self._loaded, (worker, model, now_s, cost.joules))
+        self._loads[worker] = model, now_s, now_s + cost.seconds, joules
+        self._clock.at(now_s + cost.seconds, COMPLETION, self._loaded, worker)
 
-    def _loaded(self, what: tuple[Worker, str, float, float | None]) -> None:
-        worker, model, from_s, joules = what
+    def _loaded(self, worker: Worker) -> None:
+        model, from_s, until_s, joules = self._loads.pop(worker)
         self.install(worker, model)
-        self.spend(worker, from_s, self._clock._now, "load", joules)
+        self.spend(worker, from_s, until_s, "load", joules)
         worker.loading, worker.ordered = False, None
         worker.settle()
         if in_role(self.models, worker.role).name != model:  # another order came meanwhile
@@ -206,6 +215,14 @@ class Cluster:
             return
         self._moved(worker, self._clock._now)
         self._open_again(worker)
+
+    def stop(self) -> None:
+        """The run is over: loads that are under way were work as far as they came."""
+        now_s = self._clock._now
+        for worker, (model, from_s, until_s, joules) in self._loads.items():
+            worker.model_code = self._record.ledger.models[model]
+            share = (now_s - from_s) / (until_s - from_s) if until_s > from_s else 1.0
+            self.spend(worker, from_s, now_s, "load", None if joules is None else joules * share)
 
     def _open_again(self, worker: Mine) -> None:
         self._clock.at(self._clock._now, COMPLETION, self._pull, worker)
@@ -263,14 +280,14 @@ class Cluster:
         if asset in resident:
             resident[asset] = resident.pop(asset)  # used last
             return []
-        needed = bytes or 0
+        needed, own = bytes or 0, _own(worker)
         gone: list[Asset] = []
         if most is not None:
             over = sum(resident.values()) + needed - most
             for other, size in resident.items():
                 if over <= 0:
                     break
-                if other.name != worker.model:
+                if other != own:
                     gone.append(other)
                     over -= size
             if over > 0:
@@ -281,9 +298,11 @@ class Cluster:
         return gone
 
     def evict(self, worker: Mine, asset: Asset) -> None:
-        """See sim.parts.Cluster.evict. Raises SimulationError where it is not there."""
+        """See sim.parts.Cluster.evict. Raises SimulationError where it is not there, or is the worker's own model."""
         if asset not in worker.resident:
             raise SimulationError(f"{caller()} evicts the {asset.kind} {asset.name} from {worker}, where it is not")
+        if asset == _own(worker):
+            raise SimulationError(f"{caller()} evicts {asset.name} from {worker}, which serves with it; order a role")
         del worker.resident[asset]
 
     def check_memory(self, worker: Mine, peak_bytes: int | None) -> None:
@@ -294,7 +313,8 @@ class Cluster:
         most = self.gpu.memory_bytes
         if most is None or peak_bytes is None:
             return
-        beside = sum(size for asset, size in worker.resident.items() if asset.name != worker.model)
+        own = _own(worker)
+        beside = sum(size for asset, size in worker.resident.items() if asset != own)
         if peak_bytes + beside > most:
             raise SimulationError(
                 f"{_named(self._parts, 'executor')} runs {worker.aboard} requests on {worker}, which takes "
@@ -308,9 +328,9 @@ class Cluster:
         models = self._record.ledger.models
         worker.model_code = models.setdefault(model, len(models))
         worker.resident.clear()
-        asset = Asset("model", model, model)
+        asset = _own(worker)
         size, most = self.backend.bytes(asset) or 0, self.gpu.memory_bytes
-        if most is not None and size > most * len(worker.gpus):
+        if most is not None and size > most:
             raise SimulationError(
                 f"{model} takes {size / 1e9:.1f} GB and a {self.gpu.name} has {most / 1e9:.1f} GB; choose another "
                 "models= or cluster="
@@ -334,7 +354,7 @@ class Cluster:
         Raises SimulationError for a span that ends before it begins, one of a GPU that worked elsewhere at that time,
         or more requests at once than the worker may have.
         """
-        if not (worker.until_s <= from_s <= until_s and batch <= worker.limit):
+        if not (worker.until_s <= from_s <= until_s < inf and 0 < batch <= worker.limit):
             self._impossible(worker, from_s, until_s, kind, batch)
         worker.until_s = until_s
         if joules is None:
@@ -350,13 +370,24 @@ class Cluster:
         who = _named(self._parts, "executor")
         if worker.limit and batch > worker.limit:
             what = f"runs {batch} requests at once on {worker}, which takes {worker.limit} at most"
+        elif batch < 1:
+            what = f"runs {batch} requests on {worker}; expected 1 or more"
         elif worker.gang is not None:
             what = f"spends time of {worker}, which is one of the GPUs of {worker.gang}"
+        elif not worker.limit:
+            what = f"spends time of {worker}, which was disbanded"
+        elif until_s == inf or until_s != until_s or from_s != from_s:
+            what = f"spends {worker} from {from_s} s until {until_s} s, which are no times"
         elif not until_s >= from_s:
             what = f"spends {worker} from {from_s} s until {until_s} s, which is earlier"
         else:
             what = f"spends {worker} twice: {kind} from {from_s} s, and something else until {worker.until_s} s"
         raise SimulationError(f"{who} {what}")
+
+
+def _own(worker: Worker) -> Asset:
+    """The model that ``worker`` serves with, as it lies in its memory."""
+    return Asset("model", worker.model, worker.model)
 
 
 def _named(parts: Mapping[str, object], kind: str) -> str:

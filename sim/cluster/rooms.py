@@ -12,10 +12,11 @@ class Rooms:
     """The workers that would take a request now. Listing and asking take the same time for any number, and so does
     leaving for the one that was asked for, which is the first of its lane."""
 
-    __slots__ = ("_by_role", "_lanes", "_limit")
+    __slots__ = ("_by_role", "_lanes", "_limit", "_listed")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._listed = 0
         self._by_role: dict[str, list[Lane]] = {}
         self._lanes: list[Lane] = []  # of the only role there is; none, where there are several
 
@@ -27,6 +28,7 @@ class Rooms:
             self._lanes = lanes if len(self._by_role) == 1 else []
         worker.lane = lane = lanes[worker.aboard]
         lane.append(worker)
+        worker.listed = self._listed = self._listed + 1
 
     def remove(self, worker: Worker) -> None:
         """Take ``worker``, which is listed, off the list."""
@@ -45,11 +47,11 @@ class Rooms:
         if self._lanes or role is not None:
             return None
         firsts = [worker for worker in map(self.roomiest, self._by_role) if worker is not None]
-        return min(firsts, key=lambda worker: (worker.aboard, worker.idle_since_s), default=None)
+        return min(firsts, key=lambda worker: (worker.aboard, worker.listed), default=None)
 
     def idle(self, role: str | None = None) -> Iterator[Worker]:
         """See sim.parts.Cluster.idle."""
         lanes = [rows[0] for name, rows in self._by_role.items() if role in (None, name)]
         if len(lanes) == 1:
             return iter(list(lanes[0]))
-        return iter(sorted((worker for lane in lanes for worker in lane), key=lambda worker: worker.idle_since_s))
+        return iter(sorted((worker for lane in lanes for worker in lane), key=lambda worker: worker.listed))

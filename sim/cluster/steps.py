@@ -7,7 +7,7 @@ from math import ceil
 from backends.base import Cost, WorkFailed
 from sim.clock import COMPLETION, DISPATCH
 from sim.cluster.batched import FREE, Batched
-from sim.cluster.residence import ensure
+from sim.cluster.residence import Loads, ensure, seconds, spend
 from sim.errors import ConfigError
 from sim.parts import Fact, Run, Steps, Worker
 from sim.record.record import BATCH_MEAN, STEP_SHARE
@@ -193,34 +193,41 @@ class StepByStep:
         if not station.seats:  # count from now
             station.anchor_s, station.ready_s, station.other_s, station.tally = run.clock._now, 0.0, 0.0, Tally()
         start_s = station.now_s()
-        load = ensure(run, worker, request)
+        loads = ensure(run, worker, request)
+        request.start_s, request.load_s = start_s, seconds(loads)
+        station.ready_s += request.load_s
         try:
             cost = self.steps.prepare(worker, request, start_s)
         except WorkFailed as failure:
-            self._fail(station, [request], str(failure))
+            self._stage(station, self._unprepared, (station, request, loads, str(failure)))
             return
-        request.start_s, request.load_s = start_s, load.seconds
-        station.ready_s += load.seconds
         station.ready_s += request.fetch_s
         station.other_s += cost.seconds
         seat = Seat(request, station.tally.copy())
-        seat.note(load)
+        for _, load in loads:
+            seat.note(load)
         seat.note(cost)
-        self._stage(station, self._joined, (station, seat, start_s, load, cost))
+        self._stage(station, self._joined, (station, seat, loads, cost))
 
-    def _joined(self, what: tuple[Station, Seat, float, Cost, Cost]) -> None:
-        station, seat, start_s, load, cost = what
-        spend, worker, row = self._run.cluster.spend, station.worker, seat.request.row
-        if load.seconds:
-            spend(worker, start_s, start_s + load.seconds, "load", load.joules)
-            start_s += load.seconds
-        until_s = station.now_s()
-        if until_s > start_s:
-            spend(worker, start_s, until_s, "prepare", cost.joules if not seat.request.fetch_s else None, 1, row)
-        seat.request.decode_s = cost.seconds
+    def _joined(self, what: tuple[Station, Seat, Loads, Cost]) -> None:
+        station, seat, loads, cost = what
+        request, worker, until_s = seat.request, station.worker, station.now_s()
+        from_s, _ = spend(self._run, worker, loads, request.start_s, until_s)
+        if request.fetch_s:
+            fetched_s = min(from_s + request.fetch_s, until_s)
+            self._run.cluster.spend(worker, from_s, fetched_s, "fetch", None, 1, request.row)
+            from_s = fetched_s
+        if until_s > from_s:
+            self._run.cluster.spend(worker, from_s, until_s, "prepare", cost.joules, 1, request.row)
+        request.decode_s = cost.seconds
         station.seats.append(seat)
         station.changed = True
         self._advance(station)
+
+    def _unprepared(self, what: tuple[Station, Request, Loads, str]) -> None:
+        station, request, loads, reason = what
+        spend(self._run, station.worker, loads, request.start_s, station.now_s())
+        self._fail(station, [request], reason)
 
     def _boundary(self, station: Station) -> None:
         station.changed = False
@@ -315,7 +322,7 @@ class StepByStep:
         """Write what ``seat`` took into its request."""
         request, tally, since = seat.request, station.tally, seat.since
         request.denoise_s = tally.steps_s - since.steps_s
-        self._share[request.row] = share_s = tally.share_s - since.share_s
+        share_s = tally.share_s - since.share_s
         self._batch[request.row] = (
             (tally.batch_s - since.batch_s) / request.denoise_s if request.denoise_s > 0.0 else 1.0
         )
@@ -323,7 +330,9 @@ class StepByStep:
         own_s = request.load_s + request.fetch_s + share_s + request.decode_s
         beside_s = (tally.idle_s - since.idle_s) + after.seconds
         metered_s = tally.metered_s - since.metered_s + seat.metered_s
-        estimated_j = self._run.cluster.gpu.energy_j(own_s + beside_s - metered_s)
+        gpus = len(station.worker.gpus)
+        estimated_j = self._run.cluster.gpu.energy_j(own_s + beside_s - metered_s) * gpus
+        self._share[request.row] = share_s * gpus
         request.energy_j = tally.joules - since.joules + seat.joules + estimated_j
 
 

@@ -3,18 +3,19 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from backends.base import Cost, WorkFailed, whole
+from backends.base import WorkFailed, whole
 from sim.clock import COMPLETION
-from sim.cluster.residence import ensure
+from sim.cluster.residence import Loads, ensure, seconds, spend
 from sim.errors import ConfigError
-from sim.parts import Run, Worker
+from sim.parts import Fact, Run, Worker
+from sim.record.record import STEP_SHARE
 from sim.request import FAILED, Request
 
 
 class Took(NamedTuple):
-    """A whole request alone on one GPU, its model and its artifact being there.
+    """A whole request, its model and its artifact being there.
 
-    ``joules`` are measured, or None: then it draws ``watts``.
+    ``joules`` are measured, or None: then it draws ``watts``, as it does while it fetches.
     """
 
     denoise_s: float
@@ -26,7 +27,7 @@ class Took(NamedTuple):
 
 @dataclass(slots=True)
 class WholeRequest:
-    """Load the model if it is not resident, fetch the artifact, denoise steps K..N, decode.
+    """Load the model and add-ons that are not resident, fetch the artifact, denoise steps K..N, decode.
 
     Production systems serve SDXL this way, since a batch of two takes nearly twice as long (SwiftDiffusion,
     2.3), and so do NIRVANA (7.1) and MoDM's artifact.
@@ -42,6 +43,8 @@ class WholeRequest:
     limit: int = field(init=False, default=1)
     _run: Run = field(init=False, repr=False)
     _watts: float = field(init=False, repr=False)
+    _addons: bool = field(init=False, repr=False)
+    _share: Fact | None = field(init=False, repr=False)
     _known: dict[tuple[object, ...], Took] = field(init=False, default_factory=dict, repr=False)
     """By plan: rows of one are asked for once, where the backend does not tell them apart."""
 
@@ -53,14 +56,16 @@ class WholeRequest:
         """See Executor.bind."""
         self._run = run
         self._watts = run.cluster.gpu.energy_j(1.0)
+        self._addons = run.workload.addons is not None
+        self._share = run.fact(STEP_SHARE, shown=False) if self.speedup else None
 
     def accept(self, worker: Worker, request: Request) -> None:
         """See Executor.accept."""
         run = self._run
-        load: Cost | None = None
-        if worker.model != request.model:
-            load = ensure(run, worker, request)
-            request.load_s = load.seconds
+        loads: Loads | None = None
+        if worker.model != request.model or self._addons:
+            loads = ensure(run, worker, request)
+            request.load_s = seconds(loads)
         key = (
             request.model, request.width, request.height, request.steps, request.skipped, request.refine, request.addons
         )  # fmt: skip
@@ -69,43 +74,45 @@ class WholeRequest:
             try:
                 took = self._ask(request)
             except WorkFailed as failure:
-                at_s = run.clock._now + request.load_s
-                run.clock.at(at_s, COMPLETION, self._failed, (worker, request, load, str(failure)))
+                request.start_s = run.clock._now
+                ready_s = request.start_s + request.load_s
+                run.clock.at(ready_s, COMPLETION, self._failed, (worker, request, loads, str(failure)))
                 return
             if not run.backend.by_row:
                 self._known[key] = took
         denoise_s, other_s, busy_s, joules, watts = took
-        if len(worker.gpus) > 1:  # what one GPU was measured to draw says nothing of a gang
-            denoise_s /= self._times_faster(len(worker.gpus))
-            joules, watts = None, watts * len(worker.gpus)
-            busy_s = denoise_s + other_s
-        if request.fetch_s or load is not None:
+        if len(worker.gpus) > 1:
+            denoise_s, other_s, busy_s, joules, watts = self._on_a_gang(took, len(worker.gpus))
+        if request.fetch_s or loads:
             busy_s = request.load_s + request.fetch_s + denoise_s + other_s
         now_s = run.clock._now
         request.worker = worker.id
         request.start_s = now_s
         request.denoise_s = denoise_s
         request.decode_s = other_s
-        request.energy_j = watts * (busy_s - request.load_s) if joules is None else joules
-        run.clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request, load))
+        if self._share is not None:
+            self._share[request.row] = denoise_s * len(worker.gpus)
+        if joules is None:
+            request.energy_j = watts * (busy_s - request.load_s)
+        else:
+            request.energy_j = joules + watts * request.fetch_s if request.fetch_s else joules
+        run.clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request, loads))
 
-    def _done(self, ran: tuple[Worker, Request, Cost | None]) -> None:
-        worker, request, load = ran
+    def _done(self, ran: tuple[Worker, Request, Loads | None]) -> None:
+        worker, request, loads = ran
         run = self._run
-        from_s, joules = request.start_s, request.energy_j
-        if load is not None:
-            until_s = from_s + load.seconds
-            request.energy_j += run.cluster.spend(worker, from_s, until_s, "load", load.joules)
-            from_s = until_s
-        run.cluster.spend(worker, from_s, run.clock._now, "serve", joules, 1, request.row)
+        from_s, until_s, joules = request.start_s, run.clock._now, request.energy_j
+        if loads:
+            from_s, loading_j = spend(run, worker, loads, from_s, until_s)
+            request.energy_j += loading_j
+        run.cluster.spend(worker, from_s, until_s, "serve", joules, 1, request.row)
         run.end(request)
         run.cluster.release(worker)
 
-    def _failed(self, ran: tuple[Worker, Request, Cost | None, str]) -> None:
-        worker, request, load, reason = ran
-        now_s = self._run.clock._now
-        if load is not None:
-            self._run.cluster.spend(worker, now_s - load.seconds, now_s, "load", load.joules)
+    def _failed(self, ran: tuple[Worker, Request, Loads | None, str]) -> None:
+        worker, request, loads, reason = ran
+        if loads:
+            spend(self._run, worker, loads, request.start_s, self._run.clock._now)
         self._run.end(request, FAILED, reason)
         self._run.cluster.release(worker)
 
@@ -114,8 +121,14 @@ class WholeRequest:
         work = self._run.work(request)
         cost = whole(self._run.backend, work)
         self._run.made(request, work)
-        busy_s = cost.denoise_s + cost.other_s
-        return Took(cost.denoise_s, cost.other_s, busy_s, cost.energy_j, self._watts)
+        return Took(cost.denoise_s, cost.other_s, cost.denoise_s + cost.other_s, cost.energy_j, self._watts)
+
+    def _on_a_gang(self, took: "Took", gpus: int) -> "Took":
+        """The same on ``gpus`` GPUs at once, each at the draw that was measured on one."""
+        denoise_s = took.denoise_s / self._times_faster(gpus)
+        busy_s = denoise_s + took.other_s
+        joules = None if took.joules is None else took.joules * gpus * busy_s / took.busy_s
+        return Took(denoise_s, took.other_s, busy_s, joules, took.watts * gpus)
 
     def _times_faster(self, gpus: int) -> float:
         if gpus not in self.speedup:

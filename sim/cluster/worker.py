@@ -31,7 +31,7 @@ class Worker:
         gang: the gang that this GPU is part of now, or None.
         lane: where it is listed among those with room; None where it is not.
         until_s: up to when its GPUs' time is spent.
-        idle_since_s: since when nothing is aboard.
+        listed: a number that grew with every listing: of two, who came later to what is aboard it.
     """
 
     __slots__ = (
@@ -41,9 +41,9 @@ class Worker:
         "gang",
         "gpus",
         "id",
-        "idle_since_s",
         "lane",
         "limit",
+        "listed",
         "loading",
         "model",
         "model_code",
@@ -68,7 +68,7 @@ class Worker:
         self.gang: Worker | None = None
         self.lane: deque[Worker] | None = None
         self.until_s = 0.0
-        self.idle_since_s = 0.0
+        self.listed = 0
         self.resident: dict[Asset, int] = {}
 
     @property

@@ -98,7 +98,8 @@ class Cluster(Protocol):
 
     def admit(self, worker: Worker, asset: Asset, bytes: int | None) -> list[Asset] | None:
         """Have ``asset`` resident on ``worker``: what had to go for it, longest unused first; None where it cannot
-        fit, and then all stays as it was. The worker's own model never goes."""
+        fit, and then all stays as it was. The worker's own model never goes; what lies on a gang lies on each of its
+        GPUs."""
 
     def evict(self, worker: Worker, asset: Asset) -> None:
         """Take ``asset`` off ``worker``."""

@@ -44,6 +44,9 @@ PLACE: dict[str, int] = {name: place[1] for name, place in (RECORD.fields or {})
 OUTCOME_AT = PLACE["outcome"]
 write = Struct("@" + "".join((PLANNED | ENDED | SERVED).values())).pack_into
 
+SAID = ("request_id", "reason", "source_id", "quality_factor")
+"""Columns of requests.parquet that are worked out, and so are no facts."""
+
 NULLS = {float: np.nan, int: MISSING, bool: False}
 """What a declared fact is of a request that it says nothing about."""
 
@@ -124,7 +127,7 @@ class Facts:
 
         Raises SimulationError where there is such a column already, or ``kind`` is not float, int or bool.
         """
-        if name in self or kind not in NULLS:
+        if name in self or name in SAID or kind not in NULLS:
             raise SimulationError(
                 f"a part declares the fact {name!r} as {kind}: expected a name that is not taken, and float, int "
                 "or bool"

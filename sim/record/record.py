@@ -20,6 +20,10 @@ TRAININGS = "match predictor trainings"
 """The log of a match predictor that trains: when each training began, and how long it takes."""
 
 
+SERIES = ("time_s", "ended", "lookups", "hits", "fallbacks")
+"""Columns of cluster.parquet that are worked out, and so are no gauges."""
+
+
 class Log:
     """Something that happens again and again: when it began, and how many seconds it took."""
 
@@ -74,13 +78,16 @@ class Record:
 
     def gauge(self, name: str, read: Callable[[float], float | int | bool]) -> None:
         """Sample ``read`` as the column ``name``. Raises SimulationError where two parts declare one name."""
-        if name in self.gauges:
-            raise SimulationError(f"two parts declare the gauge {name!r}; rename one")
+        if name in self.gauges or name in SERIES:
+            raise SimulationError(f"a part declares the gauge {name!r}, and there is one already; rename it")
         self.gauges[name] = Gauge(read)
 
     def log(self, name: str) -> Log:
-        """The log called ``name``."""
-        return self.logs.setdefault(name, Log())
+        """A new log called ``name``. Raises SimulationError where two parts declare one name."""
+        if name in self.logs:
+            raise SimulationError(f"a part declares the log {name!r}, and there is one already; rename it")
+        self.logs[name] = Log()
+        return self.logs[name]
 
     def assume(self, what: str, value: Any, source: str) -> None:
         """Put something that the result rests on into the summary, once."""

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 from collections.abc import Callable, Iterator, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def events(
     for span in record.ledger.spans().tolist():
         from_s, until_s, joules, row, worker, batch, kind, model = span
         told: dict[str, Any] = {"kind": kinds[kind], "model": models[model], "batch": batch}
-        if not np.isnan(joules):
+        if isfinite(joules):
             told["joules"] = joules
         if row >= 0:
             told["request"] = request_ids[row]
@@ -71,10 +72,22 @@ def events(
     for at, time_s in enumerate(record.sampled_s):
         for name, gauge in record.gauges.items():
             value = float(gauge.values[at])
-            if not np.isnan(value):
+            if isfinite(value):
                 yield {"ph": "C", "name": name, "pid": QUEUES, "ts": time_s * 1e6, "args": {name: value}}
     for time_s, what, details in record.decisions:
         yield {
             "ph": "i", "s": "p", "name": what, "cat": "decision", "pid": CONTROL, "tid": 0, "ts": time_s * 1e6,
-            "args": details,
+            "args": {key: _plain(value) for key, value in details.items()},
         }  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    """A detail of a decision as JSON can hold it: a NumPy scalar as a number, what is no JSON as it prints."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, float):
+        return value if isfinite(value) else str(value)
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)

@@ -1,0 +1,161 @@
+"""Add-ons served on a made-up profile, by hand; and deadlines."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from backends.base import BackendError
+from sim.errors import SimulationError
+from sim.parts import Worker
+from sim.request import Request
+from sim.run import Outcome
+from tests.sim.lab import engine, simulated
+
+STEP_S, NET_S, NET_LOAD_S, READ_S, PATCH_S, END_S, STEPS = 0.1, {1: 0.03, 2: 0.05}, 2.0, 0.25, 0.5, 1.0, 50
+ONE_S = STEPS * STEP_S + END_S
+PLAIN: dict[str, Any] = {
+    "model": "sdxl", "gpu": "h800", "source": "made up",
+    "step": [{"width": 1024, "height": 1024, "seconds": STEP_S}],
+    "vae_decode": [{"width": 1024, "height": 1024, "seconds": END_S}],
+    "weights_bytes": 10_000, "schema": 1,
+}  # fmt: skip
+FULL = PLAIN | {
+    "controlnet_step": [{"width": 1024, "height": 1024, "nets": n, "seconds": s} for n, s in NET_S.items()],
+    "controlnet": {"bytes": 1000, "load_s": NET_LOAD_S},
+    "lora": {
+        "bytes": 100, "rank": 8, "read_s": READ_S, "patch_s": PATCH_S, "attach_s": 9.0, "fuse_s": 9.0, "unfuse_s": 9.0,
+    },
+}  # fmt: skip
+LORA_S = READ_S + PATCH_S
+ROWS = ("a;b|", "a|x", "|x", "|x;y", "|", "b|")
+"""What each asks for: ControlNets, then LoRAs."""
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Callable[..., Outcome]:
+    """A run of ``rows``, 100 s apart, on one GPU."""
+
+    def run(*overrides: str, profile: dict[str, Any] = FULL, rows: tuple[str, ...] = ROWS) -> Outcome:
+        folder, trace = tmp_path / "profiles", tmp_path / "trace.csv"
+        folder.mkdir(exist_ok=True)
+        (folder / "h800_sdxl.yaml").write_text(yaml.safe_dump(profile, sort_keys=False))
+        lines = [f"p{i},{100 * i},{row.replace('|', ',')}" for i, row in enumerate(rows)]
+        trace.write_text("\n".join(["prompt,arrival_s,controlnets,loras", *lines, ""]))
+        return simulated(
+            "cluster=h800", "cluster.count=1", f"backend.folder={folder}", "arrivals=trace", "trace=file",
+            "trace._target_=traces.sources.delimited.Csv", f"trace.path={trace}", *overrides,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.mark.parametrize("executor", ["whole-request", "step-by-step"])
+def test_add_ons_are_loaded_before_the_first_step_and_run_beside_each(
+    served: Callable[..., Outcome], executor: str
+) -> None:
+    """ControlNets stay, LoRAs are patched anew for every other set of them."""
+    outcome = served("addons=serve", f"executor={executor}")
+    rows = outcome.requests.to_pandas()
+    loads = [2 * NET_LOAD_S, LORA_S, 0.0, 2 * LORA_S, 0.0, 0.0]
+    steps = [STEPS * (STEP_S + s) for s in (NET_S[2], NET_S[1], 0.0, 0.0, 0.0, NET_S[1])]
+    assert rows.load_s.tolist() == pytest.approx(loads)
+    assert rows.denoise_s.tolist() == pytest.approx(steps)
+    stays = [load + step + END_S for load, step in zip(loads, steps, strict=True)]
+    assert (rows.finish_s - rows.arrival_s).tolist() == pytest.approx(stays)
+    assert rows.energy_j.tolist() == pytest.approx([700 * s for s in stays])
+    gpu = outcome.summary["gpu"]
+    assert gpu["switches"] == 0
+    assert gpu["busy_fraction"] * gpu["seconds"] == pytest.approx(sum(stays))
+    said = [assumption["what"] for assumption in outcome.summary["assumptions"]]
+    assert "seconds to take LoRAs out of a model's weights again" in said
+    assert "GPU memory for ControlNets" in said
+
+
+def test_where_memory_is_short_the_longest_unused_controlnet_goes(served: Callable[..., Outcome]) -> None:
+    """Two fit: c takes the place of b, which was used before a."""
+    rows = ("a|", "b|", "a|", "c|", "a|", "b|")
+    outcome = served("addons=serve", "+cluster.gpu.memory_bytes=12500", rows=rows)
+    loads = [NET_LOAD_S * n for n in (1, 1, 0, 1, 0, 1)]
+    assert outcome.requests.to_pandas().load_s.tolist() == loads
+    with pytest.raises(SimulationError, match="controlnet a of the request in row 0 does not fit"):
+        served("addons=serve", "+cluster.gpu.memory_bytes=11500", rows=("a;b|",))
+
+
+def test_requests_of_other_loras_do_not_share_a_worker(served: Callable[..., Outcome]) -> None:
+    with pytest.raises(SimulationError, match="a scheduler must keep LoRAs apart"):
+        served("addons=serve", "executor=step-by-step", "arrivals=closed", "arrivals.outstanding=2", rows=("|x", "|y"))
+
+
+def test_add_ons_that_are_ignored_are_said(served: Callable[..., Outcome]) -> None:
+    outcome = served()
+    assert (outcome.requests.to_pandas().denoise_s == STEPS * STEP_S).all()
+    (said,) = [each for each in outcome.summary["assumptions"] if "add-ons" in each["what"]]
+    assert (said["value"], said["source"]) == (0, "addons=ignore; 5 requests ask for some")
+
+
+@pytest.mark.parametrize("row", ["a|", "|x"])
+def test_a_profile_without_the_figures_is_one_clear_error(served: Callable[..., Outcome], row: str) -> None:
+    with pytest.raises(
+        BackendError, match=r"h800_sdxl\.yaml: .*(measure it|measure them) \(mezzotint calibrate"
+    ) as caught:
+        served("addons=serve", profile=PLAIN, rows=("|", row))
+    assert "\n" not in str(caught.value)
+    assert served("addons=serve", profile=PLAIN, rows=("|", "|")).summary["requests"]["completed"] == 2
+
+
+# -- deadlines ---------------------------------------------------------------------------------------------------
+
+
+class EarliestDeadline:
+    """Of those that wait the one whose image is due first."""
+
+    def bind(self, run: Any) -> None:
+        self.cluster, self.waiting = run.cluster, list[Request]()
+
+    def offer(self, request: Request, now_s: float) -> Worker | None:
+        worker: Worker | None = self.cluster.roomiest()
+        if worker is None:
+            self.waiting.append(request)
+        return worker
+
+    def next(self, worker: Worker, now_s: float) -> Request | None:
+        due = min(self.waiting, key=lambda request: request.deadline_s, default=None)
+        if due is not None:
+            self.waiting.remove(due)
+        return due
+
+    def moved(self, worker: Worker, now_s: float) -> None: ...
+
+    def __len__(self) -> int:
+        return len(self.waiting)
+
+
+def test_a_deadline_is_the_first_limit_after_the_arrival() -> None:
+    """A long request that came first is due at 1 + 2 x 30 s, a short one at 2 + 2 x 5 s."""
+    seen: dict[int, float] = {}
+
+    class Watching(EarliestDeadline):
+        def offer(self, request: Request, now_s: float) -> Worker | None:
+            seen[request.row] = request.deadline_s
+            return super().offer(request, now_s)
+
+    asked = ([0.0, 1.0, 2.0], [10.0, 30.0, 5.0])
+    first, due = engine(*asked, deadline=2.0), engine(*asked, deadline=2.0, scheduler=Watching())
+    first.run()
+    due.run()
+    assert seen == {0: 20.0, 1: 61.0, 2: 12.0}
+    assert first.record.facts["start_s"].tolist() == [0.0, 10.0, 40.0]
+    assert due.record.facts["start_s"].tolist() == [0.0, 15.0, 10.0]
+
+
+def test_a_deadline_follows_the_runs_slo(served: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+    monkeypatch.setattr(
+        "sim.schedule.fcfs.Fcfs.offer",
+        lambda self, request, now_s: limits.append(request.deadline_s - request.arrival_s) or self._roomiest(),
+    )
+    served("slo=[3, 2]", rows=("|", "|"))
+    assert limits == pytest.approx([3 * ONE_S] * 2)

@@ -1,0 +1,468 @@
+"""Laws of the cluster: roles by order, who has room, gangs, memory, and what may be spent."""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.base import Asset, Cost, Work
+from sim.cluster.batch import WholeBatch
+from sim.cluster.cluster import Cluster
+from sim.cluster.rooms import Rooms
+from sim.cluster.steps import StepByStep
+from sim.cluster.whole import WholeRequest
+from sim.cluster.worker import Worker
+from sim.engine import Engine
+from sim.errors import SimulationError
+from sim.gpu import Gpu
+from sim.model import Model
+from sim.request import HIT, MISS, Request
+from sim.schedule.hit_miss import HitMiss
+from tests.sim.lab import Given, engine
+
+LOAD_S = 7.0
+Spans = list[tuple[str, int, float, float]]
+
+
+class Acts:
+    """A controller that does ``what(run, now_s)`` at given times, as a SimPy process."""
+
+    def __init__(self, *at: tuple[float, Any]) -> None:
+        self.at = at
+
+    def bind(self, run: Any) -> None:
+        self.run = run
+        run.process(self.follow())
+
+    def arrived(self, request: Request, now_s: float) -> None: ...
+
+    def follow(self) -> Any:
+        for time_s, what in self.at:
+            yield self.run.clock.sleep_until(time_s)
+            what(self.run, time_s)
+
+
+def order(worker: int, role: str) -> Any:
+    return lambda run, now_s: run.cluster.order(run.cluster.workers[worker], role, now_s)
+
+
+class Marked:
+    """A front door for which the rows in ``hits`` are hits, to be refined in a half of the steps."""
+
+    def __init__(self, hits: Sequence[bool]) -> None:
+        self.hits = hits
+
+    def bind(self, run: Any) -> None:
+        self.run = run
+
+    def admit(self, request: Request, now_s: float) -> float:
+        request.lookup = MISS
+        if self.hits[request.row]:
+            request.lookup, request.source, request.k, request.of_steps = HIT, 0, 1, 2
+        self.run.assign(request, self.run.models["large"])
+        return 0.0
+
+    def completed(self, request: Request) -> bool:
+        return False
+
+    def insert(self, request: Request, now_s: float) -> None: ...
+
+
+def spans(run: Engine) -> Spans:
+    kinds = list(run.record.ledger.kinds)
+    return [
+        (kinds[s["kind"]], int(s["worker"]), float(s["from_s"]), float(s["until_s"])) for s in run.record.ledger.spans()
+    ]
+
+
+def once(run: Engine) -> float:
+    """GPU-seconds spent; no GPU at two things at one instant, a gang's GPUs included."""
+    total = 0.0
+    until = dict.fromkeys(range(run.cluster.gpus), 0.0)
+    for _, worker, from_s, until_s in sorted(spans(run), key=lambda span: span[2:]):
+        for gpu in run.cluster.gpus_of(worker):
+            assert from_s >= until[gpu]
+            until[gpu] = until_s
+            total += until_s - from_s
+    return total
+
+
+def switched(times: Any, full_s: Any, *acts: Any, roles: Any = ("large", "small"), **parts: Any) -> Engine:
+    """A finished run under ``acts``, with hits as the door has them."""
+    hits = parts.pop("hits", [False] * len(full_s))
+    backend = parts.pop("backend", None) or Given([float(s) for s in full_s], LOAD_S)
+    run = engine(
+        times, full_s, roles=list(roles), backend=backend, door=Marked(hits), scheduler=HitMiss(),
+        controllers=[Acts(*acts)], **parts,
+    )  # fmt: skip
+    run.run()
+    return run
+
+
+# -- roles ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_ordered_worker_ends_what_is_aboard_loads_and_serves_its_new_role() -> None:
+    """Ordered at 3 s while it refines until 5 s (10 s x 1/2): it loads until 12 s and takes the next
+    miss that finds the other busy."""
+    run = switched([0.0, 1.0, 2.0, 20.0], [10.0] * 4, (3.0, order(1, "large")), hits=[True, False, False, False])
+    assert sorted(spans(run), key=lambda span: span[2]) == [
+        ("serve", 1, 0.0, 5.0), ("serve", 0, 1.0, 11.0), ("load", 1, 5.0, 12.0), ("serve", 0, 11.0, 21.0),
+        ("serve", 1, 20.0, 30.0),
+    ]  # fmt: skip
+    assert run.record.facts["worker"].tolist() == [1, 0, 0, 1]
+    assert run.record.facts["load_s"].tolist() == [0.0] * 4
+    ledger = run.record.ledger
+    load = ledger.spans()[[kind == "load" for kind, *_ in spans(run)]]
+    assert load["joules"].tolist() == [300 * LOAD_S]
+    assert list(ledger.models)[load["model"][0]] == "large"
+    spent = ledger.inside(0.0, 30.0, run.cluster.sizes())
+    assert (spent.switches, spent.switch_s, spent.busy_s) == (1, LOAD_S, 42.0)
+
+
+def test_what_waits_for_the_old_role_waits_on_and_is_served_when_the_role_is_back() -> None:
+    run = switched(
+        [0.0, 1.0, 2.0], [10.0] * 3, (3.0, order(1, "large")), (30.0, order(1, "small")), hits=[True] * 3
+    )  # fmt: skip
+    assert run.record.facts["start_s"].tolist() == [0.0, 37.0, 42.0]
+    assert (run.record.facts["outcome"] == 1).all()
+    once(run)
+
+
+def test_an_order_back_before_the_load_began_costs_nothing() -> None:
+    acts = (1.0, order(1, "large")), (2.0, order(1, "small"))
+    run = switched([0.0, 1.5, 6.0], [10.0] * 3, *acts, hits=[True] * 3)
+    assert [kind for kind, *_ in spans(run)] == ["serve"] * 3
+    assert run.record.facts["start_s"].tolist() == [0.0, 5.0, 10.0]
+
+
+def test_an_order_while_it_loads_leads_to_a_further_load() -> None:
+    acts = (1.0, order(1, "large")), (2.0, order(1, "small"))
+    run = switched([0.0, 3.0], [30.0] * 2, *acts, hits=[False, True])
+    assert [span for span in spans(run) if span[0] == "load"] == [("load", 1, 1.0, 8.0), ("load", 1, 8.0, 15.0)]
+    assert run.record.facts["start_s"].tolist() == [0.0, 15.0]
+    third = switched([0.0, 3.0], [30.0] * 2, *acts, (3.0, order(1, "large")), hits=[False, False])
+    assert [span[2:] for span in spans(third) if span[0] == "load"] == [(1.0, 8.0)]  # it was right all the time
+    assert third.record.facts["start_s"].tolist() == [0.0, 8.0]
+
+
+def test_an_order_to_a_role_of_the_same_model_costs_nothing() -> None:
+    models = {role: Model(name, 50, 64, 64) for role, name in (("large", "one"), ("small", "one"))}
+    run = switched([0.0, 2.0], [10.0] * 2, (1.0, order(1, "large")), hits=[False, False], models=models)
+    assert spans(run) == [("serve", 0, 0.0, 10.0), ("serve", 1, 2.0, 12.0)]
+
+
+def test_a_load_that_is_under_way_at_the_end_is_work_as_far_as_it_came() -> None:
+    run = switched([0.0], [10.0], (6.0, order(1, "large")))
+    assert ("load", 1, 6.0, 10.0) in spans(run)
+    assert run.record.ledger.inside(0.0, 10.0, run.cluster.sizes()).joules == pytest.approx(300 * 14)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    gaps=st.lists(st.tuples(st.floats(0, 8), st.booleans(), st.floats(0.1, 20)), min_size=1, max_size=40),
+    orders=st.lists(st.tuples(st.floats(0, 6), st.integers(0, 3), st.sampled_from(["large", "small"])), max_size=25),
+    load_s=st.sampled_from([0.0, 0.5, 7.0]),
+)
+def test_orders_at_random_lose_nobody_and_spend_no_gpu_twice(
+    gaps: list[tuple[float, bool, float]], orders: list[tuple[float, int, str]], load_s: float
+) -> None:
+    times = np.cumsum([gap for gap, *_ in gaps])
+    full_s = [s for *_, s in gaps]
+    seen = []
+
+    def kept(worker: int, role: str) -> Any:
+        def act(run: Any, now_s: float) -> None:
+            workers = run.cluster.workers
+            if sum(each.role == workers[worker].role for each in workers) > 1:
+                run.cluster.order(workers[worker], role, now_s)
+            seen.append({each.role for each in workers})
+
+        return act
+
+    at = np.cumsum([gap for gap, *_ in orders])
+    acts = [(float(t), kept(worker, role)) for t, (_, worker, role) in zip(at, orders, strict=True)]
+    run = switched(
+        times, full_s, *acts, roles=["large", "large", "small", "small"], hits=[hit for _, hit, _ in gaps],
+        backend=Given(full_s, load_s),
+    )  # fmt: skip
+    facts, end_s = run.record.facts, float(run.record.facts["finish_s"].max())
+    assert (facts["outcome"] == 1).all()  # and Engine.run holds Little's law
+    assert all(roles == {"large", "small"} for roles in seen)
+    assert once(run) <= 4 * (end_s - 0.0) + 1e-9
+    loads_s = sum(until_s - from_s for kind, _, from_s, until_s in spans(run) if kind == "load")
+    assert once(run) == pytest.approx(facts["denoise_s"].sum() + loads_s)
+    models = np.array(list(facts.model_code))[facts["model"]]
+    assert (models == np.where([hit for _, hit, _ in gaps], "small", "large")).all()
+    busy = run.record.gauges["busy"].values
+    assert max(busy) <= 4
+
+
+# -- who has room --------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=150, deadline=None)
+@given(limit=st.integers(1, 3), roles=st.lists(st.sampled_from("ab"), min_size=1, max_size=5), data=st.data())
+def test_roomiest_and_idle_are_what_a_search_of_all_finds(limit: int, roles: list[str], data: st.DataObject) -> None:
+    """Fewest aboard, longest so: a list of (aboard, when it came to that) beside the real thing."""
+    rooms, workers = Rooms(limit), [Worker(i, role, role, limit) for i, role in enumerate(roles)]
+    since = list(range(len(workers)))
+    for worker in workers:
+        rooms.add(worker)
+    for now in range(len(workers), len(workers) + 25):
+        worker = data.draw(st.sampled_from(workers))
+        change = data.draw(st.sampled_from([n for n in (-1, 1) if 0 <= worker.aboard + n <= limit]))
+        if worker.lane is not None:
+            rooms.remove(worker)
+        worker.aboard += change
+        since[worker.id] = now
+        if worker.aboard < limit:
+            rooms.add(worker)
+        for role in (None, "a", "b"):
+            there = [w for w in workers if w.aboard < limit and role in (None, w.role)]
+            assert rooms.roomiest(role) is min(there, key=lambda w: (w.aboard, since[w.id]), default=None)
+            idle = sorted((w for w in there if not w.aboard), key=lambda w: since[w.id])
+            assert list(rooms.idle(role)) == idle
+
+
+def test_a_worker_that_is_closed_and_reopened_while_empty_takes_requests_again() -> None:
+    acts = (
+        (1.0, lambda run, _: run.cluster.close(run.cluster.workers[0])),
+        (5.0, lambda run, _: run.cluster.reopen(run.cluster.workers[0])),
+    )
+    run = engine([2.0], [1.0], controllers=[Acts(*acts)])
+    run.run()
+    assert run.record.facts["start_s"].tolist() == [5.0]
+
+
+# -- gangs ---------------------------------------------------------------------------------------------------------
+
+
+class Ganging:
+    """Serves with gangs of ``size`` in ``role`` alone; one that is idle is disbanded."""
+
+    def __init__(self, size: int = 2, role: str = "large") -> None:
+        self.size, self.role = size, role
+
+    def bind(self, run: Any) -> None:
+        self.run, self.waiting = run, deque[Request]()
+
+    def offer(self, request: Request, now_s: float) -> Any:
+        idle = list(self.run.cluster.idle())
+        if len(idle) >= self.size:
+            gang = self.run.cluster.gang(idle[: self.size], self.role, now_s)
+            if gang.has_room:  # it need not load
+                return gang
+        self.waiting.append(request)
+        return None
+
+    def next(self, worker: Any, now_s: float) -> Any:
+        if len(worker.gpus) == 1:
+            return None
+        if self.waiting:
+            return self.waiting.popleft()
+        self.run.cluster.disband(worker, now_s)
+        return None
+
+    def moved(self, worker: Any, now_s: float) -> None: ...
+
+    def __len__(self) -> int:
+        return len(self.waiting)
+
+
+class Metered(Given):
+    """Draws 100 W on one GPU, whatever it does."""
+
+    def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
+        seconds = super().steps(works, count).seconds
+        return Cost(seconds, 100 * seconds)
+
+    def load(self, asset: Asset) -> Cost:
+        return Cost(self.swap_s, 100 * self.swap_s)
+
+
+def test_a_gang_forms_loads_serves_and_is_disbanded_and_counts_all_its_gpus() -> None:
+    """Of three GPUs for small models two serve the large one: 7 s of loading, then 20 s at twice the speed."""
+    for backend, watts in ((Given([20.0] * 2, LOAD_S), 300), (Metered([20.0] * 2, LOAD_S), 100)):
+        run = engine(
+            [0.0, 1.0], [20.0] * 2, roles=["small"] * 3, backend=backend, scheduler=Ganging(),
+            executor=WholeRequest({2: 2.0}),
+        )  # fmt: skip
+        run.run()
+        assert spans(run) == [("load", 3, 0.0, 7.0), ("serve", 3, 7.0, 17.0), ("serve", 3, 17.0, 27.0)]
+        assert once(run) == 2 * 27.0
+        spent = run.record.ledger.inside(0.0, 27.0, run.cluster.sizes())
+        assert (spent.busy_s, spent.switch_s, spent.joules) == (54.0, 14.0, pytest.approx(watts * 54.0))
+        facts = run.record.facts
+        assert facts["energy_j"].tolist() == pytest.approx([watts * 20.0] * 2)
+        assert facts["denoise_s"].tolist() == [10.0] * 2
+        assert facts["step_share_s"].tolist() == [20.0] * 2  # GPU-seconds: twice as fast on two saves nothing
+        assert [(w.id, w.role, w.model) for w in run.cluster.workers] == [
+            (0, "large", "large"), (1, "large", "large"), (2, "small", "small"),
+        ]  # fmt: skip
+
+
+def test_gangs_are_refused_of_whom_is_not_there_to_be_in_one() -> None:
+    said: list[str] = []
+
+    def tried(*what: Any) -> Any:
+        def act(run: Any, now_s: float) -> None:
+            for each in what:
+                with pytest.raises(SimulationError) as caught:
+                    each(run.cluster, now_s)
+                said.append(str(caught.value))
+
+        return act
+
+    def formed(run: Any, now_s: float) -> None:
+        run.cluster.gang([run.cluster.workers[1], run.cluster.workers[2]], "large", now_s)
+
+    def disbanded(run: Any, now_s: float) -> None:
+        run.gone = run.cluster.workers[-1]
+        run.cluster.disband(run.gone, now_s)
+
+    singles: list[Any] = []
+    first = tried(
+        lambda c, t: c.gang([c.workers[0], c.workers[1]], "large", t),  # the first is busy
+        lambda c, t: c.gang([c.workers[1], c.workers[1]], "large", t),
+        lambda c, t: c.gang([c.workers[1]], "large", t),
+        lambda c, t: c.disband(c.workers[1], t),
+        lambda c, t: singles.extend(c.workers) or c.disband(c.workers[0], t),
+    )
+    second = tried(
+        lambda c, t: c.order(singles[1], "small", t),
+        lambda c, t: c.gang([singles[1], singles[2]], "large", t),
+        lambda c, t: c.gang([c.workers[-1], singles[3]], "large", t),
+        lambda c, t: c.take(singles[1]),
+        lambda c, t: c.spend(singles[1], t, t, "serve"),
+    )
+    third = (
+        4.0,
+        lambda run, t: tried(lambda c, t: c.order(run.gone, "small", t), lambda c, t: c.take(run.gone))(run, t),
+    )
+    acts = ((1.0, first), (2.0, formed), (2.5, second), (3.0, disbanded), third)
+    run = engine([0.0, 5.0], [10.0] * 2, 4, controllers=[Acts(*acts)])
+    run.run()
+    found = (
+        "not idle", "two or more different", "two or more different", "no idle gang", "no idle gang",
+        "one of the GPUs", "not idle", "not idle", "one of the GPUs", "one of the GPUs", "was disbanded", "disbanded",
+    )  # fmt: skip
+    assert len(said) == len(found)
+    for text, part in zip(said, found, strict=True):
+        assert part in text
+    assert once(run) == 20.0
+
+
+@pytest.mark.parametrize("executor", [WholeBatch(2), StepByStep(2)])
+def test_what_does_not_know_the_speed_of_a_gang_refuses_one(executor: Any) -> None:
+    with pytest.raises(SimulationError, match="nothing says how fast"):
+        engine([0.0], [1.0], 2, scheduler=Ganging(), executor=executor).run()
+
+
+# -- memory --------------------------------------------------------------------------------------------------------
+
+
+class Sized(Given):
+    """A model takes 10 bytes, an add-on as many as its name says."""
+
+    def bytes(self, asset: Asset) -> int | None:
+        return 10 if asset.kind == "model" else int(asset.name)
+
+
+def opened(memory: int, backend: Given | None = None) -> Any:
+    gpu = Gpu("test", 300.0, 60.0, "made up", memory_bytes=memory)
+    run = engine([0.0], [1.0], gpu=gpu, backend=backend or Sized([1.0]))
+    run._open()
+    return run.cluster
+
+
+OWN = Asset("model", "large", "large")
+
+
+@settings(max_examples=150, deadline=None)
+@given(memory=st.integers(10, 40), asked=st.lists(st.integers(1, 35), max_size=30))
+def test_admit_evicts_the_longest_unused_and_never_the_model(memory: int, asked: list[int]) -> None:
+    cluster = opened(memory)
+    worker = cluster.workers[0]
+    brute: list[Asset] = []  # add-ons, last used last
+    for size in asked:
+        asset = Asset("lora" if size % 2 else "controlnet", str(size), "large")
+        before = dict(worker.resident)
+        gone = cluster.admit(worker, asset, size)
+        if asset in brute:
+            assert gone == []
+            brute.remove(asset)
+        elif size > memory - 10:
+            assert gone is None
+            assert list(before.items()) == list(worker.resident.items())
+            continue
+        else:
+            expected = []
+            while 10 + sum(int(each.name) for each in brute) + size > memory:
+                expected.append(brute.pop(0))
+            assert gone == expected
+        brute.append(asset)
+        assert [each for each in worker.resident if each != OWN] == brute
+        assert worker.resident[OWN] == 10
+        assert sum(worker.resident.values()) <= memory
+
+
+def test_an_add_on_named_as_the_model_is_no_model() -> None:
+    class Named(Sized):
+        def bytes(self, asset: Asset) -> int | None:
+            return 10
+
+    cluster = opened(25, Named([1.0]))
+    worker = cluster.workers[0]
+    namesake = Asset("lora", "large", "large")
+    assert cluster.admit(worker, namesake, 10) == []
+    with pytest.raises(SimulationError, match=r"takes 0\.0 GB"):
+        cluster.check_memory(worker, 16)
+    assert cluster.admit(worker, Asset("lora", "other", "large"), 10) == [namesake]
+    with pytest.raises(SimulationError, match="where it is not"):
+        cluster.evict(worker, namesake)
+    with pytest.raises(SimulationError, match="which serves with it"):
+        cluster.evict(worker, OWN)
+    cluster.check_memory(worker, 15)
+    cluster.check_memory(worker, None)
+
+
+def test_a_model_that_is_larger_than_the_device_is_an_error() -> None:
+    with pytest.raises(SimulationError, match=r"large takes .* and a test has"):
+        opened(9)
+
+
+def test_a_gang_holds_what_each_of_its_gpus_can() -> None:
+    run = engine([0.0], [1.0], 2, gpu=Gpu("test", 300.0, 60.0, "made up", memory_bytes=15), backend=Sized([1.0]))
+    run._open()
+    gang: Any = run.cluster.gang(run.cluster.workers, "large", 0.0)
+    assert run.cluster.admit(gang, Asset("lora", "6", "large"), 6) is None
+    assert run.cluster.admit(gang, Asset("lora", "5", "large"), 5) == []
+
+
+# -- what may be spent ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("from_s", "until_s", "batch", "what"),
+    [
+        (5.0, 4.0, 1, "which is earlier"),
+        (float("nan"), 4.0, 1, "no times"),
+        (5.0, float("nan"), 1, "no times"),
+        (5.0, float("inf"), 1, "no times"),
+        (2.0, 4.0, 1, "twice: serve from 2.0 s, and something else until 3.0 s"),
+        (5.0, 6.0, 2, "runs 2 requests at once"),
+        (5.0, 6.0, 0, "runs 0 requests"),
+    ],
+)
+def test_what_cannot_be_spent(from_s: float, until_s: float, batch: int, what: str) -> None:
+    cluster: Cluster = opened(100)
+    worker = cluster.workers[0]
+    assert cluster.spend(worker, 1.0, 3.0, "serve") == 600.0
+    with pytest.raises(SimulationError, match=f"the executor .*{what}"):
+        cluster.spend(worker, from_s, until_s, "serve", batch=batch)
+    assert cluster.spend(worker, 3.0, 3.0, "serve") == 0.0

@@ -1,0 +1,218 @@
+"""Laws of controllers and other actors, and of what parts declare."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sim.errors import ConfigError, SimulationError
+from sim.record.series import series
+from sim.request import Request
+from sim.reuse.door import Direct
+from tests.sim.lab import engine, simulated
+from tests.sim.test_cluster import Acts
+
+
+class Told(Direct):
+    """Says in ``what`` when an artifact enters and when a request comes."""
+
+    what: list[str]
+
+    def admit(self, request: Request, now_s: float) -> float:
+        self.what.append(f"arrival at {now_s:g}")
+        return super().admit(request, now_s)
+
+    def completed(self, request: Request) -> bool:
+        self.what.append(f"completion at {self.run.clock.now:g}")
+        return True
+
+    def insert(self, request: Request, now_s: float) -> None:
+        self.what.append(f"insertion at {now_s:g}")
+
+    def bind(self, run: Any) -> None:
+        super().bind(run)
+        self.run = run
+
+
+def test_actors_act_after_insertions_and_before_arrivals() -> None:
+    """However they sleep: by a timeout, until a time, or woken by an event of their own."""
+    door = Told()
+    door.what = what = []
+
+    class Three(Acts):
+        def bind(self, run: Any) -> None:
+            self.run, self.bell = run, run.clock.event()
+            for actor in (self.timeout(), self.until(), self.woken()):
+                run.process(actor)
+
+        def timeout(self) -> Any:
+            yield self.run.clock.timeout(5.0)
+            what.append("timeout")
+            self.bell.succeed()
+
+        def until(self) -> Any:
+            yield self.run.clock.sleep_until(5.0)
+            what.append("until")
+
+        def woken(self) -> Any:
+            yield self.bell
+            what.append("woken")
+
+    engine([0.0, 5.0], [5.0, 5.0], door=door, controllers=[Three()]).run()
+    at = what.index("completion at 5")
+    assert what[at + 1] == "insertion at 5"
+    assert set(what[at + 2 : at + 5]) == {"timeout", "until", "woken"}
+    assert what[at + 5] == "arrival at 5"
+
+
+def test_an_actor_sees_the_run() -> None:
+    seen: list[Any] = []
+
+    def look(run: Any, now_s: float) -> None:
+        seen.append((run.arrived, run.in_system, run.waiting, run.lookups, run.hits, len(run.cluster.workers)))
+
+    run = engine([0.0, 1.0, 2.0, 3.0], [10.0] * 4, 2, controllers=[Acts((2.0, look), (2.5, look), (15.0, look))])
+    run.run()
+    assert seen == [(2, 2, 0, 0, 0, 2), (3, 3, 1, 0, 0, 2), (4, 2, 0, 0, 0, 2)]
+
+
+def test_a_process_that_never_ends_does_not_keep_the_run() -> None:
+    ticks: list[float] = []
+
+    class Clockwork(Acts):
+        def follow(self) -> Any:
+            while True:
+                yield self.run.clock.timeout(1.0)
+                ticks.append(self.run.clock.now)
+
+    run = engine([0.0], [5.0], controllers=[Clockwork()])
+    run.run()
+    assert ticks == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert run.clock.now == 5.0
+
+
+class Odd(Exception):
+    """Cannot be made again from its ``args``."""
+
+    def __init__(self, a: int, b: int) -> None:
+        super().__init__(f"{a} and {b}")
+
+
+def test_an_actors_exception_ends_the_run_as_itself() -> None:
+    mine = Odd(1, 2)
+
+    def fail(run: Any, now_s: float) -> None:
+        raise mine
+
+    with pytest.raises(Odd, match="1 and 2") as caught:
+        engine([0.0], [5.0], controllers=[Acts((1.0, fail))]).run()
+    assert caught.value is mine
+    assert "fail" in [entry.name for entry in caught.traceback]
+
+
+# -- the timetable -----------------------------------------------------------------------------------------------
+
+MODM = ("system=modm-throughput", "trace.requests=600", "arrivals.rate_rpm=14", "cluster.count=8", "allocation.large=4")
+PLAN = "controller.at={600: {large: 6, small: 2}, 1500: {large: 2, small: 6}}"
+
+
+def test_a_timetable_changes_the_split_and_the_result() -> None:
+    fixed, moved = simulated(*MODM), simulated(*MODM, "controller=timetable", PLAN, "backend.unpublished_load_s=20")
+    assert fixed.summary["gpu"]["switches"] == 0
+    gpu = moved.summary["gpu"]
+    assert (gpu["switches"], gpu["switch_s"]) == (6, pytest.approx(120.0))
+    rows = moved.requests.to_pandas()
+    assert moved.summary["requests"]["completed"] == 600
+    assert not rows.finish_s.equals(fixed.requests.to_pandas().finish_s)
+
+    def serving(from_s: float, until_s: float) -> dict[str, int]:
+        """Workers by model, of those that began something in a window well after a split."""
+        inside = rows[(rows.start_s > from_s) & (rows.start_s < until_s)]
+        return inside.groupby("model", observed=True).worker.nunique().to_dict()  # type: ignore[no-any-return]
+
+    assert serving(0, 600) == {"sd3.5-large": 4, "sdxl": 4}
+    assert serving(800, 1500) == {"sd3.5-large": 6, "sdxl": 2}
+    assert serving(1700, 1e9) == {"sd3.5-large": 2, "sdxl": 6}
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        "{60: {large: 4, small: 3}}",
+        "{60: {large: 9, small: -1}}",
+        "{-60: {large: 4, small: 4}}",
+        "{60: {}}",
+        "{60: {large: 4, medium: 4}}",
+    ],
+)
+def test_a_timetable_that_does_not_add_up_is_refused(at: str) -> None:
+    with pytest.raises(ConfigError):
+        simulated(*MODM, "controller=timetable", f"controller.at={at}")
+
+
+# -- what parts declare ------------------------------------------------------------------------------------------
+
+
+class Declares(Acts):
+    """A part with a column of each kind."""
+
+    def bind(self, run: Any) -> None:
+        self.run = run
+        self.mine = run.fact("rank", int)
+        self.share, self.odd = run.fact("share"), run.fact("odd", bool)
+        run.fact("kept", shown=False)
+        run.gauge("load", lambda now_s: now_s / 2)
+        self.log = run.log("looks")
+
+    def arrived(self, request: Request, now_s: float) -> None:
+        self.mine[request.row] = request.row * 10
+        self.odd[request.row] = request.row % 2 == 1
+        self.log.add(now_s, 0.5)
+
+
+def test_what_a_part_declares_is_there_once() -> None:
+    run = engine([0.0, 60.0, 120.0], [1.0] * 3, controllers=[Declares()])
+    run.run()
+
+    table = run.record.facts.table(pa.chunked_array([["a", "b", "c"]]))
+    assert table.column_names.count("rank") == table.column_names.count("share") == 1
+    assert table.column("rank").to_pylist() == [0, 10, 20]
+    assert table.column("share").to_pylist() == [None] * 3
+    assert table.column("odd").to_pylist() == [False, True, False]
+    assert "kept" not in table.column_names
+    gauges = series(run.record)
+    assert gauges.column_names.count("load") == 1
+    assert gauges.column("load").to_pylist() == [t / 2 for t in gauges.column("time_s").to_pylist()]
+    assert run.record.logs["looks"].inside(0.0, 60.0) == (2, 1.0)
+
+
+@pytest.mark.parametrize(
+    "taken", ["outcome", "request_id", "reason", "source_id", "quality_factor", "quality", "twice"]
+)
+def test_a_fact_that_is_there_already_is_refused(taken: str) -> None:
+    run = engine([0.0], [1.0])
+    run.fact("twice")
+    with pytest.raises(SimulationError, match=f"declares the fact '{taken}'"):
+        run.fact(taken)
+
+
+@pytest.mark.parametrize("taken", ["time_s", "ended", "lookups", "hits", "fallbacks", "busy", "queued", "twice"])
+def test_a_gauge_that_is_there_already_is_refused(taken: str) -> None:
+    run = engine([0.0], [1.0])
+    run._open()
+    run.gauge("twice", lambda now_s: 0)
+    with pytest.raises(SimulationError, match=f"declares the gauge '{taken}'"):
+        run.gauge(taken, lambda now_s: 0)
+
+
+def test_a_log_that_is_there_already_is_refused() -> None:
+    run = engine([0.0], [1.0])
+    run.log("looks")
+    with pytest.raises(SimulationError, match="declares the log 'looks'"):
+        run.log("looks")
+
+
+def test_two_runs_of_one_seed_draw_alike() -> None:
+    draws = [engine([0.0], [1.0], seed=3).rng("mine").random(4) for _ in range(2)]
+    np.testing.assert_array_equal(*draws)
