@@ -239,10 +239,7 @@ class Engine:
             return
         worker: Any = self.scheduler.offer(request, now_s)
         if worker is not None:
-            if worker.lane is not None:
-                self._take(worker)
-            else:
-                worker.aboard += 1  # as Cluster.take, which would look for what was just seen: it has room
+            self._take(worker)
             self._accept(worker, request)
 
     def pull(self, worker: Any) -> None:
@@ -253,10 +250,10 @@ class Engine:
                 if worker.open:  # not disbanded or ordered elsewhere by what was asked
                     self.cluster.rest(worker)
                 return
-            if worker.lane is not None:
-                self._take(worker)
-            else:
+            if worker.lane is None and worker.open:
                 worker.aboard += 1  # as Cluster.take, which would look for what was just seen: it has room
+            else:
+                self._take(worker)
             self._accept(worker, request)
 
     def made(self, request: Request, work: Work) -> None:

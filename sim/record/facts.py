@@ -120,7 +120,7 @@ class Facts:
 
     def _declared(self, name: str, default: float) -> NDArray[Any]:
         """A fact that some part may declare; ``default`` of all requests where none does."""
-        return self[name] if name in self else np.full(len(self), default)  # noqa: SIM401
+        return self[name] if name in self else np.full(len(self), default)
 
     def declare(self, name: str, kind: type, shown: bool, default: float | int | bool | None) -> Fact:
         """A column of the part's own; see sim.parts.Run.fact.

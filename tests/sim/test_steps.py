@@ -70,7 +70,7 @@ def test_a_batch_of_one_is_a_whole_request_to_the_bit(
 ) -> None:
     times = np.cumsum(gaps)
     backend = Stepped(one_s, 1.0, begin_s, end_s)
-    names = ("start_s", "finish_s", "denoise_s", "decode_s", "step_share_s", "energy_j", "batch_mean", "worker")
+    names = ("start_s", "finish_s", "denoise_s", "decode_s", "energy_j", "worker")
     whole = engine(times, np.ones(len(times)), count, backend=backend)
     whole.run()
     for mine, theirs in zip(columns(stepped(times, backend, 1, count), *names), columns(whole, *names), strict=True):

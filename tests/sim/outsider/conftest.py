@@ -1,5 +1,6 @@
 """Runs with the policies of somebody outside the project: their module on the path, their YAML beside ours."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,4 +16,6 @@ HERE = Path(__file__).parent
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
     """One simulation, as ``mezzotint run --config-dir my_conf`` makes it."""
     monkeypatch.syspath_prepend(str(HERE))
+    for name in ("my_policies", "my_wrong_policies"):  # another test's module may be called so
+        monkeypatch.delitem(sys.modules, name, raising=False)
     return lambda *overrides: simulated(f"hydra.searchpath=[file://{HERE / 'my_conf'}]", *overrides)

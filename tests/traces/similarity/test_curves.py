@@ -33,7 +33,7 @@ def test_the_curve_is_what_a_simulation_of_each_size_gives(seed: int, rows: int,
         door = Reuse(Cache(size, TextToText(), Fifo()), Thresholds(dict(TABLE), strict=strict), All())
         run = engine(np.arange(rows), np.zeros(rows), door=door, embeddings=lambda: vectors)
         run.run()
-        skipped = np.array(run.columns["skipped"])
+        skipped = np.array(run.record.facts["skipped"])
         assert curve.hit_rate(sizes)[at] == pytest.approx((skipped > 0).mean())
         for k, share in curve.share_by_k(sizes).items():
             assert share[at] == pytest.approx((skipped == k).mean())
