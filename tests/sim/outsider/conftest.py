@@ -14,8 +14,8 @@ HERE = Path(__file__).parent
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
-    """One simulation, as ``mezzotint run --config-dir my_conf`` makes it."""
+    """One simulation, as ``mezzotint run --config-dir their_conf`` makes it."""
     monkeypatch.syspath_prepend(str(HERE))
-    for name in ("my_policies", "my_wrong_policies"):  # another test's module may be called so
+    for name in ("their_policies", "their_wrong_policies"):  # another test's module may be called so
         monkeypatch.delitem(sys.modules, name, raising=False)
-    return lambda *overrides: simulated(f"hydra.searchpath=[file://{HERE / 'my_conf'}]", *overrides)
+    return lambda *overrides: simulated(f"hydra.searchpath=[file://{HERE / 'their_conf'}]", *overrides)

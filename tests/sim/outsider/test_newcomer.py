@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with two policies, and things of the user's that are called as ours are."""
-    for name in ("my_policies.py", "my_conf"):
+    for name in ("their_policies.py", "their_conf"):
         (shutil.copytree if (HERE / name).is_dir() else shutil.copy)(HERE / name, tmp_path / name)
     for name in ("conf", "sim", "traces"):
         (tmp_path / name).mkdir()
@@ -39,14 +39,14 @@ def test_a_newcomer_chooses_lists_and_adds(folder: Path) -> None:
     groups = mezzotint(folder, "list")
     for group in ("eviction=", "scheduler=", "executor=", "admission=", "controller=", "selector=", "allocation="):
         assert group in groups
-    ours = mezzotint(folder, "list", "eviction", "--config-dir", "my_conf")
+    ours = mezzotint(folder, "list", "eviction", "--config-dir", "their_conf")
     assert "lru" in ours
     assert "second-chance" in ours
     asked = ("system=modm-throughput", "cache.capacity=100", "trace.requests=1500", "shapes=model")
     mezzotint(folder, "run", *asked, "eviction=lru", "run.dir=lru")
-    own = ("--config-dir", "my_conf", "eviction=second-chance")
+    own = ("--config-dir", "their_conf", "eviction=second-chance")
     mezzotint(folder, "run", *own, *asked, "run.dir=own")
-    short = ("--config-dir", "my_conf", "scheduler=shortest-first", "scheduler.longest=7", "trace.requests=300")
+    short = ("--config-dir", "their_conf", "scheduler=shortest-first", "scheduler.longest=7", "trace.requests=300")
     mezzotint(folder, "run", *short, "run.dir=short")
     said = {name: json.loads((folder / name / "summary.json").read_text()) for name in ("lru", "own", "short")}
     assert all(each["requests"]["completed"] == each["requests"]["arrived"] > 0 for each in said.values())

@@ -38,7 +38,7 @@ def conserved(outcome: Outcome) -> pd.DataFrame:
 
 def test_a_step_batcher_takes_40_lines() -> None:
     """What the name promises, counted in its file."""
-    source = Path(__file__).with_name("my_policies.py").read_text()
+    source = Path(__file__).with_name("their_policies.py").read_text()
     body = re.search(r"# \[step batcher\]\n(.*?)# \[", source, re.S)
     assert body is not None
     assert len([line for line in body[1].splitlines() if line.strip()]) <= 40
@@ -161,13 +161,13 @@ WRONG: list[tuple[tuple[str, ...], str, str]] = [
 def test_what_cannot_be_true_ends_the_run_and_names_who_did_it(
     run: Run, overrides: tuple[str, ...], who: str, what: str
 ) -> None:
-    with pytest.raises(SimulationError, match=rf"my_wrong_policies\.{who}\)? {what}"):
+    with pytest.raises(SimulationError, match=rf"their_wrong_policies\.{who}\)? {what}"):
         run("trace.requests=300", *overrides)
 
 
 def test_policies_need_nothing_that_is_not_documented() -> None:
     """They reach for no private name of ours."""
-    source = Path(__file__).with_name("my_policies.py").read_text()
+    source = Path(__file__).with_name("their_policies.py").read_text()
     assert not re.search(r"(run|cluster|worker|clock|request)\._", source)
     assert inspect.cleandoc(source)
 

@@ -1,4 +1,4 @@
-"""Policies as somebody outside the project would write them: one class each, and one YAML file in my_conf/."""
+"""Policies as somebody outside the project would write them: one class each, and one YAML file in their_conf/."""
 
 from collections import deque
 
