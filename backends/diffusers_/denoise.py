@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from backends.diffusers_.conditioning import Conditioning
 from backends.diffusers_.errors import LiveError
+from backends.diffusers_.families.base import Family
 from backends.diffusers_.residuals import ResidualSource, StepInput
 from backends.diffusers_.solvers import prepared
 from backends.diffusers_.stopwatch import Stopwatch
 
-if TYPE_CHECKING:
-    from backends.diffusers_.model import LiveModel
+
+class Denoising(Protocol):
+    """What of a live model the loop needs: its networks, how its family calls them, and where they are."""
+
+    pipe: Any
+    family: Family
+    device: torch.device
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +41,7 @@ class DenoiseResult:
 
 
 def run_steps(
-    model: LiveModel,
+    model: Denoising,
     conditioning: Conditioning,
     latents: torch.Tensor,
     steps: int,
@@ -97,7 +103,7 @@ class Place:
 
 
 def run_places(
-    model: LiveModel,
+    model: Denoising,
     conditioning: Conditioning,
     latents: torch.Tensor,
     places: Sequence[Place],
