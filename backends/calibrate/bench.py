@@ -33,7 +33,7 @@ from backends.diffusers_ import (
     reset_peak,
     write_random_lora,
 )
-from backends.diffusers_.stopwatch import Stopwatch
+from backends.diffusers_.device.stopwatch import Stopwatch
 
 PROMPT = "an engraving of a lighthouse above a rough sea at dusk, fine hatching, high contrast"
 ENERGY_WINDOW_S = 1.5

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from backends.calibrate.nvml import Nvml, open_nvml
-from backends.diffusers_.memory import usable_device
+from backends.diffusers_.device.memory import usable_device
 
 PACKAGES = ("torch", "diffusers", "transformers", "peft")
 _MAKERS = {"nvidia", "amd", "tesla", "geforce", "quadro", "instinct", "radeon"}

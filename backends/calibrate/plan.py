@@ -144,7 +144,7 @@ class Plan:
         Raises:
             BackendError: a side that is not a multiple of what the family needs.
         """
-        from backends.diffusers_.architectures import family_entry
+        from backends.diffusers_.networks.architectures import family_entry
 
         module, _, adapter = family_entry(self.spec.family).adapter.rpartition(".")
         unit = getattr(import_module(module), adapter).pixel_multiple
@@ -170,7 +170,7 @@ def model_name(family: str, variant: str | None, scale: str) -> str:
     Raises:
         LiveError: no such family, variant or scale.
     """
-    from backends.diffusers_.architectures import architecture
+    from backends.diffusers_.networks.architectures import architecture
 
     shape = architecture(family, variant, "tiny" if scale == "tiny" else "full")
     name = NAMES.get(shape.variant, shape.variant.replace("_", "-"))

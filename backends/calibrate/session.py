@@ -20,7 +20,7 @@ from backends.calibrate.machine import Machine, machine
 from backends.calibrate.page import write_page
 from backends.calibrate.plan import Cell, Plan
 from backends.diffusers_ import LiveModel
-from backends.diffusers_.architectures import architecture
+from backends.diffusers_.networks.architectures import architecture
 from backends.profile import Profile, shipped, write
 
 

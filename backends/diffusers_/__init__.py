@@ -9,9 +9,7 @@ from importlib.util import find_spec
 if _missing := [name for name in ("torch", "diffusers", "transformers") if find_spec(name) is None]:
     raise ImportError(f"the live backend needs {', '.join(_missing)}; install them with: pip install 'mezzotint[live]'")
 
-from backends.diffusers_.build import build
-from backends.diffusers_.conditioning import Conditioning, joined
-from backends.diffusers_.controlnet import (
+from backends.diffusers_.addons.controlnet import (
     Control,
     ControlNet,
     ControlService,
@@ -20,14 +18,16 @@ from backends.diffusers_.controlnet import (
     open_controlnet,
     random_controlnet,
 )
+from backends.diffusers_.addons.lora import Loras, LoraWeights, read_lora, write_random_lora
+from backends.diffusers_.addons.residuals import Residuals, ResidualSource, StepInput
+from backends.diffusers_.conditioning import Conditioning, joined
 from backends.diffusers_.denoise import DenoiseResult
+from backends.diffusers_.device.memory import peak_bytes, reset_peak
+from backends.diffusers_.device.resident import Load, Resident
 from backends.diffusers_.errors import LiveError
-from backends.diffusers_.lora import Loras, LoraWeights, read_lora, write_random_lora
-from backends.diffusers_.memory import peak_bytes, reset_peak
 from backends.diffusers_.model import Decoded, Encoded, LiveModel
-from backends.diffusers_.resident import Load, Resident
-from backends.diffusers_.residuals import Residuals, ResidualSource, StepInput
-from backends.diffusers_.spec import ModelSpec
+from backends.diffusers_.networks.build import build
+from backends.diffusers_.networks.spec import ModelSpec
 
 __all__ = [
     "Conditioning",

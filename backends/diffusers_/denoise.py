@@ -9,12 +9,12 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from backends.diffusers_.addons.residuals import ResidualSource, StepInput
 from backends.diffusers_.conditioning import Conditioning
+from backends.diffusers_.device.stopwatch import Stopwatch
 from backends.diffusers_.errors import LiveError
 from backends.diffusers_.families.base import Family
-from backends.diffusers_.residuals import ResidualSource, StepInput
 from backends.diffusers_.solvers import prepared
-from backends.diffusers_.stopwatch import Stopwatch
 
 
 class Denoising(Protocol):

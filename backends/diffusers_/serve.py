@@ -16,12 +16,12 @@ from transformers.utils import logging as transformers_log
 
 from backends.base import Asked, Asset, Cost, Work, WorkFailed, check_done
 from backends.diffusers_ import stages
-from backends.diffusers_.addons import AddOns
-from backends.diffusers_.build import build
+from backends.diffusers_.addons.library import AddOns
+from backends.diffusers_.device.memory import usable_device
 from backends.diffusers_.errors import LiveError
-from backends.diffusers_.memory import usable_device
 from backends.diffusers_.model import LiveModel
-from backends.diffusers_.spec import ModelSpec
+from backends.diffusers_.networks.build import build
+from backends.diffusers_.networks.spec import ModelSpec
 from backends.diffusers_.stages import grouped
 from backends.quality import Metric
 from conf.assumption import Assumption

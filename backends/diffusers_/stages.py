@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from backends.base import Asked, BackendError, Work
-from backends.diffusers_.addons import AddOns
+from backends.diffusers_.addons.library import AddOns
 from backends.diffusers_.conditioning import Conditioning, joined
 from backends.diffusers_.denoise import Place, run_places
+from backends.diffusers_.device.stopwatch import Stopwatch
 from backends.diffusers_.model import LiveModel
-from backends.diffusers_.stopwatch import Stopwatch
 
 Key = TypeVar("Key")
 

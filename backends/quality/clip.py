@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from backends.diffusers_.logs import quiet
+from backends.diffusers_.device.logs import quiet
 from backends.quality.errors import QualityError
 from backends.quality.metric import Floats, Images, checked
 

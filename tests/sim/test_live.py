@@ -158,7 +158,7 @@ def test_what_cannot_be_served_is_one_line(
 def test_a_model_that_does_not_fit_is_refused_before_it_is_built(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from backends.diffusers_ import memory
+    from backends.diffusers_.device import memory
 
     monkeypatch.setattr(memory, "available_bytes", lambda device: 2**20)
     assert main(["run", *LIVE, "models.large.name=sd3.5-large", f"run.dir={tmp_path}"]) == 2

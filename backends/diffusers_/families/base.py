@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from backends.diffusers_.addons.residuals import Residuals, StepInput
 from backends.diffusers_.conditioning import Tensors
-from backends.diffusers_.residuals import Residuals, StepInput
 
 Inputs = dict[str, torch.Tensor]
 

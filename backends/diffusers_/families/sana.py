@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
+from backends.diffusers_.addons.residuals import Residuals, StepInput
 from backends.diffusers_.conditioning import Tensors
 from backends.diffusers_.families.base import Family, Inputs, Prompts
-from backends.diffusers_.residuals import Residuals, StepInput
 
 
 def encode(pipe: Any, prompts: Prompts) -> tuple[Tensors, Tensors | None]:

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
+from backends.diffusers_.addons.residuals import Residuals, StepInput
 from backends.diffusers_.autoencoder import to_latents
 from backends.diffusers_.conditioning import Tensors
 from backends.diffusers_.families.base import Family, Prompts, Steering
-from backends.diffusers_.residuals import Residuals, StepInput
 
 
 def encode(pipe: Any, prompts: Prompts) -> tuple[Tensors, Tensors | None]:

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from backends.diffusers_.addons.residuals import Residuals, StepInput
 from backends.diffusers_.families.base import Steering
-from backends.diffusers_.residuals import Residuals, StepInput
 
 
 def predict(pipe: Any, step: StepInput, residuals: Residuals | None) -> torch.Tensor:

@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     if missing := [name for name in ("torch", "diffusers", "torchmetrics") if find_spec(name) is None]:
         raise BackendError(f"making images needs {', '.join(missing)}; install with: pip install 'mezzotint[live]'")
     from backends.calibrate.machine import machine
-    from backends.diffusers_.architectures import architecture
+    from backends.diffusers_.networks.architectures import architecture
     from sim.study.selector.journal import Journal, measure
     from sim.study.selector.page import publish
     from sim.study.selector.pairs import choose
@@ -213,7 +213,7 @@ def _live(options: Options) -> "LivePairs":
     """Build the models, and see that they and the metric can do what is asked."""
     from transformers.utils import logging
 
-    from backends.diffusers_.logs import quiet
+    from backends.diffusers_.device.logs import quiet
 
     # diffusers' pipelines import image processors that say what they fall back to; the first logger of
     # transformers sets its level, so it is asked for before that level is lowered

@@ -8,7 +8,7 @@ import torch
 
 from backends.base import BackendError
 from backends.diffusers_ import LiveModel
-from backends.diffusers_.logs import quiet
+from backends.diffusers_.device.logs import quiet
 from backends.quality import ClipWeights, Images, Metric
 from sim.study.selector.journal import Scores
 from sim.study.selector.pairs import Pair

@@ -17,7 +17,8 @@ pytest.importorskip("peft")
 
 from backends.calibrate import Cell, Plan, grid  # noqa: E402
 from backends.calibrate.journal import Measured  # noqa: E402
-from backends.diffusers_ import ModelSpec, architectures  # noqa: E402
+from backends.diffusers_ import ModelSpec  # noqa: E402
+from backends.diffusers_.networks import architectures  # noqa: E402
 
 FAMILIES = ("sd15", "sdxl", "sd3", "flux", "sana")
 

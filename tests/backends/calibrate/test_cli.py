@@ -14,7 +14,7 @@ pytest.importorskip("diffusers")
 
 from backends.calibrate.bench import Bench  # noqa: E402
 from backends.cli import FAMILIES  # noqa: E402
-from backends.diffusers_.architectures import families  # noqa: E402
+from backends.diffusers_.networks.architectures import families  # noqa: E402
 from backends.profile import read  # noqa: E402
 from sim.cli import main  # noqa: E402
 
@@ -113,7 +113,7 @@ def test_an_unknown_family_lists_those_there_are(capsys: pytest.CaptureFixture[s
 def test_too_little_memory_is_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("backends.diffusers_.memory.available_bytes", lambda device: 1000)
+    monkeypatch.setattr("backends.diffusers_.device.memory.available_bytes", lambda device: 1000)
     assert main(["calibrate", "sdxl", *QUICK, "-o", str(tmp_path)]) == 2
     assert "needs at least" in capsys.readouterr().err
 

@@ -16,7 +16,7 @@ from backends.calibrate.bench import Bench, ran_out_of_memory  # noqa: E402
 from backends.calibrate.machine import machine  # noqa: E402
 from backends.calibrate.session import complete  # noqa: E402
 from backends.diffusers_ import ModelSpec, build  # noqa: E402
-from backends.diffusers_.architectures import architecture, families  # noqa: E402
+from backends.diffusers_.networks.architectures import architecture, families  # noqa: E402
 from backends.profile import read, shipped  # noqa: E402
 from backends.profiled import Profiled  # noqa: E402
 

@@ -15,10 +15,10 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
 from backends.diffusers_ import LiveError, ModelSpec, Resident, build  # noqa: E402
-from backends.diffusers_.architectures import architecture, families, published_parts  # noqa: E402
-from backends.diffusers_.checkpoint import folder_weight_bytes  # noqa: E402
-from backends.diffusers_.components import on_meta  # noqa: E402
-from backends.diffusers_.memory import weight_bytes  # noqa: E402
+from backends.diffusers_.device.memory import weight_bytes  # noqa: E402
+from backends.diffusers_.networks.architectures import architecture, families, published_parts  # noqa: E402
+from backends.diffusers_.networks.checkpoint import folder_weight_bytes  # noqa: E402
+from backends.diffusers_.networks.components import on_meta  # noqa: E402
 
 
 @pytest.mark.parametrize("part", published_parts(), ids=lambda part: part.name)

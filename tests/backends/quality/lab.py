@@ -28,7 +28,7 @@ def tiny_clip(folder: Path) -> None:
     import torch
     import transformers
 
-    from backends.diffusers_.tokenizers import spelled
+    from backends.diffusers_.networks.tokenizers import spelled
 
     layers = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
     ends = {"bos_token_id": 512, "eos_token_id": 513, "pad_token_id": 513}

@@ -15,13 +15,13 @@ import numpy as np
 import torch
 
 from backends.diffusers_ import autoencoder
-from backends.diffusers_.architectures import Part
-from backends.diffusers_.checkpoint import folder_weight_bytes
-from backends.diffusers_.components import with_random_weights
+from backends.diffusers_.addons.residuals import Residuals, ResidualSource, StepInput
+from backends.diffusers_.device.memory import ensure_fits, usable_device, weight_bytes
+from backends.diffusers_.device.stopwatch import Stopwatch
 from backends.diffusers_.errors import LiveError, require
-from backends.diffusers_.memory import ensure_fits, usable_device, weight_bytes
-from backends.diffusers_.residuals import Residuals, ResidualSource, StepInput
-from backends.diffusers_.stopwatch import Stopwatch
+from backends.diffusers_.networks.architectures import Part
+from backends.diffusers_.networks.checkpoint import folder_weight_bytes
+from backends.diffusers_.networks.components import with_random_weights
 
 if TYPE_CHECKING:
     from backends.diffusers_.families.base import Steering

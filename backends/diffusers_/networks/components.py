@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from backends.diffusers_.architectures import Part
 from backends.diffusers_.errors import require
+from backends.diffusers_.networks.architectures import Part
 
 
 def on_meta(part: Part) -> Any:

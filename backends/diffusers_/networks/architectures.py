@@ -148,4 +148,4 @@ def published_parts() -> tuple[Part, ...]:
 @cache
 def _data(scale: Scale) -> Any:
     name = "architectures.yaml" if scale == "full" else "tiny.yaml"
-    return yaml.safe_load(files("backends.diffusers_").joinpath(name).read_text(encoding="utf-8"))
+    return yaml.safe_load(files("backends.diffusers_.networks").joinpath(name).read_text(encoding="utf-8"))

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from backends.diffusers_.architectures import FamilyEntry
+from backends.diffusers_.device.memory import ensure_fits
 from backends.diffusers_.errors import LiveError, require
-from backends.diffusers_.memory import ensure_fits
-from backends.diffusers_.spec import ModelSpec
+from backends.diffusers_.networks.architectures import FamilyEntry
+from backends.diffusers_.networks.spec import ModelSpec
 
 _PLAIN = re.compile(r"[A-Za-z_]+(-\d+-of-\d+)?")
 _STORED_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1}

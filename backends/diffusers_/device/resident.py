@@ -8,12 +8,12 @@ from typing import Literal
 
 import torch
 
-from backends.diffusers_.build import build
+from backends.diffusers_.device.memory import usable_device
+from backends.diffusers_.device.stopwatch import Stopwatch
 from backends.diffusers_.errors import LiveError
-from backends.diffusers_.memory import usable_device
 from backends.diffusers_.model import LiveModel
-from backends.diffusers_.spec import ModelSpec
-from backends.diffusers_.stopwatch import Stopwatch
+from backends.diffusers_.networks.build import build
+from backends.diffusers_.networks.spec import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)

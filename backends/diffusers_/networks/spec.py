@@ -7,8 +7,8 @@ from typing import Literal
 
 import torch
 
-from backends.diffusers_.architectures import Scale
 from backends.diffusers_.errors import LiveError
+from backends.diffusers_.networks.architectures import Scale
 
 
 @dataclass(frozen=True, slots=True)

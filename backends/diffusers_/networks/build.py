@@ -8,17 +8,17 @@ from typing import Any
 
 import torch
 
-from backends.diffusers_.architectures import Architecture, architecture, family_entry
-from backends.diffusers_.checkpoint import open_checkpoint, unwanted_slots
-from backends.diffusers_.components import with_random_weights
+from backends.diffusers_.device.memory import ensure_fits, usable_device, weight_bytes
+from backends.diffusers_.device.stopwatch import Stopwatch
 from backends.diffusers_.errors import require
 from backends.diffusers_.families.base import Family
-from backends.diffusers_.memory import ensure_fits, usable_device, weight_bytes
 from backends.diffusers_.model import LiveModel
+from backends.diffusers_.networks.architectures import Architecture, architecture, family_entry
+from backends.diffusers_.networks.checkpoint import open_checkpoint, unwanted_slots
+from backends.diffusers_.networks.components import with_random_weights
+from backends.diffusers_.networks.spec import ModelSpec
+from backends.diffusers_.networks.tokenizers import spelled
 from backends.diffusers_.solvers import ensure_resumable, swapped
-from backends.diffusers_.spec import ModelSpec
-from backends.diffusers_.stopwatch import Stopwatch
-from backends.diffusers_.tokenizers import spelled
 
 
 def build(spec: ModelSpec, device: str | torch.device = "cpu", available: int | None = None) -> LiveModel:

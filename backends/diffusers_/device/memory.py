@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import torch
 
-from backends.diffusers_.architectures import Part
-from backends.diffusers_.components import on_meta
 from backends.diffusers_.errors import LiveError, require
+from backends.diffusers_.networks.architectures import Part
+from backends.diffusers_.networks.components import on_meta
 
 
 def usable_device(device: str | torch.device) -> torch.device:

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
-from backends.diffusers_.controlnet import (
+from backends.diffusers_.addons.controlnet import (
     Control,
     ControlNet,
     control,
@@ -20,10 +20,10 @@ from backends.diffusers_.controlnet import (
     open_controlnet,
     random_controlnet,
 )
+from backends.diffusers_.addons.lora import Loras, read_lora, write_random_lora
+from backends.diffusers_.addons.residuals import ResidualSource
 from backends.diffusers_.errors import LiveError
-from backends.diffusers_.lora import Loras, read_lora, write_random_lora
 from backends.diffusers_.model import LiveModel
-from backends.diffusers_.residuals import ResidualSource
 
 LORA_RANK = 64
 """As ``mezzotint calibrate`` measures one, unless told otherwise."""

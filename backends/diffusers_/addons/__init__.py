@@ -1,0 +1,1 @@
+"""ControlNets and LoRAs beside a pipeline."""

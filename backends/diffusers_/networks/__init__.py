@@ -1,0 +1,1 @@
+"""What a pipeline is built of: architectures, weights and tokenizers."""
