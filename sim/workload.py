@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.base import Backend, Work, whole
+from backends.base import Backend, Stages, Work, whole
 from sim.model import Model
 from sim.request import Addons
 from traces.arrivals.base import Schedule
@@ -31,6 +31,11 @@ class Standalone:
     total_s: NDArray[np.float64]
 
 
+def in_full(backend: Backend, model: str, width: int, height: int, steps: int) -> Stages:
+    """One full generation, alone on a GPU: all of its seconds are the standalone latency."""
+    return whole(backend, Work(model, width, height, steps))
+
+
 def standalone(backend: Backend, model: Model, shapes: Shapes, native: bool) -> Standalone:
     """What every row takes in full on ``model``: of its own shape or, with ``native``, of the model's.
 
@@ -39,7 +44,7 @@ def standalone(backend: Backend, model: Model, shapes: Shapes, native: bool) -> 
     rows = len(shapes[0])
     asked = np.array([[model.width], [model.height], [model.steps]]) if native else np.stack(shapes)
     kinds, which = np.unique(asked, axis=1, return_inverse=True)
-    costs = [whole(backend, Work(model.name, int(w), int(h), int(n))) for w, h, n in kinds.T]
+    costs = [in_full(backend, model.name, int(w), int(h), int(n)) for w, h, n in kinds.T]
     denoise_s = np.array([cost.denoise_s for cost in costs])[which]
     total_s = np.array([cost.denoise_s + cost.other_s for cost in costs])[which]
     return Standalone(np.broadcast_to(denoise_s, rows), np.broadcast_to(total_s, rows))

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from backends.base import Backend, Work, whole
+from backends.base import Backend
 from conf.assumption import Assumption
 from sim.errors import ConfigError
 from sim.model import Model, in_role
+from sim.workload import in_full
 
 
 @dataclass(slots=True)
@@ -89,5 +90,5 @@ class FixedSplit:
 
 def standalone_s(backend: Backend, model: Model) -> float:
     """Seconds of one full generation at the model's own shape, alone on a GPU: the standalone latency."""
-    cost = whole(backend, Work(model.name, model.width, model.height, model.steps))
+    cost = in_full(backend, model.name, model.width, model.height, model.steps)
     return cost.denoise_s + cost.other_s
