@@ -1,7 +1,9 @@
 """The clock: SimPy's event loop, with exact absolute times and a written order of same-time events."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
+from itertools import repeat
+from math import inf
 from typing import Any
 
 import simpy
@@ -16,6 +18,13 @@ URGENT = CONTROL - 1
 """Where SimPy asks for a start or an interruption before all else of its turn."""
 
 
+Entry = tuple[float, int, int, Callable[[Any], None], Any]
+"""A call that waits: its time, its order at that instant, a number that grew with the asking, itself, its argument."""
+
+NEVER: Entry = (inf, LAST + 1, 0, print, None)
+"""After every call that there is."""
+
+
 class Clock(simpy.Environment):  # type: ignore[misc]
     """SimPy's environment, with calls at absolute times beside its own events.
 
@@ -24,12 +33,27 @@ class Clock(simpy.Environment):  # type: ignore[misc]
     as it is, without an event around it.
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._fed: Iterator[Entry] = iter(())
+        self._due = NEVER
+
     def at(self, time_s: float, order: int, call: Callable[[Any], None], arg: Any = None) -> None:
         """Have ``call(arg)`` made at ``time_s``, in its ``order`` among the events of that instant.
 
         Calls of the same instant and order are made in the order of asking.
         """
         heappush(self._queue, (time_s, order, next(self._eid), call, arg))
+
+    def feed(self, times: Iterable[float], order: int, call: Callable[[Any], None], args: Iterable[Any]) -> None:
+        """Have ``call(arg)`` made at each of ``times``, which do not fall: as ``at``, asked for each as the one before
+        it is made. They do not wait in the queue, whose length is what a call in it costs."""
+        self._fed = zip(times, repeat(order), self._eid, repeat(call), args, strict=False)
+        self._due = next(self._fed, NEVER)
+
+    def peek(self) -> float:
+        """The time of the next call; infinity where there is none."""
+        return float(min(super().peek(), self._due[0]))
 
     def schedule(self, event: simpy.Event, priority: int = simpy.events.NORMAL, delay: float = 0) -> None:
         """See simpy.Environment.schedule: in the controllers' turn of the instant, whatever SimPy calls normal.
@@ -48,12 +72,17 @@ class Clock(simpy.Environment):  # type: ignore[misc]
     def stop(self) -> None:
         """Nothing that is still to come happens: actors that sleep end with this."""
         self._queue.clear()
+        self._fed, self._due = iter(()), NEVER
 
     def step(self) -> None:
         """Make the next call. Raises EmptySchedule where there is none."""
-        if not self._queue:
+        if self._queue and self._queue[0] < self._due:
+            self._now, _, _, call, arg = heappop(self._queue)
+        elif self._due is not NEVER:
+            self._now, _, _, call, arg = self._due
+            self._due = next(self._fed, NEVER)
+        else:
             raise EmptySchedule
-        self._now, _, _, call, arg = heappop(self._queue)
         call(arg)
 
     def run(self, until: Any = None) -> Any:
@@ -61,10 +90,15 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         if until is not None:
             return super().run(until)
         queue = self._queue
-        while queue:
-            self._now, _, _, call, arg = heappop(queue)
+        while True:  # with a condition here CPython 3.11 would never specialise what the loop does
+            if queue and queue[0] < self._due:
+                self._now, _, _, call, arg = heappop(queue)
+            elif self._due is not NEVER:
+                self._now, _, _, call, arg = self._due
+                self._due = next(self._fed, NEVER)
+            else:
+                return None
             call(arg)
-        return None
 
 
 def _process(event: simpy.Event) -> None:

@@ -10,7 +10,6 @@ import time
 from array import array
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, repeat
 from typing import Any, cast
 
 import numpy as np
@@ -86,8 +85,8 @@ class Engine:
         times = array("d", workload.schedule.times.tobytes())
         self._think_s = workload.schedule.think_s
         self._open_loop = len(times) == self.rows
-        self._coming = zip(chain(times, repeat(math.nan)), range(self._first, self._first + self.rows), strict=False)
-        self._at_once = 1 if self._open_loop else len(times)
+        self._times = times
+        self._coming = iter(range(self._first, self._first + self.rows))
         self._ended = 0
         self._area_s = 0.0
 
@@ -184,10 +183,8 @@ class Engine:
         for worker in self.cluster.workers:
             self.pull(worker)
         if self.rows:
-            first = list(islice(self._coming, self._at_once))
-            for time_s, row in first:
-                self.clock.at(time_s, ARRIVAL, self._arrive, row)
-            self.process(self._sampler(first[0][0]))
+            self.clock.feed(self._times, ARRIVAL, self._arrive, self._coming)
+            self.process(self._sampler(self._times[0]))
             self.clock.run()
         spent = Wall(time.perf_counter() - wall, time.process_time() - cpu)
         self._check()
@@ -202,7 +199,6 @@ class Engine:
         self.gauge("in_system", lambda _: self.in_system)
         self.gauge("queued", lambda _: len(self.scheduler))
         self.gauge("busy", self.cluster.busy)
-        self._take, self._next, self._accept = self.cluster.take, self.scheduler.next, self.executor.accept
         for part in (self.door, self.scheduler, self.executor, *self.controllers):
             cast(Any, part).bind(self)
 
@@ -210,10 +206,6 @@ class Engine:
 
     def _arrive(self, row: int) -> None:
         now_s = self.clock._now
-        if self._open_loop:
-            for time_s, coming in self._coming:
-                self.clock.at(time_s, ARRIVAL, self._arrive, coming)
-                break
         self._area_s -= now_s
         self.arrived += 1
         request = Request(row, now_s, self._width[row], self._height[row], self._steps[row], now_s + self._limit_s[row])
@@ -239,13 +231,13 @@ class Engine:
             return
         worker: Any = self.scheduler.offer(request, now_s)
         if worker is not None:
-            self._take(worker)
-            self._accept(worker, request)
+            self.cluster.take(worker)
+            self.executor.accept(worker, request)
 
     def pull(self, worker: Any) -> None:
         """See Run.pull."""
         while worker.open and worker.aboard < worker.limit:
-            request = self._next(worker, self.clock._now)
+            request = self.scheduler.next(worker, self.clock._now)
             if request is None:
                 if worker.open:  # not disbanded or ordered elsewhere by what was asked
                     self.cluster.rest(worker)
@@ -253,8 +245,8 @@ class Engine:
             if worker.lane is None and worker.open:
                 worker.aboard += 1  # as Cluster.take, which would look for what was just seen: it has room
             else:
-                self._take(worker)
-            self._accept(worker, request)
+                self.cluster.take(worker)
+            self.executor.accept(worker, request)
 
     def made(self, request: Request, work: Work) -> None:
         """See Run.made."""
@@ -273,7 +265,7 @@ class Engine:
         if self._ended == self.rows:
             self.clock.at(now_s, LAST, self._stop)
         elif not self._open_loop:
-            for _, coming in self._coming:
+            for coming in self._coming:
                 self.clock.at(now_s + self._think_s, ARRIVAL, self._arrive, coming)
                 break
 

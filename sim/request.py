@@ -29,7 +29,7 @@ class Addons(NamedTuple):
     loras: tuple[str, ...] = ()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, init=False)
 class Request:
     """One row of the trace on its way through the system. All times are in seconds of simulated time.
 
@@ -58,29 +58,62 @@ class Request:
     width: int
     height: int
     steps: int
-    deadline_s: float = inf
-    model: str | None = None
-    k: int = 0
-    of_steps: int = 1
-    skipped: int = 0
-    left: int = 0
-    source: int = MISSING
-    source_age_s: float = nan
-    similarity: float = nan
-    refine: bool = False
-    lookup: int = 0
-    search_s: float = 0.0
-    fetch_s: float = 0.0
-    start_s: float = 0.0
-    load_s: float = 0.0
-    denoise_s: float = 0.0
-    decode_s: float = 0.0
-    energy_j: float = 0.0
-    worker: int = MISSING
-    addons: Addons | None = None
-    capture: Mapping[int, int] | None = None
-    artifact: Any = None
-    made: Any = None
+    deadline_s: float
+    model: str | None
+    k: int
+    of_steps: int
+    skipped: int
+    left: int
+    source: int
+    source_age_s: float
+    similarity: float
+    refine: bool
+    lookup: int
+    search_s: float
+    fetch_s: float
+    start_s: float
+    load_s: float
+    denoise_s: float
+    decode_s: float
+    energy_j: float
+    worker: int
+    addons: Addons | None
+    capture: Mapping[int, int] | None
+    artifact: Any
+    made: Any
+
+    def __init__(
+        self, row: int, arrival_s: float, width: int, height: int, steps: int, deadline_s: float = inf
+    ) -> None:
+        # Written out: one is made for every request, and what begins empty is no argument.
+        self.row = row
+        self.arrival_s = arrival_s
+        self.width = width
+        self.height = height
+        self.steps = steps
+        self.deadline_s = deadline_s
+        self.model = None
+        self.k = 0
+        self.of_steps = 1
+        self.skipped = 0
+        self.left = 0
+        self.source = MISSING
+        self.source_age_s = nan
+        self.similarity = nan
+        self.refine = False
+        self.lookup = 0
+        self.search_s = 0.0
+        self.fetch_s = 0.0
+        self.start_s = 0.0
+        self.load_s = 0.0
+        self.denoise_s = 0.0
+        self.decode_s = 0.0
+        self.energy_j = 0.0
+        self.worker = MISSING
+        self.addons = None
+        self.capture = None
+        self.artifact = None
+        self.made = None
 
     @property
     def hit(self) -> bool:

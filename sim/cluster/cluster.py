@@ -129,7 +129,8 @@ class Cluster:
         else:
             worker.aboard = aboard
         if worker.open:
-            self._pull(worker)
+            pull = self._pull  # to call an attribute takes Python longer than to read it and call what was read
+            pull(worker)
         elif not aboard and worker.ordered is not None:
             self._load(worker)
 

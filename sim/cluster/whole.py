@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from backends.base import WorkFailed, whole
-from sim.clock import COMPLETION
+from sim.clock import COMPLETION, Clock
 from sim.cluster.residence import Loads, ensure, seconds, spend
 from sim.errors import ConfigError
-from sim.parts import Fact, Run, Worker
+from sim.parts import Cluster, Fact, Run, Worker
 from sim.record.record import STEP_SHARE
 from sim.request import FAILED, Request
 
@@ -42,6 +42,9 @@ class WholeRequest:
     speedup: dict[int, float] = field(default_factory=dict)
     limit: int = field(init=False, default=1)
     _run: Run = field(init=False, repr=False)
+    _clock: Clock = field(init=False, repr=False)
+    _cluster: Cluster = field(init=False, repr=False)
+    _by_row: bool = field(init=False, repr=False)
     _watts: float = field(init=False, repr=False)
     _addons: bool = field(init=False, repr=False)
     _share: Fact | None = field(init=False, repr=False)
@@ -55,16 +58,17 @@ class WholeRequest:
     def bind(self, run: Run) -> None:
         """See Executor.bind."""
         self._run = run
+        self._clock, self._cluster, self._by_row = run.clock, run.cluster, run.backend.by_row
         self._watts = run.cluster.gpu.energy_j(1.0)
         self._addons = run.workload.addons is not None
         self._share = run.fact(STEP_SHARE, shown=False) if self.speedup else None
 
     def accept(self, worker: Worker, request: Request) -> None:
         """See Executor.accept."""
-        run = self._run
+        clock = self._clock
         loads: Loads | None = None
         if worker.model != request.model or self._addons:
-            loads = ensure(run, worker, request)
+            loads = ensure(self._run, worker, request)
             request.load_s = seconds(loads)
         key = (
             request.model, request.width, request.height, request.steps, request.skipped, request.refine, request.addons
@@ -74,18 +78,18 @@ class WholeRequest:
             try:
                 took = self._ask(request)
             except WorkFailed as failure:
-                request.start_s = run.clock._now
+                request.start_s = clock._now
                 ready_s = request.start_s + request.load_s
-                run.clock.at(ready_s, COMPLETION, self._failed, (worker, request, loads, str(failure)))
+                clock.at(ready_s, COMPLETION, self._failed, (worker, request, loads, str(failure)))
                 return
-            if not run.backend.by_row:
+            if not self._by_row:
                 self._known[key] = took
         denoise_s, other_s, busy_s, joules, watts = took
         if len(worker.gpus) > 1:
             denoise_s, other_s, busy_s, joules, watts = self._on_a_gang(took, len(worker.gpus))
         if request.fetch_s or loads:
             busy_s = request.load_s + request.fetch_s + denoise_s + other_s
-        now_s = run.clock._now
+        now_s = clock._now
         request.worker = worker.id
         request.start_s = now_s
         request.denoise_s = denoise_s
@@ -96,18 +100,18 @@ class WholeRequest:
             request.energy_j = watts * (busy_s - request.load_s)
         else:
             request.energy_j = joules + watts * request.fetch_s if request.fetch_s else joules
-        run.clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request, loads))
+        clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request, loads))
 
     def _done(self, ran: tuple[Worker, Request, Loads | None]) -> None:
         worker, request, loads = ran
-        run = self._run
-        from_s, until_s, joules = request.start_s, run.clock._now, request.energy_j
+        cluster = self._cluster
+        from_s, until_s, joules = request.start_s, self._clock._now, request.energy_j
         if loads:
-            from_s, loading_j = spend(run, worker, loads, from_s, until_s)
+            from_s, loading_j = spend(self._run, worker, loads, from_s, until_s)
             request.energy_j += loading_j
-        run.cluster.spend(worker, from_s, until_s, "serve", joules, 1, request.row)
-        run.end(request)
-        run.cluster.release(worker)
+        cluster.spend(worker, from_s, until_s, "serve", joules, 1, request.row)
+        self._run.end(request)
+        cluster.release(worker)
 
     def _failed(self, ran: tuple[Worker, Request, Loads | None, str]) -> None:
         worker, request, loads, reason = ran

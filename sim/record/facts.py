@@ -1,7 +1,7 @@
 """Facts per request, a record for each; the table of requests.parquet."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any
 
@@ -64,15 +64,19 @@ class Fact:
     values: NDArray[Any]
     first: int
     shown: bool
+    _cells: memoryview = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_cells", memoryview(self.values))  # type: ignore[arg-type]
 
     def __setitem__(self, row: int, value: Any) -> None:
         if row >= self.first:  # rows that fill a cache leave no record
-            self.values[row - self.first] = value
+            self._cells[row - self.first] = value
 
     def __getitem__(self, row: int) -> Any:
         if row < self.first:
             raise SimulationError(f"trace row {row} only filled a cache and has no facts; ask from row {self.first} on")
-        return self.values[row - self.first].item()
+        return self._cells[row - self.first]
 
 
 class Facts:

@@ -21,7 +21,8 @@ class Fcfs:
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
         """See Scheduler.offer."""
-        worker = self._roomiest()
+        roomiest = self._roomiest
+        worker = roomiest()
         if worker is None:
             self._waiting.append(request)
         return worker

@@ -160,6 +160,7 @@ def test_a_fact_is_a_float_an_int_or_a_bool(kind: type) -> None:
 def test_a_hit_says_where_it_came_from() -> None:
     """Its source may be among the rows that were not served."""
     facts = Facts(ROWS, MODELS, FIRST)
-    request = Request(FIRST, 0.0, 64, 64, 50, source=1, lookup=HIT, model="sana")
+    request = Request(FIRST, 0.0, 64, 64, 50)
+    request.source, request.lookup, request.model = 1, HIT, "sana"
     facts.end(request, 1.0, COMPLETED, "")
     assert table(facts)["source_id"] == ["r1", *[None] * (ROWS - 1)]

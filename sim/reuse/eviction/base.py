@@ -21,6 +21,8 @@ def item(entry: int, k: int) -> Item:
 def items_of(entry: int, ks: tuple[int, ...]) -> list[Item]:
     """The items of ``entry`` at each of ``ks``."""
     first = entry << K_BITS
+    if len(ks) == 1:
+        return [first | ks[0]]
     return [first | k for k in ks]
 
 

@@ -27,4 +27,6 @@ class Fifo:
     def victims(self, count: int) -> list[Item]:
         """See Eviction.victims."""
         oldest = self._items.popleft
+        if count == 1:
+            return [oldest()]
         return [oldest() for _ in range(count)]
