@@ -42,7 +42,9 @@ RECORD = np.dtype(list((PLANNED | ENDED | SERVED).items()), align=True)
 SIZE = RECORD.itemsize
 PLACE: dict[str, int] = {name: place[1] for name, place in (RECORD.fields or {}).items()}
 OUTCOME_AT = PLACE["outcome"]
-write = Struct("@" + "".join((PLANNED | ENDED | SERVED).values())).pack_into
+ENDED_AT = PLACE["arrival_s"]
+write_planned = Struct("@" + "".join(PLANNED.values())).pack_into
+write_ended = Struct("@" + "".join((ENDED | SERVED).values())).pack_into
 
 SAID = ("request_id", "reason", "source_id", "quality_factor")
 """Columns of requests.parquet that are worked out, and so are no facts."""
@@ -153,17 +155,29 @@ class Facts:
             return
         model = request.model
         code = MISSING if model is None else self.model_code[model]
-        write(
+        if (
+            request.lookup
+            or request.source != MISSING
+            or request.k
+            or request.skipped
+            or request.search_s
+            or request.fetch_s
+        ):  # else the record says already that nothing was planned
+            write_planned(
+                self._buffer,
+                at,
+                request.search_s,
+                request.similarity,
+                request.source_age_s,
+                request.fetch_s,
+                request.skipped,
+                request.k,
+                request.source,
+                request.lookup,
+            )
+        write_ended(
             self._buffer,
-            at,
-            request.search_s,
-            request.similarity,
-            request.source_age_s,
-            request.fetch_s,
-            request.skipped,
-            request.k,
-            request.source,
-            request.lookup,
+            at + ENDED_AT,
             request.arrival_s,
             now_s,
             request.width,

@@ -105,10 +105,13 @@ class Draws:
         self._delay = delay
         self._rng = rng
         self._stop = first
+        self._constant = delay.seconds if isinstance(delay, Constant) else None
         self._block: list[float] = []
 
     def of(self, row: int) -> float:
         """Seconds for ``row``. Rows never fall."""
+        if self._constant is not None:
+            return self._constant
         while row >= self._stop:
             self._block = self._delay.draw(self._rng, BLOCK).tolist()
             self._stop += BLOCK

@@ -118,7 +118,8 @@ class Reuse:
             Draws(each, run.rng(f"door.{name}"), run.workload.preload) for name, each in self._delays.items()
         )
         self.admission.bind(run)
-        self.cache.bind(run, self.selector, self.database, self.predictor)
+        watcher = None if isinstance(self.predictor, Always) else self.predictor
+        self.cache.bind(run, self.selector, self.database, watcher)
         self.predictor.bind(run, self.cache.space)
         self._wasted = run.fact("wasted_s", default=0.0, shown=False)
         run.gauge("database_up", self.database.outage.up_at)

@@ -35,6 +35,8 @@ class Outages:
 
     def down(self, now_s: float) -> bool:
         """Whether the service is down at ``now_s``, which never falls."""
+        if not self.windows:
+            return False
         while self._until_s <= now_s:
             self._from_s, self._until_s = next(self._coming, (inf, inf))
         return self._from_s <= now_s

@@ -21,11 +21,13 @@ class Fcfs:
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
         """See Scheduler.offer."""
-        roomiest = self._roomiest
-        worker = roomiest()
-        if worker is None:
-            self._waiting.append(request)
-        return worker
+        if not self._waiting:  # nobody is overtaken
+            roomiest = self._roomiest
+            worker = roomiest()
+            if worker is not None:
+                return worker
+        self._waiting.append(request)
+        return None
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
         """See Scheduler.next."""

@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from sim.parts import Run, Worker
-from sim.request import Request
+from sim.request import MISSING, Request
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class HitMiss:
     def offer(self, request: Request, now_s: float) -> Worker | None:
         """See Scheduler.offer."""
         roomiest = self._run.cluster.roomiest
-        if not request.hit:
+        if request.source == MISSING:
             worker = roomiest(self.miss_role)
             if worker is None:
                 self._misses.append(request)
