@@ -16,7 +16,7 @@ import numpy as np
 import simpy
 
 from backends.base import Backend, Work
-from sim.clock import ARRIVAL, COMPLETION, INSERTION, LAST, Clock
+from sim.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
 from sim.cluster.cluster import Cluster
 from sim.errors import SimulationError
 from sim.model import Model, in_role
@@ -88,6 +88,7 @@ class Engine:
         self._times = times
         self._coming = iter(range(self._first, self._first + self.rows))
         self._ended = 0
+        self._seen, self._idle = -1, 0
         self._area_s = 0.0
 
     # -- what a part is given and declares: see sim.parts.Run ----------------------------------------------------
@@ -184,7 +185,7 @@ class Engine:
             self.pull(worker)
         if self.rows:
             self.clock.feed(self._times, ARRIVAL, self._arrive, self._coming)
-            self.process(self._sampler(self._times[0]))
+            self.clock.at(self._times[0], CONTROL, self._sample)
             self.clock.run()
         spent = Wall(time.perf_counter() - wall, time.process_time() - cpu)
         self._check()
@@ -279,28 +280,25 @@ class Engine:
 
     # -- what is written beside the requests ---------------------------------------------------------------------
 
-    def _sampler(self, first_s: float) -> Generator[simpy.Event, Any, None]:
-        """Look at every gauge now and then: a pause in which nothing happens is one row."""
-        yield self.clock.sleep_until(first_s)
-        idle, last = 0, -1
-        while True:
-            now_s = self.clock._now
-            self.record.sample(now_s)
-            if self.progress is not None:
-                self.progress(self._ended)
-            still = self.arrived == self.rows and not self.cluster.serving()
-            idle = idle + 1 if still and self._ended == last else 0
-            last = self._ended
-            due_s = self.clock.peek()
-            if idle > PATIENCE:
-                self.clock.stop()
-            if due_s == math.inf or idle > PATIENCE:
-                return
-            pause_s = max(1.0, (due_s - now_s) // self.sample_s) * self.sample_s
-            at_s = now_s + pause_s
-            if not now_s < at_s < math.inf:
-                at_s = math.nextafter(due_s, math.inf)
-            yield self.clock.sleep_until(at_s)
+    def _sample(self, _: None) -> None:
+        """Look at every gauge, and again in a while: a pause in which nothing happens is one row."""
+        now_s = self.clock._now
+        self.record.sample(now_s)
+        if self.progress is not None:
+            self.progress(self._ended)
+        still = self.arrived == self.rows and self._ended == self._seen and not self.cluster.serving()
+        self._idle = self._idle + 1 if still else 0
+        self._seen = self._ended
+        due_s = self.clock.peek()
+        if self._idle > PATIENCE:
+            self.clock.stop()
+        if due_s == math.inf or self._idle > PATIENCE:
+            return
+        pause_s = max(1.0, (due_s - now_s) // self.sample_s) * self.sample_s
+        at_s = now_s + pause_s
+        if not now_s < at_s < math.inf:
+            at_s = math.nextafter(due_s, math.inf)
+        self.clock.at(at_s, CONTROL, self._sample)
 
     def _check(self) -> None:
         facts = self.record.facts
