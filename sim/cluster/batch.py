@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from backends.base import Cost, Work, WorkFailed
 from sim.clock import COMPLETION, DISPATCH
-from sim.cluster.residence import Loads, ensure, seconds, spend
+from sim.cluster.residence import Loads, addons, ensure, seconds, spend
 from sim.errors import ConfigError, SimulationError
 from sim.parts import Fact, Run, Worker
 from sim.record.record import BATCH_MEAN, STEP_SHARE
@@ -47,7 +47,7 @@ class WholeBatch:
         run = self._run
         formed = self._formed.setdefault(worker.id, [])
         if worker.model != request.model or self._addons:
-            self._loads.setdefault(worker.id, []).extend(ensure(run, worker, request))
+            self._loads.setdefault(worker.id, []).extend(ensure(run, worker, request, formed))
         if not formed:
             if len(worker.gpus) > 1:
                 raise SimulationError(
@@ -66,7 +66,8 @@ class WholeBatch:
         now_s = run.clock._now
         works = [run.work(request) for request in batch]
         try:
-            run.cluster.check_memory(worker, run.backend.peak_bytes(works))
+            runs = [addons(work.model, work.controlnets, work.loras) for work in works]
+            run.cluster.check_memory(worker, run.backend.peak_bytes(works), runs)
             denoise, other = _costs(run, works)
         except WorkFailed as failure:
             run.clock.at(now_s + load_s, COMPLETION, self._failed, (worker, batch, loads, now_s, str(failure)))

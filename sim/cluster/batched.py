@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from backends.base import Cost, Work
+from sim.cluster.residence import addons
 from sim.errors import SimulationError
 from sim.parts import Run, Worker
 from sim.request import Request
@@ -36,7 +37,8 @@ class Batched:
         """See Steps.step. Raises SimulationError where the batch does not fit into the GPU's memory."""
         works = [self._done(request) for request in active]
         backend = self._run.backend
-        self._run.cluster.check_memory(worker, backend.peak_bytes(works))
+        runs = [addons(work.model, work.controlnets, work.loras) for work in works]
+        self._run.cluster.check_memory(worker, backend.peak_bytes(works), runs)
         return backend.steps(works)
 
     def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:

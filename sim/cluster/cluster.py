@@ -4,7 +4,7 @@ Its workers change in no other way. What cannot be true ends the run: a GPU spen
 its limit, memory over the device; the error names the part that did it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import inf
 from typing import Any, NoReturn
 
@@ -282,7 +282,7 @@ class Cluster:
 
     # -- memory ------------------------------------------------------------------------------------------------
 
-    def admit(self, worker: Mine, asset: Asset, bytes: int | None) -> list[Asset] | None:
+    def admit(self, worker: Mine, asset: Asset, bytes: int | None, keep: Collection[Asset] = ()) -> list[Asset] | None:
         """See sim.parts.Cluster.admit."""
         resident, most = worker.resident, self.gpu.memory_bytes
         if asset in resident:
@@ -292,13 +292,8 @@ class Cluster:
         gone: list[Asset] = []
         if most is not None:
             over = sum(resident.values()) + needed - most
-            for other, size in resident.items():
-                if over <= 0:
-                    break
-                if other != own:
-                    gone.append(other)
-                    over -= size
-            if over > 0:
+            gone = _oldest(resident, over, {own, *keep})
+            if over > sum(resident[other] for other in gone):
                 return None
         for other in gone:
             del resident[other]
@@ -313,16 +308,25 @@ class Cluster:
             raise SimulationError(f"{caller()} evicts {asset.name} from {worker}, which serves with it; order a role")
         del worker.resident[asset]
 
-    def check_memory(self, worker: Mine, peak_bytes: int | None) -> None:
+    def check_memory(
+        self, worker: Mine, peak_bytes: int | None, runs: Sequence[Collection[Asset]] | None = None
+    ) -> None:
         """Hold what runs now against the device: ``peak_bytes`` of its model and batch, and what else is resident.
+
+        See sim.parts.Cluster.check_memory. The peak has the add-ons in it that all of ``runs`` have in common; those of
+        some of them lie beside it.
 
         Raises SimulationError where it is more than the GPU has.
         """
         most = self.gpu.memory_bytes
         if most is None or peak_bytes is None:
             return
-        own = _own(worker)
-        beside = sum(size for asset, size in worker.resident.items() if asset != own)
+        own, resident = _own(worker), worker.resident
+        counted = {own}.union(set(runs[0]).intersection(*runs) if runs else ())
+        beside = sum(size for asset, size in resident.items() if asset not in counted)
+        if runs is not None and peak_bytes + beside > most:
+            for other in _oldest(resident, peak_bytes + beside - most, {own}.union(*runs)):
+                beside -= resident.pop(other)
         if peak_bytes + beside > most:
             raise SimulationError(
                 f"{_named(self._parts, 'executor')} runs {worker.aboard} requests on {worker}, which takes "
@@ -391,6 +395,18 @@ class Cluster:
         else:
             what = f"spends {worker} twice: {kind} from {from_s} s, and something else until {worker.until_s} s"
         raise SimulationError(f"{who} {what}")
+
+
+def _oldest(resident: Mapping[Asset, int], bytes: int, keep: Collection[Asset]) -> list[Asset]:
+    """Those of ``resident`` that free ``bytes``, or all that may go: longest unused first, and none of ``keep``."""
+    going: list[Asset] = []
+    for asset, size in resident.items():
+        if bytes <= 0:
+            break
+        if asset not in keep:
+            going.append(asset)
+            bytes -= size
+    return going
 
 
 def _own(worker: Worker) -> Asset:

@@ -1,5 +1,7 @@
 """What an executor does first: see that the model and the add-ons of a request are on its worker."""
 
+from collections.abc import Iterable
+
 from backends.base import Asset, Cost
 from sim.errors import SimulationError
 from sim.parts import Run, Worker
@@ -11,11 +13,18 @@ Loads = list[tuple[str, Cost]]
 NONE = Addons()
 
 
-def ensure(run: Run, worker: Worker, request: Request) -> Loads:
+def addons(model: str, controlnets: Iterable[str], loras: Iterable[str]) -> list[Asset]:
+    """Add-ons of ``model`` as they lie in memory, in the order in which they are applied."""
+    nets = [Asset("controlnet", name, model) for name in controlnets]
+    return nets + [Asset("lora", name, model) for name in loras]
+
+
+def ensure(run: Run, worker: Worker, request: Request, active: Iterable[Request] = ()) -> Loads:
     """Put what ``request`` runs with on ``worker``, as far as it is not there; to be spent by the caller (``spend``).
 
     As diffusers does it (SwiftDiffusion, 2.3): one after another before the first step. A ControlNet stays until the
-    memory is needed, the one that was not used for the longest goes first. LoRAs are patched into the weights, which
+    memory is needed, the one that was not used for the longest goes first, and none that one of ``active`` runs
+    with. LoRAs are patched into the weights, which
     then serve those that ask for just these.
 
     Raises SimulationError where nothing is planned, others are aboard that what is there serves, or it does not fit.
@@ -29,7 +38,7 @@ def ensure(run: Run, worker: Worker, request: Request) -> Loads:
         run.cluster.install(worker, model)
         loads.append(("load", _load(run, worker, Asset("model", model, model))))
     if run.workload.addons is not None:
-        _add(run, worker, request, model, loads)
+        _add(run, worker, request, model, active, loads)
     return loads
 
 
@@ -51,7 +60,7 @@ def spend(run: Run, worker: Worker, loads: Loads, from_s: float, until_s: float)
     return from_s, joules
 
 
-def _add(run: Run, worker: Worker, request: Request, model: str, loads: Loads) -> None:
+def _add(run: Run, worker: Worker, request: Request, model: str, active: Iterable[Request], loads: Loads) -> None:
     wanted = request.addons or NONE
     patched = [asset for asset in worker.resident if asset.kind == "lora"]
     if {asset.name for asset in patched} != set(wanted.loras):
@@ -59,11 +68,11 @@ def _add(run: Run, worker: Worker, request: Request, model: str, loads: Loads) -
         _alone(worker, request, f"a request for the LoRAs {', '.join(wanted.loras) or 'of none'}", there, "LoRAs")
         for asset in patched:
             run.cluster.evict(worker, asset)
-    needed = [Asset("controlnet", name, model) for name in wanted.controlnets]
-    needed += [Asset("lora", name, model) for name in wanted.loras]
+    needed = addons(model, *wanted)
+    keep = {asset for other in active for asset in addons(model, *(other.addons or NONE))}.union(needed)
     for asset in needed:
         absent = asset not in worker.resident
-        if run.cluster.admit(worker, asset, run.backend.bytes(asset)) is not None and absent:
+        if run.cluster.admit(worker, asset, run.backend.bytes(asset), keep) is not None and absent:
             loads.append((asset.kind, _load(run, worker, asset)))
     for asset in needed:
         if asset not in worker.resident:

@@ -193,7 +193,7 @@ class StepByStep:
         if not station.seats:  # count from now
             station.anchor_s, station.ready_s, station.other_s, station.tally = run.clock._now, 0.0, 0.0, Tally()
         start_s = station.now_s()
-        loads = ensure(run, worker, request)
+        loads = ensure(run, worker, request, [seat.request for seat in station.seats])
         request.start_s, request.load_s = start_s, seconds(loads)
         station.ready_s += request.load_s
         try:

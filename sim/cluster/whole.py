@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from backends.base import WorkFailed, whole
+from backends.base import Work, WorkFailed, whole
 from sim.clock import COMPLETION, Clock
-from sim.cluster.residence import Loads, ensure, seconds, spend
+from sim.cluster.residence import Loads, addons, ensure, seconds, spend
 from sim.errors import ConfigError
 from sim.parts import Cluster, Fact, Run, Worker
 from sim.record.record import STEP_SHARE
@@ -76,7 +76,7 @@ class WholeRequest:
         took = self._known.get(key)
         if took is None:
             try:
-                took = self._ask(request)
+                took = self._ask(worker, request)
             except WorkFailed as failure:
                 request.start_s = clock._now
                 ready_s = request.start_s + request.load_s
@@ -84,6 +84,8 @@ class WholeRequest:
                 return
             if not self._by_row:
                 self._known[key] = took
+        elif self._addons:  # what lies beside it is not the same on every worker
+            self._check_memory(worker, self._run.work(request))
         denoise_s, other_s, busy_s, joules, watts = took
         if len(worker.gpus) > 1:
             denoise_s, other_s, busy_s, joules, watts = self._on_a_gang(took, len(worker.gpus))
@@ -120,12 +122,17 @@ class WholeRequest:
         self._run.end(request, FAILED, reason)
         self._run.cluster.release(worker)
 
-    def _ask(self, request: Request) -> "Took":
+    def _ask(self, worker: Worker, request: Request) -> "Took":
         """What ``request`` takes, and what a live backend made of it."""
         work = self._run.work(request)
+        self._check_memory(worker, work)
         cost = whole(self._run.backend, work)
         self._run.made(request, work)
         return Took(cost.denoise_s, cost.other_s, cost.denoise_s + cost.other_s, cost.energy_j, self._watts)
+
+    def _check_memory(self, worker: Worker, work: Work) -> None:
+        runs = [addons(work.model, work.controlnets, work.loras)]
+        self._cluster.check_memory(worker, self._run.backend.peak_bytes((work,)), runs)
 
     def _on_a_gang(self, took: "Took", gpus: int) -> "Took":
         """The same on ``gpus`` GPUs at once, each at the draw that was measured on one."""

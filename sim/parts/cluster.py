@@ -1,6 +1,6 @@
 """The cluster as parts see it: workers, what is aboard and resident on them, and what may be asked of them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from backends.base import Asset
@@ -93,13 +93,21 @@ class Cluster(Protocol):
     def install(self, worker: Worker, model: str) -> None:
         """An executor put ``model`` on ``worker`` in the place of the one that was there."""
 
-    def check_memory(self, worker: Worker, peak_bytes: int | None) -> None:
-        """Hold what an executor is about to run against the device: the most that its model and batch take."""
+    def check_memory(
+        self, worker: Worker, peak_bytes: int | None, runs: Sequence[Collection[Asset]] | None = None
+    ) -> None:
+        """Hold what an executor is about to run against the device: the most that its model and batch take.
 
-    def admit(self, worker: Worker, asset: Asset, bytes: int | None) -> list[Asset] | None:
+        ``runs`` are the add-ons that each request of the batch runs with. Where it is too much, what none of them
+        needs goes, longest unused first; None keeps all.
+        """
+
+    def admit(
+        self, worker: Worker, asset: Asset, bytes: int | None, keep: Collection[Asset] = ()
+    ) -> list[Asset] | None:
         """Have ``asset`` resident on ``worker``: what had to go for it, longest unused first; None where it cannot
-        fit, and then all stays as it was. The worker's own model never goes; what lies on a gang lies on each of its
-        GPUs."""
+        fit, and then all stays as it was. The worker's own model and what is in ``keep`` never go; what lies on a
+        gang lies on each of its GPUs."""
 
     def evict(self, worker: Worker, asset: Asset) -> None:
         """Take ``asset`` off ``worker``."""

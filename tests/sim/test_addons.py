@@ -80,8 +80,42 @@ def test_where_memory_is_short_the_longest_unused_controlnet_goes(served: Callab
     outcome = served("addons=serve", "+cluster.gpu.memory_bytes=12500", rows=rows)
     loads = [NET_LOAD_S * n for n in (1, 1, 0, 1, 0, 1)]
     assert outcome.requests.to_pandas().load_s.tolist() == loads
-    with pytest.raises(SimulationError, match="controlnet a of the request in row 0 does not fit"):
+    with pytest.raises(SimulationError, match="controlnet b of the request in row 0 does not fit"):
         served("addons=serve", "+cluster.gpu.memory_bytes=11500", rows=("a;b|",))
+
+
+def test_a_controlnet_that_an_active_request_runs_with_stays(served: Callable[..., Outcome]) -> None:
+    """One fits: the second request joins while the first steps."""
+    together = (
+        "addons=serve",
+        "executor=step-by-step",
+        "arrivals=closed",
+        "arrivals.outstanding=2",
+        "extrapolate=warn",
+    )
+    served(*together, "+cluster.gpu.memory_bytes=12000", rows=("a|", "b|"))
+    with pytest.raises(SimulationError, match="controlnet b of the request in row 1 does not fit"):
+        served(*together, "+cluster.gpu.memory_bytes=11500", rows=("a|", "b|"))
+
+
+@pytest.mark.parametrize("executor", ["whole-request", "step-by-step"])
+def test_what_a_request_allocates_must_fit_beside_what_is_resident(
+    served: Callable[..., Outcome], executor: str
+) -> None:
+    """Weights 10,000 bytes, a ControlNet 1,000; a step with one takes 12,000 with all of it, one without 11,000."""
+    size = {"width": 1024, "height": 1024, "batch": 1}
+    memory = [
+        {"operation": "step", "nets": 0, "bytes": 11_000, **size},
+        {"operation": "controlnet_step", "nets": 1, "bytes": 12_000, **size},
+    ]
+    profile = FULL | {"memory": memory}
+    choose = ("addons=serve", f"executor={executor}")
+    rows = ("a|", "b|", "|", "a|")
+    for most, loads in ((12_900, [1, 1, 0, 1]), (13_000, [1, 1, 0, 0])):
+        outcome = served(*choose, f"+cluster.gpu.memory_bytes={most}", profile=profile, rows=rows)
+        assert outcome.requests.to_pandas().load_s.tolist() == [NET_LOAD_S * n for n in loads]
+    with pytest.raises(SimulationError, match=r"takes 0\.0 GB of the 0\.0 GB"):
+        served(*choose, "+cluster.gpu.memory_bytes=11900", profile=profile, rows=rows)
 
 
 def test_requests_of_other_loras_do_not_share_a_worker(served: Callable[..., Outcome]) -> None:
