@@ -7,7 +7,7 @@ from backends.base import Backend
 from conf.assumption import Assumption
 from sim.errors import ConfigError
 from sim.model import Model, in_role
-from sim.workload import in_full
+from sim.workload import alone_s
 
 
 @dataclass(slots=True)
@@ -20,6 +20,31 @@ class Uniform:
         """See Allocation.roles."""
         in_role(models, self.role)
         return [self.role] * gpus
+
+    def assumptions(self) -> list[Assumption]:
+        """See Allocation.assumptions."""
+        return []
+
+
+@dataclass(slots=True)
+class FewSmall:
+    """The last ``small`` GPUs hold the model of ``hit_role``, all others that of ``miss_role``.
+
+    Raises ConfigError when not every role is left at least one GPU.
+    """
+
+    small: int = 1
+    miss_role: str = "large"
+    hit_role: str = "small"
+
+    def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
+        """See Allocation.roles."""
+        if not 1 <= self.small <= gpus - 1:
+            raise ConfigError(
+                f"allocation.small: found {self.small} of {gpus} GPUs; expected 1 to {gpus - 1}, so that both models "
+                "have one"
+            )
+        return _split(self.miss_role, gpus - self.small, self.hit_role, self.small, models)
 
     def assumptions(self) -> list[Assumption]:
         """See Allocation.assumptions."""
@@ -64,10 +89,7 @@ class FixedSplit:
                 f"allocation.large: found {large} of {gpus} GPUs; expected 1 to {gpus - 1}, so that both models have "
                 "one"
             )
-        roles = [self.miss_role] * large + [self.hit_role] * (gpus - large)
-        for role in roles:
-            in_role(models, role)
-        return roles
+        return _split(self.miss_role, large, self.hit_role, gpus - large, models)
 
     def assumptions(self) -> list[Assumption]:
         """See Allocation.assumptions."""
@@ -80,7 +102,7 @@ class FixedSplit:
 
     def _planned(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> int:
         large, small = in_role(models, self.miss_role), in_role(models, self.hit_role)
-        ratio = standalone_s(backend, small) / standalone_s(backend, large)
+        ratio = alone_s(backend, small) / alone_s(backend, large)
         misses = 1 - self.hit_rate
         hits = self.hit_rate * self.steps_left * ratio
         if misses + hits == 0:
@@ -88,7 +110,8 @@ class FixedSplit:
         return min(max(round(gpus * misses / (misses + hits)), 1), gpus - 1)
 
 
-def standalone_s(backend: Backend, model: Model) -> float:
-    """Seconds of one full generation at the model's own shape, alone on a GPU: the standalone latency."""
-    cost = in_full(backend, model.name, model.width, model.height, model.steps)
-    return cost.denoise_s + cost.other_s
+def _split(first: str, count: int, second: str, others: int, models: Mapping[str, Model]) -> list[str]:
+    roles = [first] * count + [second] * others
+    for role in roles:
+        in_role(models, role)
+    return roles
