@@ -1,4 +1,4 @@
-"""MoDM's global monitor: how many GPUs hold the large model, worked out anew in every window (MoDM, 5.3, Algorithm 1)."""
+"""MoDM's global monitor: the number of large models, worked out anew in every window (MoDM, 5.3, Algorithm 1)."""
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
