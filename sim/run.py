@@ -2,9 +2,7 @@
 
 import json
 import math
-import os
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,6 @@ from tqdm import tqdm
 
 from backends.base import Backend
 from conf.assumption import Assumption
-from conf.atomic import atomic_write
 from sim.cluster.cluster import Cluster
 from sim.config.build import build
 from sim.config.settings import Settings, System, check
@@ -32,6 +29,7 @@ from sim.record.series import series
 from sim.record.summary import summarise
 from sim.record.timeline import write_timeline
 from sim.request import Addons
+from sim.rundir import CLUSTER, CONFIG, REQUESTS, SUMMARY, TIMELINE, Claim, claimed
 from sim.streams import stream
 from sim.workload import Shapes, Similarity, Workload, standalone
 from traces.arrivals.base import Arrivals
@@ -40,9 +38,6 @@ from traces.similarity.scale import Scale
 from traces.similarity.search import Search
 from traces.sources import Source
 from traces.table.trace import Trace
-
-SUMMARY, REQUESTS, CLUSTER, CONFIG = "summary.json", "requests.parquet", "cluster.parquet", "config.yaml"
-TIMELINE = "timeline.json.gz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,41 +235,35 @@ def again(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def check_folder(folder: Path) -> None:
-    """Refuse, before any long work, a run directory that could not be written. Raises ConfigError."""
-    nearest = folder
-    while not nearest.exists() and nearest != nearest.parent:
-        nearest = nearest.parent
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        raise ConfigError(f"run.dir: {folder} cannot be used ({nearest} is no folder to write in); name another folder")
-
-
 def write(outcome: Outcome, folder: Path) -> None:
-    """Write the files of a run directory: all of them atomic_write, then all renamed, summary.json last.
+    """Claim ``folder``, waiting for whoever has it, and ``save`` there. Raises what ``claimed`` and ``save`` raise."""
+    with claimed(folder, wait=True) as claim:
+        save(outcome, claim)
+
+
+def save(outcome: Outcome, claim: Claim) -> None:
+    """Write the files of a run and put them in their place, all of them at one instant.
 
     A run that was there before is replaced as a whole, or, where writing fails, left as it was.
 
     Raises:
-        ConfigError: the folder cannot be made, or a file not written; the message names it.
+        ConfigError: they cannot be written; the message names the folder.
     """
+    home = claim.staging
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"run.dir: {folder} cannot be used ({error.strerror}); name another folder") from None
-    with ExitStack() as parts:
-        # Renamed in the reverse order of entering.
-        summary, config, cluster, requests = (
-            parts.enter_context(atomic_write(folder / name, ConfigError))
-            for name in (SUMMARY, CONFIG, CLUSTER, REQUESTS)
-        )
+        for table, name in ((outcome.requests, REQUESTS), (outcome.cluster, CLUSTER)):
+            with (home / name).open("wb") as file:
+                pq.write_table(table, file)
         if outcome.timeline is not None:
-            outcome.timeline(parts.enter_context(atomic_write(folder / TIMELINE, ConfigError)))
-        pq.write_table(outcome.requests, requests)
-        pq.write_table(outcome.cluster, cluster)
-        config.write_text(yaml.safe_dump(outcome.config, sort_keys=False), encoding="utf-8")
-        summary.write_text(json.dumps(outcome.summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    if outcome.timeline is None:
-        (folder / TIMELINE).unlink(missing_ok=True)  # of the run that was here before
+            outcome.timeline(home / TIMELINE)
+        (home / CONFIG).write_text(yaml.safe_dump(outcome.config, sort_keys=False), encoding="utf-8")
+        said = json.dumps(outcome.summary, indent=2, allow_nan=False)
+        (home / SUMMARY).write_text(f"{said}\n", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"run.dir: {claim.folder} cannot be written ({error.strerror or error}); free the disk or name another one"
+        ) from error
+    claim.publish()
 
 
 def _addons(trace: Trace) -> Callable[[int], Addons | None]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sim.config.build import build
-from sim.run import REQUESTS, SUMMARY
+from sim.rundir import REQUESTS, SUMMARY
 from sim.streams import stream
 from sim.study.scorecard.points import Config, Point
 from traces.sources import Source

@@ -11,7 +11,8 @@ from tqdm import tqdm
 
 from backends.base import BackendError
 from sim.errors import ConfigError, SimulationError
-from sim.run import check_folder, simulate, write
+from sim.run import simulate, write
+from sim.rundir import check_place
 from sim.study.scorecard.finished import Finished, Runs, read_finished
 from sim.study.scorecard.points import Config, Point, composed, digest
 from traces.error import TraceError
@@ -33,7 +34,7 @@ def finish(points: Sequence[Point], work: Path, jobs: int = 1) -> Runs:
     Raises:
         ConfigError: ``work`` cannot be written.
     """
-    check_folder(work)
+    check_place(work)
     planned = [(point, _composed(point)) for point in points]
     waiting = {}
     for point, config in planned:
