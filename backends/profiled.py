@@ -41,7 +41,7 @@ class Profiled:
     gpu: str
     extrapolate: Literal["error", "warn"] = "error"
     unpublished_load_s: float = 20.0
-    folder: str | None = None
+    folder: str | Path | None = None
     live: bool = field(init=False, default=False)
     by_row: bool = field(init=False, default=False)
     quality_basis: str | None = field(init=False, default=None)

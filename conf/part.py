@@ -53,7 +53,9 @@ def held_part(path: Path, *, folder: bool, wait: bool = False) -> Iterator[None]
     try:
         yield
     finally:
-        _remove(path)
+        with suppress(OSError):  # it was renamed, and another writer's may lie there by now
+            if os.path.samestat(os.fstat(lock), os.stat(path)):
+                _remove(path)
         os.close(lock)
 
 

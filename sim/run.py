@@ -18,6 +18,7 @@ from backends.base import Backend
 from conf.assumption import Assumption
 from sim.cluster.cluster import Cluster
 from sim.config.build import build
+from sim.config.paths import whole_paths
 from sim.config.settings import Settings, System, check
 from sim.engine import Engine
 from sim.errors import ConfigError
@@ -217,14 +218,15 @@ def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated
 
 
 def again(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration as config.yaml holds it: a run directory has to be named, and Hydra keeps out of it.
+    """The configuration as config.yaml holds it: a run directory has to be named, paths are whole, and Hydra
+    keeps out of it.
 
     ``mezzotint run --config-path DIR --config-name config run.dir=NEW`` reads it as it is.
     """
     quiet = [{f"override hydra/{group}": "none"} for group in ("job_logging", "hydra_logging")]
     return {
         "defaults": [*quiet, {"override hydra/launcher": "joblib"}, "_self_"],
-        **{key: value for key, value in config.items() if key not in ("defaults", "hydra", "run")},
+        **{key: whole_paths(value) for key, value in config.items() if key not in ("defaults", "hydra", "run")},
         "run": {"dir": "???"},
         "hydra": {
             "output_subdir": None,

@@ -263,8 +263,12 @@ def _table(path: Path, columns: Sequence[str]) -> pa.Table | None:
     if not path.is_file():
         return None
     try:
-        present = [column for column in columns if column in pq.read_schema(path).names]
-        with pq.ParquetFile(path, read_dictionary=[name for name in present if name == "outcome"]) as file:
+        with pa.OSFile(str(path)) as source:  # opened here: Arrow takes a path with a colon for a URI
+            present = [column for column in columns if column in pq.read_schema(source).names]
+        with (
+            pa.OSFile(str(path)) as source,
+            pq.ParquetFile(source, read_dictionary=[name for name in present if name == "outcome"]) as file,
+        ):
             return file.read(columns=present)
     except (pa.ArrowException, OSError) as error:
         detail = " ".join(str(error).split())

@@ -48,7 +48,7 @@ class Csv:
         TraceError: the delimiter or quote is not one character, or `arrival` is another word.
     """
 
-    path: str
+    path: str | Path
     columns: dict[str, str] = field(default_factory=dict)
     delimiter: str = ","
     quote: str | None = '"'

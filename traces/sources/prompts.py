@@ -33,7 +33,7 @@ class Prompts:
         limits: how much is read.
     """
 
-    path: str
+    path: str | Path
     name: str | None = None
     limits: Limits = field(default_factory=Limits)
 

@@ -42,7 +42,8 @@ class Finished:
 
     def requests(self, *columns: str) -> pa.Table:
         """Columns of requests.parquet, a row per served request in the order of the trace."""
-        return pq.read_table(self.folder / REQUESTS, columns=list(columns))
+        with pa.OSFile(str(self.folder / REQUESTS)) as file:
+            return pq.read_table(file, columns=list(columns))
 
     def trace(self) -> Trace:
         """The trace that was replayed, made or read again; its first ``preload`` rows were not served."""
