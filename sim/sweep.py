@@ -103,7 +103,8 @@ def _refuse_other(folder: Path) -> None:
 
 
 def _tidy(folder: Path) -> None:
-    """Remove the folders of points that were not run, and the sweep's own if it holds nothing else."""
+    """Remove what unfinished points left, and the sweep's own folder if it holds nothing else."""
+    clear(folder)
     for entry in list(os.scandir(folder)):
         if entry.is_dir() and entry.name.isdigit():
             with suppress(OSError):

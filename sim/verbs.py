@@ -33,7 +33,7 @@ import traces.cli
 from backends.base import BackendError
 from sim.config.choices import groups, overview
 from sim.config.settings import check
-from sim.ending import end_with_parent
+from sim.ending import end_with_parent, end_workers
 from sim.errors import ConfigError, SimulationError
 from sim.refusal import USAGE_ERROR, refuse
 from sim.run import again, save, simulate
@@ -209,7 +209,11 @@ def _swept(run_all: Callable[[], None]) -> int:
     folder = Path(text) if text else unclaimed(Path(f"results/runs/{time.strftime('%Y-%m-%d_%H-%M-%S')}_sweep"))
     with claimed_sweep(folder, [word for word in words if not word.startswith(("run.dir=", "hydra."))]):
         sys.argv += [] if named else [f"run.dir={folder}"]
-        run_all()
+        try:
+            run_all()
+        except KeyboardInterrupt:
+            end_workers()  # before their folder is tidied
+            raise
         missing = failed(folder)
     if missing:
         count = f"{len(missing)} point{'s' if len(missing) > 1 else ''}"

@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 RUN = ("trace=file", "trace.path=given/t.parquet", "arrivals.rate_rpm=9", "system=nirvana")
-LEAVE_S = 3.0
+LEAVE_S = 10.0
 """Within which all processes of a command that was told to stop must be gone."""
 LIMIT_S = 300.0
 

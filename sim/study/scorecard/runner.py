@@ -10,6 +10,7 @@ from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
 from backends.base import BackendError
+from sim.ending import end_with_parent
 from sim.errors import ConfigError, SimulationError
 from sim.run import simulate, write
 from sim.rundir import check_place
@@ -73,6 +74,7 @@ def _run_all(waiting: Mapping[Path, Config], jobs: int) -> dict[Path, str]:
 
 def _run(folder: Path, config: Config) -> tuple[Path, str | None]:
     """One run, here or in a worker process: its folder, and the error it ended with."""
+    end_with_parent()
     try:
         write(simulate(config), folder)
     except REFUSED as error:
