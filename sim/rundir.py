@@ -156,7 +156,7 @@ def others(folder: Path) -> list[str]:
     if not folder.is_dir():
         return []
     names = sorted(entry.name for entry in os.scandir(folder) if not is_part(entry.name))
-    if not holds_run(folder):
+    if not holds_run(folder) and not set(FILES[:4]) <= set(names):  # a damaged run is one too
         return names
     return [name for name in names if name not in (*FILES, REPORT) and not (name == FIGURES and _drawn(folder / name))]
 
