@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import yaml
@@ -20,6 +20,7 @@ from traces.error import TraceError
 from traces.sources import Streamed
 from traces.sources.delimited import Csv
 from traces.sources.diffusiondb import DiffusionDB
+from traces.sources.formats.cells import ClockName
 from traces.sources.gentd26 import GenTD26
 from traces.sources.katz import Katz
 from traces.sources.mjhq import Mjhq
@@ -163,9 +164,7 @@ def _add_import(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--delimiter", metavar="C", help=r"csv: between cells, a comma by default; \t is a tab")
     parser.add_argument("--no-quotes", action="store_true", help="csv: quotes in the table mean nothing")
-    parser.add_argument(
-        "--arrival", choices=["auto", "seconds", "unix", "timestamp"], help="csv: how arrivals are written"
-    )
+    parser.add_argument("--arrival", choices=get_args(ClockName), help="csv: how arrivals are written")
 
 
 def _add_synth(parser: argparse.ArgumentParser) -> None:

@@ -1,10 +1,11 @@
 """A closed loop: a request arrives when another ends."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from traces.arrivals.base import Schedule, Times
+from traces.arrivals.base import Schedule, Times, check_last
 from traces.table.validation import check_count, check_number
 
 
@@ -31,4 +32,6 @@ class Closed:
         check_number("arrivals", "think_s", self.think_s, least=0.0)
 
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
+        rounds = math.ceil(len(own_clock_s) / self.outstanding) - 1
+        check_last("arrivals: the last request arrives", self.think_s * max(rounds, 0))
         return Schedule(np.zeros(min(self.outstanding, len(own_clock_s))), self.think_s)
