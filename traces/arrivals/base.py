@@ -50,8 +50,8 @@ def check_last(what: str, seconds: float) -> None:
     """Refuse times so late that a float no longer tells microseconds apart. Raises TraceError."""
     if not seconds < LAST_S:
         raise TraceError(
-            f"{what} at {seconds:.3g} s, expected before {LAST_S:.2g} s (272 years), from where on floats are coarser than"
-            " a microsecond; raise the rate, think less, or take fewer requests"
+            f"{what} at {seconds:.3g} s, expected before {LAST_S:.2g} s (272 years), from where on floats are coarser"
+            " than a microsecond; raise the rate, think less, or take fewer requests"
         )
 
 

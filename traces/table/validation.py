@@ -233,8 +233,9 @@ def check_number(
     Raises:
         TraceError: `value` is not a finite number, or not > `above`, >= `least` and <= `most`.
     """
-    fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if fits and above < value and least <= value <= most:  # type: ignore[operator]
+    # by comparison, since an int may be too large for math.isfinite; NaN fits nowhere
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if number and -math.inf < value < math.inf and above < value and least <= value <= most:  # type: ignore[operator]
         return
     bounds = [f"above {above:g}"] if above > -math.inf else []
     bounds += [f"at least {least:g}"] if least > -math.inf else []
@@ -242,7 +243,8 @@ def check_number(
     raise TraceError(f"{where}: {name}={value!r}, expected a finite number, {' and '.join(bounds)}")
 
 
-def check_count(where: str, name: str, value: object) -> None:
-    """Check that a setting is a whole number of 1 or more. Raises TraceError otherwise."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise TraceError(f"{where}: {name}={value!r}, expected a whole number, 1 or more")
+def check_count(where: str, name: str, value: object, most: int = 2**53) -> None:
+    """Check that a setting is a whole number, 1 to `most`. Raises TraceError otherwise."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        bound = "1 or more" if most == 2**53 else f"1 to {most:,}"
+        raise TraceError(f"{where}: {name}={shown(repr(value), 60)}, expected a whole number, {bound}")
