@@ -228,8 +228,8 @@ class Profiled:
         if nets > max(tables):
             there = ", ".join(str(count) for count in sorted(tables) if count) or "none"
             raise BackendError(
-                f"profile of {model} on {self.gpu}: {what}: {nets} ControlNets in line were not measured for {model} on "
-                f"{self.gpu} (measured: {there}); serve without them, or measure them (mezzotint calibrate "
+                f"profile of {model} on {self.gpu}: {what}: {nets} ControlNets in line were not measured for {model} "
+                f"on {self.gpu} (measured: {there}); serve without them, or measure them (mezzotint calibrate "
                 f"--controlnets {nets})"
             )
         self._between.add((model, nets))

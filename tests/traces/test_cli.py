@@ -195,9 +195,8 @@ def test_a_full_disk_behind_standard_output_is_one_line(verb: str, tmp_path: Pat
     write(make({"request_id": ["a", "b"], "arrival_s": [0.0, 1.0], "prompt": ["x", "y"]}, name="n", source="s"), path)
     words = ["trace", verb, str(path), *([str(path)] if verb == "compare" else [])]
     with open("/dev/full", "w") as full:
-        done = subprocess.run([sys.executable, "-m", "sim.cli", *words], stdout=full, stderr=subprocess.PIPE, text=True)
+        command = [sys.executable, "-m", "sim.cli", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 2
-    assert (
-        done.stderr
-        == f"mezzotint: error: trace {verb}: cannot be written (No space left on device); free the disk or name another file\n"
-    )
+    assert done.stderr.startswith(f"mezzotint: error: trace {verb}: cannot be written (No space left on device); free")
+    assert done.stderr.count("\n") == 1

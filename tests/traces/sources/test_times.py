@@ -1,4 +1,4 @@
-"""Times that cannot be meant are refused where they are read, with their row; those that can be are read as they are."""
+"""Times that cannot be meant are refused where they are read, with their row; all others are read as they are."""
 
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def test_a_time_that_no_calendar_has_is_refused(tmp_path: Path) -> None:
     import pyarrow as pa
 
     (tmp_path / "t.parquet").write_bytes(parquet_bytes(timestamp=pa.array([0, 2**62], pa.timestamp("us", "UTC"))))
-    with pytest.raises(TraceError, match="row 1, column timestamp: .* between 1900 and 2100"):
+    with pytest.raises(TraceError, match=r"row 1, column timestamp: .* between 1900 and 2100"):
         DiffusionDB(path=str(tmp_path / "t.parquet")).load(NO_RNG)
 
 
