@@ -30,7 +30,10 @@ def not_prompts(line: str) -> str | None:
     if JSON_START.match(line) or _is_json(line):
         return "JSON, which is read from a name that ends in .json or .jsonl; rename the file"
     for delimiter, name in ((",", "commas"), ("\t", "tabs"), (";", "semicolons"), ("|", "bars")):
-        cells = next(csv.reader([line], delimiter=delimiter), [])
+        try:
+            cells = next(csv.reader([line], delimiter=delimiter), [])
+        except csv.Error:  # a carriage return, or a cell of over 131,072 characters
+            continue
         names = [cell.lower() for cell in cells if NAME.fullmatch(cell)]
         known = NAMES.intersection(names)
         if len(names) == len(cells) and (known & TEXTS or len(known) > 1):
