@@ -130,6 +130,7 @@ def summarise(
             "switches": spent.switches,
             "switch_s": spent.switch_s,
             "batch_mean": spent.batch_mean,
+            "step_saving": view.step_saving(),
         },
         "energy_j": {"per_image": None if energy_j is None else _ratio(energy_j, images), "total": energy_j},
         "cost_usd": cost_usd,
@@ -189,16 +190,16 @@ class Window:
         late = ~self.completed | (self.latency_s > limit_s * (1 + 1e-9))
         return {"limit_s": float(limit_s.mean()), "violation_rate": float(late.mean())}
 
-    def cache(self) -> dict[str, Any]:
-        """Hits and what they saved. ``compute_saving`` alone applies without a cache too."""
+    def step_saving(self) -> float | None:
+        """1 - GPU step-seconds spent / those of every completed request in full on the large model."""
+        if not self.completed.any():
+            return None
         shared = STEP_SHARE if STEP_SHARE in self._record.facts else "denoise_s"
-        saving = (
-            1 - self.column(shared).sum() / self._full.denoise_s[self._first :][self.completed].sum()
-            if self.completed.any()
-            else None
-        )
-        said: dict[str, Any] = dict.fromkeys(("lookups", "hits", "hit_rate", "hit_share_by_k"))
-        said |= {"compute_saving": None if saving is None else float(saving)}
+        return float(1 - self.column(shared).sum() / self._full.denoise_s[self._first :][self.completed].sum())
+
+    def cache(self) -> dict[str, Any]:
+        """Hits and what they saved; what a system without a cache saves is none of a cache's."""
+        said: dict[str, Any] = dict.fromkeys(("lookups", "hits", "hit_rate", "hit_share_by_k", "compute_saving"))
         said |= dict.fromkeys(("holes", "evictions", "stale"))
         said["fallbacks"] = {"database": None, "store": None}
         said["source_age_s"] = {"p50": None, "p90": None}
@@ -215,6 +216,7 @@ class Window:
             "hits": hits,
             "hit_rate": _ratio(hits, lookups),
             "hit_share_by_k": {str(k): int(n) / hits for k, n in zip(ks, counts, strict=True)},
+            "compute_saving": self.step_saving(),
             "holes": self._total("hole"),
             "evictions": self._total("evictions"),
             "stale": came_to[STALE],
@@ -251,12 +253,13 @@ class Window:
         factor = self.column("quality")
         factor = factor[~np.isnan(factor)]
         if basis is None or not len(factor):
-            return dict.fromkeys(("factor_mean", "below_alpha_share", "basis", "published"))
+            return dict.fromkeys(("factor_mean", "below_alpha_share", "basis", "reason", "published"))
         below = None if alpha is None else float((factor < alpha).mean())
         return {
             "factor_mean": float(factor.mean()),
             "below_alpha_share": below,
             "basis": basis,
+            "reason": None,
             "published": None,
         }
 
