@@ -11,7 +11,9 @@ def choice(group: str, name: str) -> dict[str, Any]:
 
     Raises FileNotFoundError where there is none.
     """
-    said = yaml.safe_load((resources.files("conf") / group / f"{name}.yaml").read_text(encoding="utf-8"))
+    said: dict[str, Any] = yaml.safe_load(
+        (resources.files("conf") / group / f"{name}.yaml").read_text(encoding="utf-8")
+    )
     begun: dict[str, Any] = {}
     for entry in said.pop("defaults", ()):
         if isinstance(entry, str) and entry != "_self_":
