@@ -32,6 +32,7 @@ from sim.record.series import series
 from sim.record.summary import summarise
 from sim.record.timeline import write_timeline
 from sim.request import Addons
+from sim.reuse.cache import Cache
 from sim.streams import stream
 from sim.workload import Shapes, Similarity, Workload, standalone
 from traces.arrivals.base import Arrivals
@@ -144,6 +145,9 @@ def assemble(settings: Settings, *, progress: bool = False) -> Assembled:
     controller: Controller | None = parts.get("controller", Controller)
     parts.refuse_unread(system.name)
     selector: Selector | None = parts.get("selector", Selector)
+    cache = parts.get("cache")
+    if isinstance(cache, Cache) and selector is not None:
+        cache.refuse_unstored(selector)
     quality: Quality = build(settings.quality, "quality", Quality)
     source: Source = build(settings.trace, "trace", Source)
     trace = source.load(stream(settings.seed, "trace"))

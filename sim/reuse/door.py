@@ -76,8 +76,7 @@ class Reuse:
         predictor: which prompts are searched for; by default all.
 
     Raises:
-        ConfigError: a negative time, latents of one model for another to resume, or a K of the selector's table whose
-            latents are not stored.
+        ConfigError: a negative time, or latents of one model for another to resume.
     """
 
     cache: Cache
@@ -107,13 +106,6 @@ class Reuse:
             raise ConfigError(
                 f"door.hit_role: found {self.hit_role!r} beside miss_role {self.miss_role!r}; a latent is bound to the "
                 "model that made it: use one role for both, or cache final images (latents_at: [])"
-            )
-        stored = self.cache.latents_at
-        unstored = sorted(set(getattr(self.selector, "at_least", ())) - set(stored)) if stored else []
-        if unstored:
-            raise ConfigError(
-                f"selector.at_least: found K = {', '.join(map(str, unstored))}, and the cache stores the states after "
-                f"{', '.join(map(str, stored))}; add it to cache.latents_at, or choose a selector without it"
             )
 
     def bind(self, run: Run) -> None:

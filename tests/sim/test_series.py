@@ -29,9 +29,9 @@ def means(run: Engine) -> tuple[float, float, float]:
     gaps=st.lists(st.one_of(st.floats(0, 5), st.floats(0, 5000)), min_size=1, max_size=60),
     services=st.lists(st.floats(0.01, 9), min_size=60, max_size=60),
     servers=st.integers(1, 5),
-    sample_s=st.floats(0.01, 100),
+    sample_s=st.floats(0.1, 100),
 )
-@settings(max_examples=60)
+@settings(max_examples=40, deadline=None)
 def test_the_weighted_mean_is_littles_to_one_sample(
     gaps: list[float], services: list[float], servers: int, sample_s: float
 ) -> None:
