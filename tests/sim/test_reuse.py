@@ -232,7 +232,7 @@ def test_a_cache_that_cannot_be_is_refused(bad: dict[str, object]) -> None:
 def test_a_k_that_the_cache_does_not_store_is_refused() -> None:
     """It would be served from another K's state, and the summary count it under that."""
     with pytest.raises(ConfigError, match=r"selector\.at_least: found K = 12, 30, .* stores the states after 5, 10"):
-        simulated("system=nirvana", "selector.at_least={12: 0.8, 30: 0.97}", "trace.requests=20")
+        simulated("system=nirvana", "++selector.at_least={12: 0.8, 30: 0.97}", "trace.requests=20")
     with pytest.raises(ConfigError, match=r"found K = 30"):
         simulated("system=nirvana", "selector=modm", "trace.requests=20")
-    simulated("system=modm-throughput", "selector.at_least={20: 0.285}", "trace.requests=20")  # an image serves any K
+    simulated("system=modm-throughput", "++selector.at_least={20: 0.285}", "trace.requests=20")  # an image serves any K
