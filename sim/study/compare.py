@@ -49,11 +49,6 @@ class Cell:
         return any(run.backlog_grows for run in self.runs)
 
 
-def spread(self, *keys: str) -> Spread | None:
-        """The summary's number under `keys` over the replicas that have it; None if none has."""
-        return spread([value for run in self.runs if (value := run.number(*keys)) is not None])
-
-
 def spread(values: Sequence[float]) -> Spread | None:
     """Mean and extremes of `values`; None if there are none."""
     if not values:

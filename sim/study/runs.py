@@ -129,7 +129,9 @@ def load_runs(dirs: Sequence[Path]) -> list[Run]:
             places, summaries, configs, systems, labels, curves, strict=True
         )
     ]
-    return sorted(runs, key=lambda run: (natural(run.series), run.load.order, run.seed is None, run.seed or 0, run.name))
+    return sorted(
+        runs, key=lambda run: (natural(run.series), run.load.order, run.seed is None, run.seed or 0, run.name)
+    )
 
 
 def latency_quantiles(run: Run, probabilities: Floats) -> Floats | None:
