@@ -85,7 +85,7 @@ def slo_limits(panel: Axes, drawn: Sequence[Cell], looks: Mapping[str, Mark]) ->
 
 def bar(panel: Axes, row: float, value: float, low: float, high: float, look: Mark, text: str) -> None:
     """A horizontal bar with the range over replicas as a whisker and `text` after its end."""
-    panel.barh(row, value, height=0.66, color=look.colour, hatch=look.hatch, edgecolor="white", linewidth=0)
+    panel.barh(row, value, height=0.66, color=look.colour, linewidth=0)
     if high > low:
         panel.plot([low, high], [row, row], color="#222222", linewidth=1.3, marker="|", markersize=6)
     panel.annotate(text, (high, row), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8.5)

@@ -44,7 +44,7 @@ def latency_distribution(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | N
         return None
     looks = marks(runs)
     rows = max(len(found) for _, found in drawn) > _CURVES
-    heights = [_BAR * 0.75 * len(found) + 1.0 if rows else 3.3 for _, found in drawn]
+    heights = [_BAR * len(found) + 1.0 if rows else 3.3 for _, found in drawn]
     figure, axes = grid(len(drawn), sheet, heights)
     limits = False
     for index, (panel, (load, found)) in enumerate(zip(axes, drawn, strict=True)):
@@ -133,7 +133,7 @@ def _along(
             panel.set_ylim(-0.02, 1.04)
             panel.yaxis.set_major_formatter(PercentFormatter(1.0))
         else:
-            panel.set_ylim(bottom=0)
+            panel.set_ylim(0, 1.1 * max([value.high for _, value in values] + [1e-9]))
         if index % sheet.columns == 0:
             panel.set_ylabel(label)
     extra = [Line2D([], [], color=GREY, linestyle=":", label="as many as came")] if offered else []
@@ -152,7 +152,9 @@ def _violation_bars(
         loads = {cell.load for cell, _ in values}
         panel.set_title(title)
         names = [cell.series if len(loads) == 1 else f"{cell.series}, {cell.load.label}" for cell, _ in values]
-        name_rows(panel, names if index % sheet.columns == 0 else [""] * len(names), sheet.letters)
+        name_rows(panel, names, sheet.letters)
+        if index % sheet.columns and names == [cell.series for cell, _ in found[0][1]]:
+            panel.set_yticklabels([])
         for row, (cell, value) in enumerate(values):
             bar(panel, row, value.mean, value.low, value.high, looks[cell.series], f"{value.mean:.1%}")
         panel.set_xlim(0, 1.25)

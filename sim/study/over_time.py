@@ -1,5 +1,6 @@
 """The report's figure over time: how busy the GPUs were and how many requests waited, a strip for each series."""
 
+import sys
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -11,10 +12,9 @@ from matplotlib.ticker import MaxNLocator
 from conf.palette import EDGE, house_style, panels
 from sim.study.compare import Cell, cells, common_loads
 from sim.study.identity import Load, natural
-from sim.study.palette import Mark, folded, marks, name_rows, short
+from sim.study.palette import Mark, folded, marks, name_rows
 from sim.study.runs import Floats, Run, time_series
 from sim.study.sheet import WIDE, Sheet, width
-from sim.study.tables import number
 
 MOST = 12
 """Series drawn; of more, evenly spaced ones with both ends."""
@@ -58,9 +58,11 @@ def over_time(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | None:
         shades = _busy(axes[first][column], names, own, seconds, sheet.letters if column == 0 else 0) or shades
         axes[first][column].set_title(f"{load.label}: GPUs busy")
         most = max((float(waiting[1].max()) for _, waiting, _ in own.values() if waiting), default=0.0)
+        peaks = {name: _peak(cell) for name, (cell, _, _) in own.items()}
         for row, name in enumerate(names):
             panel = axes[first + 1 + row][column]
-            _waiting(panel, own[name][1] if name in own else None, seconds, looks[name], most)
+            waiting = own[name][1] if name in own else None
+            _waiting(panel, waiting, peaks.get(name, 0.0), seconds, looks[name], most)
             if column == 0:
                 folded_name = folded(name, sheet.letters + 8)
                 panel.set_title(f"{folded_name}: requests waiting", fontsize=9, fontweight="normal", pad=3)
@@ -86,6 +88,12 @@ def thinned(names: Sequence[str]) -> list[str]:
     return [names[round(index * (len(names) - 1) / (MOST - 1))] for index in range(MOST)]
 
 
+def _peak(cell: Cell) -> float:
+    """The most requests that waited at once, which averages over spans hide."""
+    found = next((found for run in cell.runs if (found := time_series(run, "queued", sys.maxsize))), None)
+    return float(found[1].max()) if found else 0.0
+
+
 def _unit(own: Mapping[str, tuple[Cell, Series | None, Series | None]]) -> tuple[str, int, float]:
     """The unit of time, its seconds, and when the last of the series ends (s)."""
     ends = [float(series[0].max()) for _, *both in own.values() for series in both if series]
@@ -103,7 +111,8 @@ def _busy(
 ) -> QuadMesh | None:
     """A strip a series, dark where all of its GPUs are busy; returns what a colour bar explains."""
     shades = None
-    name_rows(panel, names if letters else [""] * len(names), letters or 1)
+    name_rows(panel, names if letters else [], letters)
+    panel.set_ylim(len(names) - 0.45, -0.55)
     for row, name in enumerate(names):
         cell, _, busy = own.get(name, (None, None, None))
         if cell is None or busy is None:
@@ -117,9 +126,9 @@ def _busy(
     return shades
 
 
-def _waiting(panel: Axes, waiting: Series | None, seconds: int, look: Mark, most: float) -> None:
+def _waiting(panel: Axes, waiting: Series | None, peak: float, seconds: int, look: Mark, most: float) -> None:
     """The queue as an area under a line, on the scale that all series of the load share; its peak in words."""
-    panel.set_ylim(0, 1.1 * max(most, 1.0))
+    panel.set_ylim(0, 1.4 * max(most, 1.0))  # with room for the words
     panel.yaxis.set_major_locator(MaxNLocator(2, integer=True))
     panel.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     if waiting is None:
@@ -130,8 +139,8 @@ def _waiting(panel: Axes, waiting: Series | None, seconds: int, look: Mark, most
     panel.fill_between(time / seconds, value, color=look.colour, alpha=0.25, linewidth=0)
     panel.text(
         0.99,
-        0.93,
-        short(f"at most {number(float(value.max()))}"),
+        0.95,
+        f"at most {peak:,.0f}",
         transform=panel.transAxes,
         ha="right",
         va="top",

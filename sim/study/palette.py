@@ -17,7 +17,6 @@ from sim.study.runs import Run
 
 _DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-_HATCHES = ("", "//", "..", "xx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,25 +26,36 @@ class Mark:
     colour: str
     dash: Any
     marker: str
-    hatch: str
 
 
 def marks(runs: Sequence[Run]) -> dict[str, Mark]:
     """A look for each series and family in `runs`; colours first, then dashes when they run out.
 
+    Where there are more series than colours, those of one system share a colour.
     One system at several values of one number is shaded from dark to light, in the order of that number.
     """
     series = series_of(runs)
     names = families_of(runs)
     found: dict[str, Mark] = {}
-    for index, name in enumerate([*names, *(one for one in series if one not in names)]):
-        colour, turn = index % len(COLOURS), (index // len(COLOURS)) % len(_DASHES)
-        found[name] = Mark(COLOURS[colour], _DASHES[turn], _MARKERS[(colour + turn) % len(_MARKERS)], _HATCHES[turn])
+    systems = sorted({run.system for run in runs}, key=natural)
+    if len(systems) < len(series) > len(COLOURS):  # a colour a system, and a dash and a marker a variant of it
+        variants = [(system, {run.series for run in runs if run.system == system}) for system in systems]
+        placed = [
+            (name, index, turn)
+            for index, (_, of) in enumerate(variants)
+            for turn, name in enumerate(sorted(of, key=natural))
+        ]
+    else:
+        placed = [(name, index, index // len(COLOURS)) for index, name in enumerate(series)]
+    placed += [(name, index, index // len(COLOURS)) for index, name in enumerate(names) if name not in series]
+    for name, index, turn in placed:
+        colour, dash = COLOURS[index % len(COLOURS)], _DASHES[(turn + index // len(COLOURS)) % len(_DASHES)]
+        found[name] = Mark(colour, dash, _MARKERS[(index + turn) % len(_MARKERS)])
     if len(names) == 1 and len(series) > 2:
         shades = mpl.colormaps["viridis"]
         for index, name in enumerate(series):
             shade = to_hex(shades(0.05 + 0.85 * index / (len(series) - 1))).upper()
-            found[name] = Mark(shade, "-", _MARKERS[index % len(_MARKERS)], "")
+            found[name] = Mark(shade, "-", _MARKERS[index % len(_MARKERS)])
     return found
 
 

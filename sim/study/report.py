@@ -136,6 +136,7 @@ def _page(runs: Sequence[Run], drawn: Sequence[tuple[_Plate, _Print]], title: st
         rows=rows,
         seeds=any(row.seeds > 1 for row in rows),
         notes=tables.notes(runs),
+        dash=tables.DASH,
         figures=[
             {
                 "title": plate.title,

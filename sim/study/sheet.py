@@ -24,7 +24,7 @@ class Sheet:
 
 
 WIDE = Sheet("wide", 10.4, 3, 30, 150)
-NARROW = Sheet("narrow", 3.9, 1, 18, 200)
+NARROW = Sheet("narrow", 3.9, 1, 21, 200)
 
 
 def grid(

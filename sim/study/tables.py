@@ -65,9 +65,9 @@ def columns(runs: Sequence[Run]) -> list[Column]:
             for name in slo_multiples(runs)
         ),
         Column("Latency p50", "s", ("latency_s", "p50"), better=-1, settles=False),
-        Column("p99", "s", ("latency_s", "p99"), better=-1, settles=False),
-        Column("mean", "s", ("latency_s", "mean"), better=-1, settles=False),
-        Column("Quality", "of the full run", QUALITY, better=1),
+        Column("Latency p99", "s", ("latency_s", "p99"), better=-1, settles=False),
+        Column("Latency mean", "s", ("latency_s", "mean"), better=-1, settles=False),
+        Column("Quality", "", QUALITY, better=1),
         Column("Cost per image", "US$", ("cost_usd", "per_image"), better=-1),
         Column("Throughput", "rpm", ("throughput_rpm",), better=1, settles=False),
         *([until_last] if any(run.backlog_grows and run.number(*until_last.keys) is not None for run in runs) else []),
@@ -218,6 +218,7 @@ def notes(runs: Sequence[Run]) -> list[str]:
             "↗ marks runs whose backlog grows for as long as requests come: the system does not keep up, and the "
             "number is that of this length of trace, not of the system."
         )
+    said.append("Quality is that of the images served over that of the large model's in full: 1 loses nothing.")
     said.append("A dash marks a quantity that does not apply or was not measured.")
     for reason, who in unknown_quality(runs):
         said.append(f"Quality is not known of {who}: {reason}.")
@@ -249,6 +250,8 @@ def _quality(rivals: Sequence[Cell]) -> str:
     for series, value in sorted(known, key=lambda pair: -pair[1]):
         found.setdefault(f"{value:.3g}", []).append(series)
     said = "; ".join(f"{text} ({_names(who)})" for text, who in found.items())
+    if len(found) == 1 and len(known) == len(rivals) > 1:
+        return f"the quality of the images, 1 being the large model in full, is {next(iter(found))} for all"
     missing = [cell.series for cell in rivals if cell.series not in dict(known)]
     rest = f"; not known of {_names(missing)}" if missing else ""
     return f"the quality of the images, 1 being the large model in full, is {said}{rest}"
@@ -298,7 +301,7 @@ def _at(load: Load) -> str:
 
 def _names(series: Sequence[str]) -> str:
     if len(series) > 3:
-        return f"{len(series)} systems"
+        return f"{len(series)} of them"
     return " and ".join([", ".join(series[:-1]), series[-1]] if len(series) > 1 else series)
 
 
