@@ -58,7 +58,7 @@ class Column:
 
 def columns(runs: Sequence[Run]) -> list[Column]:
     """The comparison's columns; one for each SLO multiple that some run measured."""
-    until_last = Column("Until the last arrival", "rpm", ("throughput_to_last_arrival_rpm",), better=1)
+    until_last = Column("Until the last arrival", "rpm", ("throughput_until_last_arrival_rpm",), better=1)
     return [
         *(
             Column(f"Over SLO {name}", "%", ("slo", name, "violation_rate"), percent=True, better=-1, settles=False)
