@@ -207,9 +207,9 @@ def job(config: DictConfig) -> None:
         write(outcome, folder)
     said = outcome.summary
     print(
-        f"{said['system']}: {said['requests']['completed']} of {said['requests']['arrived']} requests completed, "
+        f"{said['system']}{_chosen(several)}: {said['requests']['completed']} of {said['requests']['arrived']} requests completed, "
         f"{said['throughput_rpm'] or float('nan'):.2f} per minute, p50 {_seconds(said['latency_s']['p50'])}, "
-        f"p99 {_seconds(said['latency_s']['p99'])} -> {folder}"
+        f"p99 {_seconds(said['latency_s']['p99'])}{_late(said['slo'])} -> {folder}"
     )
 
 
@@ -245,6 +245,21 @@ def _told(several: bool) -> Iterator[None]:
         if several:
             raise
         raise SystemExit(refuse(error)) from None
+
+
+def _chosen(several: bool) -> str:
+    """What tells a point of a sweep from the others, beside its system: the overrides that it was given."""
+    known = ("system=", "run.dir=", "hydra.")
+    words = [word.lstrip("+") for word in HydraConfig.get().overrides.task] if several else []
+    said = " ".join(word for word in words if not word.startswith(known))
+    return f" ({said})" if said else ""
+
+
+def _late(slo: dict[str, dict[str, float | None]]) -> str:
+    """The share of the requests over each limit."""
+    shares = {name: limit["violation_rate"] for name, limit in slo.items()}
+    said = ", ".join(f"{name} {rate:.1%}" for name, rate in shares.items() if rate is not None)
+    return f", over SLO {said}" if said else ""
 
 
 def _seconds(value: float | None) -> str:

@@ -157,17 +157,13 @@ def latency_quantiles(run: Run, probabilities: Floats) -> Floats | None:
 
 
 def time_series(run: Run, column: str, points: int) -> tuple[Floats, Floats] | None:
-    """Time (s) and a column of cluster.parquet, averaged over up to `points` equal spans; None if absent.
-
-    A row counts for the seconds that it stands for, where the file has them: a pause in which nothing happens is one.
-    """
-    table = _table(run.path / "cluster.parquet", ("time_s", column, "seconds"))
+    """Time (s) and a column of cluster.parquet, averaged over up to `points` equal spans; None if absent."""
+    table = _table(run.path / "cluster.parquet", ("time_s", column))
     if table is None or not {"time_s", column} <= set(table.column_names):
         return None
     time, value = _floats(table, "time_s"), _floats(table, column)
-    weight = _floats(table, "seconds") if "seconds" in table.column_names else np.ones(len(time))
-    known = np.isfinite(time) & np.isfinite(value) & np.isfinite(weight)
-    time, value, weight = time[known], value[known], weight[known]
+    known = np.isfinite(time) & np.isfinite(value)
+    time, value = time[known], value[known]
     if not len(time):
         return None
     if len(time) <= points or time.max() == time.min():
@@ -175,11 +171,10 @@ def time_series(run: Run, column: str, points: int) -> tuple[Floats, Floats] | N
         return time[order], value[order]
     span = np.minimum(((time - time.min()) / (time.max() - time.min()) * points).astype(int), points - 1)
     count = np.bincount(span, minlength=points)
-    weight = np.where(np.bincount(span, weight, points)[span] > 0, weight, 1.0)
     filled = count > 0
     return (
         np.bincount(span, time, points)[filled] / count[filled],
-        np.bincount(span, value * weight, points)[filled] / np.bincount(span, weight, points)[filled],
+        np.bincount(span, value, points)[filled] / count[filled],
     )
 
 

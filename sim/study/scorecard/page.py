@@ -21,7 +21,8 @@ def render(rows: Sequence[Row], form: str, figure: str | None) -> str:
     parts = [
         "# Scorecard",
         f"What the papers report and what Mezzotint makes of it ({form}). *Held*: within the tolerance. *Given*: taken "
-        "as an input, or used to fit one, and therefore never scored. *Not run*: nothing was compared. What every row rests on is listed below.",
+        "as an input, or used to fit one, and therefore never scored. *Not run*: nothing was compared. "
+        "What every row rests on is listed below.",
         _table(("system", "held", "missed", "not run", "given"), [_count(name, rows) for name in systems]),
     ]
     if figure is not None:
