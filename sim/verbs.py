@@ -207,7 +207,8 @@ def job(config: DictConfig) -> None:
         write(outcome, folder)
     said = outcome.summary
     print(
-        f"{said['system']}{_chosen(several)}: {said['requests']['completed']} of {said['requests']['arrived']} requests completed, "
+        f"{said['system']}{_chosen(several)}: "
+        f"{said['requests']['completed']} of {said['requests']['arrived']} requests completed, "
         f"{said['throughput_rpm'] or float('nan'):.2f} per minute, p50 {_seconds(said['latency_s']['p50'])}, "
         f"p99 {_seconds(said['latency_s']['p99'])}{_late(said['slo'])} -> {folder}"
     )

@@ -134,7 +134,7 @@ def test_drawing_leaves_the_readers_settings_alone(sweep: list[Run]) -> None:
 def test_one_system_at_six_sizes_is_one_curve(fabricate: Fabricate, tmp_path: Path) -> None:
     sizes = (1000, 200, 50, 4000, 100, 10000)
     for size in sizes:
-        system = {"name": "nirvana", "cache": {"capacity": size, "bytes": size * 4096}}
+        system = {"name": "nirvana", "cache": {"capacity": size, "shards": size // 50}}
         fabricate(f"n{size}", "nirvana", requests=20, config={"system": system})
     fabricate("v", "vanilla", requests=20)
     runs = load_runs([tmp_path])
