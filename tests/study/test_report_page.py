@@ -187,7 +187,7 @@ def test_assumptions_are_listed_once(fabricate: Fabricate, four: Path) -> None:
     def more(summary: dict[str, Any]) -> None:
         summary["assumptions"] = [{"what": "extrapolated", "value": [1, {"a": 2}], "source": None}]
 
-    fabricate("runs/other", "small-model", change=more, requests=20)
+    fabricate("runs/other", "small-model", change=more, requests=400)
     rows = assumptions(load_runs([four]))
     assert ("extrapolated", '[1, {"a": 2}]', "–", "small-model") in rows
     assert [row[3] for row in rows if row[0] == "model switch time"] == ["modm-throughput, nirvana, pinecone, vanilla"]
