@@ -210,7 +210,7 @@ def job(config: DictConfig) -> None:
         f"{said['system']}{_chosen(several)}: "
         f"{said['requests']['completed']} of {said['requests']['arrived']} requests completed, "
         f"{said['throughput_rpm'] or float('nan'):.2f} per minute, p50 {_seconds(said['latency_s']['p50'])}, "
-        f"p99 {_seconds(said['latency_s']['p99'])}{_late(said['slo'])} -> {folder}"
+        f"p99 {_seconds(said['latency_s']['p99'])}{_late(said['slo'])}{_unstable(said['backlog'])} -> {folder}"
     )
 
 
@@ -261,6 +261,16 @@ def _late(slo: dict[str, dict[str, float | None]]) -> str:
     shares = {name: limit["violation_rate"] for name, limit in slo.items()}
     said = ", ".join(f"{name} {rate:.1%}" for name, rate in shares.items() if rate is not None)
     return f", over SLO {said}" if said else ""
+
+
+def _unstable(backlog: dict[str, Any]) -> str:
+    """What has to be said beside the latencies of a run whose queue grew."""
+    if not backlog["grows"]:
+        return ""
+    return (
+        f"; UNSTABLE: the queue grew by {backlog['per_hour']:.0f} an hour to {backlog['at_last_arrival']} "
+        "at the last arrival, so latencies depend on the length of the trace"
+    )
 
 
 def _seconds(value: float | None) -> str:
