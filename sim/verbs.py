@@ -245,9 +245,11 @@ def job(config: DictConfig) -> None:
             save(outcome, claim)
         said = outcome.summary
         print(
-            f"{said['system']}: {said['requests']['completed']} of {said['requests']['arrived']} requests completed, "
+            f"{said['system']}{_chosen(several)}: "
+            f"{said['requests']['completed']} of {said['requests']['arrived']} requests completed, "
             f"{said['throughput_rpm'] or float('nan'):.2f} per minute, p50 {_seconds(said['latency_s']['p50'])}, "
-            f"p99 {_seconds(said['latency_s']['p99'])}{_unstable(said['backlog'])} -> {claim.folder}"
+            f"p99 {_seconds(said['latency_s']['p99'])}{_late(said['slo'])}{_unstable(said['backlog'])} -> "
+            f"{claim.folder}"
         )
 
 
@@ -297,6 +299,21 @@ def _told(several: bool) -> Iterator[None]:
         chosen = " ".join(word.lstrip("+") for word in hydra_config.overrides.task if not word.startswith("run.dir="))
         refuse(error, f"{folder / str(number)} ({chosen}): ")
         mark_failed(folder, number)
+
+
+def _chosen(several: bool) -> str:
+    """What tells a point of a sweep from the others, beside its system: the overrides that it was given."""
+    known = ("system=", "run.dir=", "hydra.")
+    words = [word.lstrip("+") for word in HydraConfig.get().overrides.task] if several else []
+    said = " ".join(word for word in words if not word.startswith(known))
+    return f" ({said})" if said else ""
+
+
+def _late(slo: dict[str, dict[str, float | None]]) -> str:
+    """The share of the requests over each limit."""
+    shares = {name: limit["violation_rate"] for name, limit in slo.items()}
+    said = ", ".join(f"{name} {rate:.1%}" for name, rate in shares.items() if rate is not None)
+    return f", over SLO {said}" if said else ""
 
 
 def _unstable(backlog: dict[str, Any]) -> str:
