@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,16 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 import backends.cli
-import conf
 import sim.study.cli
 import sim.study.scorecard.command
 import sim.study.selector.command
 import traces.cli
 from backends.base import BackendError
 from sim.config.choices import groups, overview
+from sim.config.hydra_node import guarded
+from sim.config.override import readable
 from sim.config.settings import check
+from sim.config.theirs import at_hand
 from sim.errors import ConfigError, SimulationError
 from sim.refusal import USAGE_ERROR, refuse
 from sim.run import SUMMARY, check_folder, simulate, write
@@ -106,21 +108,24 @@ def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usa
     if any(word in ("-h", "--help") for word in overrides):
         print(usage, end="")
         return 0
-    _open_working_directory()
     os.environ["HYDRA_FULL_ERROR"] = "1"
+    # Worker processes of a sweep take our path over, and else look in the working directory first of all.
+    os.environ["PYTHONSAFEPATH"] = "1"
     composed: list[bool] = []
 
     def noted(config: DictConfig) -> None:
         composed.append(True)
         task(config)
 
-    before, sys.argv = sys.argv, ["mezzotint", *_arranged(overrides)]
+    before = sys.argv
     try:
+        sys.argv = ["mezzotint", *_arranged(overrides)]
         _refuse_null(overrides)
         _refuse_used_sweep(overrides)
         _refuse_no_jobs(overrides)
         several = "-m" in overrides or "--multirun" in overrides
-        hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")(task if several else noted)()
+        with guarded():
+            hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")(task if several else noted)()
     except (*REFUSED, HydraException, OmegaConfBaseException, OSError) as error:
         return refuse(error)
     except SystemExit as stop:
@@ -132,16 +137,6 @@ def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usa
     finally:
         sys.argv = before
     return 0
-
-
-def _open_working_directory() -> None:
-    """Let classes of the user's be imported, behind ours: a folder of theirs may be called conf, sim or traces.
-
-    Worker processes of a sweep take this path over before they import anything of ours.
-    """
-    for folder in (str(Path(conf.__file__).parents[1]), os.getcwd()):
-        if folder not in sys.path:
-            sys.path.append(folder)
 
 
 def _said(word: str) -> set[str]:
@@ -165,7 +160,10 @@ def _arranged(words: Sequence[str]) -> list[str]:
             local = word in ("--config-path", "-cp") and "://" not in value
             options += [word, os.path.abspath(value) if local else value]
         else:
-            (options if word.startswith("-") else overrides).append(f"++{word}" if _of_a_part(word) else word)
+            if word.startswith("--experimental-rerun"):
+                raise ConfigError("--experimental-rerun: a pickle can run anything; repeat a run from its config.yaml")
+            said = word if word.startswith("-") else readable(word)
+            (options if word.startswith("-") else overrides).append(f"++{said}" if _of_a_part(word) else said)
     return [*options, *overrides]
 
 
@@ -203,8 +201,9 @@ def job(config: DictConfig) -> None:
     with _told(several):
         plain, folder = _resolved(config)
         check_folder(folder)
-        outcome = simulate(plain, progress=not several)
-        write(outcome, folder)
+        with _classes(plain):
+            outcome = simulate(plain, progress=not several)
+            write(outcome, folder)
     said = outcome.summary
     print(
         f"{said['system']}: {said['requests']['completed']} of {said['requests']['arrived']} requests completed, "
@@ -221,7 +220,8 @@ def validation(config: DictConfig) -> None:
     with _told(several):
         plain, folder = _resolved(config)
         check_folder(folder)
-        found = validate(plain, folder, progress=not several)
+        with _classes(plain):
+            found = validate(plain, folder, progress=not several)
     print(found.table())
     for file in found.files:
         print(file)
@@ -234,6 +234,13 @@ def _resolved(config: DictConfig) -> tuple[dict[str, Any], Path]:
     plain = {str(key): value for key, value in resolved.items()} if isinstance(resolved, dict) else {}
     several = hydra_config.mode is RunMode.MULTIRUN
     return plain, Path(hydra_config.runtime.output_dir if several else check(plain).run.dir)
+
+
+def _classes(plain: dict[str, Any]) -> AbstractContextManager[None]:
+    """Classes of the user's may be imported from the working directory, unless the configuration came from there."""
+    sources = HydraConfig.get().runtime.config_sources
+    data = [Path(source.path) for source in sources if source.provider == "main" and source.schema == "file"]
+    return at_hand(Path.cwd(), plain, data[0] if data else None)
 
 
 @contextmanager
