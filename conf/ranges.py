@@ -14,8 +14,11 @@ MOST = 10**9
 Count = Annotated[int, Ge(1), Le(MOST)]
 """How many, where none makes no sense."""
 
-CountOrNone = Annotated[int, Ge(0), Le(MOST)]
-"""How many, where there may be none."""
+Number = Annotated[float, Ge(-1e9), Le(1e9)]
+"""Any number that sums and products of many keep their precision with: a similarity, a threshold."""
+
+Steps = Annotated[int, Ge(1), Le(10_000)]
+"""Denoising steps."""
 
 Seconds = Annotated[float, Ge(0), Le(1e9)]
 """A length of simulated time, at most some thirty years."""

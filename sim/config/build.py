@@ -10,6 +10,7 @@ that its own node does not give, it gets what was chosen in that group.
 """
 
 import inspect
+import types
 import typing
 from collections.abc import Mapping
 from typing import Any
@@ -161,7 +162,8 @@ def _argument(value: Any, key: str, hint: Any, parts: Parts | None) -> Any:
 
 def _kind(hint: Any) -> Any:
     """The class or protocol that ``hint`` asks for beside plain values, None where it is not one alone."""
-    asked = [part for part in (typing.get_args(hint) or (hint,)) if part not in _PLAIN]
+    parts = typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
+    asked = [part for part in parts if part not in _PLAIN and typing.get_origin(part) is not typing.Annotated]
     if len(asked) != 1 or asked[0] is Any or not inspect.isclass(asked[0]) or typing.get_args(asked[0]):
         return None
     return asked[0]

@@ -87,8 +87,8 @@ def at_hand(folder: Path, config: Any, data: Path | None = None) -> Iterator[Non
     loaded goes when it ends: two runs in one process meet fresh modules, as in two. Nothing is imported from ``data``,
     the folder that the configuration itself lies in, if it is a run's.
     """
-    finder = _Folder(folder, {target.partition(".")[0] for target in _targets(config)} - set(OURS))
     closed = [] if data is None else [_Closed(data.resolve())]
+    finder = _Folder(folder, {target.partition(".")[0] for target in _targets(config)} - set(OURS), closed)
     before = list(sys.meta_path)
     sys.meta_path[:] = [*closed, *before, finder]
     try:
@@ -108,18 +108,22 @@ class _Closed:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        spec = PathFinder.find_spec(name, path)
+        self.refuse(PathFinder.find_spec(name, path))
+        return None
+
+    def refuse(self, spec: ModuleSpec | None) -> None:
+        """Raise ImportError for a module in the folder."""
         if spec is not None and any(Path(place).resolve().is_relative_to(self.folder) for place in _places(spec)):
             raise ImportError(f"{self.folder} holds the configuration of a run, which is data")
-        return None
 
 
 class _Folder:
     """A finder (importlib's protocol) of some top-level modules of one folder, asked after all others."""
 
-    def __init__(self, folder: Path, names: Iterable[str]) -> None:
+    def __init__(self, folder: Path, names: Iterable[str], closed: Iterable[_Closed]) -> None:
         self._folder = str(folder)
         self._names = set(names)
+        self._closed = tuple(closed)
         self.found: set[str] = set()
 
     def find_spec(
@@ -128,6 +132,8 @@ class _Folder:
         if path is not None or name not in self._names:
             return None
         spec = PathFinder.find_spec(name, [self._folder])
+        for each in self._closed:
+            each.refuse(spec)
         if spec is not None:
             self.found.add(name)
             self._names |= _imported(spec)

@@ -19,33 +19,12 @@ from pydantic import BeforeValidator, ConfigDict, TypeAdapter
 LARGEST = 2**63 - 1
 """What a column of whole numbers holds."""
 
-_SIGNS: Mapping[type, tuple[str, str]] = {Ge: ("at least", "ge"), Gt: ("over", "gt"), Le: ("at most", "le"), Lt: ("under", "lt")}
-
-
-def validated(value: Any, hint: Any) -> Any:
-    """``value`` as ``hint`` asks for it.
-
-    Raises pydantic's ValidationError where it is something else, and its PydanticUserError or SchemaError for a hint
-    that says nothing about values, such as a protocol.
-    """
-    return TypeAdapter(strict(hint), config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
-
-
-def strict(hint: Any) -> Any:
-    """``hint`` with every number in it, at any depth, one that a boolean does not pass for."""
-    if hint in (int, float):
-        return Annotated[hint, BeforeValidator(_number)]
-    if hint is bool:
-        return Annotated[bool, BeforeValidator(_truth)]
-    if typing.get_origin(hint) is Annotated:
-        inner, *said = typing.get_args(hint)
-        return Annotated[(strict(inner), *said)]  # type: ignore[return-value]
-    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
-        return reduce(or_, [strict(part) for part in typing.get_args(hint)])
-    origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (None, typing.Literal, Callable) or not parts:
-        return hint
-    return origin[tuple(part if part is ... else strict(part) for part in parts)]
+_SIGNS: Mapping[type, tuple[str, str]] = {
+    Ge: ("at least", "ge"),
+    Gt: ("over", "gt"),
+    Le: ("at most", "le"),
+    Lt: ("under", "lt"),
+}
 
 
 def _number(value: Any) -> Any:
@@ -64,11 +43,42 @@ def _truth(value: Any) -> Any:
     return value
 
 
+Whole = Annotated[int, BeforeValidator(_number)]
+Real = Annotated[float, BeforeValidator(_number)]
+Truth = Annotated[bool, BeforeValidator(_truth)]
+_STRICT: Mapping[Any, Any] = {int: Whole, float: Real, bool: Truth}
+
+
+def validated(value: Any, hint: Any) -> Any:
+    """``value`` as ``hint`` asks for it.
+
+    Raises pydantic's ValidationError where it is something else, and its PydanticUserError or SchemaError for a hint
+    that says nothing about values, such as a protocol.
+    """
+    return TypeAdapter(strict(hint), config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
+
+
+def strict(hint: Any) -> Any:
+    """``hint`` with every number in it, at any depth, one that a boolean does not pass for."""
+    if hint in _STRICT:
+        return _STRICT[hint]
+    if typing.get_origin(hint) is Annotated:
+        inner, *said = typing.get_args(hint)
+        return Annotated[(strict(inner), *said)]  # type: ignore[return-value]
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        return reduce(or_, [strict(part) for part in typing.get_args(hint)])
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (None, typing.Literal, Callable) or not parts:
+        return hint
+    return origin[tuple(part if part is ... else strict(part) for part in parts)]
+
+
 def spelled(hint: Any) -> str:
     """``hint`` in words: ``int, at least 1, or null``."""
     if typing.get_origin(hint) is Annotated:
         inner, *said = typing.get_args(hint)
-        bounds = [f"{_SIGNS[type(each)][0]} {getattr(each, _SIGNS[type(each)][1]):,g}" for each in said if type(each) in _SIGNS]
+        known = [(*_SIGNS[type(each)], each) for each in said if type(each) in _SIGNS]
+        bounds = [f"{sign} {getattr(each, name):,g}" for sign, name, each in known]
         return spelled(inner) + (f" {' and '.join(bounds)}" if bounds else "")
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         return " or ".join(spelled(part) for part in typing.get_args(hint))
