@@ -2,9 +2,12 @@
 
 ``run`` and ``validate`` hand their arguments to Hydra; the other verbs have options of their own. Whatever the
 user got wrong is one message on standard error and exit status 2; a traceback is always a defect of ours.
+What a verb needs is imported when it is known to be that verb, and what a run needs when its configuration holds: an
+error is told before seconds of imports.
 """
 
 import argparse
+import errno
 import os
 import re
 import sys
@@ -20,11 +23,6 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-import backends.cli
-import sim.study.cli
-import sim.study.scorecard.command
-import sim.study.selector.command
-import traces.cli
 from backends.base import BackendError
 from sim.config.choices import groups, overview
 from sim.config.hydra_node import guarded
@@ -33,11 +31,9 @@ from sim.config.settings import check
 from sim.config.theirs import at_hand
 from sim.errors import ConfigError, SimulationError
 from sim.refusal import USAGE_ERROR, refuse
-from sim.run import SUMMARY, check_folder, simulate, write
-from sim.study.runs import ReportError
 from traces.error import TraceError
 
-REFUSED = (ConfigError, TraceError, BackendError, ReportError, SimulationError)
+REFUSED = (ConfigError, TraceError, BackendError, SimulationError)
 """What the user can put right; a SimulationError is a policy's, and the policies may be the user's own."""
 
 VALUED = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p")
@@ -81,9 +77,29 @@ def run(given: Sequence[str]) -> int:
             # A choice of another trace or other arrivals brings its own length or rate.
             usual = [word for word in VALIDATE if chosen.isdisjoint(_said(word))]
             return configured([*usual, *given[1:]], validation, VALIDATE_HELP)
+        return _of_files(given)
+    except REFUSED as error:
+        return refuse(error)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        return refuse(error)
+
+
+def _of_files(given: Sequence[str]) -> int:
+    """The verbs that have options of their own. Returns the exit status."""
+    import backends.cli
+    import sim.study.cli
+    import sim.study.scorecard.command
+    import sim.study.selector.command
+    import traces.cli
+    from sim.study.runs import ReportError
+
+    try:
         parser = argparse.ArgumentParser(
             prog="mezzotint", description="Replays text-to-image traffic through published serving designs."
         )
+        parser.add_argument("--version", action="store_true", help="print the version and stop")
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
         verbs.add_parser("run", help="one simulation, or a sweep with -m", add_help=False)
         verbs.add_parser("list", help="what a run can be composed of, with a line on each choice", add_help=False)
@@ -95,7 +111,7 @@ def run(given: Sequence[str]) -> int:
         args = parser.parse_args(given)
         status: int = args.run(args)
         return status
-    except REFUSED as error:
+    except ReportError as error:
         return refuse(error)
 
 
@@ -121,9 +137,10 @@ def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usa
     try:
         sys.argv = ["mezzotint", *_arranged(overrides)]
         _refuse_null(overrides)
-        _refuse_used_sweep(overrides)
-        _refuse_no_jobs(overrides)
         several = "-m" in overrides or "--multirun" in overrides
+        if several:
+            _refuse_used_sweep(overrides)
+        _refuse_no_jobs(overrides)
         with guarded():
             hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")(task if several else noted)()
     except (*REFUSED, HydraException, OmegaConfBaseException, OSError) as error:
@@ -182,8 +199,10 @@ def _refuse_null(words: Sequence[str]) -> None:
 
 def _refuse_used_sweep(words: Sequence[str]) -> None:
     """A sweep numbers its runs from 0: in a folder that holds runs, old ones would pass for its own."""
+    from sim.run import SUMMARY
+
     folders = [word.partition("=")[2] for word in words if word.startswith("run.dir=")]
-    if ("-m" in words or "--multirun" in words) and folders and any(Path(folders[-1]).glob(f"*/{SUMMARY}")):
+    if folders and any(Path(folders[-1]).glob(f"*/{SUMMARY}")):
         raise ConfigError(f"run.dir: {folders[-1]} holds the runs of another sweep; remove it or name another folder")
 
 
@@ -200,6 +219,8 @@ def job(config: DictConfig) -> None:
     several = HydraConfig.get().mode is RunMode.MULTIRUN
     with _told(several):
         plain, folder = _resolved(config)
+        from sim.run import check_folder, simulate, write
+
         check_folder(folder)
         with _classes(plain):
             outcome = simulate(plain, progress=not several)
@@ -214,6 +235,7 @@ def job(config: DictConfig) -> None:
 
 def validation(config: DictConfig) -> None:
     """One validation: serve live, profile, simulate the same, print the error."""
+    from sim.run import check_folder
     from sim.study.validate import validate
 
     several = HydraConfig.get().mode is RunMode.MULTIRUN
@@ -248,7 +270,7 @@ def _told(several: bool) -> Iterator[None]:
     """Refuse a single run in our words alone: Hydra, which names the job in a sweep, would add its own."""
     try:
         yield
-    except (*REFUSED, OmegaConfBaseException) as error:
+    except (*REFUSED, OmegaConfBaseException, OSError) as error:
         if several:
             raise
         raise SystemExit(refuse(error)) from None

@@ -99,7 +99,9 @@ def refuse(node: DictConfig) -> None:
         settings: Any = OmegaConf.to_container(node[key], resolve=True)
         chosen = any(word.startswith(f"hydra/{key}=") for word in plain["overrides"]["hydra"])
         if not isinstance(settings, dict) or (settings.get(TARGET) not in own and not chosen):
-            raise ConfigError(f"hydra.{key}: found {settings}, expected one that `hydra/{key}=` on the command line names")
+            raise ConfigError(
+                f"hydra.{key}: found {settings}, expected one that `hydra/{key}=` on the command line names"
+            )
         _refuse_calls({name: value for name, value in settings.items() if name != TARGET}, f"hydra.{key}")
 
 

@@ -27,7 +27,7 @@ def readable(word: str) -> str:
     """
     found = _WORD.fullmatch(word)
     if found is None:
-        _parsed(word, word)
+        _check(word)
         return word
     key, value = found["key"], found["value"]
     is_path = "." in key and key.rpartition(".")[2] in PATHS
@@ -37,7 +37,7 @@ def readable(word: str) -> str:
     if _PLAIN.fullmatch(value) and not is_path:
         return word
     if not is_path and value[:1] in ("[", "{", "'", '"'):
-        _parsed(word, word)
+        _check(word)
         return word
     try:
         read = OverridesParser.create().parse_override(word)
@@ -54,10 +54,13 @@ def _quoted(value: str) -> str:
     return str(QuotedString(text=value, quote=Quote.single).with_quotes())
 
 
-def _parsed(word: str, shown: str) -> None:
+def _check(word: str) -> None:
     try:
         OverridesParser.create().parse_override(word)
     except HydraException as error:
         reason = str(error).splitlines()[0]
-        if "LexerNoViableAlt" in reason:
-            raise ConfigError(f"{shown}: expected KEY=VALUE, found a sign that no key has, or one in an open list") from None
+        if "LexerNoViableAlt" in reason or "token recognition" in reason:
+            raise ConfigError(
+                f"{word}: cannot be read as KEY=VALUE ({reason}); write text with such signs in quotes, as "
+                f"{word.partition('=')[0]}='\"...\"'"
+            ) from None

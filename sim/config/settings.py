@@ -11,7 +11,6 @@ from sim.config.typed import Real, Truth, Whole
 from sim.errors import ConfigError
 from sim.record.cost import Service
 
-
 MOST_GPUS = 100_000
 """More than anybody has, and as many as a run can hold in memory."""
 

@@ -74,7 +74,9 @@ def test_a_class_of_another_kind_is_refused_before_it_is_made() -> None:
 
 def test_modules_come_from_the_working_directory_by_name_only(tmp_path: Path) -> None:
     """The one that is named, what it imports from there, and no other."""
-    Path("mine.py").write_text("import beside\nclass Part:\n    def late(self):\n        import later\n        return later.X\n")
+    Path("mine.py").write_text(
+        "import beside\nclass Part:\n    def late(self):\n        import later\n        return later.X\n"
+    )
     Path("beside.py").write_text("X = 1\n")
     Path("later.py").write_text("X = 2\n")
     Path("faiss_of_old.py").write_text("open('harm', 'w')\n")
