@@ -71,8 +71,8 @@ def refuse_primary(config: Any, name: str) -> None:
     """Raise ConfigError for a primary file, such as a run's, that tells Hydra what we would not have written."""
     if isinstance(config, Mapping) and config.get("hydra", _ours()) != _ours():
         raise ConfigError(
-            f"--config-name {name}: hydra: found what no run's config.yaml tells Hydra, which could have anything called "
-            "with it; remove that key, and choose launchers on the command line"
+            f"--config-name {name}: hydra: found what no run's config.yaml tells Hydra, which could call anything "
+            "by it; remove that key, and choose launchers on the command line"
         )
 
 

@@ -64,7 +64,7 @@ def strict(hint: Any) -> Any:
         return _STRICT[hint]
     if typing.get_origin(hint) is Annotated:
         inner, *said = typing.get_args(hint)
-        return Annotated[(strict(inner), *said)]  # type: ignore[return-value]
+        return Annotated[(strict(inner), *said)]
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         return reduce(or_, [strict(part) for part in typing.get_args(hint)])
     origin, parts = typing.get_origin(hint), typing.get_args(hint)

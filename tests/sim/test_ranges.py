@@ -57,7 +57,7 @@ def test_no_key_of_the_run_takes_a_boolean_for_a_number() -> None:
     for key in ("seed", "warmup", "preload", "sample_s"):
         with pytest.raises(ConfigError, match=f"{key}: "):
             check({**config, key: True})
-    with pytest.raises(ConfigError, match="cluster.count"):
+    with pytest.raises(ConfigError, match=r"cluster\.count"):
         check({**config, "cluster": {**config["cluster"], "count": True}})
 
 

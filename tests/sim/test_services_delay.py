@@ -82,7 +82,7 @@ def test_a_number_is_a_constant_and_said_to_be_one() -> None:
         ("door.search_s={_target_: sim.reuse.delay.LogNormal, mean_s: 1, cv: 1, p99_s: 2}", "expected either"),
         ("door.search_s={_target_: sim.reuse.delay.LogNormal, median_s: 2, p99_s: 1}", "expected either"),
         ("door.search_s={_target_: sim.reuse.delay.Empirical, quantiles_s: [1, 0.5]}", "that do not fall"),
-        ("door.search_s={_target_: sim.reuse.selector.Thresholds, at_least: {5: 0.5}}", "or a distribution"),
+        ("door.search_s={_target_: sim.reuse.selector.Thresholds, at_least: {5: 0.5}}", "is no Delay: it lacks draw"),
     ],
 )
 def test_a_delay_that_cannot_be_is_named(override: str, message: str) -> None:
