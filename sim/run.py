@@ -32,6 +32,7 @@ from sim.record.series import series
 from sim.record.summary import summarise
 from sim.record.timeline import write_timeline
 from sim.request import Addons
+from sim.reuse.cache import Cache
 from sim.streams import stream
 from sim.workload import Shapes, Similarity, Workload, standalone
 from traces.arrivals.base import Arrivals
@@ -75,11 +76,13 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """A run that is ready to begin: its trace, its engine, and the alpha of its selector, if it has one."""
+    """A run that is ready to begin: its trace, its engine, the alpha of its selector, if it has one, and what judges
+    images that it does not make."""
 
     trace: Trace
     engine: Engine
     alpha: float | None
+    quality: Quality
 
 
 def simulate(config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
@@ -101,14 +104,13 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
     """Run what ``assemble`` put together from ``config``, and say what happened. Raises what ``simulate`` raises."""
     trace, engine, alpha = assembled.trace, assembled.engine, assembled.alpha
     name, record = settings.system.name, engine.record
-    quality: Quality = build(settings.quality, "quality", Quality)
     with tqdm(total=engine.rows, unit="req", desc=name, disable=None if progress else True) as bar:
         engine.progress = lambda ended: bar.update(ended - bar.n)
         wall = engine.run()
         bar.update(engine.rows - bar.n)
     judged: Judgement | None = None
     if not engine.backend.live:
-        judged = quality.judge(record, engine.models, name, alpha)
+        judged = assembled.quality.judge(record, engine.models, config, alpha)
         record.facts["quality"][:] = judged.factor
     summary = summarise(
         engine,
@@ -143,6 +145,10 @@ def assemble(settings: Settings, *, progress: bool = False) -> Assembled:
     controller: Controller | None = parts.get("controller", Controller)
     parts.refuse_unread(system.name)
     selector: Selector | None = parts.get("selector", Selector)
+    cache = parts.get("cache")
+    if isinstance(cache, Cache) and selector is not None:
+        cache.refuse_unstored(selector)
+    quality: Quality = build(settings.quality, "quality", Quality)
     source: Source = build(settings.trace, "trace", Source)
     trace = source.load(stream(settings.seed, "trace"))
     if len(trace) - settings.preload - settings.warmup <= 0:
@@ -193,7 +199,7 @@ def assemble(settings: Settings, *, progress: bool = False) -> Assembled:
         sample_s=settings.sample_s,
     )
     _assume(engine, trace, system, settings.addons, allocation.assumptions())
-    return Assembled(trace, engine, None if selector is None else selector.alpha)
+    return Assembled(trace, engine, None if selector is None else selector.alpha, quality)
 
 
 def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated: list[Assumption]) -> None:

@@ -229,7 +229,7 @@ def job(config: DictConfig) -> None:
     print(
         f"{said['system']}: {said['requests']['completed']} of {said['requests']['arrived']} requests completed, "
         f"{said['throughput_rpm'] or float('nan'):.2f} per minute, p50 {_seconds(said['latency_s']['p50'])}, "
-        f"p99 {_seconds(said['latency_s']['p99'])} -> {folder}"
+        f"p99 {_seconds(said['latency_s']['p99'])}{_unstable(said['backlog'])} -> {folder}"
     )
 
 
@@ -274,6 +274,16 @@ def _told(several: bool) -> Iterator[None]:
         if several:
             raise
         raise SystemExit(refuse(error)) from None
+
+
+def _unstable(backlog: dict[str, Any]) -> str:
+    """What has to be said beside the latencies of a run whose queue grew."""
+    if not backlog["grows"]:
+        return ""
+    return (
+        f"; UNSTABLE: the queue grew by {backlog['per_hour']:.0f} an hour to {backlog['at_last_arrival']} "
+        "at the last arrival, so latencies depend on the length of the trace"
+    )
 
 
 def _seconds(value: float | None) -> str:

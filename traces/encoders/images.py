@@ -110,12 +110,7 @@ class ClipImages:
             "dtype": "float32",
         }
         stem = disk_cache.home() / "images" / f"{about['images']}.{weights.name}"
-        found = sidecar.load_about(stem, about)
-        if found is None:
-            sidecar.store_about(stem, about, image_vectors(weights, paths, self.batch))
-            found = sidecar.load_about(stem, about)
-        if found is None:
-            raise TraceError(f"{sidecar.vectors_path(stem)}: vanished as it was written; run again")
+        found = sidecar.remembered([stem], about, lambda: image_vectors(weights, paths, self.batch))
         return Opened(np.asarray(found), sidecar.vectors_path(stem), f"{folder.name}, encoded by {weights.name}")
 
 

@@ -124,6 +124,8 @@ def _selector(found: Findings) -> str:
         f"of_steps: {found.steps}\n"
         "strict: false  # the pairs at a threshold were good enough themselves\n"
         f"alpha: {found.alpha:g}\n"
+        "# quality=alpha asks for alpha_for too: the models that this was measured on, by their names in profiles,\n"
+        "# the space, and the table once more. conf/selector/nirvana.yaml has one.\n"
     )
 
 
