@@ -23,6 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 import backends.cli
 import conf
 import sim.study.cli
+import sim.study.generation.command
 import sim.study.scorecard.command
 import sim.study.selector.command
 import traces.cli
@@ -89,7 +90,9 @@ def run(given: Sequence[str]) -> int:
         traces.cli.add_parser(verbs)
         sim.study.cli.add_parser(verbs)
         sim.study.scorecard.command.add_parser(verbs)
-        sim.study.selector.command.add_parser(backends.cli.add_parser(verbs))
+        measured = backends.cli.add_parser(verbs)
+        sim.study.selector.command.add_parser(measured)
+        sim.study.generation.command.add_parser(measured)
         args = parser.parse_args(given)
         status: int = args.run(args)
         return status

@@ -145,8 +145,8 @@ class SdBeta:
             yield Batch(_columns(table, origin), pa.array(arrival_s[at]), origin)
         if notes["rows"] and not kept:
             raise TraceError(
-                f"{where}: no requests are left of {notes['rows']:,} (channels {shown(', '.join(sorted(order.last)))}); "
-                "check --channel, --since and --until"
+                f"{where}: no requests are left of {notes['rows']:,} (channels {shown(', '.join(sorted(order.last)))});"
+                " check --channel, --since and --until"
             )
         reasons = {OTHER_CHANNEL: self.channel, EARLY: self.since, LATE: self.until}
         notes["skipped"].update({why: skipped[why] for why, setting in reasons.items() if setting is not None})
