@@ -151,7 +151,8 @@ class Profiled:
         key = (work.shape, work.steps)
         if key not in self._scatters:
             scatter = self.profiles[work.model].scatter
-            self._scatters[key] = scatter and (scatter.probabilities, scatter.factors(self.typical_s(work)))
+            known = None if scatter is None else (scatter.probabilities, scatter.factors(self.typical_s(work)))
+            self._scatters[key] = known
         found = self._scatters[key]
         return 1.0 if found is None else float(np.interp(self._draws(work.row), *found))
 

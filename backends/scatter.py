@@ -1,9 +1,9 @@
 """How a request's seconds scatter about the typical ones: quantiles that were measured, and draws from them."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -52,9 +52,9 @@ class Scatter(BaseModel):
         at_each = np.array([one.factors for one in self.around]).T
         return np.array([np.interp(typical_s, known, measured) for measured in at_each])
 
-    def quantile(self, typical_s: float, probability: ArrayLike) -> Any:
-        """The factor at ``probability``, in its shape."""
-        return np.interp(probability, self.probabilities, self.factors(typical_s))
+    def quantile(self, typical_s: float, probability: float) -> float:
+        """The factor at ``probability``."""
+        return float(np.interp(probability, self.probabilities, self.factors(typical_s)))
 
     def mean(self, typical_s: float) -> float:
         """The mean factor of what typically takes ``typical_s``."""

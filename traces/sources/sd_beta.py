@@ -188,7 +188,7 @@ class _Order:
             refuse(table.column(name), pc.is_null(table.column(name)), name, "a value", origin)
         channels = table.column("channel").to_pylist()
         places = integers(table.column("idx"), origin, "idx").to_pylist()
-        arrival_s = estimates.to_numpy().copy()
+        arrival_s: npt.NDArray[np.float64] = estimates.to_numpy().copy()
         for index, (channel, place) in enumerate(zip(channels, places, strict=True)):
             before, latest_s = self.last.get(channel, (-1, -np.inf))
             if place <= before:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backends.base import Work
 from backends.profile import Profile
@@ -51,16 +52,17 @@ def cells(held_out: Observed, backend: Profiled, model: str, least: int) -> list
     kinds, which, counts = np.unique(asked, axis=1, return_inverse=True, return_counts=True)
     order = np.argsort(-counts, kind="stable")
     return [
-        _cell(*map(int, kinds[:, kind]), held_out.seconds[which.ravel() == kind], backend, model)
+        _cell(kinds[:, kind].tolist(), held_out.seconds[which.ravel() == kind], backend, model)
         for kind in order
         if counts[kind] >= least
     ]
 
 
-def _cell(width: int, height: int, steps: int, seconds: np.ndarray, backend: Profiled, model: str) -> Cell:
+def _cell(asked: list[int], seconds: NDArray[np.float64], backend: Profiled, model: str) -> Cell:
+    width, height, steps = asked
     typical_s = backend.typical_s(Work(model, width, height, steps))
     scatter = backend.profiles[model].scatter
-    mean, p90 = (1.0, 1.0) if scatter is None else (scatter.mean(typical_s), float(scatter.quantile(typical_s, 0.9)))
+    mean, p90 = (1.0, 1.0) if scatter is None else (scatter.mean(typical_s), scatter.quantile(typical_s, 0.9))
     mean_s, p90_s = float(seconds.mean()), float(np.quantile(seconds, 0.9))
     return Cell(
         width, height, steps, len(seconds), mean_s, p90_s,
@@ -97,8 +99,8 @@ def render(found: Sequence[Cell], profile: Profile, least: int) -> str:
             f"# Generation seconds: {profile.model} on {profile.gpu}",
             f"{profile.source}.",
             f"Requests that were not used for the fit (a fifth, by a hash of their names), in cells of {least} or "
-            "more; what the profile predicts against what they took. Noise is the standard error of the mean of the held-out "
-            "requests: no prediction can be sure to come nearer.",
+            "more; what the profile predicts against what they took. Noise is the standard error of the mean of the "
+            "held-out requests: no prediction can be sure to come nearer.",
             "\n".join(lines),
         ]
     ) + "\n"  # fmt: skip

@@ -97,7 +97,7 @@ def _scatter(factors: Floats, typical_s: Floats) -> Scatter:
         bounds.append(min(max(upper, bounds[-1] + LEAST_AROUND), len(factors)))
     if len(bounds) > 2 and bounds[-1] - bounds[-2] < LEAST_AROUND:
         del bounds[-2]
-    around = []
+    around: list[Around] = []
     for low, high in pairwise(bounds):
         middle_s = float(typical_s[low:high].mean())
         if around and middle_s <= around[-1].seconds:

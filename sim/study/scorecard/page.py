@@ -19,17 +19,26 @@ def render(rows: Sequence[Row], form: str, figure: str | None) -> str:
     parts = [
         "# Scorecard",
         f"What the papers report and what Mezzotint makes of it ({form}). *Held*: within the tolerance. *Given*: taken "
-        "as an input, or used to fit one, and therefore never scored. What every row rests on is listed below.",
-        _table(("system", "held", "missed", "not simulated yet", "given"), [_count(name, rows) for name in systems]),
+        "as an input, or used to fit one, and therefore never scored. *Contradicted*: no single reading of the paper "
+        "gives it together with the paper's other rows, so it is shown and never scored. What every row rests on is "
+        "listed below.",
+        _table(
+            ("system", "held", "missed", "not simulated yet", "given", "contradicted"),
+            [_count(name, rows) for name in systems],
+        ),
     ]
     if figure is not None:
         parts.append(f"![Ours against the papers', in units of the tolerance]({figure})")
     for system in systems:
         of = [row for row in rows if row.system == system]
         parts += [f"## {system}", _table(HEAD, [_cells(row) for row in of])]
-        missed = _grouped((row for row in of if row.reason is not None), lambda row: row.reason)
-        if missed:
-            parts += [f"### Missed by {system}", "\n".join(f"- **{ids}**: {why}" for why, ids in missed)]
+        for verdict, title in (
+            ("missed", f"### Missed by {system}"),
+            ("contradicted", f"### Contradicted in {system}"),
+        ):
+            told = _grouped((row for row in of if row.verdict == verdict), lambda row: row.reason)
+            if told:
+                parts += [title, "\n".join(f"- **{ids}**: {why}" for why, ids in told)]
     rests = _grouped(rows, lambda row: row.fixed_by)
     if rests:
         parts += ["## What the numbers rest on", _table(("rows", "fixed by"), [(ids, by) for by, ids in rests])]
@@ -47,7 +56,7 @@ HEAD = ("id", "what", "paper", "ours", "error", "allowed", "verdict")
 
 def tally(rows: Sequence[Row]) -> str:
     """One line: how many of the scored rows are held."""
-    scored = [row for row in rows if row.verdict != "given"]
+    scored = [row for row in rows if row.verdict in ("held", "missed")]
     held = sum(row.verdict == "held" for row in scored)
     unsimulated = sum(_unsimulated(row) for row in scored)
     return f"{held} of {len(scored)} scored rows held, {len(scored) - held} missed ({unsimulated} {NOT_YET})"
@@ -76,8 +85,8 @@ def _count(system: str, rows: Sequence[Row]) -> tuple[str, ...]:
     of = [row for row in rows if row.system == system]
     unsimulated = sum(_unsimulated(row) for row in of)
     verdicts = [row.verdict for row in of]
-    numbers = (verdicts.count("held"), verdicts.count("missed") - unsimulated, unsimulated, verdicts.count("given"))
-    return (system, *map(str, numbers))
+    numbers = (verdicts.count("held"), verdicts.count("missed") - unsimulated, unsimulated)
+    return (system, *map(str, (*numbers, verdicts.count("given"), verdicts.count("contradicted"))))
 
 
 def _unsimulated(row: Row) -> bool:
@@ -85,7 +94,7 @@ def _unsimulated(row: Row) -> bool:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    verdict = {"held": "**held**", "missed": "missed", "given": f"given ({row.role})"}[row.verdict]
+    verdict = {"held": "**held**", "given": f"given ({row.role})"}.get(row.verdict, row.verdict)
     return (
         row.id,
         f"{row.what} ({row.source})",
