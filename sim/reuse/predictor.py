@@ -6,14 +6,19 @@ from math import inf
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sim.errors import ConfigError
-from sim.parts import Change, Log, Run
+from sim.parts import Change, Log, Run, Selector
 from sim.record.record import TRAININGS
+from sim.reuse.threshold import balanced
 from traces.similarity.spaces import Space
 
 BLOCK = 512
 """Coming rows that are decided at a time."""
+
+STRETCH, LEAST_STRETCH = 1000, 50
+"""Prompts that a threshold is chosen on: at most, and at least."""
 
 
 @dataclass(slots=True)
@@ -43,26 +48,31 @@ class OneClassSvm:
 
     Args:
         nu: bound on the share of training errors, over 0 and at most 1 (6: 0.001).
-        threshold: what the decision function must exceed; 0 is scikit-learn's own (7.7 chooses one by precision
-            and recall and does not print it).
+        threshold: what the decision function must exceed; 0 is scikit-learn's own. Null chooses one, once, as 7.7
+            does (by precision and recall; its value is not printed): when it is first trained, on the last fifth of
+            the prompts that are there, and on what a search for each finds among those before them. What is there
+            then is what was preloaded, so no request that is measured has a part in it.
         retrain_share: insertions and deletions over vectors at the last training (5.2: 0.05).
         per_10k_s: simulated seconds to train on 10,000 vectors (5.4: 0.04).
         sample: vectors that are trained on at most, drawn anew each time from all; null trains on all. The simulated
             seconds are those of all.
         landmarks: vectors that the kernel's map is made of; null is linear.
         gamma: of the kernel exp(-gamma |x - y|^2), with ``landmarks``.
+        selector: says from which similarity on a search finds something; needed where no threshold is given.
 
     Raises:
-        ConfigError: a number out of its range.
+        ConfigError: a number out of its range, or neither a threshold nor a selector.
     """
 
     nu: float = 0.001
-    threshold: float = 0.0
+    threshold: float | None = 0.0
     retrain_share: float = 0.05
     per_10k_s: float = 0.04
     sample: int | None = 10_000
     landmarks: int | None = None
     gamma: float = 1.0
+    selector: Selector | None = None
+    _chosen: float | None = field(init=False, default=None)
     _run: Run = field(init=False, repr=False)
     _trainings: Log = field(init=False, repr=False)
     _space: Space = field(init=False, repr=False)
@@ -79,7 +89,7 @@ class OneClassSvm:
     def __post_init__(self) -> None:
         sane = {
             "nu": 0 < self.nu <= 1,
-            "threshold": -inf < self.threshold < inf,
+            "threshold": self.selector is not None if self.threshold is None else -inf < self.threshold < inf,
             "retrain_share": 0 <= self.retrain_share < inf,
             "per_10k_s": 0 <= self.per_10k_s < inf,
             "sample": self.sample is None or self.sample >= 1,
@@ -98,6 +108,13 @@ class OneClassSvm:
         self._trainings = run.log(TRAININGS)
         self._space = space
         self._rng = run.rng("predictor")
+        self._chosen = self.threshold
+        if self.threshold is None:
+            run.assume(
+                "threshold of the match predictor",
+                "the largest harmonic mean of precision and recall on preloaded prompts",
+                "NIRVANA, 7.7, chooses one by both and prints neither its rule nor its value",
+            )
         if self.sample is not None:
             run.assume("vectors that the match predictor is trained on at most", self.sample, "not NIRVANA's")
         if self.landmarks is not None:
@@ -127,7 +144,7 @@ class OneClassSvm:
             self._start, at = row, 0
             work = self._run.workload
             stop = min(row + BLOCK, work.preload + work.rows)
-            self._block = (self._model.scores(self._space.queries(row, stop)) > self.threshold).tolist()
+            self._block = (self._model.scores(self._space.queries(row, stop)) > (self._chosen or 0.0)).tolist()
         return self._block[at]
 
     def _take_over(self) -> None:
@@ -137,12 +154,34 @@ class OneClassSvm:
     def _train(self, now_s: float) -> None:
         rows = np.fromiter(self._rows.values(), np.int64, len(self._rows))
         self._trained_on, self._changed = len(rows), 0
-        if self.sample is not None and len(rows) > self.sample:
-            rows = np.sort(self._rng.choice(rows, self.sample, replace=False))
+        if self._chosen is None:
+            self._chosen = self._choose(np.sort(rows))
         seconds = self._trained_on * self.per_10k_s / 10_000
-        self._coming = Trained(self._space.artifacts(rows), self, int(self._rng.integers(2**31)))
+        self._coming = self._learnt(rows)
         self._ready_s = now_s + seconds
         self._trainings.add(now_s, seconds)
+
+    def _learnt(self, rows: NDArray[np.int64]) -> "Trained":
+        if self.sample is not None and len(rows) > self.sample:
+            rows = np.sort(self._rng.choice(rows, self.sample, replace=False))
+        return Trained(self._space.artifacts(rows), self, int(self._rng.integers(2**31)))
+
+    def _choose(self, rows: NDArray[np.int64]) -> float | None:
+        """A threshold from ``rows`` alone, ascending; None where they are too few, or all or none of them match."""
+        stretch = min(STRETCH, len(rows) // 5)
+        if stretch < LEAST_STRETCH:
+            return None
+        assert self.selector is not None
+        earlier = rows[:-stretch]
+        asked = np.concatenate([self._space.queries(row, row + 1) for row in rows[-stretch:].tolist()])
+        nearest = np.full(stretch, -inf)
+        for start in range(0, len(earlier), BLOCK):
+            near = asked @ self._space.artifacts(earlier[start : start + BLOCK]).T
+            np.maximum(nearest, near.max(1), out=nearest)
+        matched = nearest > self._space.product(self.selector.floor)
+        if matched.all() or not matched.any():
+            return None
+        return balanced(np.asarray(self._learnt(earlier).scores(asked), np.float64), matched)
 
 
 class Trained:
