@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sim.errors import ConfigError
 from sim.parts import Change, Log, Run, Selector
 from sim.record.record import TRAININGS
-from sim.reuse.threshold import balanced
+from sim.reuse.threshold import cheapest
 from traces.similarity.spaces import Space
 
 BLOCK = 512
@@ -49,7 +49,7 @@ class OneClassSvm:
     Args:
         nu: bound on the share of training errors, over 0 and at most 1 (6: 0.001).
         threshold: what the decision function must exceed; 0 is scikit-learn's own. Null chooses one, once, as 7.7
-            does (by precision and recall; its value is not printed): when it is first trained, on the last fifth of
+            does (by latency overhead; its value is not printed): when it is first trained, on the last fifth of
             the prompts that are there, and on what a search for each finds among those before them. What is there
             then is what was preloaded, so no request that is measured has a part in it.
         retrain_share: insertions and deletions over vectors at the last training (5.2: 0.05).
@@ -58,6 +58,7 @@ class OneClassSvm:
             seconds are those of all.
         landmarks: vectors that the kernel's map is made of; null is linear.
         gamma: of the kernel exp(-gamma |x - y|^2), with ``landmarks``.
+        forgone: what a match that is not searched for costs, in searches in vain, where no threshold is given.
         selector: says from which similarity on a search finds something; needed where no threshold is given.
 
     Raises:
@@ -71,8 +72,11 @@ class OneClassSvm:
     sample: int | None = 10_000
     landmarks: int | None = None
     gamma: float = 1.0
+    forgone: float = 20.0
     selector: Selector | None = None
-    _chosen: float | None = field(init=False, default=None)
+    _stretch: NDArray[np.int64] | None = field(init=False, default=None, repr=False)
+    _asked: Any = field(init=False, default=None, repr=False)
+    _searched: int = field(init=False, default=0)
     _run: Run = field(init=False, repr=False)
     _trainings: Log = field(init=False, repr=False)
     _space: Space = field(init=False, repr=False)
@@ -95,6 +99,7 @@ class OneClassSvm:
             "sample": self.sample is None or self.sample >= 1,
             "landmarks": self.landmarks is None or self.landmarks >= 1,
             "gamma": 0 < self.gamma < inf,
+            "forgone": 0 <= self.forgone < inf,
         }
         for name, holds in sane.items():
             if not holds:
@@ -108,12 +113,11 @@ class OneClassSvm:
         self._trainings = run.log(TRAININGS)
         self._space = space
         self._rng = run.rng("predictor")
-        self._chosen = self.threshold
         if self.threshold is None:
             run.assume(
                 "threshold of the match predictor",
-                "the largest harmonic mean of precision and recall on preloaded prompts",
-                "NIRVANA, 7.7, chooses one by both and prints neither its rule nor its value",
+                f"the least latency overhead on preloaded prompts, a forgone match costing {self.forgone:g} searches",
+                "NIRVANA, 7.7 and Figure 18; its value is not printed",
             )
         if self.sample is not None:
             run.assume("vectors that the match predictor is trained on at most", self.sample, "not NIRVANA's")
@@ -144,7 +148,7 @@ class OneClassSvm:
             self._start, at = row, 0
             work = self._run.workload
             stop = min(row + BLOCK, work.preload + work.rows)
-            self._block = (self._model.scores(self._space.queries(row, stop)) > (self._chosen or 0.0)).tolist()
+            self._block = (self._model.scores(self._space.queries(row, stop)) > self._model.line).tolist()
         return self._block[at]
 
     def _take_over(self) -> None:
@@ -154,23 +158,36 @@ class OneClassSvm:
     def _train(self, now_s: float) -> None:
         rows = np.fromiter(self._rows.values(), np.int64, len(self._rows))
         self._trained_on, self._changed = len(rows), 0
-        if self._chosen is None:
-            self._chosen = self._choose(np.sort(rows))
+        if self.threshold is None and self._stretch is None:
+            self._choose(np.sort(rows))
         seconds = self._trained_on * self.per_10k_s / 10_000
         self._coming = self._learnt(rows)
         self._ready_s = now_s + seconds
         self._trainings.add(now_s, seconds)
 
     def _learnt(self, rows: NDArray[np.int64]) -> "Trained":
+        if self._stretch is not None:
+            rows = np.setdiff1d(rows, self._stretch)
         if self.sample is not None and len(rows) > self.sample:
             rows = np.sort(self._rng.choice(rows, self.sample, replace=False))
-        return Trained(self._space.artifacts(rows), self, int(self._rng.integers(2**31)))
+        trained = Trained(self._space.artifacts(rows), self, int(self._rng.integers(2**31)))
+        if self._asked is not None:
+            trained.line = self._line(np.sort(trained.scores(self._asked)))
+        return trained
 
-    def _choose(self, rows: NDArray[np.int64]) -> float | None:
-        """A threshold from ``rows`` alone, ascending; None where they are too few, or all or none of them match."""
+    def _line(self, scores: NDArray[np.float64]) -> float:
+        """The decision function has no scale of its own: each model searches for as many of the stretch, ascending."""
+        spared = len(scores) - self._searched
+        return float(scores[spared - 1]) if spared else -inf
+
+    def _choose(self, rows: NDArray[np.int64]) -> None:
+        """How many of the last ``rows``, ascending, to search for, unless they are few, or all or none of them match.
+
+        They are never learnt: a prompt that was would be more like the class than one that comes.
+        """
         stretch = min(STRETCH, len(rows) // 5)
         if stretch < LEAST_STRETCH:
-            return None
+            return
         assert self.selector is not None
         earlier = rows[:-stretch]
         asked = np.concatenate([self._space.queries(row, row + 1) for row in rows[-stretch:].tolist()])
@@ -180,8 +197,10 @@ class OneClassSvm:
             np.maximum(nearest, near.max(1), out=nearest)
         matched = nearest > self._space.product(self.selector.floor)
         if matched.all() or not matched.any():
-            return None
-        return balanced(np.asarray(self._learnt(earlier).scores(asked), np.float64), matched)
+            return
+        scores = np.asarray(self._learnt(earlier).scores(asked), np.float64)
+        self._searched = int((scores > cheapest(scores, matched, self.forgone)).sum())
+        self._stretch, self._asked = rows[-stretch:], asked
 
 
 class Trained:
@@ -197,6 +216,7 @@ class Trained:
             self._map = Nystroem(gamma=settings.gamma, n_components=landmarks, random_state=seed)
             vectors = self._map.fit_transform(vectors)
         self._svm = SGDOneClassSVM(nu=settings.nu, random_state=seed).fit(vectors)
+        self.line = settings.threshold or 0.0
 
     def scores(self, vectors: Any) -> Any:
         """The decision function of ``vectors`` (n, d), shape (n,): what is more like the class scores higher."""

@@ -19,7 +19,7 @@ from sim.reuse.door import Reuse
 from sim.reuse.eviction import Fifo
 from sim.reuse.predictor import Always, OneClassSvm
 from sim.reuse.selector import Thresholds
-from sim.reuse.threshold import balanced
+from sim.reuse.threshold import cheapest
 from tests.sim.lab import engine, simulated
 from traces.similarity.spaces import Space, TextToText
 
@@ -214,18 +214,20 @@ def test_a_predictor_that_cannot_be_is_named(override: str) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(data=st.lists(st.tuples(st.integers(-5, 5), st.booleans()), min_size=2, max_size=40))
-def test_no_line_has_a_larger_harmonic_mean_than_the_one_that_is_drawn(data: list[tuple[int, bool]]) -> None:
+@given(
+    data=st.lists(st.tuples(st.integers(-5, 5), st.booleans()), min_size=2, max_size=40),
+    forgone=st.sampled_from([0.5, 1.0, 20.0]),
+)
+def test_no_line_that_searches_costs_less_than_the_one_that_is_drawn(
+    data: list[tuple[int, bool]], forgone: float
+) -> None:
     scores, matched = np.array([float(one) for one, _ in data]), np.array([two for _, two in data])
-    if not matched.any():
-        matched[0] = True
 
-    def harmonic(line: float) -> float:
+    def cost(line: float) -> float:
         searched = scores > line
-        return float(2 * (searched & matched).sum() / (searched.sum() + matched.sum()))
+        return float((searched & ~matched).sum() + forgone * (~searched & matched).sum())
 
-    best = max(harmonic(line) for line in (*(scores + 0.5), *(scores - 0.5)))
-    assert harmonic(balanced(scores, matched)) == pytest.approx(best)
+    assert cost(cheapest(scores, matched, forgone)) == min(cost(line) for line in scores - 0.5)
 
 
 def test_a_threshold_is_chosen_on_what_was_preloaded_alone() -> None:
@@ -235,9 +237,9 @@ def test_a_threshold_is_chosen_on_what_was_preloaded_alone() -> None:
     other = np.concatenate([vectors[:PRELOAD], prompts(9, PRELOAD + 400)[PRELOAD:]])
     chosen = []
     for rows in (vectors, other):
-        predictor = OneClassSvm(nu=0.1, per_10k_s=0.0, threshold=None, selector=Thresholds({25: 0.9}))
+        predictor = OneClassSvm(nu=0.1, per_10k_s=0.0, threshold=None, forgone=0.3, selector=Thresholds({25: 0.9}))
         run = served(rows, predictor)
         check_proportions(served(rows, Always()), run)
-        chosen.append(predictor._chosen)
-    assert chosen[0] == chosen[1] != 0
-    assert chosen[0] is not None
+        chosen.append(predictor._searched)
+    assert chosen[0] == chosen[1]
+    assert 0 < chosen[0] < PRELOAD // 5
