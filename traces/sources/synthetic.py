@@ -1,6 +1,7 @@
 """Made-up traffic in the image of real services: users, sessions, and prompts that edit earlier ones."""
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -131,6 +132,8 @@ class Synthetic:
         check_count(WHERE, "session_most", self.session_most)
         check_count(WHERE, "channels", self.channels)
         check_number(WHERE, "history", self.history, least=0.0, most=1e7)
+        if self.history != int(self.history):
+            raise TraceError(f"{WHERE}: history={self.history!r}, expected a whole number of 0 or more")
         for name in POSITIVE:
             check_number(WHERE, name, getattr(self, name), above=0.0)
         for name in WIDTHS:
@@ -158,17 +161,22 @@ class Synthetic:
 
     def load(self, rng: np.random.Generator) -> Trace:
         """Make the trace up; the same arguments and stream give the same digest."""
-        # a stream for each part: switching one on leaves the others as they were
-        streams = dict(zip(STREAMS, rng.spawn(len(STREAMS)), strict=True))
         users = self._users()
-        asked = self.requests * (self.channels if self.one_channel else 1)
         law = self._part(Visits, clock=self._part(Clock), users=users)
-        arrival_s, user, planned = law.draw(asked, int(self.history), self.rate_rpm, streams["visits"])
-        own = by(user)
-        channel = channels(own, self.channels, self.channel_stay, streams["channels"])
+        asked = self.requests * (self.channels if self.one_channel else 1)
+        wanted = 0
+        while wanted < self.requests:
+            # what a channel has of the service's requests is known only once they are drawn
+            # a stream for each part: switching one on leaves the others as they were
+            streams = dict(zip(STREAMS, deepcopy(rng).spawn(len(STREAMS)), strict=True))
+            arrival_s, user, planned = law.draw(asked, self.history, self.rate_rpm, streams["visits"])
+            own = by(user)
+            channel = channels(own, self.channels, self.channel_stay, streams["channels"])
+            shown = np.flatnonzero((arrival_s >= 0.0) & ((channel == 0) | (not self.one_channel)))
+            wanted, asked = len(shown), asked + asked // 4 + 100
         wording = self._part(Wording, descent=self._part(Descent))
         prompts = wording.compose(user, own, by(channel), streams["wording"])
-        rows = np.flatnonzero((arrival_s >= 0.0) & ((channel == 0) | (not self.one_channel)))[: self.requests]
+        rows = shown[: self.requests]
         arrival_s, user, count = arrival_s[rows], user[rows], len(rows)
         # by plan, since of too few users one may have several at once
         previous = sessions(planned[rows], arrival_s, np.inf).previous

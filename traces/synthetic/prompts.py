@@ -60,8 +60,7 @@ class Wording:
     def compose(self, user: Indices, own: Order, near: Order, rng: np.random.Generator) -> "Prompts":
         """The prompts of n requests, given the users, (n,), and the orders by user and by channel."""
         count = len(user)
-        mean, spread = self.new_mean, self.new_spread
-        writes_new = rng.beta(mean * spread, (1 - mean) * spread, int(user.max()) + 1)
+        writes_new = self._writes_new(int(user.max()) + 1, rng)
         parent, repeats = self.descent.parents(own, rng)
         made = Prompts(np.zeros((count, LONGEST), np.uint16), np.zeros(count, np.int64))
         place = np.zeros(count)
@@ -75,6 +74,11 @@ class Wording:
             _splice(rows, task, written, made, place)
             start = int(rows[-1]) + 1
         return made
+
+    def _writes_new(self, users: int, rng: np.random.Generator) -> Floats:
+        if not 0.0 < self.new_mean < 1.0:
+            return np.full(users, self.new_mean)
+        return rng.beta(self.new_mean * self.new_spread, (1.0 - self.new_mean) * self.new_spread, users)
 
     def _task(
         self, rows: Indices, parent: Indices, repeats: Flags, writes_new: Floats, own: Order, near: Order,
