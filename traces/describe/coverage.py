@@ -100,11 +100,11 @@ def _recent(vectors: Vectors, block: Indices) -> npt.NDArray[np.float64]:
 
 def _shares(sizes: tuple[int, ...], best: npt.NDArray[np.float64]) -> Shares:
     """By size and limit; a size that some request has not before it would compare other requests and is left out."""
-    whole = ~np.isnan(best).any(0)
+    known = np.asarray(~np.isnan(best), np.bool_)
     return {
         size: {limit: float((best[:, column] > limit).mean()) for limit in LIMITS}
         for column, size in enumerate(sizes)
-        if whole[column]
+        if known[:, column].all()
     }
 
 

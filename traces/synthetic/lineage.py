@@ -23,7 +23,8 @@ class Order:
 
     def back(self, rows: Indices, lag: Indices) -> Indices:
         """The rows that came `lag` before these among those of the same."""
-        return self.ordered[self.rank[rows] - lag]
+        found: Indices = self.ordered[self.rank[rows] - lag]
+        return found
 
 
 def by(of: Indices) -> Order:
@@ -38,7 +39,8 @@ def lags(most: Indices, exponent: float, rng: np.random.Generator) -> Indices:
     """How far back to go, 1 to `most` (any shape; at least 1): P(lag >= k) falls as k ** -exponent, cut at `most`."""
     end = (most + 1.0) ** -exponent
     drawn = (end + rng.random(most.shape) * (1.0 - end)) ** (-1.0 / exponent)
-    return np.minimum(np.floor(drawn), most).astype(np.int64)
+    whole: Indices = np.minimum(np.floor(drawn), most).astype(np.int64)
+    return whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,8 @@ def words(comma_share: float) -> pa.Array:
 def drawn(skew: float, shift: float) -> Words:
     """`CELLS` words, so many of each as the Zipf-Mandelbrot law (rank + shift) ** -skew asks: any of them is a draw."""
     heights = np.cumsum((np.arange(1, WORDS + 1) + shift) ** -skew)
-    return np.searchsorted(heights, (np.arange(CELLS) + 0.5) / CELLS * heights[-1]).astype(np.uint16)
+    found: Words = np.searchsorted(heights, (np.arange(CELLS) + 0.5) / CELLS * heights[-1]).astype(np.uint16)
+    return found
 
 
 def _names() -> Iterator[str]:
