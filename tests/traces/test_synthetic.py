@@ -16,7 +16,7 @@ from traces.describe.rhythm import rhythm
 from traces.encoders.ngram import HashedNgrams
 from traces.error import TraceError
 from traces.sources.synthetic import Synthetic
-from traces.synthetic.lineage import lags
+from traces.synthetic.lineage import Descent, by, lags
 from traces.table.sessions import SESSION_GAP_S, sessions
 from traces.table.trace import Trace, validate
 
@@ -89,7 +89,6 @@ SHARE = st.floats(0, 1)
             "return_lag": st.floats(0.1, 5),
             "own_share": st.floats(0, 0.5),
             "near_share": st.floats(0, 0.5),
-            "classic_share": SHARE,
             "new_mean": SHARE,
             "new_spread": st.floats(0.01, 100),
             "piece_mass": st.floats(0.01, 100),
@@ -241,16 +240,14 @@ def test_coverage_by_others_goes_on_growing() -> None:
     assert lone.others[3000][0.6] < 0.2 * found.others[3000][0.6]
 
 
-def test_classics_are_everywhere() -> None:
-    def most(share: float) -> int:
-        trace = load(requests=3000, classic_share=share, subject_share=1.0, change_power=1.0)
-        ends: dict[tuple[str, ...], set[int]] = {}
-        for row, user in zip(words_of(trace), users(trace).tolist(), strict=True):
-            if len(row) >= 6:
-                ends.setdefault(tuple(row[-6:]), set()).add(user)
-        return max(map(len, ends.values()))
-
-    assert most(1.0) > 3 * most(0.0)
+def test_of_anybodys_prompts_the_first_are_the_classics() -> None:
+    law = Descent(repeat_share=0.0, subject_share=1.0, return_lag=1.0, own_share=0.0, near_share=0.0)
+    order = by(np.arange(3000))
+    drawn = law.donors(np.arange(1000, 3000), 50, order, order, np.random.default_rng(0)).ravel()
+    assert drawn.min() == 0
+    assert drawn.max() < 1000, "what is not written yet cannot be copied"
+    for first in (1, 10, 100):
+        assert (drawn < first).mean() == pytest.approx(np.log(first + 1) / np.log(1001), abs=0.01)
 
 
 def test_lags_are_cut_off_and_fall_as_a_power() -> None:

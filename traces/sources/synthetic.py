@@ -27,7 +27,7 @@ POSITIVE = (
 )  # fmt: skip
 WIDTHS = ("user_sigma", "session_sigma", "gap_sigma", "burst_cv", "word_skew")
 SHARES = (
-    "channel_stay", "repeat_share", "subject_share", "own_share", "near_share", "classic_share", "comma_share",
+    "channel_stay", "repeat_share", "subject_share", "own_share", "near_share", "comma_share",
     "settings_change", "images_change", "model_change", "addon_change",
 )  # fmt: skip
 
@@ -102,7 +102,6 @@ class Synthetic:
     return_lag: float = _fitted("return_lag")
     own_share: float = _fitted("own_share")
     near_share: float = _fitted("near_share")
-    classic_share: float = _fitted("classic_share")
     new_mean: float = _fitted("new_mean")
     new_spread: float = _fitted("new_spread")
     piece_mass: float = _fitted("piece_mass")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traces.synthetic.laws import Flags, Floats, Indices
+from traces.synthetic.laws import Flags, Indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class Descent:
         subject_share: chance that a user who has prompts begins another subject.
         return_lag: exponent of the law of how far back among his own a user goes, in prompts: P(at least k) is
             k ** -return_lag. The same law takes prompts from those that a channel has shown.
-        own_share, near_share, classic_share: where words that are copied come from: the user's own earlier prompts,
-            those that the channel has shown, and of the rest the classics: the i-th prompt that the service ever had
-            with a weight of 1 / i (Zipf's law over prompts). What is left is any earlier prompt alike.
+        own_share, near_share: where words that are copied come from: the user's own earlier prompts,
+            or those that the channel has shown. The rest comes from anybody's, of any age: the i-th prompt that the
+            service ever had with a weight of 1 / i (Zipf's law over prompts), so that some are classics.
     """
 
     repeat_share: float
@@ -62,7 +62,6 @@ class Descent:
     return_lag: float
     own_share: float
     near_share: float
-    classic_share: float
 
     def parents(self, own: Order, rng: np.random.Generator) -> tuple[Indices, Flags]:
         """The user's own prompt that each of n rows goes on from, (n,), -1 for another subject; and who repeats it."""
@@ -77,10 +76,8 @@ class Descent:
         """Rows before the first of these that words are copied from, `many` for each: (b, many)."""
         most = int(rows[0])
         shape = (len(rows), many)
-        luck: Floats = rng.random(shape)
         kind = rng.random(shape)
-        classic = np.floor((most + 1.0) ** luck).astype(np.int64) - 1
-        donor = np.where(rng.random(shape) < self.classic_share, classic, np.floor(luck * most).astype(np.int64))
+        donor = np.floor((most + 1.0) ** rng.random(shape)).astype(np.int64) - 1
         donor = np.minimum(donor, most - 1)
         mine = kind < self.own_share
         for order, chosen in ((own, mine), (near, ~mine & (kind < self.own_share + self.near_share))):
