@@ -264,7 +264,7 @@ def test_a_single_channel_is_its_share_of_the_service() -> None:
     service = load(requests=20_000, channels=20)
     alone = load(requests=1000, channels=20, one_channel=True)
     assert len(alone) == 1000
-    assert alone.span_s == pytest.approx(service.span_s, rel=0.2)
+    assert alone.span_s == pytest.approx(service.span_s, rel=0.4)
     assert met(alone).length.mean() < met(service).length.mean(), "users change the channel"
     assert load(requests=50, channels=1).digest == load(requests=50, channels=1, channel_stay=0.1).digest
 
