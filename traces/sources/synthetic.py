@@ -9,6 +9,7 @@ import numpy as np
 
 from traces.error import TraceError
 from traces.synthetic import settings
+from traces.synthetic.bounds import MOST_DRAWN, check_size
 from traces.synthetic.clock import Clock
 from traces.synthetic.laws import Indices, weighted
 from traces.synthetic.lineage import Descent, by
@@ -125,11 +126,11 @@ class Synthetic:
     name: str = "synthetic"
 
     def __post_init__(self) -> None:
-        check_count(WHERE, "requests", self.requests)
+        check_count(WHERE, "requests", self.requests, MOST_DRAWN)
         if self.users is not None:
-            check_count(WHERE, "users", self.users)
-        check_count(WHERE, "session_most", self.session_most)
-        check_count(WHERE, "channels", self.channels)
+            check_count(WHERE, "users", self.users, MOST_DRAWN)
+        check_count(WHERE, "session_most", self.session_most, 10**6)
+        check_count(WHERE, "channels", self.channels, 10**6)
         check_number(WHERE, "history", self.history, least=0.0, most=1e7)
         if self.history != int(self.history):
             raise TraceError(f"{WHERE}: history={self.history!r}, expected a whole number of 0 or more")
@@ -157,6 +158,9 @@ class Synthetic:
                     f"{WHERE}: service={self.service!r}, expected null or one of {', '.join(self.services)}"
                 )
             settings.check_service(self.services[self.service], self.service)
+        users = self.users_per_rpm * self.rate_rpm if self.users is None else self.users
+        drawn = self.requests * (self.channels if self.one_channel else 1) + int(self.history)
+        check_size(WHERE, drawn, self.rate_rpm, users)
 
     def load(self, rng: np.random.Generator) -> Trace:
         """Make the trace up; the same arguments and stream give the same digest."""
