@@ -2,11 +2,13 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import yaml
@@ -20,11 +22,13 @@ from traces.error import TraceError
 from traces.sources import Streamed
 from traces.sources.delimited import Csv
 from traces.sources.diffusiondb import DiffusionDB
+from traces.sources.formats.cells import ClockName
 from traces.sources.gentd26 import GenTD26
 from traces.sources.katz import Katz
 from traces.sources.mjhq import Mjhq
 from traces.sources.partiprompts import PartiPrompts
 from traces.sources.prompts import Prompts
+from traces.sources.sd_beta import SdBeta
 from traces.sources.synthetic import Synthetic
 from traces.synthetic.published import LIKE, parameters
 from traces.table.ingest import Written, store
@@ -38,6 +42,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "diffusiondb": ("nsfw_max", "limit"),
     "gentd26": ("drop_failed", "text_only", "unnamed_loras"),
     "katz": ("service", "node"),
+    "sd-beta": ("channel", "since", "until"),
     "partiprompts": (),
     "mjhq": ("requests",),
     "prompts": (),
@@ -64,6 +69,22 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         TraceError: what is read is malformed, or the output cannot be written.
     """
+    try:
+        status = _run(args)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        with suppress(OSError):  # what is still held would be tried, and fail, again at the end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        reason = error.strerror or str(error)
+        raise TraceError(
+            f"trace {args.verb}: cannot be written ({reason}); free the disk or name another file"
+        ) from error
+    return status
+
+
+def _run(args: argparse.Namespace) -> int:
     if args.verb == "describe":
         return _describe(args)
     if args.verb == "compare":
@@ -89,6 +110,8 @@ def run(args: argparse.Namespace) -> int:
     reading.name = args.name or reading.name
     reading.notes["seed"] = args.seed
     _report(store(reading, out))
+    if "arrival_s" in reading.notes:
+        print(f"arrival times are not the source's own: {reading.notes['arrival_s']}")
     return 0
 
 
@@ -154,6 +177,9 @@ def _add_import(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--service", metavar="A|B", help="katz: keep only the requests to this service")
     parser.add_argument("--node", metavar="NAME", help="katz: keep only the requests to this node")
+    parser.add_argument("--channel", metavar="NAME", help="sd-beta: keep only this channel (default: all, merged)")
+    parser.add_argument("--since", metavar="TIME", help="sd-beta: keep what arrives then or later, such as 2022-08-12")
+    parser.add_argument("--until", metavar="TIME", help="sd-beta: keep what arrives before then")
     parser.add_argument(
         "--requests", type=int, metavar="N", help="mjhq: keep the last N/10 prompts of each category, as MoDM does"
     )
@@ -163,9 +189,7 @@ def _add_import(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--delimiter", metavar="C", help=r"csv: between cells, a comma by default; \t is a tab")
     parser.add_argument("--no-quotes", action="store_true", help="csv: quotes in the table mean nothing")
-    parser.add_argument(
-        "--arrival", choices=["auto", "seconds", "unix", "timestamp"], help="csv: how arrivals are written"
-    )
+    parser.add_argument("--arrival", choices=get_args(ClockName), help="csv: how arrivals are written")
 
 
 def _add_synth(parser: argparse.ArgumentParser) -> None:
@@ -193,7 +217,7 @@ def _settings(words: list[str]) -> dict[str, Any]:
             raise TraceError(f"--set {word}: expected KEY=VALUE with a key among {', '.join(known)}")
         try:
             settings[key] = yaml.safe_load(value)
-        except yaml.YAMLError:
+        except (ValueError, RecursionError, yaml.YAMLError):  # no day of any month, 5,000 digits, nested too deeply
             raise TraceError(f"--set {word}: the value cannot be read, expected a number, text or list") from None
     return settings
 
@@ -264,6 +288,8 @@ def _source(args: argparse.Namespace) -> Streamed:
         )
     if args.source == "katz":
         return Katz(path=args.path, service=args.service, node=args.node, limits=limits)
+    if args.source == "sd-beta":
+        return SdBeta(path=args.path, channel=args.channel, since=args.since, until=args.until, limits=limits)
     if args.source == "mjhq":
         return Mjhq(path=args.path, requests=args.requests, limits=limits)
     if args.source == "partiprompts":

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from typing import Any, Literal
 
@@ -97,7 +98,7 @@ class GlobalMonitor:
         self._target = sum(worker.role == self.miss_role for worker in workers)
         self.pid.x = float(self._target)
         for role in run.models:
-            run.gauge(f"gpus_{role}", lambda _, role=role: sum(w.role == role for w in run.cluster.workers))
+            run.gauge(f"gpus_{role}", partial(_serving, run, role))
         run.gauge("large_target", lambda _: self._target)
         run.gauge("large_pid", lambda _: self.pid.x)
         run.process(self._watch())
@@ -157,3 +158,8 @@ class GlobalMonitor:
                 if found is not None:
                     return found
         return throughput_split(gpus, asked, large_rpm, small_rpm)
+
+
+def _serving(run: Run, role: str, now_s: float) -> int:
+    """GPUs that serve ``role`` or are on the way to."""
+    return sum(worker.role == role for worker in run.cluster.workers)

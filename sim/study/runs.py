@@ -14,8 +14,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
 from numpy.typing import NDArray
+from tqdm import tqdm
 
-from sim.study.identity import FlatConfig, Load, flatten, load_of, series_labels
+from sim.study.identity import (
+    FlatConfig,
+    Load,
+    Scalar,
+    Setting,
+    families,
+    flatten,
+    load_of,
+    natural,
+    seeds_of,
+    series_labels,
+)
 
 Floats = NDArray[np.float64]
 
@@ -43,9 +55,9 @@ class ReportError(ValueError):
 class Run:
     """One finished run.
 
-    `name` is its directory as the user would write it, `series` the curve it belongs to (its system,
-    and what else tells it apart from the other runs loaded with it), `config` the resolved configuration by
-    dotted key, `overrides` the command line where it was kept.
+    `name` is its directory as the user would write it, `series` what it is called (its system, and what else tells it
+    apart from the other runs loaded with it), `config` the resolved configuration by dotted key. Where the runs vary
+    one number, `setting` is that number and `family` the series without it: the curve that the run is a point of.
     """
 
     path: Path
@@ -55,6 +67,19 @@ class Run:
     system: str
     series: str
     load: Load
+    family: str = ""
+    setting: Setting | None = None
+
+    @property
+    def replica(self) -> tuple[Scalar, ...]:
+        """Every seed of the run; runs of one series and load that agree in it are reruns of one simulation."""
+        return seeds_of(self.config, self.seed)
+
+    @property
+    def backlog_grows(self) -> bool:
+        """Whether more came than was served for as long as requests came; runs of earlier versions do not tell."""
+        backlog = self.summary.get("backlog")
+        return isinstance(backlog, Mapping) and backlog.get("grows") is True
 
     @property
     def seed(self) -> int | None:
@@ -89,20 +114,24 @@ def load_runs(dirs: Sequence[Path]) -> list[Run]:
             base = directory.name or directory.resolve().name
             found.setdefault(path.resolve(), (path, base if inner == "." else f"{base}/{inner}"))
     places = list(found.values())
-    summaries = [_summary(path / "summary.json") for path, _ in places]
-    configs = [flatten(_yaml(path / "config.yaml") or {}) for path, _ in places]
+    # Quiet where standard error is no terminal, and where the runs are read before a bar would be seen.
+    bar = tqdm(places, desc="runs", unit="run", disable=None, delay=0.5, leave=False)
+    summaries = [_summary(path / "summary.json") for path, _ in bar]
+    configs = [_config(path, summary) for (path, _), summary in zip(places, summaries, strict=True)]
     systems = [
         str(summary["system"] or config.get("system.name") or path.name)
         for (path, _), summary, config in zip(places, summaries, configs, strict=True)
     ]
-    labels = series_labels(systems, configs)
+    labels, curves = series_labels(systems, configs), families(systems, configs)
     runs = [
-        Run(path, name, summary, config, system, label, load_of(config))
-        for (path, name), summary, config, system, label in zip(
-            places, summaries, configs, systems, labels, strict=True
+        Run(path, name, summary, config, system, label, load_of(config), *curve)
+        for (path, name), summary, config, system, label, curve in zip(
+            places, summaries, configs, systems, labels, curves, strict=True
         )
     ]
-    return sorted(runs, key=lambda run: (run.series, run.load.order, run.seed is None, run.seed or 0, run.name))
+    return sorted(
+        runs, key=lambda run: (natural(run.series), run.load.order, run.seed is None, run.seed or 0, run.name)
+    )
 
 
 def latency_quantiles(run: Run, probabilities: Floats) -> Floats | None:
@@ -128,25 +157,34 @@ def latency_quantiles(run: Run, probabilities: Floats) -> Floats | None:
 
 
 def time_series(run: Run, column: str, points: int) -> tuple[Floats, Floats] | None:
-    """Time (s) and a column of cluster.parquet, averaged over up to `points` equal spans; None if absent."""
-    table = _table(run.path / "cluster.parquet", ("time_s", column))
+    """Time (s) and a column of cluster.parquet, its mean over each of up to `points` equal spans; None if absent.
+
+    A row counts for as long as it stands: a pause, however long, is one row.
+    """
+    table = _table(run.path / "cluster.parquet", ("time_s", "seconds", column))
     if table is None or not {"time_s", column} <= set(table.column_names):
         return None
     time, value = _floats(table, "time_s"), _floats(table, column)
-    known = np.isfinite(time) & np.isfinite(value)
-    time, value = time[known], value[known]
+    stands = _floats(table, "seconds") if "seconds" in table.column_names else np.diff(time, append=time[-1:])
+    known = np.isfinite(time) & np.isfinite(value) & np.isfinite(stands)
+    time, value, stands = time[known], value[known], stands[known]
     if not len(time):
         return None
-    if len(time) <= points or time.max() == time.min():
-        order = np.argsort(time, kind="stable")
-        return time[order], value[order]
-    span = np.minimum(((time - time.min()) / (time.max() - time.min()) * points).astype(int), points - 1)
-    count = np.bincount(span, minlength=points)
-    filled = count > 0
-    return (
-        np.bincount(span, time, points)[filled] / count[filled],
-        np.bincount(span, value, points)[filled] / count[filled],
-    )
+    order = np.argsort(time, kind="stable")
+    time, value, stands = time[order], value[order], stands[order]
+    if len(time) <= points or time[-1] == time[0]:
+        return time, value
+    edges = np.linspace(time[0], time[-1] + stands[-1], points + 1)
+    elapsed, area = (_inside(time, stands, edges, rate) for rate in (np.ones(len(time)), value))
+    filled = elapsed > 0
+    return ((edges[1:] + edges[:-1]) / 2)[filled], area[filled] / elapsed[filled]
+
+
+def _inside(time: Floats, stands: Floats, edges: Floats, rate: Floats) -> Floats:
+    """The integral, between each two `edges`, of what is `rate` from each `time` on for as long as it `stands`."""
+    corners = np.column_stack([time, time + stands]).ravel()
+    integral = np.column_stack([np.zeros(len(time)), rate * stands]).ravel().cumsum()
+    return np.diff(np.interp(edges, corners, integral))
 
 
 def _find(directory: Path) -> Iterator[Path]:
@@ -245,6 +283,15 @@ def _again(path: Path) -> str:
     return f"run it again, or remove {path.parent}"
 
 
+def _config(path: Path, summary: Mapping[str, Any]) -> FlatConfig:
+    """The resolved configuration; of a trace in a file its digest too, since files of one name may differ."""
+    config = flatten(_yaml(path / "config.yaml") or {})
+    digest = (summary["trace"] or {}).get("digest")
+    if config.get("trace.path") and isinstance(digest, str):
+        config["trace.digest"] = digest.removeprefix("sha256:")[:12]
+    return config
+
+
 def _yaml(path: Path) -> Any:
     """The mapping in `path`, None if there is no such file."""
     if not path.is_file():
@@ -263,8 +310,12 @@ def _table(path: Path, columns: Sequence[str]) -> pa.Table | None:
     if not path.is_file():
         return None
     try:
-        present = [column for column in columns if column in pq.read_schema(path).names]
-        with pq.ParquetFile(path, read_dictionary=[name for name in present if name == "outcome"]) as file:
+        with pa.OSFile(str(path)) as source:  # opened here: Arrow takes a path with a colon for a URI
+            present = [column for column in columns if column in pq.read_schema(source).names]
+        with (
+            pa.OSFile(str(path)) as source,
+            pq.ParquetFile(source, read_dictionary=[name for name in present if name == "outcome"]) as file,
+        ):
             return file.read(columns=present)
     except (pa.ArrowException, OSError) as error:
         detail = " ".join(str(error).split())
