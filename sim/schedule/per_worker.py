@@ -69,8 +69,11 @@ class PerWorker:
         self._turn()
         left = self._homeless
         self._homeless = deque()
-        if worker.role == self.miss_role and self._for_hits is not None:
-            left.extend(self._hits.pop(worker, ()))
+        if worker.role == self.miss_role:
+            if self._for_hits is not None:
+                left.extend(self._hits.pop(worker, ()))
+        elif not worker.open:  # its model is not there any more, or never came
+            left.extend(self._misses.pop(worker, ()))
         self._waiting -= len(left)
         for request in left:
             taker = self.offer(request, now_s)

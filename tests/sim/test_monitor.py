@@ -217,11 +217,17 @@ def test_bringing_the_cluster_to_a_split_moves_no_more_than_it_must() -> None:
     assert sum(what == "order" for _, what, _ in run.record.decisions) == 2
 
 
-@pytest.mark.parametrize("system", ["modm-throughput", "modm-quality"])
-def test_the_monitor_serves_what_a_fixed_split_for_another_load_cannot(system: str) -> None:
-    """At a hit rate that the split was not planned for, the monitor finds the one that serves it."""
+@pytest.mark.parametrize(
+    "watched",
+    [
+        ("system=modm-quality",),
+        ("system=modm-throughput", "controller=modm-throughput", "allocation=last-small"),
+    ],
+)
+def test_the_monitor_serves_what_a_split_for_another_load_cannot(watched: tuple[str, ...]) -> None:
+    """With two large models where the load wants about ten, misses pile up; the monitor finds the split."""
     common = ("arrivals.rate_rpm=20", "trace.requests=900", "preload=300", "cluster.count=16")
-    watched = simulated(f"system={system}", *common).summary
-    fixed = simulated("system=modm-fixed", "allocation.large=2", *common).summary
-    assert watched["latency_s"]["p99"] < fixed["latency_s"]["p99"]
-    assert watched["gpu"]["switches"] > 0
+    adapted = simulated(*watched, *common).summary
+    fixed = simulated("system=modm-throughput", "allocation.large=2", *common).summary
+    assert adapted["latency_s"]["p99"] < fixed["latency_s"]["p99"]
+    assert adapted["gpu"]["switches"] > 0
