@@ -53,6 +53,7 @@ def main() -> int:
     statuses: Counter[object] = Counter()
     covered: set[str] = set()
     seen: Counter[tuple[str, str]] = Counter()
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     total, began = 0, time.monotonic()
     for kind, share in kinds.items():
         share_of = args.inputs * share // sum(kinds.values())

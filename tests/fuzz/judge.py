@@ -101,7 +101,8 @@ def told(
     command: Callable[[Sequence[str]], int], words: Sequence[str], folder: Path, wrong: list[str]
 ) -> tuple[int | None, str, str]:
     """One command, in ``folder``: its exit status, and what it said on standard output and standard error."""
-    out, err = io.StringIO(), io.StringIO()
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8", "strict", write_through=True)
+    err = io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace", write_through=True)
     kept = os.getcwd(), dict(os.environ), list(sys.path), list(sys.argv), set(sys.modules)
     os.chdir(folder)
     os.environ["MEZZOTINT_CACHE"] = str(folder / "cache")
@@ -118,14 +119,14 @@ def told(
         at = [f"{Path(f.filename).name}:{f.lineno}" for f in (*ours[-2:], frames[-1])]
         wrong.append(f"{type(error).__name__}: {str(error)[:200]} ({' > '.join(at)})")
         status = 2
-        err = io.StringIO()
+        err = io.TextIOWrapper(io.BytesIO())
     finally:
         os.chdir(kept[0])
         os.environ.clear()
         os.environ.update(kept[1])
         sys.path[:], sys.argv[:] = kept[2], kept[3]
         GlobalHydra.instance().clear()
-    return status, out.getvalue(), err.getvalue()
+    return status, *(each.buffer.getvalue().decode() for each in (out, err))  # type: ignore[attr-defined]
 
 
 def _refusal(err: str, given: Input | None, words: Sequence[str]) -> list[str]:
