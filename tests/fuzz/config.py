@@ -191,7 +191,8 @@ def crossed(draw: st.DrawFn) -> Input:
 @st.composite
 def damaged_file(draw: st.DrawFn, words: tuple[str, ...]) -> Input:
     """A config.yaml that was cut, mixed up, or has more in it than a run's own."""
-    content = written(config_file(composed(words)), [])
+    tree = config_file(composed(words))
+    content = written(tree, [])
     more = draw(
         st.sampled_from(
             [
@@ -214,7 +215,9 @@ def damaged_file(draw: st.DrawFn, words: tuple[str, ...]) -> Input:
             ]
         )
     )
-    content = draw(damaged(content) | st.just(content + more) | st.just(more))
+    key = more.partition(b":")[0].decode()
+    once = written({name: value for name, value in tree.items() if name != key}, []) + more
+    content = draw(damaged(content) | st.sampled_from([once, once, content + more, more]))
     return Input(_files(content), (AGAIN,), ("out",), covers="config.yaml")
 
 

@@ -33,7 +33,7 @@ LONGEST = 1500
 BARE = re.compile(
     r"object has no|object is not|NoneType|not supported between|unsupported operand|index out of range|KeyError|"
     r"Traceback|invalid literal|could not convert|cannot convert|NotImplemented|must be real number|"
-    r"takes \d+ positional|missing \d+ required|unhashable|AssertionError|array must not|broadcast|valid dtype|"
+    r"takes \d+ positional|missing \d+ required|unhashable type|AssertionError|array must not|broadcast|valid dtype|"
     r"math domain|"
     r"division by zero|__\w+__|too large to convert|LexerNoViableAlt|mismatched input|<class |<function |<object|"
     r" at 0x[0-9a-f]{6}|\[Errno"
