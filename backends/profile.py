@@ -8,6 +8,7 @@ from functools import cached_property
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import Annotated, Literal
 
 import yaml
@@ -17,18 +18,28 @@ from backends.base import BackendError
 from backends.table import Table
 from conf.atomic import atomic_write
 
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(gt=0)]
+LONGEST_S = 1e9
+"""Thirty years: a measurement above that is a mistake, and sums of such lose their digits."""
+
+SUFFIXES = (".yaml", ".yml")
+
+Seconds = Annotated[float, Field(gt=0, le=LONGEST_S)]
+Count = Annotated[int, Field(gt=0, lt=2**53)]
+Quantity = Annotated[float, Field(gt=0, le=1e12)]
+
+
+PLAIN = ConfigDict(extra="forbid", frozen=True, strict=True)
+"""Strict: true is not 1 and "64" is not 64."""
 
 
 class Timing(BaseModel):
     """Median seconds of one operation on a batch; ``spread_s`` is the interquartile range, if known."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = PLAIN
 
     batch: Count = 1
     seconds: Seconds
-    spread_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    spread_s: Annotated[float, Field(ge=0, le=LONGEST_S)] | None = None
 
     @property
     def pixels(self) -> int:
@@ -63,7 +74,7 @@ class LoraTiming(BaseModel):
     section 4.2).
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = PLAIN
 
     bytes: Count
     rank: Count
@@ -77,7 +88,7 @@ class LoraTiming(BaseModel):
 class ControlNetLoad(BaseModel):
     """One ControlNet as it is put on the device: ``bytes`` of its weights, ``load_s`` from its files."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = PLAIN
 
     bytes: Count
     load_s: Seconds
@@ -86,7 +97,7 @@ class ControlNetLoad(BaseModel):
 class MemoryPoint(BaseModel):
     """Most bytes allocated on the device while an operation ran on a batch, the weights included."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = PLAIN
 
     operation: Literal["step", "vae_encode", "vae_decode", "controlnet_step"] = "step"
     nets: Annotated[int, Field(ge=0)] = 0
@@ -99,12 +110,12 @@ class MemoryPoint(BaseModel):
 class EnergyPoint(BaseModel):
     """Joules that the whole device drew per denoising step of a batch."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = PLAIN
 
     width: Count
     height: Count
     batch: Count
-    joules: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    joules: Quantity
 
 
 class Profile(BaseModel):
@@ -116,7 +127,7 @@ class Profile(BaseModel):
     ``power_w`` is the device's draw while it denoises. ``source`` says who measured it.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, ignored_types=(cached_property,))
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, ignored_types=(cached_property,))
 
     schema_: Literal[1] = Field(alias="schema")
     model: str
@@ -138,7 +149,7 @@ class Profile(BaseModel):
     energy: list[EnergyPoint] = []
     load_s: Seconds | None = None
     weights_bytes: Count | None = None
-    power_w: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    power_w: Quantity | None = None
 
     @cached_property
     def tables(self) -> dict[str, Table]:
@@ -188,8 +199,9 @@ def read(path: Path | Traversable) -> Profile:
     """
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
+    # RecursionError: nested without end; ValueError: not UTF-8, no day of any month, a number of 5,000 digits
+    except (OSError, RecursionError, ValueError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())[:300]
         raise BackendError(f"{path}: cannot be read as a profile ({reason}); restore or re-measure it") from None
     if not isinstance(content, dict):
         raise BackendError(
@@ -201,7 +213,7 @@ def read(path: Path | Traversable) -> Profile:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        found = "" if first["type"] == "missing" else f", found {first['input']!r}"
+        found = "" if first["type"] == "missing" else f", found {shortened(first['input'])}"
         raise BackendError(f"{path}: {key}: {first['msg']}{found}; correct or re-measure it") from None
 
 
@@ -221,18 +233,41 @@ def write(profile: Profile, path: Path) -> None:
 
 
 def find(gpu: str, folders: Iterable[Path | Traversable]) -> dict[str, Profile]:
-    """Every profile of ``gpu`` in ``folders``, by model; a later folder replaces an earlier one's."""
+    """Every profile of ``gpu`` in ``folders``, by model; a later folder replaces an earlier one's.
+
+    Raises BackendError as :func:`within`.
+    """
     found: dict[str, Profile] = {}
     for folder in folders:
-        for file in sorted(folder.iterdir(), key=lambda f: f.name):
-            if file.name.endswith(".yaml") and file.name.startswith(f"{gpu}_"):
-                profile = read(file)
-                if profile.gpu != gpu:
-                    raise BackendError(
-                        f"{file}: gpu: found {profile.gpu!r}, expected {gpu!r} as its name says; rename it"
-                    )
-                found[profile.model] = profile
+        found |= {profile.model: profile for profile in within(folder) if profile.gpu == gpu}
     return found
+
+
+def within(folder: Path | Traversable) -> list[Profile]:
+    """The profiles in ``folder``: every YAML file there that is not hidden, whatever its name.
+
+    Raises BackendError when one of them cannot be read as a profile, or two are of one GPU and model.
+    """
+    found: dict[tuple[str, str], tuple[str, Profile]] = {}
+    for file in sorted(_entries(folder), key=lambda each: each.name):
+        if file.name.startswith(".") or not file.name.lower().endswith(SUFFIXES):
+            continue
+        profile = read(file)
+        key = profile.gpu, profile.model
+        if key in found:
+            raise BackendError(
+                f"{folder}: {found[key][0]} and {file.name} are both profiles of {profile.model} on {profile.gpu}, "
+                "expected one; take one of them out of the folder, or correct its gpu or model"
+            )
+        found[key] = file.name, profile
+    return [profile for _, profile in found.values()]
+
+
+def _entries(folder: Path | Traversable) -> list[Path | Traversable]:
+    try:
+        return list(folder.iterdir())
+    except OSError as error:
+        raise BackendError(f"{folder}: cannot be read ({error.strerror}); name a folder of profiles") from None
 
 
 def shipped() -> Traversable:

@@ -15,7 +15,7 @@ from conf.assumption import Assumption
 
 @dataclass(slots=True)
 class Profiled:
-    """Looks up what work costs on ``gpu`` in profile files named ``<gpu>_<model>.yaml``.
+    """Looks up what work costs on ``gpu`` in profile files, each of one model on one GPU.
 
     Works that are run together are a batch as far as they have one model, size and number of ControlNets: their
     time is interpolated in pixels and in batch. Images of different sizes share no tensor, so each such group runs
@@ -32,16 +32,17 @@ class Profiled:
         extrapolate: ``error`` refuses a size or a batch outside the measured grid; ``warn`` scales the nearest edge
             of the grid by pixels (and by batch), and says so in the summary.
         unpublished_load_s: seconds to load a model whose profile has no ``load_s``.
-        folder: a folder of further profiles, which replace the shipped ones of the same model.
+        folder: a folder of further profiles, which replace the shipped ones of the same model. Every YAML file in it is
+            one, by its keys ``gpu`` and ``model`` and not by its name; hidden files aside.
 
     Raises:
-        BackendError: no profile for the GPU, or a folder or profile that cannot be read.
+        BackendError: a folder or profile that cannot be read, or two profiles of one GPU and model in a folder.
     """
 
     gpu: str
     extrapolate: Literal["error", "warn"] = "error"
     unpublished_load_s: float = 20.0
-    folder: str | None = None
+    folder: str | Path | None = None
     live: bool = field(init=False, default=False)
     by_row: bool = field(init=False, default=False)
     quality_basis: str | None = field(init=False, default=None)
@@ -227,8 +228,8 @@ class Profiled:
         if nets > max(tables):
             there = ", ".join(str(count) for count in sorted(tables) if count) or "none"
             raise BackendError(
-                f"{self.gpu}_{model}.yaml: {what}: {nets} ControlNets in line were not measured for {model} on "
-                f"{self.gpu} (measured: {there}); serve without them, or measure them (mezzotint calibrate "
+                f"profile of {model} on {self.gpu}: {what}: {nets} ControlNets in line were not measured for {model} "
+                f"on {self.gpu} (measured: {there}); serve without them, or measure them (mezzotint calibrate "
                 f"--controlnets {nets})"
             )
         self._between.add((model, nets))
@@ -260,7 +261,7 @@ class Profiled:
 
     def _absent(self, key: str, asset: Asset, option: str) -> BackendError:
         return BackendError(
-            f"{self.gpu}_{asset.model}.yaml: {key}: nobody measured what it takes to load {asset.name} for "
+            f"profile of {asset.model} on {self.gpu}: {key}: nobody measured what it takes to load {asset.name} for "
             f"{asset.model} on {self.gpu}; serve without add-ons, or measure it (mezzotint calibrate {option})"
         )
 

@@ -5,13 +5,15 @@ What cannot be written is told as the error of the package that writes: each nam
 
 import os
 import shutil
-import tempfile
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from conf.part import clear, held_part, part_path
+
 REMEDY = "free the disk or name another path"
+LEAST_FREE = 1 << 20
+"""Bytes that must be free on a disk for a write to be begun."""
 
 
 def check_target(path: Path, error: type[Exception]) -> None:
@@ -22,14 +24,37 @@ def check_target(path: Path, error: type[Exception]) -> None:
         error: what to raise, with one line of text.
 
     Raises:
-        error: `path` is a folder, a device or a pipe, or its parent is missing or not a folder.
+        error: `path` is a folder, a device or a pipe, its name is too long, or its parent is missing, not a folder,
+            not to be written in or on a full disk.
     """
+    check_name(path, error)
     if path.is_dir():
         raise error(f"{path}: is a folder, expected the name of a file to write; add a file name to it")
     if path.exists() and not path.is_file():
         raise error(f"{path}: is a device or a pipe, which the finished file would replace; name a file to write")
     if not path.parent.is_dir():
         raise error(f"{path}: the folder {path.parent} does not exist; make it first or name another path")
+    check_room(path.parent, error)
+
+
+def check_name(path: Path, error: type[Exception]) -> None:
+    """Refuse a path that the file system cannot hold, such as one with a name of 300 characters. Raises error."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return
+    except (OSError, ValueError) as cause:  # a name too long, a loop of links; a null character
+        reason = getattr(cause, "strerror", None) or str(cause)
+        raise error(f"{_short(path)}: cannot be used ({reason}); name another path") from None
+
+
+def check_room(folder: Path, error: type[Exception]) -> None:
+    """Refuse a folder that cannot be written in, or whose disk is full. Raises error."""
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise error(f"{folder}: cannot be written in (permission denied); name another path")
+    disk = shutil.disk_usage(folder)
+    if disk.total and disk.free < LEAST_FREE:
+        raise error(f"{folder}: its disk is full; {REMEDY}")
 
 
 @contextmanager
@@ -47,15 +72,35 @@ def atomic_write(path: Path, error: type[Exception]) -> Iterator[Path]:
         error: the folder is missing, the disk is full, or permission is lacking.
     """
     check_target(path, error)
-    temporary = _temporary(path)
+    clear(path.parent)
+    temporary = part_path(path.parent)
     try:
-        yield temporary
-        os.replace(temporary, path)
+        with held_part(temporary, folder=False):
+            yield temporary
+            os.replace(temporary, path)
     except OSError as cause:
         raise _unwritable(path, cause, error, REMEDY) from cause
-    finally:
-        with suppress(OSError):  # it was renamed, or could never be made
-            temporary.unlink()
+
+
+@contextmanager
+def atomic_files(paths: Sequence[Path], error: type[Exception], gone: Sequence[Path] = ()) -> Iterator[list[Path]]:
+    """Give a temporary path for each of ``paths``; rename all of them, in that order, if the block succeeds.
+
+    Where one cannot be written, as on a full disk, all that was there before stays.
+
+    Args:
+        paths: the files to be written; the last is the one that says that all are there.
+        error: what to raise, with one line of text.
+        gone: files of an earlier set that this one lacks; removed with the renaming.
+
+    Raises:
+        error: as ``atomic_write``.
+    """
+    with ExitStack() as parts:
+        temporaries = [parts.enter_context(atomic_write(path, error)) for path in reversed(paths)]
+        yield temporaries[::-1]
+        for path in gone:
+            path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -72,30 +117,30 @@ def atomic_folder(path: Path, error: type[Exception], remedy: str = REMEDY) -> I
     Raises:
         error: the disk is full, or permission is lacking.
     """
-    temporary = _temporary(path)
+    temporary = part_path(path.parent)
     try:
-        temporary.mkdir(parents=True)
-        yield temporary
-        os.replace(temporary, path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        clear(path.parent)
+        with held_part(temporary, folder=True):
+            yield temporary
+            os.replace(temporary, path)
     except OSError as cause:
         if not path.is_dir():
             raise _unwritable(path, cause, error, remedy) from cause
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager
 def scratch_folder(path: Path) -> Iterator[Path]:
     """Give a temporary folder on the disk of `path`; it is removed, with all in it, when the block ends."""
-    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
-    try:
+    clear(path.parent)
+    folder = part_path(path.parent)
+    with held_part(folder, folder=True):
         yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _temporary(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+def _short(path: Path) -> str:
+    text = str(path)
+    return text if len(text) <= 120 else f"{text[:100]}..."
 
 
 def _unwritable(path: Path, cause: OSError, error: type[Exception], remedy: str) -> Exception:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from sim.config.choices import listed
+from sim.ending import Terminated, end_workers, told_to_stop
 from sim.errors import ConfigError
 from sim.refusal import refuse
 
@@ -16,14 +17,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given[:1] == ["list"]:
             return listed(given[1:])
         # What the other verbs need takes seconds to import, and a list needs none of it.
-        from sim.verbs import run
+        with told_to_stop():
+            from sim.verbs import run
 
-        return run(given)
+            return run(given)
     except ConfigError as error:
         return refuse(error)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
+        end_workers()
         print("mezzotint: interrupted", file=sys.stderr)
-        return 130
+        return 143 if isinstance(stop, Terminated) else 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

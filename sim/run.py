@@ -2,9 +2,7 @@
 
 import json
 import math
-import os
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +16,9 @@ from tqdm import tqdm
 
 from backends.base import Backend
 from conf.assumption import Assumption
-from conf.atomic import atomic_write
 from sim.cluster.cluster import Cluster
 from sim.config.build import build
+from sim.config.paths import whole_paths
 from sim.config.settings import Settings, System, check
 from sim.engine import Engine
 from sim.errors import ConfigError
@@ -32,6 +30,8 @@ from sim.record.series import series
 from sim.record.summary import summarise
 from sim.record.timeline import write_timeline
 from sim.request import Addons
+from sim.reuse.cache import Cache
+from sim.rundir import CLUSTER, CONFIG, REQUESTS, SUMMARY, TIMELINE, Claim, claimed
 from sim.streams import stream
 from sim.workload import Shapes, Similarity, Workload, standalone
 from traces.arrivals.base import Arrivals
@@ -40,9 +40,6 @@ from traces.similarity.scale import Scale
 from traces.similarity.search import Search
 from traces.sources import Source
 from traces.table.trace import Trace
-
-SUMMARY, REQUESTS, CLUSTER, CONFIG = "summary.json", "requests.parquet", "cluster.parquet", "config.yaml"
-TIMELINE = "timeline.json.gz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +72,13 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """A run that is ready to begin: its trace, its engine, and the alpha of its selector, if it has one."""
+    """A run that is ready to begin: its trace, its engine, the alpha of its selector, if it has one, and what judges
+    images that it does not make."""
 
     trace: Trace
     engine: Engine
     alpha: float | None
+    quality: Quality
 
 
 def simulate(config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
@@ -101,14 +100,13 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
     """Run what ``assemble`` put together from ``config``, and say what happened. Raises what ``simulate`` raises."""
     trace, engine, alpha = assembled.trace, assembled.engine, assembled.alpha
     name, record = settings.system.name, engine.record
-    quality: Quality = build(settings.quality, "quality", Quality)
     with tqdm(total=engine.rows, unit="req", desc=name, disable=None if progress else True) as bar:
         engine.progress = lambda ended: bar.update(ended - bar.n)
         wall = engine.run()
         bar.update(engine.rows - bar.n)
     judged: Judgement | None = None
     if not engine.backend.live:
-        judged = quality.judge(record, engine.models, name, alpha)
+        judged = assembled.quality.judge(record, engine.models, config, alpha)
         record.facts["quality"][:] = judged.factor
     summary = summarise(
         engine,
@@ -143,6 +141,10 @@ def assemble(settings: Settings, *, progress: bool = False) -> Assembled:
     controller: Controller | None = parts.get("controller", Controller)
     parts.refuse_unread(system.name)
     selector: Selector | None = parts.get("selector", Selector)
+    cache = parts.get("cache")
+    if isinstance(cache, Cache) and selector is not None:
+        cache.refuse_unstored(selector)
+    quality: Quality = build(settings.quality, "quality", Quality)
     source: Source = build(settings.trace, "trace", Source)
     trace = source.load(stream(settings.seed, "trace"))
     if len(trace) - settings.preload - settings.warmup <= 0:
@@ -193,7 +195,7 @@ def assemble(settings: Settings, *, progress: bool = False) -> Assembled:
         sample_s=settings.sample_s,
     )
     _assume(engine, trace, system, settings.addons, allocation.assumptions())
-    return Assembled(trace, engine, None if selector is None else selector.alpha)
+    return Assembled(trace, engine, None if selector is None else selector.alpha, quality)
 
 
 def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated: list[Assumption]) -> None:
@@ -222,14 +224,15 @@ def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated
 
 
 def again(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration as config.yaml holds it: a run directory has to be named, and Hydra keeps out of it.
+    """The configuration as config.yaml holds it: a run directory has to be named, paths are whole, and Hydra
+    keeps out of it.
 
     ``mezzotint run --config-path DIR --config-name config run.dir=NEW`` reads it as it is.
     """
     quiet = [{f"override hydra/{group}": "none"} for group in ("job_logging", "hydra_logging")]
     return {
         "defaults": [*quiet, {"override hydra/launcher": "joblib"}, "_self_"],
-        **{key: value for key, value in config.items() if key not in ("defaults", "hydra", "run")},
+        **{key: whole_paths(value) for key, value in config.items() if key not in ("defaults", "hydra", "run")},
         "run": {"dir": "???"},
         "hydra": {
             "output_subdir": None,
@@ -240,41 +243,35 @@ def again(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def check_folder(folder: Path) -> None:
-    """Refuse, before any long work, a run directory that could not be written. Raises ConfigError."""
-    nearest = folder
-    while not nearest.exists() and nearest != nearest.parent:
-        nearest = nearest.parent
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        raise ConfigError(f"run.dir: {folder} cannot be used ({nearest} is no folder to write in); name another folder")
-
-
 def write(outcome: Outcome, folder: Path) -> None:
-    """Write the files of a run directory: all of them atomic_write, then all renamed, summary.json last.
+    """Claim ``folder``, waiting for whoever has it, and ``save`` there. Raises what ``claimed`` and ``save`` raise."""
+    with claimed(folder, wait=True) as claim:
+        save(outcome, claim)
+
+
+def save(outcome: Outcome, claim: Claim) -> None:
+    """Write the files of a run and put them in their place, all of them at one instant.
 
     A run that was there before is replaced as a whole, or, where writing fails, left as it was.
 
     Raises:
-        ConfigError: the folder cannot be made, or a file not written; the message names it.
+        ConfigError: they cannot be written; the message names the folder.
     """
+    home = claim.staging
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"run.dir: {folder} cannot be used ({error.strerror}); name another folder") from None
-    with ExitStack() as parts:
-        # Renamed in the reverse order of entering.
-        summary, config, cluster, requests = (
-            parts.enter_context(atomic_write(folder / name, ConfigError))
-            for name in (SUMMARY, CONFIG, CLUSTER, REQUESTS)
-        )
+        for table, name in ((outcome.requests, REQUESTS), (outcome.cluster, CLUSTER)):
+            with (home / name).open("wb") as file:
+                pq.write_table(table, file)
         if outcome.timeline is not None:
-            outcome.timeline(parts.enter_context(atomic_write(folder / TIMELINE, ConfigError)))
-        pq.write_table(outcome.requests, requests)
-        pq.write_table(outcome.cluster, cluster)
-        config.write_text(yaml.safe_dump(outcome.config, sort_keys=False), encoding="utf-8")
-        summary.write_text(json.dumps(outcome.summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    if outcome.timeline is None:
-        (folder / TIMELINE).unlink(missing_ok=True)  # of the run that was here before
+            outcome.timeline(home / TIMELINE)
+        (home / CONFIG).write_text(yaml.safe_dump(outcome.config, sort_keys=False), encoding="utf-8")
+        said = json.dumps(outcome.summary, indent=2, allow_nan=False)
+        (home / SUMMARY).write_text(f"{said}\n", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"run.dir: {claim.folder} cannot be written ({error.strerror or error}); free the disk or name another one"
+        ) from error
+    claim.publish()
 
 
 def _addons(trace: Trace) -> Callable[[int], Addons | None]:

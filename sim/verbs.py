@@ -8,13 +8,17 @@ import argparse
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import QuotedString
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
@@ -29,10 +33,13 @@ import traces.cli
 from backends.base import BackendError
 from sim.config.choices import groups, overview
 from sim.config.settings import check
+from sim.ending import end_with_parent, end_workers
 from sim.errors import ConfigError, SimulationError
 from sim.refusal import USAGE_ERROR, refuse
-from sim.run import SUMMARY, check_folder, simulate, write
+from sim.run import again, save, simulate
+from sim.rundir import check_folder, check_place, claimed, config_of, holds_run, unclaimed
 from sim.study.runs import ReportError
+from sim.sweep import claimed_sweep, failed, is_claimed, mark_failed
 from traces.error import TraceError
 
 REFUSED = (ConfigError, TraceError, BackendError, ReportError, SimulationError)
@@ -40,6 +47,9 @@ REFUSED = (ConfigError, TraceError, BackendError, ReportError, SimulationError)
 
 VALUED = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p")
 """Hydra's options that take a value."""
+
+LOOKING = frozenset(("--cfg", "-c", "--info", "-i", "--hydra-help", "--version", "--resolve"))
+"""Those of its options that run nothing."""
 
 RUN_HELP = """usage: mezzotint run [-m] [--config-dir DIR] [--cfg job] [KEY=VALUE ...]
 
@@ -117,12 +127,17 @@ def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usa
     before, sys.argv = sys.argv, ["mezzotint", *_arranged(overrides)]
     try:
         _refuse_null(overrides)
-        _refuse_used_sweep(overrides)
         _refuse_no_jobs(overrides)
         several = "-m" in overrides or "--multirun" in overrides
-        hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")(task if several else noted)()
+        main = hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")
+        if several and LOOKING.isdisjoint(overrides):
+            return _swept(main(task))
+        main(task if several else noted)()
     except (*REFUSED, HydraException, OmegaConfBaseException, OSError) as error:
         return refuse(error)
+    except BrokenProcessPool:
+        lost = "a worker process was killed, perhaps for want of memory; the same command goes on where it stopped"
+        return refuse(SimulationError(f"{lost}, hydra.launcher.n_jobs=1 takes the least"))
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else USAGE_ERROR
     except (ValueError, TypeError, AttributeError) as error:
@@ -182,11 +197,29 @@ def _refuse_null(words: Sequence[str]) -> None:
             raise ConfigError(f"{group}: found null, expected one of its choices; ~{group} leaves out what may be")
 
 
-def _refuse_used_sweep(words: Sequence[str]) -> None:
-    """A sweep numbers its runs from 0: in a folder that holds runs, old ones would pass for its own."""
-    folders = [word.partition("=")[2] for word in words if word.startswith("run.dir=")]
-    if ("-m" in words or "--multirun" in words) and folders and any(Path(folders[-1]).glob(f"*/{SUMMARY}")):
-        raise ConfigError(f"run.dir: {folders[-1]} holds the runs of another sweep; remove it or name another folder")
+def _swept(run_all: Callable[[], None]) -> int:
+    """Run all points of the sweep that ``sys.argv`` asks for; returns the exit status."""
+    words = sys.argv[1:]
+    named = [word for word in words if word.startswith("run.dir=")]
+    value = OverridesParser.create().parse_override(named[-1]).value() if named else None
+    if named and (not isinstance(value, str | QuotedString) or "${" in str(value)):
+        run_all()  # a folder for each point: there is none to claim
+        return 0
+    text = value.text if isinstance(value, QuotedString) else value
+    folder = Path(text) if text else unclaimed(Path(f"results/runs/{time.strftime('%Y-%m-%d_%H-%M-%S')}_sweep"))
+    with claimed_sweep(folder, [word for word in words if not word.startswith(("run.dir=", "hydra."))]):
+        sys.argv += [] if named else [f"run.dir={folder}"]
+        try:
+            run_all()
+        except KeyboardInterrupt:
+            end_workers()  # before their folder is tidied
+            raise
+        missing = failed(folder)
+    if missing:
+        count = f"{len(missing)} point{'s' if len(missing) > 1 else ''}"
+        again_ = "the same command" if named else f"the same command with run.dir={folder}"
+        print(f"mezzotint: {count} of {folder} failed; {again_} runs what is missing", file=sys.stderr)
+    return USAGE_ERROR if missing else 0
 
 
 def _refuse_no_jobs(words: Sequence[str]) -> None:
@@ -200,17 +233,22 @@ def _refuse_no_jobs(words: Sequence[str]) -> None:
 def job(config: DictConfig) -> None:
     """One simulation of a run or of a sweep: what Hydra calls, here or in a worker process."""
     several = HydraConfig.get().mode is RunMode.MULTIRUN
+    end_with_parent()
     with _told(several):
         plain, folder = _resolved(config)
-        check_folder(folder)
-        outcome = simulate(plain, progress=not several)
-        write(outcome, folder)
-    said = outcome.summary
-    print(
-        f"{said['system']}: {said['requests']['completed']} of {said['requests']['arrived']} requests completed, "
-        f"{said['throughput_rpm'] or float('nan'):.2f} per minute, p50 {_seconds(said['latency_s']['p50'])}, "
-        f"p99 {_seconds(said['latency_s']['p99'])} -> {folder}"
-    )
+        with claimed(folder, fresh=not several and _of_the_moment(config)) as claim:
+            if several and holds_run(folder):
+                if config_of(folder) != again(plain):
+                    raise ConfigError(f"run.dir: {folder} holds a run of another sweep; remove it or name another")
+                return
+            outcome = simulate(plain, progress=not several)
+            save(outcome, claim)
+        said = outcome.summary
+        print(
+            f"{said['system']}: {said['requests']['completed']} of {said['requests']['arrived']} requests completed, "
+            f"{said['throughput_rpm'] or float('nan'):.2f} per minute, p50 {_seconds(said['latency_s']['p50'])}, "
+            f"p99 {_seconds(said['latency_s']['p99'])}{_unstable(said['backlog'])} -> {claim.folder}"
+        )
 
 
 def validation(config: DictConfig) -> None:
@@ -220,7 +258,10 @@ def validation(config: DictConfig) -> None:
     several = HydraConfig.get().mode is RunMode.MULTIRUN
     with _told(several):
         plain, folder = _resolved(config)
-        check_folder(folder)
+        check_place(folder)
+        for part in ("live", "simulated"):
+            check_folder(folder / part)
+        folder = unclaimed(folder) if not several and _of_the_moment(config) else folder
         found = validate(plain, folder, progress=not several)
     print(found.table())
     for file in found.files:
@@ -236,15 +277,36 @@ def _resolved(config: DictConfig) -> tuple[dict[str, Any], Path]:
     return plain, Path(hydra_config.runtime.output_dir if several else check(plain).run.dir)
 
 
+def _of_the_moment(config: DictConfig) -> bool:
+    """Whether the run directory is named after the time, so that it must be a new one."""
+    return "${now:" in str(OmegaConf.to_container(config.run, resolve=False))
+
+
 @contextmanager
 def _told(several: bool) -> Iterator[None]:
-    """Refuse a single run in our words alone: Hydra, which names the job in a sweep, would add its own."""
+    """Refuse a run in our words alone, of which Hydra would add its own; in a sweep the other points still run."""
     try:
         yield
     except (*REFUSED, OmegaConfBaseException) as error:
-        if several:
+        if not several:
+            raise SystemExit(refuse(error)) from None
+        hydra_config = HydraConfig.get()
+        folder, number = Path(hydra_config.sweep.dir), hydra_config.job.num
+        if not is_claimed(folder):
             raise
-        raise SystemExit(refuse(error)) from None
+        chosen = " ".join(word.lstrip("+") for word in hydra_config.overrides.task if not word.startswith("run.dir="))
+        refuse(error, f"{folder / str(number)} ({chosen}): ")
+        mark_failed(folder, number)
+
+
+def _unstable(backlog: dict[str, Any]) -> str:
+    """What has to be said beside the latencies of a run whose queue grew."""
+    if not backlog["grows"]:
+        return ""
+    return (
+        f"; UNSTABLE: the queue grew by {backlog['per_hour']:.0f} an hour to {backlog['at_last_arrival']} "
+        "at the last arrival, so latencies depend on the length of the trace"
+    )
 
 
 def _seconds(value: float | None) -> str:

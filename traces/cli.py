@@ -2,11 +2,13 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import yaml
@@ -20,6 +22,7 @@ from traces.error import TraceError
 from traces.sources import Streamed
 from traces.sources.delimited import Csv
 from traces.sources.diffusiondb import DiffusionDB
+from traces.sources.formats.cells import ClockName
 from traces.sources.gentd26 import GenTD26
 from traces.sources.katz import Katz
 from traces.sources.mjhq import Mjhq
@@ -64,6 +67,22 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         TraceError: what is read is malformed, or the output cannot be written.
     """
+    try:
+        status = _run(args)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        with suppress(OSError):  # what is still held would be tried, and fail, again at the end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        reason = error.strerror or str(error)
+        raise TraceError(
+            f"trace {args.verb}: cannot be written ({reason}); free the disk or name another file"
+        ) from error
+    return status
+
+
+def _run(args: argparse.Namespace) -> int:
     if args.verb == "describe":
         return _describe(args)
     if args.verb == "compare":
@@ -163,9 +182,7 @@ def _add_import(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--delimiter", metavar="C", help=r"csv: between cells, a comma by default; \t is a tab")
     parser.add_argument("--no-quotes", action="store_true", help="csv: quotes in the table mean nothing")
-    parser.add_argument(
-        "--arrival", choices=["auto", "seconds", "unix", "timestamp"], help="csv: how arrivals are written"
-    )
+    parser.add_argument("--arrival", choices=get_args(ClockName), help="csv: how arrivals are written")
 
 
 def _add_synth(parser: argparse.ArgumentParser) -> None:
@@ -193,7 +210,7 @@ def _settings(words: list[str]) -> dict[str, Any]:
             raise TraceError(f"--set {word}: expected KEY=VALUE with a key among {', '.join(known)}")
         try:
             settings[key] = yaml.safe_load(value)
-        except yaml.YAMLError:
+        except (ValueError, RecursionError, yaml.YAMLError):  # no day of any month, 5,000 digits, nested too deeply
             raise TraceError(f"--set {word}: the value cannot be read, expected a number, text or list") from None
     return settings
 

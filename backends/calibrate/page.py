@@ -10,7 +10,7 @@ from backends.calibrate.assemble import typical
 from backends.calibrate.figures import STEPS, draw, images_per_minute
 from backends.calibrate.journal import Entry
 from backends.calibrate.plan import Cell
-from backends.profile import Point, Profile, Timing, read, shipped
+from backends.profile import Point, Profile, Timing, shipped, within
 from conf.atomic import atomic_write
 
 
@@ -45,10 +45,8 @@ def write_page(profile: Profile, entries: Sequence[Entry], skipped: Sequence[Cel
     return page, figure
 
 
-def _published(model: str) -> Iterable[Profile]:
-    for file in sorted(shipped().iterdir(), key=lambda each: each.name):
-        if file.name.endswith(f"_{model}.yaml"):
-            yield read(file)
+def _published(model: str) -> list[Profile]:
+    return [profile for profile in within(shipped()) if profile.model == model]
 
 
 def _steps(profile: Profile) -> list[str]:

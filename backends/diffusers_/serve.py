@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -55,13 +55,13 @@ class Live:
         LiveError: no such device, or a folder that cannot be made.
     """
 
-    models: dict[str, dict[str, Any]]
+    models: dict[str, Annotated[dict[str, Any], ModelSpec]]
     device: str = "auto"
     dtype: str | None = None
-    store: str | None = None
+    store: str | Path | None = None
     quality: Metric | None = None
     reference: str | None = None
-    images: str | None = None
+    images: str | Path | None = None
     threads: int = 1
     live: bool = field(init=False, default=True)
     by_row: bool = field(init=False, default=True)

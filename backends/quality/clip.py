@@ -7,7 +7,7 @@ model's size, bicubic; centre crop; CLIP's mean and deviation), prompts are cut 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class ClipWeights:
         QualityError: the weights or the tokenizer are not there, are damaged, or are not a CLIP model.
     """
 
-    weights: str = VIT_L14
+    weights: Annotated[str, Path] = VIT_L14
     tokenizer: str | None = None
     device: str = "cpu"
     allow_hub: bool = False

@@ -78,7 +78,7 @@ def build(node: Any, key: str, kind: Any = None, parts: Parts | None = None) -> 
     """
     if not isinstance(node, Mapping) or TARGET not in node:
         raise ConfigError(f"{key}: expected a mapping with {TARGET}, found {node!r}; choose one of its group's files")
-    made = _locate(node[TARGET], key)
+    made = locate(node[TARGET], key)
     try:
         parameters = inspect.signature(made).parameters
         hints = typing.get_type_hints(made.__init__ if inspect.isclass(made) else made)
@@ -179,7 +179,8 @@ def _spelled(hint: Any) -> str:
     return hint.__name__ if inspect.isclass(hint) and not typing.get_args(hint) else str(hint)
 
 
-def _locate(target: Any, key: str) -> Any:
+def locate(target: Any, key: str) -> Any:
+    """What a dotted path names; ``key`` is where it stands. Raises ConfigError where it names nothing."""
     if not isinstance(target, str) or "." not in target:
         raise ConfigError(f"{key}.{TARGET}: found {target!r}, expected the dotted path of a class")
     module, _, name = target.rpartition(".")

@@ -34,7 +34,7 @@ def rate_usd_h(gpu: Gpu, count: int, services: Mapping[str, Service]) -> dict[st
 def cost(
     record: Record, gpu: Gpu, gpus: int, services: Mapping[str, Service], span_s: float, images: int
 ) -> dict[str, Any]:
-    """The summary's ``cost_usd``: of ``gpus`` GPUs for ``span_s`` seconds in which ``images`` were completed, by part.
+    """The summary's ``cost_usd``: of ``gpus`` GPUs for ``span_s`` seconds in which ``images`` were finished, by part.
 
     A cost of which one part is not known is not known (null). Every price that is known is said as an assumption.
     """

@@ -2,12 +2,14 @@
 
 A quality factor is an image's score over that of the full run of the large model; the full run itself has 1 by
 definition. Where no paper tells the factor of an image it is null, and where only the mean over a system's images
-is told, only that is given. A live backend measures its own, and nothing here is asked.
+is told, only that is given. What was measured of one design says nothing of another: a run that departs from it has
+no quality, and a reason. A live backend measures its own, and nothing here is asked.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sim.errors import ConfigError
 from sim.model import Model, reference
+from sim.record.design import Design, checked, departure
 from sim.record.record import Record
 from sim.request import COMPLETED, MISSING
 
@@ -22,6 +25,8 @@ Reals = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Score = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Scores = dict[str, Score]
+
+Checked = TypeVar("Checked", bound=BaseModel)
 
 METRICS = {"clip": "CLIPScore", "pick": "PickScore"}
 
@@ -31,29 +36,45 @@ class Judgement:
     """What is known of a run's quality.
 
     ``factor`` (rows,) has a factor per request, NaN where none is known; ``mean`` is that of the whole system, for
-    where only the mean was published. ``basis`` says where they come from; ``published`` are the scores of the
-    system as they stand in the paper, by metric.
+    where only the mean was published. ``basis`` says where they come from, ``reason`` why those that are not known are
+    not; ``published`` are the scores of the system as they stand in the paper, by metric.
     """
 
     factor: Reals
     mean: float | None = None
     basis: str | None = None
     published: dict[str, float] | None = None
+    reason: str | None = None
 
     def summary(self, images: Mask) -> dict[str, Any]:
         """The summary's ``quality`` over ``images`` (rows,). No share below alpha: these factors are means."""
         factor = self.factor[images]
-        mean = self.mean if np.isnan(factor).any() or not len(factor) else float(factor.mean())
-        basis = None if mean is None else self.basis
-        return {"factor_mean": mean, "below_alpha_share": None, "basis": basis, "published": self.published}
+        reason = self.reason if len(factor) else "no image was finished"
+        mean: float | None = None
+        if len(factor):
+            mean = self.mean if np.isnan(factor).any() else float(factor.mean())
+        if mean is not None:
+            return {
+                "factor_mean": mean,
+                "below_alpha_share": None,
+                "basis": self.basis,
+                "reason": None,
+                "published": self.published,
+            }
+        return dict.fromkeys(("factor_mean", "below_alpha_share", "basis")) | {
+            "reason": reason or "not known of images returned as they are",
+            "published": self.published,
+        }
 
 
 @runtime_checkable
 class Quality(Protocol):
     """Judges the images of a simulated run."""
 
-    def judge(self, record: Record, models: Mapping[str, Model], system: str, alpha: float | None) -> Judgement:
-        """Of the finished run that wrote ``record``, with ``models`` by role, of the system so named; ``alpha`` is
+    def judge(
+        self, record: Record, models: Mapping[str, Model], config: Mapping[str, Any], alpha: float | None
+    ) -> Judgement:
+        """Of the finished run that wrote ``record``, with ``models`` by role, of the resolved ``config``; ``alpha`` is
         what its selector's thresholds keep of the full run's quality, None where it has none."""
 
 
@@ -62,11 +83,13 @@ class Row(BaseModel):
 
     ``small`` is the model that served its hits, None where the large one did or none; ``scores`` are means over
     all its images, of which the share ``hit_rate`` were hits (None: not published); ``by_k`` are the scores of the
-    hits that skipped K steps (no paper prints them).
+    hits that skipped K steps (no paper prints them). ``design`` names what the system was made of; None applies to
+    whatever goes by its name.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     systems: list[str]
+    design: str | None = None
     scores: Scores
     small: str | None = None
     hit_rate: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -74,12 +97,18 @@ class Row(BaseModel):
 
 
 class Table(BaseModel):
-    """A table of scores on one dataset: of ``large`` in full, of other models in full, and of systems."""
+    """A table of scores on one dataset: of ``large`` in full, of other models in full, and of systems.
+
+    ``steps`` (``steps_of`` a model, where it has others) and ``side`` in pixels are what all images were made with.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     source: str
     dataset: str
     large: str
+    steps: int | None = None
+    side: int | None = None
+    steps_of: dict[str, int] = {}
     full: Scores
     models: dict[str, Scores] = {}
     systems: list[Row] = []
@@ -91,32 +120,49 @@ class Published:
 
     A request in full on the large model has 1, in full on another model that model's mean. A hit has the mean of
     its K where there is one; else what its system's mean m leaves for the hits, (m - (1 - h)) / h at the paper's
-    hit rate h, if that is published: the full runs of hits and of misses are taken to score the same.
+    hit rate h, if that is published: the full runs of hits and of misses are taken to score the same. All of this
+    applies to a run of the models, steps, size and design that were measured; else only the 1 does.
 
     Args:
+        designs: what the systems in them are made of, by the names that their rows use: group -> its choice.
         tables: the papers' tables; of several for one large model and dataset the first that has the system counts.
         dataset: whose scores are taken.
         metric: the score whose ratio is the factor.
 
     Raises:
-        ConfigError: a table that lacks a key, has an unknown one, or a score that is not positive.
+        ConfigError: a table that lacks a key, has an unknown one, a score that is not positive, or a design that is
+            none; a dataset that no table is of.
     """
 
     tables: list[dict[str, Any]]
+    designs: dict[str, Design] = field(default_factory=dict)
     dataset: str = "DiffusionDB"
     metric: Literal["clip", "pick"] = "clip"
     _tables: list[Table] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._tables = [_checked(table, f"quality.tables.{i}") for i, table in enumerate(self.tables)]
+        self._tables = [_validated(Table, table, f"quality.tables.{i}") for i, table in enumerate(self.tables)]
+        for name, design in self.designs.items():
+            checked(design, f"quality.designs.{name}")
+        named = {row.design for table in self._tables for row in table.systems} - {None, *self.designs}
+        if named:
+            raise ConfigError(f"quality.tables: a row names the design {named.pop()!r}, which quality.designs lacks")
+        known = list(dict.fromkeys(table.dataset for table in self._tables))
+        if known and self.dataset not in known:
+            raise ConfigError(f"quality.dataset: found {self.dataset!r}, expected one of {', '.join(known)}")
 
-    def judge(self, record: Record, models: Mapping[str, Model], system: str, alpha: float | None) -> Judgement:
+    def judge(
+        self, record: Record, models: Mapping[str, Model], config: Mapping[str, Any], alpha: float | None
+    ) -> Judgement:
         """See Quality.judge."""
         images = Images(record, models)
-        factor = images.by_definition()
+        factor, system = images.by_definition(), config["system"]["name"]
         table, row = self._find(models, system)
         if table is None:
-            return Judgement(factor, basis=_BY_DEFINITION)
+            large = reference(models).name
+            return Judgement(factor, basis=_BY_DEFINITION, reason=f"no table of scores on {self.dataset} is of {large}")
+        if unlike := _unlike(table, images, models, config):
+            return Judgement(factor, basis=_BY_DEFINITION, reason=_not_carried(table, unlike))
         named = f"{METRICS[self.metric]} of {table.source} ({table.dataset})"
         basis = _BY_DEFINITION
         published: dict[str, float] | None = None
@@ -126,7 +172,10 @@ class Published:
                 factor[alone] = self._ratio(scores, table)
                 basis, published = f"carried: {named}, mean of {name} in full", scores
         if row is None:
-            return Judgement(factor, basis=basis, published=published)
+            reason = f"{table.source} ({table.dataset}) has no system={system} with these models"
+            return Judgement(factor, basis=basis, published=published, reason=reason)
+        if row.design and (unlike := departure(config, self.designs[row.design])):
+            return Judgement(factor, basis=basis, reason=_not_carried(table, unlike))
         mean = self._ratio(row.scores, table)
         hits = images.hits_on(row.small)
         if not images.hits_on(None).any():
@@ -142,7 +191,9 @@ class Published:
             basis = f"carried: {named}, hits from its mean and its hit rate of {row.hit_rate:g}"
         else:
             basis = f"carried: {named}, mean of the paper's own run, whose hit rate is not published"
-        return Judgement(factor, None if np.isnan(mean) else mean, basis, row.scores)
+        if np.isnan(mean):
+            return Judgement(factor, None, basis, row.scores, f"{table.source} has no {METRICS[self.metric]} of it")
+        return Judgement(factor, mean, basis, row.scores)
 
     def _find(self, models: Mapping[str, Model], system: str) -> tuple[Table | None, Row | None]:
         """The table for the run's large model, and the row of its system there."""
@@ -158,22 +209,80 @@ class Published:
         return scores.get(self.metric, np.nan) / table.full.get(self.metric, np.nan)
 
 
+class AlphaFor(BaseModel):
+    """What a selector's alpha was chosen for: the large model, the one that ran the hits, the space, and the table."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    large: str
+    hits: str
+    of_steps: int
+    at_least: dict[int, float]
+    space: str | list[str]
+
+
 @dataclass(slots=True)
 class AtLeastAlpha:
     """A lower bound: a selector's thresholds were chosen so that every hit keeps alpha of the full run's quality.
 
-    Source: NIRVANA, eq. 10 and Algorithm 2; MoDM, eq. 5. Null for an image returned as it is, and for models that
-    no selector speaks of.
+    Source: NIRVANA, eq. 10 and Algorithm 2; MoDM, eq. 5. It holds for the models and the table that alpha was chosen
+    for (``selector.alpha_for``), and for higher thresholds. Null otherwise, for an image returned as it is, and for
+    models that no selector speaks of.
     """
 
-    def judge(self, record: Record, models: Mapping[str, Model], system: str, alpha: float | None) -> Judgement:
+    def judge(
+        self, record: Record, models: Mapping[str, Model], config: Mapping[str, Any], alpha: float | None
+    ) -> Judgement:
         """See Quality.judge."""
         images = Images(record, models)
         factor = images.by_definition()
+        selector = config.get("selector") or {}
+        chosen = selector.get("alpha_for")
         if alpha is None:
-            return Judgement(factor, basis=_BY_DEFINITION)
-        factor[images.hits_on(None)] = alpha
-        return Judgement(factor, basis=f"lower bound: alpha = {alpha:g} of the step selector for every hit")
+            reason = "the selector has no alpha" if selector else "no selector, so no alpha, speaks of this model"
+            return Judgement(factor, basis=_BY_DEFINITION, reason=reason)
+        if chosen is None:
+            reason = "selector.alpha_for does not say which models and thresholds alpha was chosen for"
+            return Judgement(factor, basis=_BY_DEFINITION, reason=reason)
+        held = _validated(AlphaFor, chosen, "selector.alpha_for")
+        if lacking := self._unheld(held, selector, models, config):
+            return Judgement(factor, basis=_BY_DEFINITION, reason=f"alpha = {alpha:g} bounds nothing here: {lacking}")
+        factor[images.hits_on(held.hits)] = alpha
+        reason = f"alpha = {alpha:g} was chosen for hits on {held.hits}, and others ran elsewhere"
+        basis = f"lower bound: alpha = {alpha:g} of the step selector for every hit"
+        return Judgement(factor, basis=basis, reason=reason)
+
+    def _unheld(
+        self, held: AlphaFor, selector: Mapping[str, Any], models: Mapping[str, Model], config: Mapping[str, Any]
+    ) -> str | None:
+        if reference(models).name != held.large:
+            return f"it was chosen for {held.large} and not {reference(models).name}"
+        table = selector["at_least"]
+        lower = [k for k, least in table.items() if least < held.at_least.get(k, math.inf)]
+        if lower or selector.get("of_steps", held.of_steps) != held.of_steps:
+            return f"selector.at_least is {table}, and it was chosen for {held.at_least}"
+        return departure(config, {"space": held.space})
+
+
+def _unlike(table: Table, images: "Images", models: Mapping[str, Model], config: Mapping[str, Any]) -> str | None:
+    """The first thing in which the run's images are not of the steps and size of ``table``'s."""
+    if table.steps is not None and config["shapes"] != "model":
+        return f"shapes is {config['shapes']} and not model"
+    for role, model in models.items():
+        if role != next(iter(models)) and not images.any_on(model.name):
+            continue
+        steps = table.steps_of.get(model.name, table.steps)
+        for key, found, expected in (
+            ("steps", model.steps, steps),
+            ("width", model.width, table.side),
+            ("height", model.height, table.side),
+        ):
+            if expected is not None and found != expected:
+                return f"models.{role}.{key} is {found} and not {expected}"
+    return None
+
+
+def _not_carried(table: Table, unlike: str) -> str:
+    return f"not what {table.source} measured: {unlike}"
 
 
 _BY_DEFINITION = "1 by definition: every image is the full run of the large model"
@@ -204,6 +313,10 @@ class Images:
         hits = self._completed & self._hit
         return hits if model is None else hits & self._on(model)
 
+    def any_on(self, model: str) -> bool:
+        """Whether ``model`` ran any of them."""
+        return bool(self._on(model).any())
+
     def _full(self, model: str) -> Mask:
         return self._completed & ~self._hit & self._on(model)
 
@@ -212,9 +325,9 @@ class Images:
         return on
 
 
-def _checked(table: dict[str, Any], key: str) -> Table:
+def _validated(kind: type[Checked], node: Any, key: str) -> Checked:
     try:
-        return Table.model_validate(table)
+        return kind.model_validate(node)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join((key, *(str(part) for part in first["loc"])))

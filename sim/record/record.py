@@ -20,7 +20,7 @@ TRAININGS = "match predictor trainings"
 """The log of a match predictor that trains: when each training began, and how long it takes."""
 
 
-SERIES = ("time_s", "ended", "lookups", "hits", "fallbacks")
+SERIES = ("time_s", "seconds", "ended", "lookups", "hits", "fallbacks")
 """Columns of cluster.parquet that are worked out, and so are no gauges."""
 
 

@@ -13,19 +13,23 @@ SERVICES = ("database_up", "store_up")
 def series(record: Record) -> pa.Table:
     """A row for every sampling instant from the first arrival on; a pause in which nothing happens is one row.
 
-    Columns time_s, arrived, ended, in_system, queued, busy (GPUs at work); lookups, hits, fallbacks; database_up,
-    store_up; and whatever gauges the run's parts declared. ``lookups``, ``hits`` and ``fallbacks`` (a service was
-    down) are of the requests that arrived so far: what comes of a lookup is settled at arrival.
+    Columns time_s; seconds, how long the row stands: until the next one, or until the last request ends, so that a mean
+    over time is one weighted by it; arrived, ended, in_system, queued, busy (GPUs at work); lookups, hits, fallbacks;
+    database_up, store_up; and whatever gauges the run's parts declared. ``lookups``, ``hits`` and ``fallbacks`` (a
+    service was down) are of the requests that arrived so far: what comes of a lookup is settled at arrival.
     """
     gauges = {name: gauge.values for name, gauge in record.gauges.items()}
     arrived = np.array(gauges.pop("arrived", []), np.int64)
     in_system = np.array(gauges.pop("in_system", []), np.int64)
     lookup = record.facts["lookup"]
     so_far = {"lookups": lookup > 0, "hits": lookup == HIT, "fallbacks": np.isin(lookup, (NO_DATABASE, NO_STORE))}
+    sampled_s = np.frombuffer(record.sampled_s)
+    end_s = record.facts["finish_s"].max(initial=0.0)
     up = {name: pa.array(gauges.pop(name, [None] * len(arrived)), pa.bool_()) for name in SERVICES}
     return pa.table(
         {
-            "time_s": pa.array(np.frombuffer(record.sampled_s)),
+            "time_s": pa.array(sampled_s),
+            "seconds": pa.array(np.diff(sampled_s, append=max(end_s, sampled_s[-1])) if len(sampled_s) else sampled_s),
             "arrived": pa.array(arrived),
             "ended": pa.array(arrived - in_system),
             "in_system": pa.array(in_system),

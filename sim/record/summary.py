@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.parts import Run
+from sim.record.backlog import backlog
 from sim.record.cost import Service, cost
 from sim.record.quality import Judgement
 from sim.record.record import STEP_SHARE, TRAININGS, Record
@@ -86,7 +87,8 @@ def summarise(
     completed = int(view.completed.sum())
     if gpu.active_w is not None:
         record.assume("GPU power, at work and idle [W]", [gpu.active_w, gpu.idle_w], gpu.source)
-    cost_usd = cost(record, gpu, gpus, services, view.span_s, completed)
+    images = view.completions()
+    cost_usd = cost(record, gpu, gpus, services, view.span_s, images)
     limits = view.standalone_s()
     return {
         "schema": SCHEMA,
@@ -109,7 +111,9 @@ def summarise(
             "discarded": int((view.outcome == DISCARDED).sum()),
             "failed": int((view.outcome == FAILED).sum()),
         },
-        "throughput_rpm": _ratio(60 * view.completions(), view.span_s),
+        "throughput_rpm": _ratio(60 * images, view.span_s),
+        "throughput_until_last_arrival_rpm": _ratio(60 * view.completions(view.last_s), view.last_s - view.start_s),
+        "backlog": backlog(record.facts, view.start_s),
         "latency_s": spread(view.latency_s[view.completed]),
         "queue_s": spread(view.queue_s[view.completed]),
         "slo": {f"{multiple:g}x": view.violations(multiple * limits) for multiple in slo},
@@ -126,8 +130,9 @@ def summarise(
             "switches": spent.switches,
             "switch_s": spent.switch_s,
             "batch_mean": spent.batch_mean,
+            "step_saving": view.step_saving(),
         },
-        "energy_j": {"per_image": None if energy_j is None else _ratio(energy_j, completed), "total": energy_j},
+        "energy_j": {"per_image": None if energy_j is None else _ratio(energy_j, images), "total": energy_j},
         "cost_usd": cost_usd,
         "quality": view.quality(run.backend.quality_basis, alpha) if judged is None else judged.summary(view.images),
         "wall": {
@@ -151,6 +156,7 @@ class Window:
         self.images = np.concatenate([np.zeros(warmup, bool), self.completed])
         arrival_s, finish_s = self.column("arrival_s"), self.column("finish_s")
         self.start_s = float(arrival_s[0])
+        self.last_s = float(arrival_s.max())
         self.end_s = float(finish_s.max())
         self.span_s = self.end_s - self.start_s
         self.latency_s = finish_s - arrival_s
@@ -164,12 +170,15 @@ class Window:
         """The sum of a fact that some doors declare."""
         return int(self.column(name).sum()) if name in self._record.facts else None
 
-    def completions(self) -> int:
-        """Images that were finished inside the window, whoever asked for them."""
-        facts = self._record.facts
-        done = facts["outcome"] == COMPLETED
+    def completions(self, until_s: float = math.inf) -> int:
+        """Images that were finished inside the window, up to ``until_s``, whoever asked for them.
+
+        What ends at the very start of it is the warm-up's, unless it was asked for then: all of it was made before.
+        """
+        facts, until_s = self._record.facts, min(until_s, self.end_s)
         finish_s = facts["finish_s"]
-        return int((done & (finish_s >= self.start_s) & (finish_s <= self.end_s)).sum())
+        done = (facts["outcome"] == COMPLETED) & (finish_s <= until_s)
+        return int((done & (finish_s > self.start_s))[: self._warmup].sum() + done[self._warmup :].sum())
 
     def standalone_s(self) -> Reals:
         """Seconds of each measured request in full on the reference model, alone on a GPU."""
@@ -181,16 +190,16 @@ class Window:
         late = ~self.completed | (self.latency_s > limit_s * (1 + 1e-9))
         return {"limit_s": float(limit_s.mean()), "violation_rate": float(late.mean())}
 
-    def cache(self) -> dict[str, Any]:
-        """Hits and what they saved. ``compute_saving`` alone applies without a cache too."""
+    def step_saving(self) -> float | None:
+        """1 - GPU step-seconds spent / those of every completed request in full on the large model."""
+        if not self.completed.any():
+            return None
         shared = STEP_SHARE if STEP_SHARE in self._record.facts else "denoise_s"
-        saving = (
-            1 - self.column(shared).sum() / self._full.denoise_s[self._first :][self.completed].sum()
-            if self.completed.any()
-            else None
-        )
-        said: dict[str, Any] = dict.fromkeys(("lookups", "hits", "hit_rate", "hit_share_by_k"))
-        said |= {"compute_saving": None if saving is None else float(saving)}
+        return float(1 - self.column(shared).sum() / self._full.denoise_s[self._first :][self.completed].sum())
+
+    def cache(self) -> dict[str, Any]:
+        """Hits and what they saved; what a system without a cache saves is none of a cache's."""
+        said: dict[str, Any] = dict.fromkeys(("lookups", "hits", "hit_rate", "hit_share_by_k", "compute_saving"))
         said |= dict.fromkeys(("holes", "evictions", "stale"))
         said["fallbacks"] = {"database": None, "store": None}
         said["source_age_s"] = {"p50": None, "p90": None}
@@ -207,6 +216,7 @@ class Window:
             "hits": hits,
             "hit_rate": _ratio(hits, lookups),
             "hit_share_by_k": {str(k): int(n) / hits for k, n in zip(ks, counts, strict=True)},
+            "compute_saving": self.step_saving(),
             "holes": self._total("hole"),
             "evictions": self._total("evictions"),
             "stale": came_to[STALE],
@@ -243,12 +253,13 @@ class Window:
         factor = self.column("quality")
         factor = factor[~np.isnan(factor)]
         if basis is None or not len(factor):
-            return dict.fromkeys(("factor_mean", "below_alpha_share", "basis", "published"))
+            return dict.fromkeys(("factor_mean", "below_alpha_share", "basis", "reason", "published"))
         below = None if alpha is None else float((factor < alpha).mean())
         return {
             "factor_mean": float(factor.mean()),
             "below_alpha_share": below,
             "basis": basis,
+            "reason": None,
             "published": None,
         }
 

@@ -120,6 +120,16 @@ class Cache:
             self._database.settle(0.0)
         self.eviction.bind(run, self.space, selector)
 
+    def refuse_unstored(self, selector: Selector) -> None:
+        """Raise ConfigError for a K in the table of ``selector`` whose latents are not stored: a smaller one would be
+        served and counted in its place. A final image serves any K."""
+        asked = sorted(set(getattr(selector, "at_least", ())) - set(self.latents_at))
+        if asked and self.latents_at:
+            raise ConfigError(
+                f"selector.at_least: found K = {', '.join(map(str, asked))}, and the cache stores the states after "
+                f"{', '.join(map(str, self.latents_at))}; add it to cache.latents_at, or choose a selector without it"
+            )
+
     def __len__(self) -> int:
         return len(self._entries)
 

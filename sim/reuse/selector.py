@@ -3,6 +3,7 @@
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 from sim.errors import ConfigError
 
@@ -17,6 +18,9 @@ class Thresholds:
         strict: a similarity must exceed its threshold (NIRVANA's ``>``), not just reach it (MoDM's ``>=``).
         alpha: the share of the full run's quality that the table was made to keep; the summary counts the images
             that fall below it, where quality is measured.
+        alpha_for: what ``alpha`` was chosen for, where that is known: the models by ``large`` and ``hits``, the
+            ``space``, and the table itself, ``at_least`` of ``of_steps``. Only there, or with higher thresholds, is
+            alpha a bound (sim.record.quality).
 
     Raises:
         ConfigError: an empty table, a K outside 1..of_steps, or thresholds that fall as K grows.
@@ -26,6 +30,7 @@ class Thresholds:
     of_steps: int = 50
     strict: bool = False
     alpha: float | None = None
+    alpha_for: dict[str, Any] | None = None
     _limits: list[float] = field(init=False, repr=False)
     _ks: list[int] = field(init=False, repr=False)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
-from conf.atomic import atomic_write
+from conf.atomic import atomic_files
 from conf.palette import DPI, house_style
 from sim.study import figures, tables
 from sim.study.compare import cells
@@ -98,12 +98,11 @@ def write_report(dirs: Sequence[Path], out: Path | None = None, title: str | Non
     folder = html.parent / "figures"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for plate, png in drawn:
-            _write(folder / plate.name, png)
-        for plate in _PLATES:
-            if plate not in [plate for plate, _ in drawn]:
-                (folder / plate.name).unlink(missing_ok=True)
-        _write(html, page.encode())
+        files = {folder / plate.name: png for plate, png in drawn} | {html: page.encode()}
+        gone = [path for plate in _PLATES if (path := folder / plate.name) not in files]
+        with atomic_files(list(files), ReportError, gone) as temporaries:
+            for temporary, content in zip(temporaries, files.values(), strict=True):
+                temporary.write_bytes(content)
     except OSError as error:
         raise ReportError(f"{html}: cannot be written ({error.strerror}); name another place with -o") from error
     return Report(html, [folder / plate.name for plate, _ in drawn])
@@ -156,8 +155,3 @@ def _png(figure: Figure) -> bytes:
     with house_style():
         figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
     return buffer.getvalue()
-
-
-def _write(path: Path, content: bytes) -> None:
-    with atomic_write(path, ReportError) as temporary:
-        temporary.write_bytes(content)

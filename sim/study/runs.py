@@ -128,25 +128,34 @@ def latency_quantiles(run: Run, probabilities: Floats) -> Floats | None:
 
 
 def time_series(run: Run, column: str, points: int) -> tuple[Floats, Floats] | None:
-    """Time (s) and a column of cluster.parquet, averaged over up to `points` equal spans; None if absent."""
-    table = _table(run.path / "cluster.parquet", ("time_s", column))
+    """Time (s) and a column of cluster.parquet, its mean over each of up to `points` equal spans; None if absent.
+
+    A row counts for as long as it stands: a pause, however long, is one row.
+    """
+    table = _table(run.path / "cluster.parquet", ("time_s", "seconds", column))
     if table is None or not {"time_s", column} <= set(table.column_names):
         return None
     time, value = _floats(table, "time_s"), _floats(table, column)
-    known = np.isfinite(time) & np.isfinite(value)
-    time, value = time[known], value[known]
+    stands = _floats(table, "seconds") if "seconds" in table.column_names else np.diff(time, append=time[-1:])
+    known = np.isfinite(time) & np.isfinite(value) & np.isfinite(stands)
+    time, value, stands = time[known], value[known], stands[known]
     if not len(time):
         return None
-    if len(time) <= points or time.max() == time.min():
-        order = np.argsort(time, kind="stable")
-        return time[order], value[order]
-    span = np.minimum(((time - time.min()) / (time.max() - time.min()) * points).astype(int), points - 1)
-    count = np.bincount(span, minlength=points)
-    filled = count > 0
-    return (
-        np.bincount(span, time, points)[filled] / count[filled],
-        np.bincount(span, value, points)[filled] / count[filled],
-    )
+    order = np.argsort(time, kind="stable")
+    time, value, stands = time[order], value[order], stands[order]
+    if len(time) <= points or time[-1] == time[0]:
+        return time, value
+    edges = np.linspace(time[0], time[-1] + stands[-1], points + 1)
+    elapsed, area = (_inside(time, stands, edges, rate) for rate in (np.ones(len(time)), value))
+    filled = elapsed > 0
+    return ((edges[1:] + edges[:-1]) / 2)[filled], area[filled] / elapsed[filled]
+
+
+def _inside(time: Floats, stands: Floats, edges: Floats, rate: Floats) -> Floats:
+    """The integral, between each two `edges`, of what is `rate` from each `time` on for as long as it `stands`."""
+    corners = np.column_stack([time, time + stands]).ravel()
+    integral = np.column_stack([np.zeros(len(time)), rate * stands]).ravel().cumsum()
+    return np.diff(np.interp(edges, corners, integral))
 
 
 def _find(directory: Path) -> Iterator[Path]:
@@ -263,8 +272,12 @@ def _table(path: Path, columns: Sequence[str]) -> pa.Table | None:
     if not path.is_file():
         return None
     try:
-        present = [column for column in columns if column in pq.read_schema(path).names]
-        with pq.ParquetFile(path, read_dictionary=[name for name in present if name == "outcome"]) as file:
+        with pa.OSFile(str(path)) as source:  # opened here: Arrow takes a path with a colon for a URI
+            present = [column for column in columns if column in pq.read_schema(source).names]
+        with (
+            pa.OSFile(str(path)) as source,
+            pq.ParquetFile(source, read_dictionary=[name for name in present if name == "outcome"]) as file,
+        ):
             return file.read(columns=present)
     except (pa.ArrowException, OSError) as error:
         detail = " ".join(str(error).split())

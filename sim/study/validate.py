@@ -8,7 +8,6 @@ live run as in the profile, so that what else the machine does is no error of th
 
 import json
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from matplotlib.figure import Figure
 from backends.base import Asset
 from backends.calibrate import Plan, calibrate, grid
 from backends.profile import write as write_profile
-from conf.atomic import atomic_write
+from conf.atomic import atomic_files
 from conf.palette import COLOURS, DPI, house_style
 from sim.config.settings import check
 from sim.errors import ConfigError
@@ -106,8 +105,7 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
     write(simulated, folder / "simulated")
     device = f"{backend.place} (processor time)" if backend.place == "cpu" else backend.place
     found = _compared(live, simulated, device, folder)
-    with ExitStack() as parts:
-        table, facts, figure = (parts.enter_context(atomic_write(file, ConfigError)) for file in found.files)
+    with atomic_files(found.files, ConfigError) as (table, facts, figure):
         table.write_text(f"# Validation\n\n{found.table()}\n\n![latency](validation.png)\n", encoding="utf-8")
         facts.write_text(json.dumps(_facts(found), indent=2) + "\n", encoding="utf-8")
         _draw(live, simulated, found).savefig(figure, format="png", dpi=DPI, metadata={"Software": None})

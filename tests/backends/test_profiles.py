@@ -134,6 +134,11 @@ def test_a_folder_of_profiles_replaces_shipped_ones(tmp_path: Path) -> None:
         ({"colour": "red"}, "colour"),
         ({"load_s": -1}, "load_s"),
         ({"model": None}, "model"),
+        ({"load_s": True}, "load_s"),
+        ({"load_s": 1e300}, "load_s"),
+        ({"weights_bytes": 10**30}, "weights_bytes"),
+        ({"step": [{"width": True, "height": 64, "seconds": 0.5}]}, r"step\.0\.width"),
+        ({"step": [{"width": 64, "height": 64, "seconds": "0.5"}]}, r"step\.0\.seconds"),
     ],
 )
 def test_a_wrong_value_is_named(tmp_path: Path, change: dict[str, object], key: str) -> None:
@@ -154,10 +159,66 @@ def test_a_file_cut_short_is_one_clear_error(tmp_path: Path, content: bytes) -> 
         find("g", [tmp_path])
 
 
-def test_a_file_named_for_another_gpu_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "mi210_m.yaml").write_text(yaml.safe_dump(GOOD))
-    with pytest.raises(BackendError, match=r"mi210_m\.yaml: gpu: found 'g', expected 'mi210'"):
+NAMES = st.text("abcDEF09 -é().", min_size=1, max_size=12).filter(lambda name: not name.startswith("."))
+
+
+@given(
+    profiles=st.dictionaries(st.tuples(st.sampled_from("ab"), st.sampled_from("xy")), st.integers(1, 9), min_size=1),
+    names=st.lists(NAMES, min_size=4, max_size=4, unique_by=str.lower),
+    suffix=st.sampled_from([".yaml", ".yml", ".YAML"]),
+)
+def test_a_profile_is_found_by_what_it_holds_and_not_by_its_name(
+    profiles: dict[tuple[str, str], int], names: list[str], suffix: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("profiles")
+    for name, ((gpu, model), load_s) in zip(names, profiles.items(), strict=False):
+        profile = GOOD | {"gpu": gpu, "model": model, "load_s": float(load_s)}
+        (folder / f"{name}{suffix}").write_text(yaml.safe_dump(profile))
+    (folder / ".hidden.yaml").write_text("{")
+    (folder / "notes.txt").write_text("{")
+    for gpu in "ab":
+        found = {model: profile.load_s for model, profile in find(gpu, [folder]).items()}
+        assert found == {model: load_s for (its, model), load_s in profiles.items() if its == gpu}
+
+
+def test_two_profiles_of_one_model_are_one_clear_error_that_names_both(tmp_path: Path) -> None:
+    for name in ("g_m.yaml", "mine.yml"):
+        (tmp_path / name).write_text(yaml.safe_dump(GOOD))
+    with pytest.raises(BackendError, match=r"g_m\.yaml and mine\.yml are both profiles of m on g"):
+        Profiled("other", folder=str(tmp_path))
+
+
+def test_a_file_that_is_no_profile_is_not_passed_over(tmp_path: Path) -> None:
+    """The built-in profile would be used in its place, and nothing would say so."""
+    (tmp_path / "mi210-sdxl.yaml").write_text(yaml.safe_dump(GOOD | {"colour": "red"}))
+    with pytest.raises(BackendError, match=r"mi210-sdxl\.yaml: colour"):
         Profiled("mi210", folder=str(tmp_path))
+
+
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+)
+HOSTILE = [BOMB + "step: *i", "[" * 9999, "x: " + "9" * 9999, "date: 2022-99-99", "? [a]\n: b", "step: *nowhere", "\0"]
+
+
+@pytest.mark.parametrize("content", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_file_is_one_short_line(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "g_m.yaml"
+    file.write_text(content)
+    with pytest.raises(BackendError, match=r"g_m\.yaml: ") as caught:
+        read(file)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < len(str(file)) + 500
+
+
+@given(content=st.binary(max_size=60) | st.text("schema:[]{}&*!-? \n\t'\"1.e9", max_size=60).map(str.encode))
+def test_whatever_the_bytes_the_answer_is_a_profile_or_one_error(
+    content: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = tmp_path_factory.getbasetemp() / "g_m.yaml"
+    file.write_bytes(content)
+    with pytest.raises(BackendError, match=r"g_m\.yaml: "):
+        read(file)
 
 
 def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:

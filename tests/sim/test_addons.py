@@ -132,9 +132,8 @@ def test_add_ons_that_are_ignored_are_said(served: Callable[..., Outcome]) -> No
 
 @pytest.mark.parametrize("row", ["a|", "|x"])
 def test_a_profile_without_the_figures_is_one_clear_error(served: Callable[..., Outcome], row: str) -> None:
-    with pytest.raises(
-        BackendError, match=r"h800_sdxl\.yaml: .*(measure it|measure them) \(mezzotint calibrate"
-    ) as caught:
+    said = r"profile of sdxl on h800: .*(measure it|measure them) \(mezzotint calibrate"
+    with pytest.raises(BackendError, match=said) as caught:
         served("addons=serve", profile=PLAIN, rows=("|", row))
     assert "\n" not in str(caught.value)
     assert served("addons=serve", profile=PLAIN, rows=("|", "|")).summary["requests"]["completed"] == 2

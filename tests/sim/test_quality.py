@@ -1,13 +1,16 @@
 """Quality of images that were not made: carried from the papers, bounded, or not known."""
 
 import copy
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
+from conf.choice import choice
 from sim.config.settings import check
 from sim.errors import ConfigError
+from sim.record.design import departure
 from sim.run import Outcome, assemble, replay, simulate
 from tests.sim.lab import configured, simulated
 
@@ -56,8 +59,8 @@ def test_the_mean_follows_the_runs_own_hits_where_the_paper_prints_its_hit_rate(
     """NIRVANA: mean 28.81 / 30.28 at a hit rate of 0.88 leaves the hits 0.9449; misses are full runs."""
     hit_factor = (28.81 / 30.28 - 0.12) / 0.88
     means = {}
-    for lowest in (0.3, 0.65):
-        said, factor, hit = judged("system=nirvana", *A10G, f"selector.at_least={{5: {lowest}}}")
+    for items in (200, 300_000):
+        said, factor, hit = judged("system=nirvana", *A10G, f"cache.capacity={items}")
         np.testing.assert_allclose(factor, np.where(hit, hit_factor, 1.0))
         assert said["factor_mean"] == pytest.approx(factor.mean())
         assert said["published"]["fid"] == 4.68
@@ -74,8 +77,7 @@ def test_the_mean_follows_the_runs_own_hits_where_the_paper_prints_its_hit_rate(
     ("system", "overrides", "expected"),
     [
         ("pinecone", A10G, 24.83 / 30.28),
-        ("crs", (*A10G, "selector.at_least={50: 0.25}"), 24.05 / 30.28),
-        ("gpt-cache", (*A10G, "encoder=ngram"), 25.84 / 30.28),
+        ("crs", ("cluster=a10g", "arrivals=closed", "trace.requests=700", "preload=500"), 24.05 / 30.28),
         ("nirvana", SMALL, 28.02 / 28.55),
         ("modm-throughput", SMALL, 28.70 / 28.55),
         ("modm-throughput", (*SMALL, "models=sd35l-sana"), 28.01 / 28.55),
@@ -92,11 +94,72 @@ def test_where_only_the_systems_mean_is_printed_its_hits_have_none(
     assert "mean of the paper's own run" in said["basis"]
 
 
-def test_what_no_paper_measured_is_null() -> None:
-    for overrides in (("system.name=mine",), ("cluster=h800",), ("quality.dataset=none",)):
-        said, factor, hit = judged("system=nirvana", *A10G, *overrides)
-        assert np.isnan(factor[hit]).all()
-        assert said == dict.fromkeys(("factor_mean", "below_alpha_share", "basis", "published"))
+NOTHING = dict.fromkeys(("factor_mean", "below_alpha_share", "basis", "published"))
+
+
+@pytest.mark.parametrize(
+    ("system", "overrides", "reason"),
+    [
+        ("nirvana-unbounded", [], "has no system=nirvana-unbounded"),
+        ("nirvana", ["cluster=h800"], "no table of scores on DiffusionDB is of sdxl"),
+        ("nirvana", ["selector.at_least={5: 0.1, 10: 0.2, 15: 0.3, 20: 0.4, 25: 0.5}"], "selector.at_least is {5: 0.1"),
+        ("nirvana", ["shapes=trace", "extrapolate=warn"], "shapes is trace"),
+        ("gpt-cache", ["encoder=ngram"], "encoder._target_"),
+        ("small-model", ["models.small.steps=20"], "models.small.steps is 20 and not 50"),
+    ],
+)
+def test_what_no_paper_measured_is_null_and_says_why(system: str, overrides: list[str], reason: str) -> None:
+    said, factor, hit = judged(f"system={system}", *A10G, *overrides)
+    assert np.isnan(factor[hit]).all()
+    assert np.isnan(factor).any()
+    assert re.search(reason, said.pop("reason"))
+    assert said == NOTHING
+
+
+@pytest.fixture(scope="module")
+def composed() -> dict[str, dict[str, Any]]:
+    """The configuration of every system that a table has."""
+    tables = configured()["quality"]["tables"]
+    names = {name for table in tables for row in table["systems"] for name in row["systems"]} - {"modm-quality"}
+    return {name: configured(f"system={name}") for name in names}
+
+
+def test_every_shipped_design_is_the_system_that_it_is_of(composed: dict[str, dict[str, Any]]) -> None:
+    """What a row of the tables is measured on is what conf/system composes under its name."""
+    quality = next(iter(composed.values()))["quality"]
+    for table in quality["tables"]:
+        for row in table["systems"]:
+            for name in set(row["systems"]) & set(composed):
+                assert departure(composed[name], quality["designs"][row["design"]]) is None, name
+
+
+@pytest.mark.parametrize(
+    ("design", "changes", "found"),
+    [
+        ("nirvana", {"selector": {"of_steps": 100}}, "selector.of_steps is 100 and not 50"),
+        ("nirvana", {"selector": {"strict": False}}, "selector.strict is False and not True"),
+        ("nirvana", {"cache": {"latents_at": []}}, r"cache.latents_at is \[\] and not \[5, 10, 15, 20, 25\]"),
+        ("nirvana", {"admission": choice("admission", "cache-all")}, "admission._target_"),
+        ("nirvana", {"space": choice("space", "image")}, "space._target_"),
+        ("nirvana", {"scale": choice("scale", "identity")}, "scale._target_"),
+        ("nirvana", {"scale": {"at": {0.5: 0.65}}}, "scale.at"),
+        ("nirvana", {"encoder": {"_target_": "mine.Encoder"}}, "encoder is one whose scale"),
+        ("nirvana-predicting", {"predictor": choice("predictor", "none")}, "predictor._target_"),
+        ("modm", {"door": {"hit_role": "large"}}, "door.hit_role is large and not small"),
+        ("modm", {"admission": choice("admission", "misses")}, "admission._target_"),
+        ("nirvana", {"cache": {"capacity": 4}, "door": {"search_s": 9.0}, "eviction": choice("eviction", "lru")}, None),
+        ("nirvana", {"encoder": choice("encoder", "clip"), "scale": choice("scale", "clip")}, None),
+        ("modm", {"admission": choice("admission", "cache-large")}, None),
+        ("modm", {"space": choice("space", "clip-images")}, None),
+    ],
+)
+def test_a_design_is_what_an_image_starts_from_and_not_how_often_or_when(
+    composed: dict[str, dict[str, Any]], design: str, changes: dict[str, dict[str, Any]], found: str | None
+) -> None:
+    config = composed["modm-throughput" if design == "modm" else "nirvana"]
+    changed = config | {group: said if "_target_" in said else config[group] | said for group, said in changes.items()}
+    unlike = departure(changed, config["quality"]["designs"][design])
+    assert (unlike is None) if found is None else re.search(found, unlike or "")
 
 
 def test_means_by_k_are_taken_where_a_table_has_them() -> None:
@@ -113,12 +176,36 @@ def test_means_by_k_are_taken_where_a_table_has_them() -> None:
 
 
 def test_alpha_bounds_a_hit_from_below() -> None:
-    said, factor, hit = judged("system=nirvana", *A10G, "quality=alpha")
-    np.testing.assert_array_equal(factor, np.where(hit, 0.9, 1.0))
-    assert said["basis"].startswith("lower bound: alpha = 0.9")
-    said, factor, hit = judged("system=pinecone", *A10G, "quality=alpha")
+    for stricter in ([], ["selector.at_least={5: 0.7}"]):
+        said, factor, hit = judged("system=nirvana", *A10G, "quality=alpha", *stricter)
+        assert hit.any()
+        np.testing.assert_array_equal(factor, np.where(hit, 0.9, 1.0))
+        assert said["basis"].startswith("lower bound: alpha = 0.9")
+        assert said["reason"] is None
+
+
+@pytest.mark.parametrize(
+    ("system", "overrides", "reason"),
+    [
+        ("nirvana", ["selector.at_least={5: 0.6}"], "selector.at_least is"),
+        ("nirvana", ["cluster=mi210"], "chosen for nirvana-large and not sd3.5-large"),
+        ("nirvana", ["selector.alpha_for=null"], "alpha_for does not say"),
+        ("modm-throughput", ["cluster=mi210", "models=sd35l-sana"], "chosen for hits on sdxl"),
+        ("pinecone", [], "the selector has no alpha"),
+        ("small-model", [], "no selector"),
+    ],
+)
+def test_alpha_bounds_nothing_but_what_it_was_chosen_for(system: str, overrides: list[str], reason: str) -> None:
+    said, factor, hit = judged(f"system={system}", *A10G, "quality=alpha", *overrides)
     assert np.isnan(factor[hit]).all()
-    assert said["factor_mean"] is None
+    assert re.search(reason, said.pop("reason"))
+    assert said == NOTHING
+
+
+def test_a_small_model_has_no_share_of_a_caches_saving() -> None:
+    said = simulated("system=small-model", *A10G).summary
+    assert said["cache"]["compute_saving"] is None
+    assert said["gpu"]["step_saving"] == pytest.approx(1 - 3.05 / 8.59)
 
 
 def test_nothing_is_carried_to_images_that_were_really_made() -> None:
@@ -142,6 +229,8 @@ def test_only_the_measured_window_counts() -> None:
     [
         ("quality.tables=[{source: s}]", r"quality\.tables\.0\.dataset: field required"),
         ("quality.tables=[{source: s, dataset: d, large: l, full: {clip: -1}}]", r"tables\.0\.full\.clip: .*found -1"),
+        ("quality.dataset=nope", r"quality\.dataset: found 'nope', expected one of DiffusionDB, SYSTEM-X, MJHQ-30k"),
+        ("+quality.designs.mine={cache: nope}", r"quality\.designs\.mine\.cache: found 'nope'"),
         ("quality.metric=fid", r"quality\.metric: found 'fid', expected clip or pick"),
     ],
 )

@@ -16,7 +16,7 @@ from sim.reuse.door import Reuse
 from sim.reuse.eviction import Fifo
 from sim.reuse.selector import Thresholds
 from sim.schedule.hit_miss import HitMiss
-from tests.sim.lab import Given, engine
+from tests.sim.lab import Given, engine, simulated
 from traces.arrivals.base import Schedule
 from traces.similarity.spaces import DECIMALS, TextToText
 
@@ -227,3 +227,12 @@ def test_a_table_that_makes_no_sense_is_refused(table: dict[int, float]) -> None
 def test_a_cache_that_cannot_be_is_refused(bad: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=r"cache\.(capacity|latents_at)"):
         Cache(space=TextToText(), eviction=Fifo(), **bad)  # type: ignore[arg-type]
+
+
+def test_a_k_that_the_cache_does_not_store_is_refused() -> None:
+    """It would be served from another K's state, and the summary count it under that."""
+    with pytest.raises(ConfigError, match=r"selector\.at_least: found K = 12, 30, .* stores the states after 5, 10"):
+        simulated("system=nirvana", "++selector.at_least={12: 0.8, 30: 0.97}", "trace.requests=20")
+    with pytest.raises(ConfigError, match=r"found K = 30"):
+        simulated("system=nirvana", "selector=modm", "trace.requests=20")
+    simulated("system=modm-throughput", "++selector.at_least={20: 0.285}", "trace.requests=20")  # an image serves any K

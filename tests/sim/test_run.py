@@ -26,6 +26,8 @@ SCHEMA = {
     "assumptions": None,
     "requests": ["arrived", "completed", "discarded", "failed"],
     "throughput_rpm": None,
+    "throughput_until_last_arrival_rpm": None,
+    "backlog": ["grows", "per_hour", "at_last_arrival", "note"],
     "latency_s": ["mean", "p50", "p90", "p95", "p99", "max"],
     "queue_s": ["mean", "p50", "p90", "p95", "p99", "max"],
     "slo": ["2x", "4x"],
@@ -43,10 +45,10 @@ SCHEMA = {
         "predictor",
     ],
     "addons": ["loads_per_request", "stall_s", "stalled_share"],
-    "gpu": ["count", "busy_fraction", "seconds", "switches", "switch_s", "batch_mean"],
+    "gpu": ["count", "busy_fraction", "seconds", "switches", "switch_s", "batch_mean", "step_saving"],
     "energy_j": ["per_image", "total"],
     "cost_usd": ["per_image", "total", "by"],
-    "quality": ["factor_mean", "below_alpha_share", "basis", "published"],
+    "quality": ["factor_mean", "below_alpha_share", "basis", "reason", "published"],
     "wall": ["simulate_s", "cpu_s", "requests_per_cpu_s"],
 }
 COLUMNS = [
@@ -102,8 +104,10 @@ def test_the_mechanisms_order_the_systems(finished: dict[str, Outcome]) -> None:
     assert rate["vanilla"] < rate["pinecone"]
     assert finished["vanilla"].summary["cache"]["hits"] is None
     saving = {name: outcome.summary["cache"]["compute_saving"] for name, outcome in finished.items()}
-    assert saving["vanilla"] == 0
-    assert saving["small-model"] == pytest.approx(1 - 16.5 / 91.5)
+    assert saving["vanilla"] is saving["small-model"] is None  # no cache, so nothing that one saved
+    steps = {name: outcome.summary["gpu"]["step_saving"] for name, outcome in finished.items()}
+    assert steps == {**saving, "vanilla": 0, "small-model": steps["small-model"]}
+    assert steps["small-model"] == pytest.approx(1 - 16.5 / 91.5)
     assert 0 < saving["nirvana"] < saving["modm-throughput"]
     joules = {name: outcome.summary["energy_j"]["per_image"] for name, outcome in finished.items()}
     assert joules["modm-throughput"] < joules["nirvana"] < joules["vanilla"]
@@ -193,6 +197,34 @@ def test_the_warm_up_is_left_out_of_the_measured_window() -> None:
     assert part.summary["gpu"]["busy_fraction"] == pytest.approx(busy / (16 * (end - start)))
     energy = 300 * busy + 60 * (16 * (end - start) - busy)
     assert part.summary["energy_j"]["total"] == pytest.approx(energy)
+
+
+@pytest.mark.parametrize("warmup", [0, 500, 2000])
+def test_a_full_image_takes_the_same_joules_whatever_the_warm_up(warmup: int) -> None:
+    """Saturated: 300 W for 91.5 s, and what GPUs idle for in the window, over the images that were finished in it.
+
+    Of those, 16 at most were begun before it."""
+    outcome = simulated("system=vanilla", "arrivals.rate_rpm=14", "trace.requests=4000", f"warmup={warmup}")
+    rows, said = outcome.requests.to_pandas(), outcome.summary
+    start, end = rows.arrival_s[warmup], rows.finish_s.max()
+    images = int(rows.finish_s.between(start, end, inclusive="right").sum())
+    assert images > 4000 - warmup or not warmup
+    idle_s = 16 * (end - start) - (rows.finish_s.clip(start, end) - rows.start_s.clip(start, end)).sum()
+    expected = 300 * 91.5 + 60 * idle_s / images
+    assert abs(said["energy_j"]["per_image"] - expected) < 16 * 300 * 91.5 / images
+    assert said["energy_j"]["per_image"] == pytest.approx(300 * 91.5, rel=0.015)
+    assert said["throughput_rpm"] == pytest.approx(60 * images / (end - start))
+
+
+@pytest.mark.parametrize("warmup", [0, 1, 37])
+def test_one_gpu_that_never_idles_spends_power_times_service_time(warmup: int) -> None:
+    """A closed loop: the image that ends as the window begins is the warm-up's, with all that was spent on it."""
+    said = simulated("cluster.count=1", "arrivals=closed", "trace.requests=60", f"warmup={warmup}").summary
+    assert said["energy_j"]["per_image"] == pytest.approx(300 * 91.5)
+    assert said["energy_j"]["total"] == pytest.approx((60 - warmup) * 300 * 91.5)
+    assert said["throughput_rpm"] == pytest.approx(60 / 91.5)
+    priced = simulated("cluster=a10g", "arrivals=closed", "trace.requests=60", f"warmup={warmup}").summary
+    assert priced["cost_usd"]["per_image"] == pytest.approx(8.144 * 8.59 / 3600)
 
 
 def test_what_outlasts_the_measured_requests_is_outside_the_window() -> None:
@@ -334,7 +366,7 @@ def test_a_disk_that_cannot_be_written_leaves_the_older_run_as_it_was(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pq, "write_table", full)
-    with pytest.raises(ValueError, match=r"requests\.parquet: .*No space left on device"):
+    with pytest.raises(ValueError, match=r"cannot be written \(No space left on device"):
         write(outcome, tmp_path)
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 

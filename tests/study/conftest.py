@@ -152,7 +152,9 @@ def write_run(
     clock = np.arange(0.0, times["finish_s"].max(), 60.0)
     waiting = [int(((times["arrival_s"] <= now) & (times["start_s"] > now)).sum()) for now in clock]
     serving = [int(((times["start_s"] <= now) & (times["finish_s"] > now)).sum()) for now in clock]
-    pq.write_table(pa.table({"time_s": clock, "queued": waiting, "busy": serving}), directory / "cluster.parquet")
+    stands = np.diff(clock, append=times["finish_s"].max())
+    looked = {"time_s": clock, "seconds": stands, "queued": waiting, "busy": serving}
+    pq.write_table(pa.table(looked), directory / "cluster.parquet")
     return directory
 
 

@@ -151,8 +151,20 @@ def test_thinning_a_time_series_keeps_its_mean(fabricate: Fabricate) -> None:
     assert thin is not None
     assert len(thin[0]) <= 20
     assert (np.diff(thin[0]) > 0).all()
-    assert thin[1].mean() == pytest.approx(full[1].mean(), rel=0.05)
+    stands = pq.read_table(run.path / "cluster.parquet")["seconds"].to_numpy()
+    assert thin[1].mean() == pytest.approx((full[1] * stands).sum() / stands.sum())
     assert time_series(run, "no such column", 20) is None
+
+
+def test_a_pause_weighs_as_long_as_it_lasts(fabricate: Fabricate) -> None:
+    """Busy for ten seconds, a pause of 990 s that is one row, busy again: one part in fifty of the time."""
+    (run,) = load_runs([fabricate("r", requests=10)])
+    looked = {"time_s": [*range(10), 10, *range(1000, 1010)], "seconds": [1] * 10 + [990] + [1] * 10}
+    pq.write_table(pa.table(looked | {"busy": [4] * 10 + [0] + [4] * 10}), run.path / "cluster.parquet")
+    found = time_series(run, "busy", 10)
+    assert found is not None
+    np.testing.assert_allclose(found[1], [4 * 10 / 101, *[0] * 8, 4 * 10 / 101])
+    np.testing.assert_allclose(found[0], (np.arange(10) + 0.5) * 101)
 
 
 def broken(fabricate: Fabricate, name: str, content: str) -> Path:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import conf
-from traces.arrivals.base import Arrivals, Schedule
+from traces.arrivals.base import LAST_S, Arrivals, Schedule
 from traces.arrivals.closed import Closed
 from traces.arrivals.poisson import Poisson
 from traces.arrivals.ramp import Ramp
@@ -93,7 +93,12 @@ def test_a_closed_loop_starts_what_may_be_outstanding(rng: np.random.Generator) 
         (Poisson, {"rate_rpm": math.inf}, "rate_rpm=inf"),
         (Poisson, {"rate_rpm": "ten"}, "rate_rpm='ten'"),
         (Poisson, {"rate_rpm": True}, "rate_rpm=True"),
+        (Poisson, {"rate_rpm": 1e300}, "at most 6e"),
+        (Poisson, {"rate_rpm": 10**400}, "at most 6e"),
         (TraceClock, {"speedup": 0.0}, "speedup"),
+        (TraceClock, {"speedup": 1e300}, "speedup"),
+        (Closed, {"outstanding": 10**400}, "outstanding"),
+        (Closed, {"outstanding": 1, "think_s": 1e20}, "think_s"),
         (Ramp, {"start_rpm": 0.0, "end_rpm": 1.0}, "start_rpm"),
         (Ramp, {"start_rpm": 1.0, "end_rpm": -1.0}, "end_rpm"),
         (Ramp, {"start_rpm": 1.0, "end_rpm": 2.0, "shape": "cubic"}, "expected linear or sigmoid"),
@@ -118,3 +123,16 @@ def test_the_configuration_names_real_settings(name: str, rng: np.random.Generat
     settings = yaml.safe_load((Path(conf.__path__[0]) / "arrivals" / f"{name}.yaml").read_text())
     kind = locate(settings.pop("_target_"))
     assert kind(**settings).schedule(OWN, rng).times.ndim == 1
+
+
+def test_before_the_bound_floats_tell_microseconds_apart() -> None:
+    assert np.spacing(np.nextafter(LAST_S, 0.0)) < 1e-6 < np.spacing(LAST_S)
+    Schedule(np.array([np.nextafter(LAST_S, 0.0)]))
+
+
+@pytest.mark.parametrize(
+    "process", [Poisson(1e-15), Ramp(1e-15, 1e-15), Closed(1, 5e9), TraceClock(1e-6), Poisson(5e-324)]
+)
+def test_what_floats_cannot_tell_apart_is_refused(process: Any, rng: np.random.Generator) -> None:
+    with pytest.raises(TraceError, match=r"272 years|finite seconds"):
+        process.schedule(np.linspace(0.0, 1e5, 10), rng)

@@ -3,6 +3,8 @@
 import argparse
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 from traces import cli
 from traces.describe import describe
 from traces.error import TraceError
-from traces.table.trace import make, read
+from traces.table.trace import make, read, write
 
 TextFile = Callable[..., Path]
 
@@ -160,3 +162,41 @@ def test_what_describe_counts() -> None:
     assert facts["prompts"]["repeat_same_user_share"] == pytest.approx(1 / 3)
     assert facts["sizes"]["most"] == pytest.approx({"512x512": 4 / 6, "512x640": 1 / 6})
     assert facts["rate_rpm"] == pytest.approx(5 / 3662 * 60)
+
+
+BEYOND = "9" * 20
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--rate-rpm", "1e6", "--requests", "200"),
+        ("--rate-rpm", "1e300"),
+        ("--rate-rpm", "1e-300"),
+        ("--rate-rpm", "1e-9"),
+        ("--requests", BEYOND),
+        ("--users", BEYOND),
+        *(("--set", f"{key}={BEYOND}") for key in ("requests", "users", "users_per_rpm", "session_most", "styles")),
+        ("--set", "requests=" + "9" * 5000),
+    ],
+    ids=range(12),
+)
+def test_what_would_be_drawn_for_hours_is_refused_at_once(words: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"--set|synthetic trace: .*expected") as caught:
+        mezzotint("trace", "synth", "-o", tmp_path / "t.parquet", *words)
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("verb", ["compare", "describe"])
+def test_a_full_disk_behind_standard_output_is_one_line(verb: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    write(make({"request_id": ["a", "b"], "arrival_s": [0.0, 1.0], "prompt": ["x", "y"]}, name="n", source="s"), path)
+    words = ["trace", verb, str(path), *([str(path)] if verb == "compare" else [])]
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "sim.cli", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"mezzotint: error: trace {verb}: cannot be written (No space left on device); free")
+    assert done.stderr.count("\n") == 1

@@ -11,6 +11,13 @@ from traces.table.validation import check_number
 
 Times = npt.NDArray[np.float64]
 
+LAST_S = 2.0**33
+"""Before it two neighbouring floats lie less than a microsecond apart: a float has 53 bits, so those below 2^33 are
+2^(32 - 52) s = 0.95 us apart. It is 272 years."""
+
+MOST_RPM = 6e7
+"""A request each microsecond in the mean; faster than that, arrivals are not told apart for long."""
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
@@ -23,8 +30,8 @@ class Schedule:
         think_s: seconds between the end of a request and the next arrival in a closed loop.
 
     Raises:
-        TraceError: `times` is not one row of finite seconds that never fall, or `think_s` is
-            negative or not finite.
+        TraceError: `times` is not one row of finite seconds that never fall and end before `LAST_S`, or `think_s`
+            is negative or not finite.
     """
 
     times: Times
@@ -34,7 +41,18 @@ class Schedule:
         times = self.times
         if times.ndim != 1 or not np.isfinite(times).all() or (times < 0).any() or (np.diff(times) < 0).any():
             raise TraceError("arrival times must be one row of finite seconds, 0 or later, that never fall")
-        check_number("arrivals", "think_s", self.think_s, least=0.0)
+        if times.size:
+            check_last("arrivals: the last request arrives", float(times[-1]))
+        check_number("arrivals", "think_s", self.think_s, least=0.0, most=LAST_S)
+
+
+def check_last(what: str, seconds: float) -> None:
+    """Refuse times so late that a float no longer tells microseconds apart. Raises TraceError."""
+    if not seconds < LAST_S:
+        raise TraceError(
+            f"{what} at {seconds:.3g} s, expected before {LAST_S:.2g} s (272 years), from where on floats are coarser"
+            " than a microsecond; raise the rate, think less, or take fewer requests"
+        )
 
 
 @runtime_checkable

@@ -1,10 +1,11 @@
 """A closed loop: a request arrives when another ends."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from traces.arrivals.base import Schedule, Times
+from traces.arrivals.base import LAST_S, Schedule, Times, check_last
 from traces.table.validation import check_count, check_number
 
 
@@ -20,7 +21,7 @@ class Closed:
 
     Raises:
         TraceError: `outstanding` is not a whole number of 1 or more, or `think_s` is negative or
-            not finite.
+            above `LAST_S`.
     """
 
     outstanding: int = 1
@@ -28,7 +29,9 @@ class Closed:
 
     def __post_init__(self) -> None:
         check_count("arrivals", "outstanding", self.outstanding)
-        check_number("arrivals", "think_s", self.think_s, least=0.0)
+        check_number("arrivals", "think_s", self.think_s, least=0.0, most=LAST_S)
 
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
+        rounds = math.ceil(len(own_clock_s) / self.outstanding) - 1
+        check_last("arrivals: the last request arrives", self.think_s * max(rounds, 0))
         return Schedule(np.zeros(min(self.outstanding, len(own_clock_s))), self.think_s)

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from traces.arrivals.base import Schedule, Times
+from traces.arrivals.base import MOST_RPM, Schedule, Times
 from traces.error import TraceError
 from traces.table.validation import check_number
 
@@ -25,7 +25,7 @@ class Ramp:
         shape: "sigmoid" or "linear".
 
     Raises:
-        TraceError: a rate is not a positive finite number, or `shape` is another word.
+        TraceError: a rate is not above 0 and at most `MOST_RPM`, or `shape` is another word.
     """
 
     start_rpm: float
@@ -33,8 +33,8 @@ class Ramp:
     shape: Literal["linear", "sigmoid"] = "sigmoid"
 
     def __post_init__(self) -> None:
-        check_number("arrivals", "start_rpm", self.start_rpm, above=0.0)
-        check_number("arrivals", "end_rpm", self.end_rpm, above=0.0)
+        check_number("arrivals", "start_rpm", self.start_rpm, above=0.0, most=MOST_RPM)
+        check_number("arrivals", "end_rpm", self.end_rpm, above=0.0, most=MOST_RPM)
         if self.shape not in ("linear", "sigmoid"):
             raise TraceError(f"arrivals: shape={self.shape!r}, expected linear or sigmoid")
 

@@ -65,8 +65,7 @@ def rhythm(arrival_s: Floats, least: int = 20) -> Rhythm:
     for window_s in WINDOWS_S:
         whole = int(span_s // window_s)
         if whole >= least:
-            counts = np.bincount((since_s[since_s < whole * window_s] // window_s).astype(np.int64), minlength=whole)
-            dispersion[window_s] = float(counts.var(ddof=1) / counts.mean())
+            dispersion[window_s] = _dispersion(since_s[since_s < whole * window_s] // window_s, whole)
     return Rhythm(
         gap_s=gap_s,
         rpm=hours / length_s * 60.0,
@@ -75,6 +74,17 @@ def rhythm(arrival_s: Floats, least: int = 20) -> Rhythm:
         gap_cv_by_hour=_by_hour(gap_s, of_day[1:], least) if whole_day else None,
         dispersion=dispersion,
     )
+
+
+def _dispersion(window: Floats, whole: int) -> float:
+    """Variance over mean of the requests in each of `whole` windows, from the windows of (n,) requests.
+
+    Empty windows are counted and not laid out: a decade has five million minutes.
+    """
+    counts = np.unique(window, return_counts=True)[1]
+    mean = len(window) / whole
+    empty = whole - len(counts)
+    return float((((counts - mean) ** 2).sum() + empty * mean**2) / (whole - 1) / mean)
 
 
 def _of_day(of_day: npt.NDArray[np.int64], span_s: float) -> Floats:

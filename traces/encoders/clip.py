@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from tqdm import tqdm
@@ -169,7 +169,7 @@ class Clip:
         TraceError: ``batch`` is not a whole number of 1 or more; and see ClipWeights.
     """
 
-    weights: str = VIT_L14
+    weights: Annotated[str, Path] = VIT_L14
     allow_hub: bool = False
     device: str = "cpu"
     batch: int = 64

@@ -1,11 +1,13 @@
 """The disk cache of what is remembered from run to run and lies beside no trace: embeddings and neighbours, by content.
 
-All of it can be made again, so there is only so much: what was used longest ago goes when there is more.
+All of it can be made again. So there is only so much: what was used longest ago goes when there is more. So what was
+damaged is made again, and where nothing can be kept nothing is, both of which are said: the answers are the same.
 """
 
 import os
 import re
 import shutil
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,9 +24,23 @@ _VECTORS = re.compile(r"[0-9a-f]{32,64}\.[\w.-]+\.(npy|json)")
 _LISTS = re.compile(r"[0-9a-f]{32}")
 
 
+class Unwritable(TraceError):
+    """What should be remembered cannot be written where it belongs."""
+
+
 def home() -> Path:
     """$MEZZOTINT_CACHE, or the user's own cache folder."""
     return Path(os.environ.get("MEZZOTINT_CACHE") or platformdirs.user_cache_dir("mezzotint"))
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it. Raises Unwritable where that cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unwritable(
+            f"{folder}: cannot be made ({error.strerror}); set MEZZOTINT_CACHE to a folder that can"
+        ) from error
 
 
 def used(*paths: Path) -> None:
@@ -33,6 +49,11 @@ def used(*paths: Path) -> None:
         if path.is_relative_to(home()):
             with suppress(OSError):  # another user's, or gone: it is as it was
                 os.utime(path)
+
+
+def tell(what: str) -> None:
+    """Say in a line on standard error what became of something remembered; it changes no result."""
+    print(f"mezzotint: note: {' '.join(what.split())}", file=sys.stderr, flush=True)
 
 
 def make_room(newest: Path) -> None:
@@ -60,7 +81,7 @@ def make_room(newest: Path) -> None:
             break
         if item != newest:
             for path in sorted(items[item]):  # the JSON first, without which vectors are an unfinished write
-                _remove(path)
+                remove(path)
             total -= states[item][1]
 
 
@@ -78,8 +99,10 @@ def most_bytes() -> float:
 
 def _entries() -> list[Path]:
     """What Mezzotint wrote there: files of vectors, and folders of neighbours."""
-    folders = (home(), home() / "images", home() / "neighbours")
-    there = [path for folder in folders if folder.is_dir() for path in folder.iterdir()]
+    there: list[Path] = []
+    for folder in (home(), home() / "images", home() / "neighbours"):
+        with suppress(OSError):  # it is not there, or another user's
+            there += folder.iterdir()
     return [path for path in there if (_LISTS if path.is_dir() else _VECTORS).fullmatch(path.name)]
 
 
@@ -92,9 +115,10 @@ def _state(paths: Sequence[Path]) -> tuple[float, int]:
         return 0.0, 0
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
+    """Remove a file or a folder of the cache at once, so that nobody finds half of it; what cannot go stays."""
     if path.is_dir():
-        leaving = path.with_name(f".{path.name}.{os.getpid()}.part")  # at once, so that nobody finds half of it
+        leaving = path.with_name(f".{path.name}.{os.getpid()}.part")
         with suppress(OSError):
             os.replace(path, leaving)
             shutil.rmtree(leaving, ignore_errors=True)

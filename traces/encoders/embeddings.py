@@ -63,23 +63,15 @@ def embed(trace: Trace, encoder: Encoder, *, home: Path | None = None, progress:
         (n, dim) float32, read-only and memory-mapped, a row per request in the trace's order.
 
     Raises:
-        TraceError: what is remembered belongs to another trace or encoder, or is damaged; the
-            encoder's packages are missing; nothing can be written.
+        TraceError: the encoder's packages are missing; see also `traces.encoders.sidecar.remembered`, which makes
+            again what is damaged or of something else.
     """
     name, dim = encoder.name, encoder.dim
     if not re.fullmatch(r"[\w.-]+", name):
         raise TraceError(f"encoder {name!r}: expected a name of letters, digits, dots and dashes; rename it")
     stems = sidecar.candidates(trace, name, home)
-    for stem in stems:
-        remembered = sidecar.load(stem, trace, name, dim)
-        if remembered is not None:
-            return remembered
-    blocks = _encoded(trace.prompts(), encoder, hide_bar(progress))
-    sidecar.store(stems[0], trace, name, dim, blocks)
-    written = sidecar.load(stems[0], trace, name, dim)
-    if written is None:
-        raise TraceError(f"{sidecar.vectors_path(stems[0])}: vanished as it was written; run again")
-    return written
+    about = sidecar.about(trace, name, dim)
+    return sidecar.remembered(stems, about, lambda: _encoded(trace.prompts(), encoder, hide_bar(progress)))
 
 
 def _encoded(prompts: pa.ChunkedArray, encoder: Encoder, quiet: bool | None) -> Iterator[Vectors]:

@@ -8,7 +8,7 @@ fill the cache before the start included.
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +56,7 @@ class GivenImages:
         path: the file. A row of zeros stands for a request without an image.
     """
 
-    path: str
+    path: str | Path
 
     def open(self, rows: int, dim: int) -> Opened:
         """See Images.open."""
@@ -84,8 +84,8 @@ class ClipImages:
         TraceError: no weights are named. At bind: a row has no image or two; a file cannot be read; see ClipWeights.
     """
 
-    folder: str
-    weights: str | None
+    folder: str | Path
+    weights: Annotated[str, Path] | None
     allow_hub: bool = False
     device: str = "cpu"
     batch: int = 32
@@ -110,12 +110,7 @@ class ClipImages:
             "dtype": "float32",
         }
         stem = disk_cache.home() / "images" / f"{about['images']}.{weights.name}"
-        found = sidecar.load_about(stem, about)
-        if found is None:
-            sidecar.store_about(stem, about, image_vectors(weights, paths, self.batch))
-            found = sidecar.load_about(stem, about)
-        if found is None:
-            raise TraceError(f"{sidecar.vectors_path(stem)}: vanished as it was written; run again")
+        found = sidecar.remembered([stem], about, lambda: image_vectors(weights, paths, self.batch))
         return Opened(np.asarray(found), sidecar.vectors_path(stem), f"{folder.name}, encoded by {weights.name}")
 
 

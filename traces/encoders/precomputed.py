@@ -49,8 +49,8 @@ class Precomputed:
             has two vectors that disagree; a prompt that is asked for has none.
     """
 
-    path: str
-    prompts: str | None = None
+    path: str | Path
+    prompts: str | Path | None = None
     _name: str | None = field(default=None, init=False, repr=False, compare=False)
     _dim: int | None = field(default=None, init=False, repr=False, compare=False)
     _table: "_Table | None" = field(default=None, init=False, repr=False, compare=False)
@@ -194,7 +194,7 @@ def _open_parquet(path: Path, columns: list[str]) -> pq.ParquetFile:
     regular_file(path)
     try:
         # buffered ahead, what was read of a file would stay in memory until its end
-        file = pq.ParquetFile(path, pre_buffer=False, buffer_size=READ_BYTES)
+        file = pq.ParquetFile(pa.OSFile(str(path)), pre_buffer=False, buffer_size=READ_BYTES)
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: a column's name
         raise TraceError(f"{path}: cannot be read as Parquet ({shown(str(error))}); write it again") from error
     for column in columns:

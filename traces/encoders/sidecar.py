@@ -1,14 +1,16 @@
 """Embeddings on disk, beside the trace that they belong to.
 
-Two files share a stem: `.npy` holds (n, dim) float32 vectors, a row per request, and `.json` says whose
-they are. The JSON is renamed into place last, so vectors without it are an unfinished write and are
-made again.
+Two files share a stem: `.npy` holds (n, dim) float32 vectors, a row per request, and `.json` says whose they are and
+has their SHA-256, which is checked whenever they are opened (a GB takes 0.8 s). The JSON is renamed into place
+last, so vectors without it are an unfinished write. What is not whole, or is of something else, is made again.
 """
 
 import hashlib
+import io
 import json
 import os
-from collections.abc import Iterable, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,76 +52,8 @@ def about_path(stem: Path) -> Path:
     return stem.with_name(stem.name + ".json")
 
 
-def load(stem: Path, trace: Trace, encoder: str, dim: int) -> Vectors | None:
-    """The embeddings at `stem`, read-only and memory-mapped, (n, dim); None if there are none.
-
-    Raises:
-        TraceError: they are of another trace, encoder or type, cut short, changed since they were
-            written, or hold a value that is not finite.
-    """
-    return load_about(stem, _about(trace, encoder, dim))
-
-
-def load_about(stem: Path, expected: Mapping[str, Any]) -> Vectors | None:
-    """As `load`, for the vectors that `store_about` wrote with `expected`."""
-    vectors, about = vectors_path(stem), about_path(stem)
-    if not about.exists() or not vectors.exists():
-        return None
-    found = _read_about(about)
-    for key, value in expected.items():
-        if found.get(key) != value:
-            raise TraceError(
-                f"{about}: found {key} {found.get(key)!r}, expected {value!r}; these are embeddings of something"
-                f" else, delete {about.name} and {vectors.name} to have them made again"
-            )
-    try:
-        mapped = np.load(vectors, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise _refused(vectors, f"cannot be read ({error})", "a whole array") from error
-    shape = expected["count"], expected["dim"]
-    if mapped.dtype != np.float32 or mapped.shape != shape or not mapped.flags.c_contiguous:
-        raise _refused(vectors, f"found {mapped.dtype} {mapped.shape}", f"float32 {shape} by rows")
-    _verify(vectors, int(mapped.offset), found.get("sha256"))
-    disk_cache.used(vectors, about)
-    checked: Vectors = mapped
-    return checked
-
-
-def store(stem: Path, trace: Trace, encoder: str, dim: int, blocks: Iterable[Vectors]) -> None:
-    """Write embeddings: `blocks` of (any, dim) float32 rows that add up to one for each request.
-
-    Raises:
-        TraceError: a value is not finite, the files cannot be written, or $MEZZOTINT_CACHE_GIB is no number.
-    """
-    store_about(stem, _about(trace, encoder, dim), blocks)
-
-
-def store_about(stem: Path, about: Mapping[str, Any], blocks: Iterable[Vectors]) -> None:
-    """As `store`, for vectors of anything: `about` says of what, with the keys encoder, count and dim among others."""
-    disk_cache.most_bytes()  # a wrong setting is found before the work, not after it
-    try:
-        stem.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise TraceError(
-            f"{stem.parent}: cannot be made ({error.strerror}); set MEZZOTINT_CACHE to a folder that can"
-        ) from error
-    total = hashlib.sha256()
-    header = {"descr": "<f4", "fortran_order": False, "shape": (about["count"], about["dim"])}
-    with atomic_write(vectors_path(stem), TraceError) as temporary, temporary.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, header)
-        for block in blocks:
-            if not np.isfinite(block).all():
-                raise TraceError(f"encoder {about['encoder']}: gave a vector that is not finite; mend the encoder")
-            data = np.ascontiguousarray(block, "<f4").tobytes()
-            total.update(data)
-            file.write(data)
-    with atomic_write(about_path(stem), TraceError) as temporary:
-        written = {**about, "sha256": total.hexdigest()}
-        temporary.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
-    disk_cache.make_room(stem)
-
-
-def _about(trace: Trace, encoder: str, dim: int) -> dict[str, Any]:
+def about(trace: Trace, encoder: str, dim: int) -> dict[str, Any]:
+    """What the JSON says of the embeddings of a trace's prompts."""
     return {
         "schema": VERSION,
         "trace_digest": trace.digest,
@@ -130,30 +64,135 @@ def _about(trace: Trace, encoder: str, dim: int) -> dict[str, Any]:
     }
 
 
-def _read_about(path: Path) -> dict[str, Any]:
+def remembered(stems: Sequence[Path], about: Mapping[str, Any], make: Callable[[], Iterable[Vectors]]) -> Vectors:
+    """The vectors at one of `stems`, else made and kept at the first of them that can be written.
+
+    Where none can, they are made for this process alone, in a temporary file. That, and that what was kept cannot be
+    used, is said on standard error.
+
+    Args:
+        stems: where they may lie, the preferred place first.
+        about: what they are of, with the keys encoder, count and dim among others; others are not used.
+        make: gives blocks of (any, dim) float32 rows that add up to `count`, from the start whenever it is called.
+
+    Returns:
+        (count, dim) float32, read-only and memory-mapped.
+
+    Raises:
+        TraceError: a value is not finite, $MEZZOTINT_CACHE_GIB is no number, or there is no temporary file either.
+    """
+    for stem in stems:
+        found = _load(stem, about)
+        if found is not None:
+            return found
+    disk_cache.most_bytes()  # a wrong setting is found before the work, not after it
+    reason = ""
+    for stem in stems:
+        try:
+            _store(stem, about, make())
+        except disk_cache.Unwritable as error:
+            reason = reason or str(error)
+            continue
+        found = _load(stem, about)
+        if found is not None:
+            return found
+        reason = reason or f"{vectors_path(stem)}: vanished as it was written"
+    disk_cache.tell(f"{reason}; the embeddings are made for this run alone")
+    return _unkept(about, make())
+
+
+def _load(stem: Path, about: Mapping[str, Any]) -> Vectors | None:
+    """The vectors at `stem`; None if there are none that are whole and are those of `about`."""
+    vectors = vectors_path(stem)
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
-        raise _refused(path, f"cannot be read ({error})", "JSON") from error
-    if not isinstance(found, dict):
-        raise _refused(path, f"found {type(found).__name__}", "a JSON object")
-    return found
+        text = about_path(stem).read_text(encoding="utf-8")
+        size = vectors.stat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        _refused(about_path(stem), f"cannot be read ({error})")
+        return None
+    try:
+        found = json.loads(text)
+        odd = [key for key, value in about.items() if found[key] != value or type(found[key]) is not type(value)]
+        digest = found["sha256"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        _refused(about_path(stem), "was damaged")
+        return None
+    if odd:
+        _refused(about_path(stem), f"is of another {odd[0].replace('_', ' ')}")
+        return None
+    header = _header(about)
+    if size != len(header) + about["count"] * about["dim"] * 4 or not _whole(vectors, header, digest):
+        _refused(vectors, "was damaged")
+        return None
+    disk_cache.used(vectors, about_path(stem))
+    shape = about["count"], about["dim"]
+    try:
+        return np.memmap(vectors, np.dtype("<f4"), "r", len(header), shape)
+    except (OSError, ValueError) as error:  # removed by another process meanwhile
+        _refused(vectors, f"cannot be read ({error})")
+        return None
 
 
-def _verify(path: Path, offset: int, digest: object) -> None:
+def _store(stem: Path, about: Mapping[str, Any], blocks: Iterable[Vectors]) -> None:
+    """Write vectors. Raises Unwritable where that cannot be, TraceError for a value that is not finite."""
+    disk_cache.make_folder(stem.parent)
+    total = hashlib.sha256()
+    with atomic_write(vectors_path(stem), disk_cache.Unwritable) as temporary, temporary.open("wb") as file:
+        file.write(_header(about))
+        for data in _checked(about, blocks):
+            total.update(data)
+            file.write(data)
+    with atomic_write(about_path(stem), disk_cache.Unwritable) as temporary:
+        written = {**about, "sha256": total.hexdigest()}
+        temporary.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+    disk_cache.make_room(stem)
+
+
+def _unkept(about: Mapping[str, Any], blocks: Iterable[Vectors]) -> Vectors:
+    """Vectors in a file that is gone when they are. Raises TraceError where there is no room for one."""
+    try:
+        with tempfile.TemporaryFile() as file:
+            for data in _checked(about, blocks):
+                file.write(data)
+            file.flush()
+            return np.memmap(file, np.dtype("<f4"), "r", shape=(about["count"], about["dim"]))
+    except OSError as error:
+        raise TraceError(
+            f"{tempfile.gettempdir()}: embeddings cannot be written ({error.strerror}), neither here nor where they are"
+            " kept; free the disk, or set MEZZOTINT_CACHE and TMPDIR"
+        ) from error
+
+
+def _checked(about: Mapping[str, Any], blocks: Iterable[Vectors]) -> Iterator[bytes]:
+    for block in blocks:
+        if not np.isfinite(block).all():
+            raise TraceError(f"encoder {about['encoder']}: gave a vector that is not finite; mend the encoder")
+        yield np.ascontiguousarray(block, "<f4").tobytes()
+
+
+def _header(about: Mapping[str, Any]) -> bytes:
+    """What an .npy file of these vectors begins with: no other is ever parsed."""
+    header = io.BytesIO()
+    facts = {"descr": "<f4", "fortran_order": False, "shape": (about["count"], about["dim"])}
+    np.lib.format.write_array_header_1_0(header, facts)
+    return header.getvalue()
+
+
+def _whole(path: Path, header: bytes, digest: object) -> bool:
+    """Whether the file has this header, and after it the content with this digest."""
     total = hashlib.sha256()
     try:
         with path.open("rb") as file:
-            file.seek(offset)
+            if file.read(len(header)) != header:
+                return False
             while data := file.read(READ_BYTES):
                 total.update(data)
-                if not np.isfinite(np.frombuffer(data[: len(data) // 4 * 4], "<f4")).all():
-                    raise _refused(path, "found a value that is not finite", "finite float32")
-    except OSError as error:
-        raise _refused(path, f"cannot be read ({error})", "a whole array") from error
-    if total.hexdigest() != digest:
-        raise _refused(path, "found other bytes than were written", "those its JSON names")
+    except OSError:
+        return False
+    return total.hexdigest() == digest
 
 
-def _refused(path: Path, found: str, expected: str) -> TraceError:
-    return TraceError(f"{path}: {found}, expected {expected}; delete the file to have the embeddings made again")
+def _refused(path: Path, found: str) -> None:
+    disk_cache.tell(f"{path}: {found}; the embeddings are made again")

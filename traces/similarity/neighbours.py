@@ -7,6 +7,8 @@ in the cache then.
 
 import hashlib
 import json
+import os
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,19 +18,21 @@ from tqdm import tqdm
 
 from conf.atomic import atomic_folder
 from traces.encoders import disk_cache
-from traces.error import TraceError
 from traces.similarity.bound import SLACK, cheapest
 from traces.similarity.spaces import DECIMALS, Space, similarity
 
 UNIT = 10**DECIMALS
 """Similarities are kept as whole millionths."""
 
-VERSION = 1
+VERSION = 2
 QUERIES, ARTIFACTS, PAIRS = 512, 16_384, 1024
 """Rows compared at a time, and pairs of them in full: blocks that stay in the processor's caches."""
 
 BLOCK, HEAD = 4096, 32
 """Rows whose neighbours are read at a time, and how many of each; one of these is in most caches."""
+
+READ_BYTES = 1 << 22
+"""Bytes of a file that are checked at a time."""
 
 FILES = ("ends", "rows", "units", "complete")
 
@@ -81,25 +85,36 @@ class Neighbours:
 def remembered(space: Space, rows: int, floor: float, most: int, content: str | None) -> Neighbours:
     """The neighbours of every row, from disk where they are, else found and kept there.
 
+    What is on disk is checked whenever it is opened (CRC-32; a GB takes 0.6 s). What was damaged is found
+    again, and where nothing can be kept nothing is; both are said on standard error.
+
     Args:
         space, rows, floor, most: see ``find``.
         content: names the trace and the encoder; None finds them and keeps nothing.
 
     Raises:
-        TraceError: what is kept was damaged, or cannot be written.
+        TraceError: $MEZZOTINT_CACHE_GIB is no number.
     """
     if content is None:
         return find(space, rows, floor, most)
     facts = {"version": VERSION, "content": content, "space": space.key, "floor": floor, "most": most, "rows": rows}
     name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
     folder = disk_cache.home() / "neighbours" / name
-    if folder.is_dir():
-        disk_cache.used(folder)
-        return _read(folder, rows)
+    if os.path.isdir(folder):
+        known = _read(folder, facts)
+        if known is not None:
+            disk_cache.used(folder)
+            return known
     disk_cache.most_bytes()  # a wrong setting is found before the work, not after it
     found = find(space, rows, floor, most, progress=True)
-    _keep(found, facts, folder)
-    disk_cache.make_room(folder)
+    if os.path.isdir(folder):  # another process was faster, or it is damaged and cannot be removed
+        return found
+    try:
+        _keep(found, facts, folder)
+    except disk_cache.Unwritable as error:
+        disk_cache.tell(f"{error}; neighbours are found for this run alone")
+    else:
+        disk_cache.make_room(folder)
     return found
 
 
@@ -160,18 +175,32 @@ def _block(
 
 
 def _keep(found: Neighbours, facts: dict[str, object], folder: Path) -> None:
-    with atomic_folder(folder, TraceError, "free the disk or set MEZZOTINT_CACHE") as part:
+    disk_cache.make_folder(folder.parent)
+    with atomic_folder(folder, disk_cache.Unwritable, "free the disk or set MEZZOTINT_CACHE") as part:
         for name in FILES:
             np.save(part / f"{name}.npy", getattr(found, name))
-        (part / "facts.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        sums = {name: _sum(part / f"{name}.npy") for name in FILES}
+        text = json.dumps({**facts, "crc32": sums}, indent=2) + "\n"
+        (part / "facts.json").write_text(text, encoding="utf-8")
 
 
-def _read(folder: Path, rows: int) -> Neighbours:
+def _read(folder: Path, facts: dict[str, object]) -> Neighbours | None:
+    """What ``_keep`` wrote; None, and the folder is removed, if it is not as it was written."""
     try:
-        ends, neighbours, units, complete = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in FILES)
-    except (OSError, ValueError, EOFError) as error:
-        raise TraceError(f"{folder}: cannot be read ({error}); delete it and it is found again") from None
-    fits = len(ends) == len(complete) == rows and len(neighbours) == len(units) == (int(ends[-1]) if rows else 0)
-    if not fits:
-        raise TraceError(f"{folder}: was cut short or is of another trace; delete it and it is found again")
-    return Neighbours(ends, neighbours, units, complete)
+        written = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
+        if written == {**facts, "crc32": {name: _sum(folder / f"{name}.npy") for name in FILES}}:
+            return Neighbours(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in FILES))
+        found = "was damaged"
+    except (OSError, ValueError, RecursionError) as error:
+        found = f"cannot be read ({error})"
+    disk_cache.tell(f"{folder}: {found}; the neighbours are found again")
+    disk_cache.remove(folder)
+    return None
+
+
+def _sum(path: Path) -> int:
+    total = 0
+    with path.open("rb") as file:
+        while data := file.read(READ_BYTES):
+            total = zlib.crc32(data, total)
+    return total

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -38,9 +38,9 @@ class Csv:
         quote: the character around cells that contain the delimiter; None if quotes mean nothing.
         list_separator: what separates the names in controlnets and loras.
         arrival: how arrivals are written. "seconds" of the trace's own clock, kept as they are; "unix"
-            seconds or ISO 8601 "timestamp", measured from the earliest; "auto" reads numbers as
-            seconds and anything else as timestamps. Timestamps state their zone in all rows, and are
-            brought to UTC, or in none, and are taken as UTC.
+            seconds, milliseconds since 1970 ("unix-ms") or ISO 8601 "timestamp", measured from the earliest;
+            "auto" reads numbers as seconds and anything else as timestamps. Timestamps state their zone in
+            all rows, and are brought to UTC, or in none, and are taken as UTC.
         name: what reports call the trace; the file's name if None.
         limits: how much is read.
 
@@ -48,7 +48,7 @@ class Csv:
         TraceError: the delimiter or quote is not one character, or `arrival` is another word.
     """
 
-    path: str
+    path: str | Path
     columns: dict[str, str] = field(default_factory=dict)
     delimiter: str = ","
     quote: str | None = '"'
@@ -61,8 +61,8 @@ class Csv:
         for setting, value in (("delimiter", self.delimiter), ("quote", self.quote or '"')):
             if len(value) != 1 or not value.isascii() or value in "\r\n\0":
                 raise TraceError(f"{self.path}: {setting}={value!r}, expected one ASCII character")
-        if self.arrival not in ("auto", "seconds", "unix", "timestamp"):
-            raise TraceError(f"{self.path}: arrival={self.arrival!r}, expected auto, seconds, unix or timestamp")
+        if self.arrival not in get_args(ClockName):
+            raise TraceError(f"{self.path}: arrival={self.arrival!r}, expected one of {', '.join(get_args(ClockName))}")
 
     def load(self, rng: np.random.Generator) -> Trace:
         """Read the file into memory; nothing is random.

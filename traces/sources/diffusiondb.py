@@ -70,7 +70,7 @@ class DiffusionDB:
         TraceError: `nsfw_max` is negative or not finite, or `limit` is not a whole number above 0.
     """
 
-    path: str | None = None
+    path: str | Path | None = None
     nsfw_max: float | None = None
     limit: int | None = None
     name: str = "diffusiondb"

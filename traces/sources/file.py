@@ -16,7 +16,7 @@ class File:
         path: the file; a leading ~ is the home folder.
     """
 
-    path: str
+    path: str | Path
 
     def load(self, rng: np.random.Generator) -> Trace:
         """Read and verify the file; nothing is random. Raises TraceError as `traces.table.trace.read`."""

@@ -63,7 +63,7 @@ class GenTD26:
         TraceError: `failed`, `kinds` or `loras` is another word.
     """
 
-    path: str
+    path: str | Path
     failed: Literal["keep", "drop"] = "keep"
     kinds: Literal["all", "text"] = "all"
     loras: Literal["unknown", "unnamed"] = "unknown"

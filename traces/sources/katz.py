@@ -53,7 +53,7 @@ class Katz:
         limits: how much is read.
     """
 
-    path: str
+    path: str | Path
     service: str | None = None
     node: str | None = None
     name: str = "katz"

@@ -42,7 +42,7 @@ class Mjhq:
         TraceError: `requests` is not a multiple of 10, 10 or more.
     """
 
-    path: str
+    path: str | Path
     requests: int | None = None
     name: str = "mjhq"
     limits: Limits = field(default_factory=Limits)

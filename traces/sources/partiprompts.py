@@ -32,7 +32,7 @@ class PartiPrompts:
         limits: how much is read.
     """
 
-    path: str
+    path: str | Path
     name: str = "partiprompts"
     limits: Limits = field(default_factory=Limits)
 

@@ -1,5 +1,6 @@
 """A list of prompts: lines of text, or JSON."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,10 +10,13 @@ import numpy as np
 
 from traces.error import TraceError
 from traces.sources.formats.jsontext import elements
+from traces.sources.formats.sniff import not_prompts
 from traces.table.ingest import ORDER_ONLY, Batch, Reading, gather, untimed
 from traces.table.limits import Limits, open_bounded
 from traces.table.trace import Trace
 from traces.table.validation import Origin, shown
+
+TABLE = re.compile(r"\.(csv|tsv|parquet|xlsx?)(\.gz)?$")
 
 LINES, LINES_BYTES = 1 << 13, 1 << 22
 """Lines, and bytes of lines, handed over at a time."""
@@ -25,7 +29,8 @@ class Prompts:
     A name that ends in .json or .jsonl (or the same with .gz) says that the file is a JSON array, or
     one JSON value after another, of texts or of objects with a member "prompt". Any other file has a
     prompt per line; blank lines are skipped and counted in the notes. Requests are named after their
-    line or element, counted from 0, and arrive a second apart: an order and no times.
+    line or element, counted from 0, and arrive a second apart: an order and no times. A file that is evidently a
+    table (by its name, or by a header of columns) or JSON under another name is refused, not taken for prompts.
 
     Args:
         path: the file; a leading ~ is the home folder.
@@ -33,7 +38,7 @@ class Prompts:
         limits: how much is read.
     """
 
-    path: str
+    path: str | Path
     name: str | None = None
     limits: Limits = field(default_factory=Limits)
 
@@ -41,7 +46,7 @@ class Prompts:
         """Read the file into memory; nothing is random.
 
         Raises:
-            TraceError: the file is missing, cut short, not UTF-8 or not JSON; a prompt is too long or
+            TraceError: the file is a table; it is missing, cut short, not UTF-8 or not JSON; a prompt is too long or
                 no text; there is none.
         """
         return gather(self.read(rng))
@@ -50,6 +55,11 @@ class Prompts:
         """Open the file; nothing is random. Raises TraceError as `load` when the batches are read."""
         path = Path(self.path).expanduser()
         notes: dict[str, Any] = {"file": path.name, "arrival_s": ORDER_ONLY}
+        if TABLE.search(path.name.lower()):
+            raise TraceError(
+                f"{path}: is a table by its name, expected a prompt per line; take `trace import csv` (or diffusiondb,"
+                " for its Parquet), or rename the file if its lines are prompts"
+            )
         suffix = (path.with_suffix("") if path.suffix == ".gz" else path).suffix
         batches = self._from_json(path) if suffix in (".json", ".jsonl") else self._from_lines(path, notes)
         return Reading(
@@ -109,6 +119,9 @@ class Prompts:
                         f"{path}: row {row}, column prompt: found bytes that are not UTF-8 ({error.reason}), expected"
                         " UTF-8 text; convert the file, for example with iconv"
                     ) from error
+                found = not_prompts(lines[0]) if row == 0 else None
+                if found is not None:
+                    raise TraceError(f"{path}: row 0: found {shown(repr(lines[0]), 60)}, {found}")
                 rows.append(row)
                 row, size = row + 1, size + len(line)
                 if len(lines) == LINES or size > LINES_BYTES:

@@ -8,6 +8,7 @@ import numpy as np
 
 from traces.error import TraceError
 from traces.synthetic import settings
+from traces.synthetic.bounds import MOST_DRAWN, check_size
 from traces.synthetic.clock import Clock
 from traces.synthetic.laws import Indices, weighted
 from traces.synthetic.lineage import Descent
@@ -137,11 +138,11 @@ class Synthetic:
     name: str = "synthetic"
 
     def __post_init__(self) -> None:
-        check_count(WHERE, "requests", self.requests)
+        check_count(WHERE, "requests", self.requests, MOST_DRAWN)
         if self.users is not None:
-            check_count(WHERE, "users", self.users)
-        check_count(WHERE, "session_most", self.session_most)
-        check_count(WHERE, "styles", self.styles)
+            check_count(WHERE, "users", self.users, MOST_DRAWN)
+        check_count(WHERE, "session_most", self.session_most, 10**6)
+        check_count(WHERE, "styles", self.styles, 10**6)
         for name in POSITIVE:
             check_number(WHERE, name, getattr(self, name), above=0.0)
         for name in WIDTHS:
@@ -166,6 +167,8 @@ class Synthetic:
                     f"{WHERE}: service={self.service!r}, expected null or one of {', '.join(self.services)}"
                 )
             settings.check_service(self.services[self.service], self.service)
+        users = self.users_per_rpm * self.rate_rpm if self.users is None else self.users
+        check_size(WHERE, self.requests, self.rate_rpm, users)
 
     def load(self, rng: np.random.Generator) -> Trace:
         """Make the trace up; the same arguments and stream give the same digest."""

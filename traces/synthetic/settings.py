@@ -98,7 +98,7 @@ def check_service(service: Mapping[str, Any], name: str) -> None:
     shares: Floats = np.array(service["loras_per_request"], np.float64)
     if shares.ndim != 1 or not np.isfinite(shares).all() or (shares < 0).any() or len(shares) < 2 or not shares.sum():
         raise TraceError(f"{where}.loras_per_request={shares.tolist()}, expected shares of 0, 1, 2 and more LoRAs")
-    check_count(where, "lora_names", service["lora_names"])
+    check_count(where, "lora_names", service["lora_names"], 10**6)
     if service["lora_names"] < len(shares):
         raise TraceError(f"{where}.lora_names={service['lora_names']}, expected at least {len(shares)}")
     check_number(where, "lora_skew", service["lora_skew"], least=0.0, most=10.0)

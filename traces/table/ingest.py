@@ -17,7 +17,7 @@ from traces.table.duplicates import Names
 from traces.table.external_sort import Runs, Spool, regrouped
 from traces.table.limits import Limits
 from traces.table.trace import Trace, check_notes, write_tables
-from traces.table.validation import Origin, check_cells, check_text, check_times, repeated
+from traces.table.validation import Origin, check_cells, check_span, check_text, check_times, repeated
 
 ORDER_ONLY = "the order of the rows, a second apart; not times: needs an arrival process"
 """The note on arrivals of a source that has an order and no times."""
@@ -184,7 +184,11 @@ def _settled(reading: Reading, folder: Path | None) -> Tables:
     repeat = names.repeat(lambda: (table.select(["request_id", "row"]) for table in runs.tables()))
     if repeat is not None:
         raise repeated(*repeat, origin)
+    first: int | None = None
     for table in reading.settle(runs.tables()):
+        if first is None:
+            first = table.column("row")[0].as_py()
+        check_span(table.column("arrival_s"), table.column("row"), first, origin)
         yield table.select(SCHEMA.names)
 
 

@@ -21,6 +21,7 @@ RATIO = 200
 """Unpacked over packed bytes above which a file is taken for a bomb; tables of text reach 5 to 50."""
 
 GZIP = b"\x1f\x8b"
+PARQUET = b"PAR1"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -121,7 +122,7 @@ def open_bounded(path: Path, limits: Limits) -> Iterator[BinaryIO]:
     Reading from the stream raises TraceError if the file is cut short, damaged, or larger than allowed.
 
     Raises:
-        TraceError: see `unchanged`; or the file is UTF-16.
+        TraceError: see `unchanged`; or the file is UTF-16, or Parquet.
     """
     with unchanged(path) as state:
         try:
@@ -131,10 +132,15 @@ def open_bounded(path: Path, limits: Limits) -> Iterator[BinaryIO]:
         with raw:
             bounded = _Bounded(raw, path, limits, state.st_size)
             stream = io.BufferedReader(bounded, 1 << 16)
-            head = stream.peek(3)[:3]
+            head = stream.peek(4)[:4]
+            if head == PARQUET:
+                raise TraceError(
+                    f"{path}: is Parquet, expected text; `trace import diffusiondb` reads DiffusionDB's, and a trace of"
+                    " mezzotint is used as it is (trace=file)"
+                )
             if head[:2] in UTF16:
                 raise TraceError(f"{path}: is UTF-16, expected UTF-8 text; convert it, for example with iconv")
-            if head == b"\xef\xbb\xbf":
+            if head[:3] == b"\xef\xbb\xbf":
                 stream.read(3)
             yield stream
 

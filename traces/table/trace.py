@@ -190,7 +190,7 @@ def write_tables(
         "digest": digest,
     }
     schema = SCHEMA.with_metadata({METADATA_KEY: json.dumps(about, sort_keys=True)})
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+    with path.open("wb") as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for table in tables:
             writer.write_table(table.cast(schema))
 
@@ -226,7 +226,8 @@ def read(path: Path | str) -> Trace:
 def _read_parquet(path: Path) -> pa.Table:
     regular_file(path)
     try:
-        return pq.ParquetFile(path).read()
+        with pa.OSFile(str(path)) as file:  # opened here: Arrow takes a path with a colon for a URI
+            return pq.ParquetFile(file).read()
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: a column's name
         raise TraceError(
             f"{path}: cannot be read as Parquet ({shown(str(error))}), expected a trace written by"

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from traces.error import TraceError
+
+LONGEST_S = 1e9
+"""The span of a trace, at most: 31.7 years. Seconds since 1970 and milliseconds of a day's trace are more."""
+
+EARLIEST_S, LATEST_S = -2_208_988_800, 4_102_444_800
+"""The years 1900 and 2100 in seconds since 1970. As seconds, milliseconds since 1970 lie millennia later."""
+
+MILLISECONDS = " (csv reads milliseconds since then with --arrival unix-ms)"
+OWN = (
+    "seconds since the start of the trace (csv reads seconds since 1970 with --arrival unix, milliseconds with unix-ms)"
+)
 
 POSITIVE = ("width", "height", "steps", "images")
 
@@ -79,14 +91,41 @@ def check_times(times: pa.ChunkedArray, origin: Origin, *, relative: bool = True
     """Check arrivals, (n,) seconds or timestamps; `relative` ones are counted from the start of the trace.
 
     Raises:
-        TraceError: one is null, not finite, or relative and negative.
+        TraceError: one is null, not finite, not between 1900 and 2100, or relative and negative or above `LONGEST_S`.
     """
     refuse(times, pc.is_null(times), "arrival_s", "a value", origin)
-    if not pa.types.is_timestamp(times.type):
-        bad = pc.invert(pc.is_finite(times))
-        if relative:
-            bad = pc.or_(bad, pc.less(times, 0.0))
-        refuse(times, bad, "arrival_s", "finite seconds, 0 or later" if relative else "finite seconds", origin)
+    if pa.types.is_timestamp(times.type):
+        ticks = times.cast(pa.timestamp("us", times.type.tz), safe=False).cast(pa.int64())
+        bad = pc.or_(pc.less(ticks, EARLIEST_S * 10**6), pc.greater(ticks, LATEST_S * 10**6))
+        refuse(times, bad, "arrival_s", "a time between 1900 and 2100", origin)
+        return
+    bad = pc.invert(pc.is_finite(times))
+    if relative:
+        refuse(times, pc.or_(bad, pc.less(times, 0.0)), "arrival_s", "finite seconds, 0 or later", origin)
+        refuse(times, pc.greater(times, LONGEST_S), "arrival_s", f"at most {LONGEST_S:g} {OWN}", origin)
+    else:
+        refuse(times, bad, "arrival_s", "finite seconds", origin)
+        bad = pc.or_(pc.less(times, EARLIEST_S), pc.greater(times, LATEST_S))
+        refuse(times, bad, "arrival_s", f"seconds since 1970, between 1900 and 2100{MILLISECONDS}", origin)
+
+
+def check_span(arrival_s: pa.ChunkedArray, rows: pa.ChunkedArray, first: int, origin: Origin) -> None:
+    """Check that sorted arrivals, (n,) seconds since that of row `first`, end within `LONGEST_S`.
+
+    Args:
+        rows: (n,) row numbers in the source.
+
+    Raises:
+        TraceError: naming both rows; which of them is wrong cannot be known.
+    """
+    late = int(np.searchsorted(arrival_s.to_numpy(), LONGEST_S, side="right"))
+    if late < len(arrival_s):
+        row, years = rows[late].as_py(), arrival_s[late].as_py() / 31_557_600
+        raise TraceError(
+            f"{origin.where}: row {row}, column {origin.columns.get('arrival_s', 'arrival_s')}: found a time"
+            f" {years:,.0f} years after that of row {first}, expected at most {LONGEST_S:g} s (31.7 years) from the"
+            " first request to the last; fix or drop one of the two"
+        )
 
 
 def check_text(table: pa.Table, origin: Origin, limit: int) -> None:
@@ -149,8 +188,11 @@ def refuse(column: pa.ChunkedArray, bad: Any, name: str, expected: str, origin: 
     # pc.index has no notion of null, and a null comparison is not a fault
     index = pc.index(pc.fill_null(bad, False), True).as_py()
     if index >= 0:
-        value = column[index].as_py()
-        found = "null" if value is None else shown(repr(value))
+        try:
+            value = column[index].as_py()
+        except (ValueError, OverflowError):  # a time of after the year 9999
+            value = column[index].cast(pa.int64()).as_py()
+        found = "null" if value is None else shown(str(value) if isinstance(value, datetime) else repr(value))
         raise TraceError(f"{origin.cell(index, name)}: found {found}, expected {expected}; fix or drop the row")
 
 
@@ -191,8 +233,9 @@ def check_number(
     Raises:
         TraceError: `value` is not a finite number, or not > `above`, >= `least` and <= `most`.
     """
-    fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if fits and above < value and least <= value <= most:  # type: ignore[operator]
+    # by comparison, since an int may be too large for math.isfinite; NaN fits nowhere
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if number and -math.inf < value < math.inf and above < value and least <= value <= most:  # type: ignore[operator]
         return
     bounds = [f"above {above:g}"] if above > -math.inf else []
     bounds += [f"at least {least:g}"] if least > -math.inf else []
@@ -200,7 +243,8 @@ def check_number(
     raise TraceError(f"{where}: {name}={value!r}, expected a finite number, {' and '.join(bounds)}")
 
 
-def check_count(where: str, name: str, value: object) -> None:
-    """Check that a setting is a whole number of 1 or more. Raises TraceError otherwise."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise TraceError(f"{where}: {name}={value!r}, expected a whole number, 1 or more")
+def check_count(where: str, name: str, value: object, most: int = 2**53) -> None:
+    """Check that a setting is a whole number, 1 to `most`. Raises TraceError otherwise."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        bound = "1 or more" if most == 2**53 else f"1 to {most:,}"
+        raise TraceError(f"{where}: {name}={shown(repr(value), 60)}, expected a whole number, {bound}")

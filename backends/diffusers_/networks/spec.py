@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Annotated, Literal
 
 import torch
 
@@ -29,7 +30,7 @@ class ModelSpec:
 
     family: str
     variant: str | None = None
-    weights: str = "random"
+    weights: Annotated[str, Path] = "random"
     scale: Scale = "full"
     dtype: Literal["float32", "float16", "bfloat16"] = "float32"
     scheduler: str | None = None

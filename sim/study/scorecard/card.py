@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from conf.atomic import atomic_write
+from conf.atomic import atomic_files
 from sim.errors import ConfigError
 from sim.study.scorecard import nirvana, page
 from sim.study.scorecard.figure import draw
@@ -99,7 +99,7 @@ def make(study: Study, work: Path, jobs: int = 1) -> Card:
 
 
 def write(card: Card, folder: Path, name: str) -> list[Path]:
-    """Write ``name``.md, .json and .png in ``folder``, each whole or not at all; returns their paths.
+    """Write ``name``.md, .json and .png in ``folder``, all or none of them; returns their paths.
 
     Where nothing was simulated there is no figure, and that of an earlier call is removed.
 
@@ -112,17 +112,13 @@ def write(card: Card, folder: Path, name: str) -> list[Path]:
         raise ConfigError(f"{folder}: cannot be used ({error.strerror}); name another folder with -o") from None
     markdown, data, image = (folder / f"{name}.{kind}" for kind in ("md", "json", "png"))
     figure = draw(card.rows)
-    if figure is None:
-        image.unlink(missing_ok=True)
-    else:
-        with atomic_write(image, ConfigError) as temporary:
-            figure.savefig(temporary, format="png")
-    with atomic_write(data, ConfigError) as temporary:
+    drawn, gone = ([], [image]) if figure is None else ([image], [])
+    with atomic_files([*drawn, data, markdown], ConfigError, gone) as (*images, rows, text):
+        if figure is not None:
+            figure.savefig(images[0], format="png")
         plain = {"rows": [row.plain() for row in card.rows]}
-        temporary.write_text(json.dumps(plain, indent=1, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
-    with atomic_write(markdown, ConfigError) as temporary:
-        text = page.render(card.rows, card.study.form, None if figure is None else image.name)
-        temporary.write_text(text, encoding="utf-8")
+        rows.write_text(json.dumps(plain, indent=1, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
+        text.write_text(page.render(card.rows, card.study.form, None if figure is None else image.name), "utf-8")
     return [markdown, data, *([] if figure is None else [image])]
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sim.config.build import build
-from sim.run import REQUESTS, SUMMARY
+from sim.rundir import REQUESTS, SUMMARY
 from sim.streams import stream
 from sim.study.scorecard.points import Config, Point
 from traces.sources import Source
@@ -42,7 +42,8 @@ class Finished:
 
     def requests(self, *columns: str) -> pa.Table:
         """Columns of requests.parquet, a row per served request in the order of the trace."""
-        return pq.read_table(self.folder / REQUESTS, columns=list(columns))
+        with pa.OSFile(str(self.folder / REQUESTS)) as file:
+            return pq.read_table(file, columns=list(columns))
 
     def trace(self) -> Trace:
         """The trace that was replayed, made or read again; its first ``preload`` rows were not served."""

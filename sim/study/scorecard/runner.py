@@ -10,8 +10,10 @@ from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
 from backends.base import BackendError
+from sim.ending import end_with_parent
 from sim.errors import ConfigError, SimulationError
-from sim.run import check_folder, simulate, write
+from sim.run import simulate, write
+from sim.rundir import check_place
 from sim.study.scorecard.finished import Finished, Runs, read_finished
 from sim.study.scorecard.points import Config, Point, composed, digest
 from traces.error import TraceError
@@ -33,7 +35,7 @@ def finish(points: Sequence[Point], work: Path, jobs: int = 1) -> Runs:
     Raises:
         ConfigError: ``work`` cannot be written.
     """
-    check_folder(work)
+    check_place(work)
     planned = [(point, _composed(point)) for point in points]
     waiting = {}
     for point, config in planned:
@@ -72,6 +74,7 @@ def _run_all(waiting: Mapping[Path, Config], jobs: int) -> dict[Path, str]:
 
 def _run(folder: Path, config: Config) -> tuple[Path, str | None]:
     """One run, here or in a worker process: its folder, and the error it ended with."""
+    end_with_parent()
     try:
         write(simulate(config), folder)
     except REFUSED as error:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from conf.atomic import atomic_write
+from conf.atomic import atomic_files
 from sim.errors import ConfigError
 from sim.study.selector.figure import draw
 from sim.study.selector.journal import Scores
@@ -92,16 +92,16 @@ def publish(found: Findings, folder: Path) -> list[Path]:
             written = {}
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written ({error.strerror}); name another folder with -o") from error
-    for name, text in (written | {PAGE: _page(found)}).items():
-        with atomic_write(folder / name, ConfigError) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-    with atomic_write(folder / PAIRS, ConfigError) as temporary:
-        pq.write_table(_table(found), temporary)
-    with atomic_write(folder / FIGURE, ConfigError) as temporary:
+    texts = written | {PAGE: _page(found)}
+    with atomic_files([folder / name for name in (PAIRS, FIGURE, *texts)], ConfigError) as (pairs, image, *others):
+        with pairs.open("wb") as file:
+            pq.write_table(_table(found), file)
         figure = draw(
             found.similarity, found.quality, found.thresholds, found.alpha, found.published, found.paper, found.warning
         )
-        figure.savefig(temporary, format="png")
+        figure.savefig(image, format="png")
+        for temporary, text in zip(others, texts.values(), strict=True):
+            temporary.write_text(text, encoding="utf-8")
     return [folder / name for name in (*written, PAIRS, FIGURE, PAGE)]
 
 
@@ -124,6 +124,8 @@ def _selector(found: Findings) -> str:
         f"of_steps: {found.steps}\n"
         "strict: false  # the pairs at a threshold were good enough themselves\n"
         f"alpha: {found.alpha:g}\n"
+        "# quality=alpha asks for alpha_for too: the models that this was measured on, by their names in profiles,\n"
+        "# the space, and the table once more. conf/selector/nirvana.yaml has one.\n"
     )
 
 

@@ -167,7 +167,8 @@ def test_what_is_loaded_is_timed_and_has_a_size(tmp_path: Path, stored: bool) ->
         assert backend.load(asset).seconds > 0
         assert backend.load(asset).joules is None
     made = image(backend, work("sd15", controlnets=("canny",)))
-    assert (image(live(tmp_path if stored else None), work("sd15", controlnets=("canny",))) == made).all()
+    alone = image(live(tmp_path if stored else None), work("sd15", controlnets=("canny",)))
+    assert close(made, alone), "the LoRA is taken out again, to rounding"
     assert bool(list(tmp_path.rglob("controlnet-*"))) == stored
 
 

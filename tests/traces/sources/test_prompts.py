@@ -148,3 +148,38 @@ def test_settings_of_mjhq() -> None:
     for wrong in (0, 15, True):
         with pytest.raises(TraceError, match="mjhq: requests="):
             Mjhq(path="x", requests=wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.csv", b"a fox\n", "is a table by its name"),
+        ("t.TSV.gz", b"a fox\n", "is a table by its name"),
+        ("t.txt", b"prompt,arrival_s\na fox,1\n", r"row 0: found 'prompt,arrival_s', the header .* commas"),
+        ("t.txt", b"Prompt\tCategory\tChallenge\tNote\na\tb\tc\td\n", r"header .*tabs.*--delimiter '\\t'"),
+        ("t.txt", b"id;text\n1;a fox\n", "header .*semicolons"),
+        ("t.txt", b'\xef\xbb\xbf"prompt"\n"a, b"\n', "header of a table;"),
+        ("t.txt", b'{"prompt": "a fox"}\n', "JSON"),
+        ("t.txt", b'[\n "a fox"\n]\n', "JSON"),
+        ("t.txt", b'["a fox", "a hare"]', "JSON"),
+        ("t.txt", b"PAR1\x15\x04\x15\n", "is Parquet, expected text"),
+    ],
+)
+def test_a_table_is_not_taken_for_a_list_of_prompts(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(TraceError, match=message) as caught:
+        Prompts(path=str(tmp_path / name)).load(np.random.default_rng(0))
+    assert "\n" not in str(caught.value)
+
+
+LIKE_TABLES = [
+    "a cat, oil painting, 4k", "cat,dog", "[a fox:a hare:0.5], forest", "{red|green} fox", "a | b | c", "portrait",
+    "time, the fourth dimension", "text that says: hello; neon", '"quoted", they said', "image of a user",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", LIKE_TABLES)
+def test_prompts_with_commas_and_brackets_are_prompts(tmp_path: Path, line: str) -> None:
+    (tmp_path / "t.txt").write_text(line + "\nanother\n")
+    trace = Prompts(path=str(tmp_path / "t.txt")).load(np.random.default_rng(0))
+    assert trace.prompts().to_pylist() == [line, "another"]

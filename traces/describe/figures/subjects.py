@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from conf.atomic import atomic_write
+from conf.atomic import atomic_files
 from conf.palette import COLOURS, DPI, house_style, panels
 from traces.describe.facts import Character
 from traces.describe.figures import arrivals, mix, people, prompts
@@ -108,7 +108,7 @@ def check_folder(folder: Path) -> None:
 
 
 def write(traces: Sequence[Character], folder: Path) -> list[Path]:
-    """Draw every figure into `folder`, which is made if it is missing: `overview.png`, and one a subject.
+    """Draw every figure into `folder`, which is made if it is missing: `overview.png`, and one a subject; all or none.
 
     Raises:
         TraceError: the folder or a file cannot be written.
@@ -119,14 +119,11 @@ def write(traces: Sequence[Character], folder: Path) -> list[Path]:
     except OSError as error:
         raise TraceError(f"{folder}: cannot be made ({error.strerror or error}); name another folder") from error
     drawn = [("overview", overview(traces)), *((subject.name, draw(subject, traces)) for subject in SUBJECTS)]
-    written = []
-    for name, figure in drawn:
-        if figure is not None:
-            path = folder / f"{name}.png"
-            with atomic_write(path, TraceError) as temporary, house_style():
-                figure.savefig(temporary, format="png", dpi=DPI, metadata={"Software": None})
-            written.append(path)
-    return written
+    figures = {folder / f"{name}.png": figure for name, figure in drawn if figure is not None}
+    with atomic_files(list(figures), TraceError) as temporaries, house_style():
+        for temporary, figure in zip(temporaries, figures.values(), strict=True):
+            figure.savefig(temporary, format="png", dpi=DPI, metadata={"Software": None})
+    return list(figures)
 
 
 def _series(subject: Subject, traces: Sequence[Character]) -> list[tuple[Look, Any]]:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from traces.error import TraceError
 from traces.table.validation import Origin, shown
 
-ClockName = Literal["auto", "seconds", "unix", "timestamp"]
+ClockName = Literal["auto", "seconds", "unix", "unix-ms", "timestamp"]
 
 ZONE = r"[T ].*([zZ]|[+-]\d{2}(:?\d{2})?)\s*$"
 """What a time that states its zone looks like."""
@@ -97,7 +97,7 @@ class Clock:
     """Reads a column of arrivals, batch after batch.
 
     Attributes:
-        name: "seconds" and "unix" are numbers, "timestamp" is ISO 8601; "auto" becomes "seconds" or
+        name: "seconds", "unix" and "unix-ms" are numbers, "timestamp" is ISO 8601; "auto" becomes "seconds" or
             "timestamp" with the first cell.
     """
 
@@ -105,7 +105,7 @@ class Clock:
     stamps: Timestamps
 
     def read(self, cells: pa.ChunkedArray, origin: Origin) -> pa.Array | pa.ChunkedArray:
-        """Arrivals as written, (n,): float64 seconds, or UTC timestamps in microseconds.
+        """Arrivals as written, (n,): float64 seconds ("unix-ms" divided by 1000), or UTC timestamps in microseconds.
 
         Raises:
             TraceError: naming the first cell that is neither a number nor a time, as asked for.
@@ -115,4 +115,5 @@ class Clock:
             self.name = "timestamp" if ":" in first or first.strip().count("-") > 1 else "seconds"
         if self.name == "timestamp":
             return self.stamps.read(cells, origin, "arrival_s")
-        return numbers(cells, origin, "arrival_s")
+        seconds = numbers(cells, origin, "arrival_s")
+        return pc.divide(seconds, 1000.0) if self.name == "unix-ms" else seconds

@@ -32,11 +32,11 @@ def read_parquet(path: Path, limits: Limits, wanted: Collection[str], expected: 
     with unchanged(path) as state:
         unpacked = 0
         try:
-            schema = pq.read_schema(path)
+            schema = pq.read_schema(pa.OSFile(str(path)))  # opened here: Arrow takes a path with a colon for a URI
             names = [name for name in schema.names if name in wanted]
             # a text repeated a million times is one entry of a dictionary until it is asked for
             texts = [name for name in names if _is_text(schema.field(name).type)]
-            file = pq.ParquetFile(path, read_dictionary=texts)
+            file = pq.ParquetFile(pa.OSFile(str(path)), read_dictionary=texts)
             if not file.metadata.num_rows:
                 yield plain_text(file.schema_arrow.empty_table().select(names))
             for batch in file.iter_batches(batch_size=ROWS, columns=names):

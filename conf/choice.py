@@ -1,0 +1,21 @@
+"""What a choice of a group sets, as its own file has it: to hold a run against."""
+
+from importlib import resources
+from typing import Any
+
+import yaml
+
+
+def choice(group: str, name: str) -> dict[str, Any]:
+    """The settings of ``conf/<group>/<name>.yaml`` and of the choices that it begins from, not resolved.
+
+    Raises FileNotFoundError where there is none.
+    """
+    said: dict[str, Any] = yaml.safe_load(
+        (resources.files("conf") / group / f"{name}.yaml").read_text(encoding="utf-8")
+    )
+    begun: dict[str, Any] = {}
+    for entry in said.pop("defaults", ()):
+        if isinstance(entry, str) and entry != "_self_":
+            begun |= choice(group, entry)
+    return begun | said

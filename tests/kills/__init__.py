@@ -1,0 +1,1 @@
+"""Commands killed at random moments, and what they leave behind."""

@@ -1,0 +1,31 @@
+"""``python -m tests.kills --moments 200 --seed 1``: kill commands at random moments, by hand; minutes to hours."""
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from tests.kills.trials import COMMANDS, scorecard, trials
+
+
+def main() -> int:
+    """Run the trials; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.kills", description=__doc__)
+    parser.add_argument("--moments", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="some of the commands")
+    asked = parser.parse_args()
+    known = [*COMMANDS, scorecard()]
+    chosen = [each for each in known if asked.only is None or each.name in asked.only]
+    counts: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory(prefix="mezzotint-kills-") as folder:
+        for number, (said, killed) in enumerate(trials(Path(folder), chosen, asked.moments, asked.seed), 1):
+            counts["killed" if killed else "ended before"] += 1
+            print(f"{number} of {asked.moments}: {said}", flush=True)
+    print(f"seed {asked.seed}: {asked.moments} moments, {dict(counts)}, nothing lost and nothing wrong left")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

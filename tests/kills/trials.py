@@ -1,0 +1,206 @@
+"""A command that is killed at a random moment leaves nothing wrong, and goes on to the bytes of an undisturbed one."""
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+RUN = ("trace=file", "trace.path=given/t.parquet", "arrivals.rate_rpm=9", "system=nirvana")
+LEAVE_S = 10.0
+"""Within which all processes of a command that was told to stop must be gone."""
+LIMIT_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What is killed.
+
+    Attributes:
+        words: of the command line, in a folder that has ``given/`` in it.
+        out: what it writes, by name.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    out: tuple[str, ...]
+
+
+COMMANDS = (
+    Command("run", ("run", *RUN, "run.dir=out"), ("out",)),
+    Command("rerun", ("run", *RUN, "run.dir=given/old"), ("given/old",)),
+    Command(
+        "sweep",
+        ("run", "-m", *RUN, "seed=1,2,3,4", "hydra.launcher.n_jobs=2", "run.dir=sweep"),
+        ("sweep",),
+    ),
+    Command("import", ("trace", "import", "csv", "given/log.csv", "-o", "mine.parquet"), ("mine.parquet",)),
+    Command("report", ("report", "given/old", "-o", "page/report.html"), ("page",)),
+    Command("describe", ("trace", "describe", "given/t.parquet", "--figures", "figures"), ("figures",)),
+)
+
+
+def scorecard() -> Command:
+    """The quick scorecard of one paper; minutes, so only by hand."""
+    return Command("scorecard", ("scorecard", "nirvana", "--quick", "-o", "card", "--work", "work"), ("card", "work"))
+
+
+def prepare(home: Path) -> None:
+    """Make what the commands are given."""
+    given = home / "given"
+    given.mkdir(parents=True)
+    (home / "page").mkdir()
+    for words in (
+        ("trace", "synth", "-o", "given/t.parquet", "--requests", "300", "--seed", "1"),
+        ("run", *RUN, "seed=9", "run.dir=given/old"),
+    ):
+        subprocess.run(_command(words), cwd=home, env=_environment(home), check=True, stdout=subprocess.DEVNULL)
+    for left in given.glob("t.*.*"):
+        if left.name != "t.parquet":
+            left.unlink()
+    rows = [f"{i},{i * 0.5},prompt {i} of many" for i in range(40_000)]
+    (given / "log.csv").write_text("request_id,arrival_s,prompt\n" + "\n".join(rows) + "\n")
+
+
+def undisturbed(given: Path, home: Path, command: Command) -> tuple[dict[str, str], float]:
+    """The digests of what a command writes when nobody disturbs it, and its seconds."""
+    shutil.copytree(given, home)
+    began = time.monotonic()
+    done = subprocess.run(
+        _command(command.words), cwd=home, env=_environment(home), capture_output=True, text=True, timeout=LIMIT_S
+    )
+    assert done.returncode == 0, f"{command.name}: {done.stderr}"
+    return digests(home, command), time.monotonic() - began
+
+
+def trial(
+    given: Path, home: Path, command: Command, expected: dict[str, str], moment_s: float, sign: signal.Signals
+) -> bool:
+    """Kill ``command`` after ``moment_s``, look at what it left, and give it again; whether it was killed in time.
+
+    Raises:
+        AssertionError: something wrong was left behind, something finished was lost, or the bytes differ.
+    """
+    shutil.copytree(given, home)
+    before = digests(home, command)
+    with subprocess.Popen(
+        _command(command.words), cwd=home, env=_environment(home), stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            process.wait(moment_s)
+        except subprocess.TimeoutExpired:
+            process.send_signal(sign)
+        code = process.wait(LIMIT_S)
+        until = time.monotonic() + LEAVE_S
+        while (left := _of_session(process.pid)) and time.monotonic() < until:
+            time.sleep(0.05)
+        for each in left:
+            os.kill(each, signal.SIGKILL)
+        said = process.stderr.read() if process.stderr else ""
+    where = f"{command.name}, signal {sign.name} after {moment_s:.3f} s, status {code}"
+    assert not left, f"{where}: {len(left)} processes are still there after {LEAVE_S} s"
+    assert code in (0, -sign, 128 + sign), f"{where}: {said}"
+    assert "Traceback" not in said or sign == signal.SIGKILL, f"{where}: {said}"
+    kept = digests(home, command)
+    lost = [name for name in before if name not in kept]
+    assert not lost, f"{where}: lost {lost}"
+    for name, digest in kept.items():
+        assert digest in (expected.get(name), before.get(name)), (
+            f"{where}: {name} is neither as it was nor as it will be"
+        )
+    for folder in _runs(home):
+        _whole(folder)
+    finished = {folder: (folder / "summary.json").stat().st_mtime_ns for folder in _runs(home / "sweep")}
+    again = subprocess.run(
+        _command(command.words), cwd=home, env=_environment(home), capture_output=True, text=True, timeout=LIMIT_S
+    )
+    assert again.returncode == 0, f"{where}: the same command says {again.stderr}"
+    assert digests(home, command) == expected, f"{where}: other bytes than those of an undisturbed command"
+    for folder, stamp in finished.items():
+        assert (folder / "summary.json").stat().st_mtime_ns == stamp, f"{where}: {folder} was run twice"
+    parts = [path for name in (".", *command.out) for path in (home / name).glob(".*.part")]
+    assert not parts, f"{where}: {parts}"
+    shutil.rmtree(home)
+    return code != 0
+
+
+def trials(folder: Path, commands: Sequence[Command], moments: int, seed: int) -> Iterator[tuple[str, bool]]:
+    """Kill the commands in turn at ``moments`` random moments of what they take undisturbed; see ``trial``."""
+    draw = random.Random(seed)
+    prepare(folder / "given")
+    known = {each.name: undisturbed(folder / "given", folder / each.name, each) for each in commands}
+    for number in range(moments):
+        command = commands[number % len(commands)]
+        expected, takes_s = known[command.name]
+        sign = draw.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGINT))
+        # The first half of a short command is imports, which write nothing: look at the rest more often.
+        moment_s = takes_s * draw.choice((draw.uniform(0.0, 1.0), draw.uniform(0.5, 1.0)))
+        where = folder / f"{number}"
+        killed = trial(folder / "given", where, command, expected, moment_s, sign)
+        yield f"{command.name} {sign.name} after {moment_s:.2f} of {takes_s:.2f} s", killed
+
+
+def digests(home: Path, command: Command) -> dict[str, str]:
+    """Of every file that a command writes: its SHA-256; of summaries, without the wall times."""
+    found = {}
+    for out in command.out:
+        place = home / out
+        files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
+        for path in files:
+            inner = path.relative_to(home)
+            if any(part.startswith(".") for part in inner.parts) or path.name == "multirun.yaml":
+                continue
+            data = path.read_bytes()
+            if path.name == "summary.json":
+                data = json.dumps({k: v for k, v in json.loads(data).items() if k != "wall"}).encode()
+            # What is beside it may name the folder that the trial is in.
+            data = data.replace(str(home).encode(), b"HOME")
+            found[str(inner)] = hashlib.sha256(data).hexdigest()
+    return found
+
+
+def _runs(home: Path) -> list[Path]:
+    """The directories that hold anything of a run."""
+    kinds = ("summary.json", "requests.parquet")
+    found = {path.parent for kind in kinds for path in home.rglob(kind)}
+    return [each for each in found if not any(part.startswith(".mezzotint-") for part in each.parts)]
+
+
+def _whole(folder: Path) -> None:
+    said = json.loads((folder / "summary.json").read_text())
+    rows = pq.read_table(folder / "requests.parquet").num_rows
+    assert rows == said["requests"]["arrived"], folder
+    assert (folder / "config.yaml").is_file(), folder
+    assert pq.read_table(folder / "cluster.parquet").num_rows, folder
+
+
+def _command(words: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "sim.cli", *words]
+
+
+def _environment(home: Path) -> dict[str, str]:
+    return {**os.environ, "MEZZOTINT_CACHE": str(home / ".cache"), "OMP_NUM_THREADS": "1"}
+
+
+def _of_session(leader: int) -> list[int]:
+    """The live processes of a session, but for joblib's resource tracker, which ends by itself with the last pipe."""
+    found = []
+    for each in Path("/proc").iterdir():
+        if each.name.isdigit():
+            try:
+                fields = (each / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[3]) == leader and fields[0] != "Z":
+                found.append(int(each.name))
+    return found

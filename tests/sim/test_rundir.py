@@ -1,0 +1,221 @@
+"""The life of a run directory and of a sweep's folder: whole or absent, one writer, and nothing of the user's lost."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from conf.part import part_path
+from sim.cli import main
+from sim.errors import ConfigError
+from sim.rundir import CONFIG, REQUESTS, SUMMARY, check_folder, claimed
+from sim.sweep import claimed_sweep
+
+SMALL = ("trace.requests=40", "arrivals.rate_rpm=9")
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def put(folder: Path, text: str, **claim: bool) -> Path:
+    """A directory as a run would leave it, all of whose files say ``text``."""
+    with claimed(folder, **claim) as place:
+        (place.staging / SUMMARY).write_text(json.dumps({"schema": 1, "text": text}))
+        for name in (CONFIG, REQUESTS):
+            (place.staging / name).write_text(text)
+        place.publish()
+    return place.folder
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def test_a_run_replaces_a_run_and_nothing_else(tmp_path: Path) -> None:
+    put(tmp_path / "out", "one")
+    put(tmp_path / "out", "two")
+    assert (tmp_path / "out" / CONFIG).read_text() == "two"
+    assert names(tmp_path) == ["out"]
+    for there in (CONFIG, SUMMARY, "notes.txt"):
+        mine = tmp_path / there.partition(".")[0]
+        mine.mkdir()
+        (mine / there).write_text("mine")
+        with pytest.raises(ConfigError, match="holds what is not a run's"):
+            put(mine, "theirs")
+        assert (mine / there).read_text() == "mine"
+        assert names(mine) == [there]
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    with pytest.raises(ConfigError, match=r"holds what is not a run's \(notes.txt\)"):
+        check_folder(tmp_path / "out")
+
+
+def test_a_report_stays_with_its_folder(tmp_path: Path) -> None:
+    out = put(tmp_path / "out", "one")
+    (out / "report.html").write_text("page")
+    (out / "figures").mkdir()
+    (out / "figures" / "slo.png").write_text("drawn")
+    put(out, "two")
+    assert names(out) == [CONFIG, "figures", "report.html", REQUESTS, SUMMARY]
+    assert (out / "figures" / "slo.png").read_text() == "drawn"
+
+
+def test_the_folder_that_one_stands_in_stays_the_same_folder(tmp_path: Path) -> None:
+    """A shell in it would otherwise see what is no longer there."""
+    Path("here").mkdir()
+    os.chdir("here")
+    inode = os.stat(".").st_ino
+    for text in ("one", "two"):
+        put(Path("."), text)
+        assert (tmp_path / "here" / CONFIG).read_text() == text
+        assert names(Path(".")) == [CONFIG, REQUESTS, SUMMARY]
+    assert os.stat(tmp_path / "here").st_ino == inode
+
+
+def test_one_directory_has_one_writer(tmp_path: Path) -> None:
+    with claimed(tmp_path / "out") as first:
+        with pytest.raises(ConfigError, match="is being written by another run"):
+            put(tmp_path / "out", "second")
+        assert put(tmp_path / "out", "third", fresh=True) == tmp_path / "out-2"
+        (first.staging / CONFIG).write_text("first")
+        first.publish()
+    assert names(tmp_path) == ["out", "out-2"]
+    assert put(tmp_path / "out", "fourth", fresh=True) == tmp_path / "out-3"
+
+
+def test_what_failed_leaves_nothing_not_even_the_parents_that_it_made(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), claimed(tmp_path / "deep" / "er" / "out"):
+        raise ZeroDivisionError
+    assert names(tmp_path) == []
+
+
+def test_a_reader_finds_one_run_whole_whoever_writes(tmp_path: Path) -> None:
+    """Through a descriptor of the folder, as one who opened it once sees it: all files are of one run."""
+    out, stop = put(tmp_path / "out", "0"), threading.Event()
+
+    def write(name: str) -> None:
+        for number in range(100):
+            put(out, f"{name}{number}", wait=True)
+
+    writers = [threading.Thread(target=write, args=(name,)) for name in "ab"]
+    for writer in writers:
+        writer.start()
+    looks = 0
+    while any(writer.is_alive() for writer in writers) and not stop.is_set():
+        folder = os.open(out, os.O_RDONLY)  # never absent
+        try:
+            with open(os.open(CONFIG, os.O_RDONLY, dir_fd=folder)) as file:
+                config = file.read()
+            with open(os.open(REQUESTS, os.O_RDONLY, dir_fd=folder)) as file:
+                assert file.read() == config
+            looks += 1
+        except FileNotFoundError:
+            pass  # the folder was replaced and removed while we looked
+        finally:
+            os.close(folder)
+    for writer in writers:
+        writer.join()
+    assert looks > 0
+    assert names(tmp_path) == ["out"]
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from sim.rundir import claimed
+with claimed(Path(sys.argv[1])) as place:
+    (place.staging / "half").write_text("half")
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_what_a_killed_run_left_is_nobodys(tmp_path: Path) -> None:
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, "out"], stdout=subprocess.PIPE, env={**os.environ})
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    with pytest.raises(ConfigError, match="is being written by another run"):
+        put(Path("out"), "mine")
+    holder.kill()
+    holder.wait()
+    assert len(names(tmp_path)) == 1
+    part_path(tmp_path).write_text("of another that was killed")
+    put(Path("out"), "mine")
+    assert names(tmp_path) == ["out"]
+
+
+def test_a_directory_named_after_the_moment_is_a_new_one() -> None:
+    words = ["run", *SMALL, "run.dir=results/${now:%Y}"]
+    assert [main(words) for _ in range(2)] == [0, 0]
+    year = names(Path("results"))[0]
+    assert names(Path("results")) == [year, f"{year}-2"]
+
+
+def test_a_name_that_is_a_uri_to_arrow_or_too_long_is_seen_before_the_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["trace", "synth", "-o", "t:1.parquet", "--requests", "40"]) == 0
+    assert main(["run", "trace=file", "trace.path=t:1.parquet", "run.dir=out-2024:01:01"]) == 0
+    assert main(["report", "out-2024:01:01"]) == 0
+    capsys.readouterr()
+    assert main(["run", *SMALL, f"run.dir={'x' * 300}"]) == 2
+    assert "File name too long" in capsys.readouterr().err
+    assert main(["trace", "synth", "-o", "x" * 300, "--requests", "40"]) == 2
+    said = capsys.readouterr().err
+    assert "File name too long" in said
+    assert said.count("\n") == 1
+
+
+def test_config_yaml_means_the_same_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(["trace", "synth", "-o", "t.parquet", "--requests", "40"]) == 0
+    (tmp_path / "profiles").mkdir()
+    assert main(["run", "trace=file", "trace.path=t.parquet", "run.dir=one"]) == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert main(["run", "--config-path", "../one", "--config-name", "config", "run.dir=two"]) == 0
+    assert Path("two/requests.parquet").read_bytes() == Path("../one/requests.parquet").read_bytes()
+    assert Path("two/config.yaml").read_bytes() == Path("../one/config.yaml").read_bytes()
+
+
+def test_a_sweep_goes_on_with_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", "-m", *SMALL, "seed=1,2", "hydra.launcher.n_jobs=1", "run.dir=sweep"]
+    assert main(words) == 0
+    before = {n: Path(f"sweep/{n}/requests.parquet").read_bytes() for n in range(2)}
+    for file in Path("sweep/1").iterdir():
+        file.unlink()
+    capsys.readouterr()
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert said.count("requests completed") == 1
+    assert {n: Path(f"sweep/{n}/requests.parquet").read_bytes() for n in range(2)} == before
+    assert main([*words, "warmup=1"]) == 2
+    assert "sweep holds the runs of another sweep" in capsys.readouterr().err
+    # The same words, but another configuration: recognised by what it says, not by its number.
+    config = Path("sweep/1/config.yaml")
+    config.write_text(config.read_text().replace("seed: 2", "seed: 4"))
+    assert main(words) == 2
+    said = capsys.readouterr()
+    assert said.err.count("holds a run of another sweep") == 1
+    assert "seed=2" in said.err
+    assert said.out == ""
+
+
+def test_a_folder_has_one_sweep_at_a_time_and_only_its_own(tmp_path: Path) -> None:
+    with claimed_sweep(tmp_path / "sweep", ["seed=1,2"]):
+        with (
+            pytest.raises(ConfigError, match="another sweep is running in"),
+            claimed_sweep(tmp_path / "sweep", ["seed=1,2"]),
+        ):
+            pass
+        (tmp_path / "sweep" / "0").mkdir()
+    assert names(tmp_path) == [], "nothing was run, so nothing stays"
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="holds what is not a sweep's"), claimed_sweep(tmp_path, []):
+        pass
+    assert names(tmp_path) == ["mine.txt"]

@@ -1,0 +1,38 @@
+"""How much made-up traffic may be asked for: said before any of it is drawn."""
+
+from traces.error import TraceError
+from traces.table.validation import LONGEST_S
+
+MOST_DRAWN = 20_000_000
+"""Requests and users that are drawn, at most: ten times the requests of the largest published trace."""
+
+LEAD_MINUTES = 60
+"""Minutes of traffic that `traces.synthetic.visits` plans beside the requests asked for."""
+
+
+def check_size(where: str, requests: int, rate_rpm: float, users: float) -> None:
+    """Refuse what would be drawn for hours or does not fit into memory.
+
+    Args:
+        where: what the message calls it.
+        requests: rows of the trace.
+        rate_rpm: their rate, requests per minute.
+        users: people who might send them.
+
+    Raises:
+        TraceError: more than `MOST_DRAWN` requests and users would be drawn, or the trace would be longer than
+            `LONGEST_S`.
+    """
+    span_s = requests * 60.0 / rate_rpm
+    if not span_s <= LONGEST_S:
+        raise TraceError(
+            f"{where}: requests={requests}, rate_rpm={rate_rpm:g}: spread over {span_s:.3g} s, expected at most"
+            f" {LONGEST_S:g} s (31.7 years); raise the rate, or ask for fewer"
+        )
+    drawn = requests + LEAD_MINUTES * rate_rpm
+    if not drawn + users <= MOST_DRAWN:
+        raise TraceError(
+            f"{where}: requests={requests}, rate_rpm={rate_rpm:g}: needs {drawn:.3g} requests of {users:.3g} users to"
+            f" be drawn, expected at most {MOST_DRAWN:,} of both; lower the rate (and give the trace arrivals of the"
+            " rate that you want), set users, or ask for fewer"
+        )
