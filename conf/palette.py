@@ -1,6 +1,6 @@
 """How figures look, in every room: colours that colour-blind readers can tell apart, one style, grids of panels."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, cast
@@ -62,11 +62,19 @@ def house_style() -> Iterator[None]:
 
 
 def panels(
-    columns: int, rows: int = 1, *, width: float = 10.0, height: float = 3.6, share_y: bool = True
+    columns: int,
+    rows: int = 1,
+    *,
+    width: float = 10.0,
+    height: float = 3.6,
+    share_y: bool = True,
+    height_ratios: Sequence[float] | None = None,
 ) -> tuple[Figure, Any]:
     """A figure (inches) with a grid of axes: (Figure, array of Axes of shape rows x columns)."""
     figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(wspace=0.05))
-    axes = figure.subplots(rows, columns, squeeze=False, sharey="row" if share_y else False)
+    axes = figure.subplots(
+        rows, columns, squeeze=False, sharey="row" if share_y else False, height_ratios=height_ratios
+    )
     return figure, axes
 
 

@@ -16,7 +16,7 @@
 # Tables 2, 3 and 5 and Figures 12, 13, 15, 16 and 17 of the paper, from the experiments in `conf/experiment`. Runs that
 # `mezzotint scorecard` has finished are read, not made again. What the numbers rest on is in `results/scorecard.md`.
 #
-# `jupytext --to ipynb notebooks/nirvana.py` makes the notebook; the `notebooks` extra has what that needs.
+# `nirvana.ipynb` is this page with its outputs. The `notebooks` extra has what running it needs.
 
 # %%
 import io
@@ -55,7 +55,7 @@ def experiment(name: str) -> Runs:
 def show(figure: Figure) -> None:
     """Show a figure, whatever backend matplotlib has."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png")
+    figure.savefig(buffer, format="png", dpi=72, metadata={"Software": None})
     display(Image(buffer.getvalue()))
 
 

@@ -18,7 +18,8 @@
 # panel by panel. What is within 10 % of the real value has a tick; a dash is what a trace does not tell.
 #
 # The real files are not part of Mezzotint. Name the folder that has them in `MEZZOTINT_DATA`; where one is missing,
-# its section shows the synthetic trace alone. To open this page as a notebook: `jupytext --to ipynb workload.py`.
+# its section shows the synthetic trace alone. `workload.ipynb` is this page with its
+# outputs, made without those files.
 
 # %%
 import io
@@ -71,7 +72,7 @@ def fitted(name: str) -> dict[str, Any]:
 def show(figure: Figure | None) -> None:
     if figure is not None:
         buffer = io.BytesIO()
-        figure.savefig(buffer, format="png")
+        figure.savefig(buffer, format="png", dpi=72, metadata={"Software": None})
         display(Image(buffer.getvalue(), width=round(figure.get_figwidth() * 85)))
 
 

@@ -3,20 +3,29 @@
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from sim.config.choices import listed
 from sim.ending import Terminated, end_workers, told_to_stop
 from sim.errors import ConfigError
-from sim.refusal import refuse
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0, or 2 for anything that the user can put right."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        _leave_working_directory()
+    # What a verb needs takes seconds to import; each imports its own.
+    from sim.config.choices import listed
+    from sim.refusal import refuse
+
     try:
         if given[:1] == ["list"]:
             return listed(given[1:])
-        # What the other verbs need takes seconds to import, and a list needs none of it.
+        if given[:1] == ["--version"]:
+            from importlib.metadata import version
+
+            print(f"mezzotint {version('mezzotint')}")
+            return 0
         with told_to_stop():
             from sim.verbs import run
 
@@ -30,6 +39,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+
+
+def _leave_working_directory() -> None:
+    """``python -m sim.cli`` puts the working directory before all else, where any file could pass for a library."""
+    root = str(Path(__file__).parents[1])
+    if sys.path[:1] == [os.getcwd()] != [root] and not sys.flags.safe_path:
+        del sys.path[0]
+    if root not in sys.path:
+        sys.path.append(root)  # worker processes of a sweep take the path over before they import anything of ours
 
 
 if __name__ == "__main__":

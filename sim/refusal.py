@@ -12,6 +12,8 @@ def refuse(error: Exception, where: str = "") -> int:
     message = str(error).partition("Config search path")[0]
     if isinstance(error, MissingMandatoryValue):
         message = f"{error.full_key}: needs a value and nothing sets it; add {error.full_key}=... to the command"
+    elif isinstance(error, OSError) and error.filename is not None:
+        message = f"{error.filename}: cannot be used ({error.strerror}); check the path or name another"
     elif isinstance(error, OmegaConfBaseException):
         message = message.partition("full_key:")[0]
     elif "@system." in message:

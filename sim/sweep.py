@@ -9,9 +9,13 @@ import fcntl
 import json
 import os
 import shutil
+import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from tqdm import tqdm
 
 from conf.part import clear, is_part
 from sim.errors import ConfigError
@@ -19,6 +23,8 @@ from sim.rundir import FIGURES, REPORT, SUMMARY, check_place
 
 COMMAND, HYDRAS = ".sweep", "multirun.yaml"
 _FAILED = ".failed-"
+LOOK_S = 0.5
+"""Between two looks at how far a sweep is."""
 
 
 @contextmanager
@@ -58,6 +64,30 @@ def claimed_sweep(folder: Path, words: Sequence[str]) -> Iterator[None]:
             _tidy(folder)
     finally:
         os.close(lock)
+
+
+@contextmanager
+def counted(folder: Path, points: int | None) -> Iterator[None]:
+    """Show how many points of the sweep in ``folder`` are there while the block runs, where standard error is a
+    terminal: points run in processes, or on machines, that nothing is heard of. ``points`` is None where not known."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    done = threading.Event()
+    with tqdm(total=points, unit="run", desc=folder.name) as bar:
+
+        def look() -> None:
+            while not done.wait(LOOK_S):
+                bar.update(sum(1 for _ in folder.glob(f"*/{SUMMARY}")) + len(failed(folder)) - bar.n)
+
+        looking = threading.Thread(target=look, daemon=True)
+        looking.start()
+        try:
+            yield
+        finally:
+            done.set()
+            looking.join()
+            bar.update(sum(1 for _ in folder.glob(f"*/{SUMMARY}")) + len(failed(folder)) - bar.n)
 
 
 def is_claimed(folder: Path) -> bool:

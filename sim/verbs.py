@@ -2,16 +2,20 @@
 
 ``run`` and ``validate`` hand their arguments to Hydra; the other verbs have options of their own. Whatever the
 user got wrong is one message on standard error and exit status 2; a traceback is always a defect of ours.
+What a verb needs is imported when it is known to be that verb, and what a run needs when its configuration holds: an
+error is told before seconds of imports.
 """
 
 import argparse
+import errno
+import math
 import os
 import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,25 +28,20 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-import backends.cli
-import conf
-import sim.study.cli
-import sim.study.scorecard.command
-import sim.study.selector.command
-import traces.cli
 from backends.base import BackendError
 from sim.config.choices import groups, overview
+from sim.config.hydra_node import guarded
+from sim.config.override import readable
 from sim.config.settings import check
+from sim.config.theirs import at_hand
 from sim.ending import end_with_parent, end_workers
 from sim.errors import ConfigError, SimulationError
 from sim.refusal import USAGE_ERROR, refuse
-from sim.run import again, save, simulate
 from sim.rundir import check_folder, check_place, claimed, config_of, holds_run, unclaimed
-from sim.study.runs import ReportError
-from sim.sweep import claimed_sweep, failed, is_claimed, mark_failed
+from sim.sweep import claimed_sweep, counted, failed, is_claimed, mark_failed
 from traces.error import TraceError
 
-REFUSED = (ConfigError, TraceError, BackendError, ReportError, SimulationError)
+REFUSED = (ConfigError, TraceError, BackendError, SimulationError)
 """What the user can put right; a SimulationError is a policy's, and the policies may be the user's own."""
 
 VALUED = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p")
@@ -89,9 +88,29 @@ def run(given: Sequence[str]) -> int:
             # A choice of another trace or other arrivals brings its own length or rate.
             usual = [word for word in VALIDATE if chosen.isdisjoint(_said(word))]
             return configured([*usual, *given[1:]], validation, VALIDATE_HELP)
+        return _of_files(given)
+    except REFUSED as error:
+        return refuse(error)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        return refuse(error)
+
+
+def _of_files(given: Sequence[str]) -> int:
+    """The verbs that have options of their own. Returns the exit status."""
+    import backends.cli
+    import sim.study.cli
+    import sim.study.scorecard.command
+    import sim.study.selector.command
+    import traces.cli
+    from sim.study.runs import ReportError
+
+    try:
         parser = argparse.ArgumentParser(
             prog="mezzotint", description="Replays text-to-image traffic through published serving designs."
         )
+        parser.add_argument("--version", action="store_true", help="print the version and stop")
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
         verbs.add_parser("run", help="one simulation, or a sweep with -m", add_help=False)
         verbs.add_parser("list", help="what a run can be composed of, with a line on each choice", add_help=False)
@@ -103,7 +122,7 @@ def run(given: Sequence[str]) -> int:
         args = parser.parse_args(given)
         status: int = args.run(args)
         return status
-    except REFUSED as error:
+    except ReportError as error:
         return refuse(error)
 
 
@@ -116,23 +135,26 @@ def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usa
     if any(word in ("-h", "--help") for word in overrides):
         print(usage, end="")
         return 0
-    _open_working_directory()
     os.environ["HYDRA_FULL_ERROR"] = "1"
+    # Worker processes of a sweep take our path over, and else look in the working directory first of all.
+    os.environ["PYTHONSAFEPATH"] = "1"
     composed: list[bool] = []
 
     def noted(config: DictConfig) -> None:
         composed.append(True)
         task(config)
 
-    before, sys.argv = sys.argv, ["mezzotint", *_arranged(overrides)]
+    before = sys.argv
     try:
+        sys.argv = ["mezzotint", *_arranged(overrides)]
         _refuse_null(overrides)
         _refuse_no_jobs(overrides)
         several = "-m" in overrides or "--multirun" in overrides
         main = hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")
-        if several and LOOKING.isdisjoint(overrides):
-            return _swept(main(task))
-        main(task if several else noted)()
+        with guarded():
+            if several and LOOKING.isdisjoint(overrides):
+                return _swept(main(task))
+            main(task if several else noted)()
     except (*REFUSED, HydraException, OmegaConfBaseException, OSError) as error:
         return refuse(error)
     except BrokenProcessPool:
@@ -147,16 +169,6 @@ def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usa
     finally:
         sys.argv = before
     return 0
-
-
-def _open_working_directory() -> None:
-    """Let classes of the user's be imported, behind ours: a folder of theirs may be called conf, sim or traces.
-
-    Worker processes of a sweep take this path over before they import anything of ours.
-    """
-    for folder in (str(Path(conf.__file__).parents[1]), os.getcwd()):
-        if folder not in sys.path:
-            sys.path.append(folder)
 
 
 def _said(word: str) -> set[str]:
@@ -180,7 +192,10 @@ def _arranged(words: Sequence[str]) -> list[str]:
             local = word in ("--config-path", "-cp") and "://" not in value
             options += [word, os.path.abspath(value) if local else value]
         else:
-            (options if word.startswith("-") else overrides).append(f"++{word}" if _of_a_part(word) else word)
+            if word.startswith("--experimental-rerun"):
+                raise ConfigError("--experimental-rerun: a pickle can run anything; repeat a run from its config.yaml")
+            said = word if word.startswith("-") else readable(word)
+            (options if word.startswith("-") else overrides).append(f"++{said}" if _of_a_part(word) else said)
     return [*options, *overrides]
 
 
@@ -210,7 +225,8 @@ def _swept(run_all: Callable[[], None]) -> int:
     with claimed_sweep(folder, [word for word in words if not word.startswith(("run.dir=", "hydra."))]):
         sys.argv += [] if named else [f"run.dir={folder}"]
         try:
-            run_all()
+            with counted(folder, _points(words)):
+                run_all()
         except KeyboardInterrupt:
             end_workers()  # before their folder is tidied
             raise
@@ -220,6 +236,15 @@ def _swept(run_all: Callable[[], None]) -> int:
         again_ = "the same command" if named else f"the same command with run.dir={folder}"
         print(f"mezzotint: {count} of {folder} failed; {again_} runs what is missing", file=sys.stderr)
     return USAGE_ERROR if missing else 0
+
+
+def _points(words: Sequence[str]) -> int | None:
+    """How many points the sweep has; None where an experiment brings a sweep of its own."""
+    overrides = [word for word in words if not word.startswith("-")]
+    if any(word.startswith("experiment=") for word in overrides):
+        return None
+    parsed = OverridesParser.create().parse_overrides(overrides)
+    return math.prod(len(list(each.sweep_string_iterator())) for each in parsed if each.is_sweep_override())
 
 
 def _refuse_no_jobs(words: Sequence[str]) -> None:
@@ -236,7 +261,9 @@ def job(config: DictConfig) -> None:
     end_with_parent()
     with _told(several):
         plain, folder = _resolved(config)
-        with claimed(folder, fresh=not several and _of_the_moment(config)) as claim:
+        from sim.run import again, save, simulate
+
+        with _classes(plain), claimed(folder, fresh=not several and _of_the_moment(config)) as claim:
             if several and holds_run(folder):
                 if config_of(folder) != again(plain):
                     raise ConfigError(f"run.dir: {folder} holds a run of another sweep; remove it or name another")
@@ -245,9 +272,11 @@ def job(config: DictConfig) -> None:
             save(outcome, claim)
         said = outcome.summary
         print(
-            f"{said['system']}: {said['requests']['completed']} of {said['requests']['arrived']} requests completed, "
+            f"{said['system']}{_chosen(several)}: "
+            f"{said['requests']['completed']} of {said['requests']['arrived']} requests completed, "
             f"{said['throughput_rpm'] or float('nan'):.2f} per minute, p50 {_seconds(said['latency_s']['p50'])}, "
-            f"p99 {_seconds(said['latency_s']['p99'])}{_unstable(said['backlog'])} -> {claim.folder}"
+            f"p99 {_seconds(said['latency_s']['p99'])}{_late(said['slo'])}{_unstable(said['backlog'])} -> "
+            f"{claim.folder}"
         )
 
 
@@ -262,7 +291,8 @@ def validation(config: DictConfig) -> None:
         for part in ("live", "simulated"):
             check_folder(folder / part)
         folder = unclaimed(folder) if not several and _of_the_moment(config) else folder
-        found = validate(plain, folder, progress=not several)
+        with _classes(plain):
+            found = validate(plain, folder, progress=not several)
     print(found.table())
     for file in found.files:
         print(file)
@@ -282,12 +312,19 @@ def _of_the_moment(config: DictConfig) -> bool:
     return "${now:" in str(OmegaConf.to_container(config.run, resolve=False))
 
 
+def _classes(plain: dict[str, Any]) -> AbstractContextManager[None]:
+    """Classes of the user's may be imported from the working directory, unless the configuration came from there."""
+    sources = HydraConfig.get().runtime.config_sources
+    data = [Path(source.path) for source in sources if source.provider == "main" and source.schema == "file"]
+    return at_hand(Path.cwd(), plain, data[0] if data else None)
+
+
 @contextmanager
 def _told(several: bool) -> Iterator[None]:
     """Refuse a run in our words alone, of which Hydra would add its own; in a sweep the other points still run."""
     try:
         yield
-    except (*REFUSED, OmegaConfBaseException) as error:
+    except (*REFUSED, OmegaConfBaseException, OSError) as error:
         if not several:
             raise SystemExit(refuse(error)) from None
         hydra_config = HydraConfig.get()
@@ -297,6 +334,21 @@ def _told(several: bool) -> Iterator[None]:
         chosen = " ".join(word.lstrip("+") for word in hydra_config.overrides.task if not word.startswith("run.dir="))
         refuse(error, f"{folder / str(number)} ({chosen}): ")
         mark_failed(folder, number)
+
+
+def _chosen(several: bool) -> str:
+    """What tells a point of a sweep from the others, beside its system: the overrides that it was given."""
+    known = ("system=", "run.dir=", "hydra.")
+    words = [word.lstrip("+") for word in HydraConfig.get().overrides.task] if several else []
+    said = " ".join(word for word in words if not word.startswith(known))
+    return f" ({said})" if said else ""
+
+
+def _late(slo: dict[str, dict[str, float | None]]) -> str:
+    """The share of the requests over each limit."""
+    shares = {name: limit["violation_rate"] for name, limit in slo.items()}
+    said = ", ".join(f"{name} {rate:.1%}" for name, rate in shares.items() if rate is not None)
+    return f", over SLO {said}" if said else ""
 
 
 def _unstable(backlog: dict[str, Any]) -> str:

@@ -1,6 +1,8 @@
 """The notebooks run from start to end, headless, with real files and without."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,7 +11,30 @@ from tests.traces.lab import DDB_ROW, VALID
 
 jupytext = pytest.importorskip("jupytext", reason="needs the notebooks extra")
 nbclient = pytest.importorskip("nbclient", reason="needs the notebooks extra")
+nbformat = pytest.importorskip("nbformat", reason="needs the notebooks extra")
 pytest.importorskip("ipykernel", reason="needs the notebooks extra")
+
+FOLDER = REPOSITORY / "notebooks"
+PAGES = sorted(page.stem for page in FOLDER.glob("*.py") if page.name != "execute.py")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_notebook_is_its_text_executed(name: str) -> None:
+    """`python notebooks/execute.py` makes it anew where this fails."""
+
+    def told(notebook: Any) -> list[tuple[str, str, list[str]]]:
+        return [(cell.cell_type, cell.source, cell.metadata.get("tags", [])) for cell in notebook.cells]
+
+    shown = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
+    nbformat.validate(shown)
+    assert told(shown) == told(jupytext.read(FOLDER / f"{name}.py"))
+    outputs = [output for cell in shown.cells for output in cell.get("outputs", [])]
+    assert outputs
+    assert not any(output.output_type == "error" for output in outputs)
+    images = [output["data"].get("image/png", "") for output in outputs if "data" in output]
+    assert all(len(image) * 3 // 4 < 125_000 for image in images), "a page that is browsed has small figures"
+    said = (FOLDER / f"{name}.ipynb").read_text(encoding="utf-8")
+    assert not re.search(r"/(home|root|tmp|work|Users)/", said), "no path of the machine that made it"
 
 
 def test_workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

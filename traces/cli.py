@@ -108,6 +108,8 @@ def _run(args: argparse.Namespace) -> int:
     reading.name = args.name or reading.name
     reading.notes["seed"] = args.seed
     _report(store(reading, out))
+    if "arrival_s" in reading.notes:
+        print(f"arrival times are not the source's own: {reading.notes['arrival_s']}")
     return 0
 
 

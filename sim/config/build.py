@@ -1,28 +1,29 @@
 """From configuration to objects: ``_target_`` names a class, the other keys are its arguments.
 
-This is Hydra's convention, with the arguments checked against the class's own type annotations first, so that a
-wrong type or an unknown key is one message that names the key. A policy from outside the package is built the
-same way.
+This is Hydra's convention, with two differences. What is named is looked at before it is called (sim/config/target.py),
+so that a configuration can build parts and do nothing else. The arguments are checked against the class's own type
+annotations, so that a wrong type, a number out of its range or an unknown key is one message that names the key. A
+policy from outside the package is built the same way.
 
 A part that needs another part names it: where a class has a parameter called after a group (``cache``, ``selector``)
 that its own node does not give, it gets what was chosen in that group.
 """
 
-import importlib
 import inspect
 import types
 import typing
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic import PydanticUserError, ValidationError
 from pydantic_core import SchemaError
 from typing_extensions import get_protocol_members, is_protocol
 
 from sim.config.choices import choices
+from sim.config.target import located, no_such
+from sim.config.theirs import TARGET
+from sim.config.typed import spelled, validated
 from sim.errors import ConfigError
-
-TARGET = "_target_"
 
 
 class Parts:
@@ -53,7 +54,7 @@ class Parts:
                 circle = " needs ".join([*self._under_way[self._under_way.index(name) :], name])
                 raise ConfigError(f"{circle}: parts cannot be built from each other; choose another {name}=")
             self._under_way.append(name)
-            self._built[name] = build(self._nodes[name], name, parts=self)
+            self._built[name] = build(self._nodes[name], name, kind, parts=self)
             self._under_way.pop()
         return _fitting(self._built[name], kind, name)
 
@@ -70,18 +71,19 @@ class Parts:
 def build(node: Any, key: str, kind: Any = None, parts: Parts | None = None) -> Any:
     """The object that ``node`` describes; ``key`` is where it stands, for messages, ``kind`` what fits there.
 
-    What ``node`` does not give and ``parts`` has is taken from there, by the name of the parameter.
+    What ``node`` does not give and ``parts`` has is taken from there, by the name of the parameter. Nothing is called
+    before it is known to be what makes a ``kind``, and nothing imported that is neither ours nor the user's.
 
-    Raises ConfigError for a target that cannot be imported, an argument that it does not take or lacks, a value
-    that is not of the annotated type, or an object that is not of ``kind`` (a class or a runtime-checkable
-    protocol). What the class itself refuses is raised as it is.
+    Raises ConfigError for a target that cannot be imported or makes something else, an argument that it does not take
+    or lacks, a value that is not of the annotated type or outside its range, or an object that is not of ``kind`` (a
+    class or a protocol). What the class itself refuses is raised as it is.
     """
     if not isinstance(node, Mapping) or TARGET not in node:
         raise ConfigError(f"{key}: expected a mapping with {TARGET}, found {node!r}; choose one of its group's files")
-    made = locate(node[TARGET], key)
+    made = located(node[TARGET], key, kind)
     try:
         parameters = inspect.signature(made).parameters
-        hints = typing.get_type_hints(made.__init__ if inspect.isclass(made) else made)
+        hints = typing.get_type_hints(made.__init__ if inspect.isclass(made) else made, include_extras=True)
     except (TypeError, ValueError, NameError) as error:
         raise ConfigError(f"{key}: {node[TARGET]} cannot be called from a configuration ({error})") from None
     given = {name: value for name, value in node.items() if name != TARGET}
@@ -131,11 +133,8 @@ def _fitting(found: Any, kind: Any, key: str) -> Any:
         return found
     if isinstance(found, kind):
         return found
-    made = f"{type(found).__module__}.{type(found).__qualname__}"
-    if not is_protocol(kind):
-        raise ConfigError(f"{key}: {made} is no {kind.__name__}")
-    lacks = sorted(name for name in get_protocol_members(kind) if not hasattr(found, name))
-    raise ConfigError(f"{key}: {made} is no {kind.__name__}: it lacks {', '.join(lacks)}")
+    lacks = sorted(name for name in get_protocol_members(kind) if not hasattr(found, name)) if is_protocol(kind) else []
+    raise no_such(type(found), kind, key, lacks)
 
 
 def _example(group: str) -> str:
@@ -147,49 +146,33 @@ def _argument(value: Any, key: str, hint: Any, parts: Parts | None) -> Any:
     if isinstance(value, Mapping) and TARGET in value:
         return build(value, key, _kind(hint), parts)
     if isinstance(value, list) and any(isinstance(item, Mapping) and TARGET in item for item in value):
-        return [_argument(item, f"{key}.{i}", None, parts) for i, item in enumerate(value)]
+        return [_argument(item, f"{key}.{i}", _item(hint), parts) for i, item in enumerate(value)]
     if hint is None:
         return value
     try:
-        return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
+        return validated(value, hint)
     except (PydanticUserError, SchemaError):
         # A protocol: whatever fits it was built above, so what is left can only be null where that is allowed.
         if value is None and type(None) in typing.get_args(hint):
             return None
         raise ConfigError(f"{key}: found {value!r}, expected a mapping with {TARGET}") from None
     except ValidationError as error:
-        raise ConfigError(f"{key}: found {value!r}, expected {_spelled(hint)}") from error
+        raise ConfigError(f"{key}: found {value!r}, expected {spelled(hint)}") from error
 
 
 def _kind(hint: Any) -> Any:
-    """The class or protocol that ``hint`` asks for, None where it is not one alone."""
-    asked = [part for part in typing.get_args(hint) or (hint,) if part is not type(None)]
+    """The class or protocol that ``hint`` asks for beside plain values, None where it is not one alone."""
+    parts = typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
+    asked = [part for part in parts if part not in _PLAIN and typing.get_origin(part) is not typing.Annotated]
     if len(asked) != 1 or asked[0] is Any or not inspect.isclass(asked[0]) or typing.get_args(asked[0]):
         return None
     return asked[0]
 
 
-def _spelled(hint: Any) -> str:
-    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
-        return " or ".join(_spelled(part) for part in typing.get_args(hint))
-    if typing.get_origin(hint) is typing.Literal:
-        return " or ".join(str(choice) for choice in typing.get_args(hint))
-    if hint is type(None):
-        return "null"
-    return hint.__name__ if inspect.isclass(hint) and not typing.get_args(hint) else str(hint)
+_PLAIN = (type(None), bool, int, float, str)
 
 
-def locate(target: Any, key: str) -> Any:
-    """What a dotted path names; ``key`` is where it stands. Raises ConfigError where it names nothing."""
-    if not isinstance(target, str) or "." not in target:
-        raise ConfigError(f"{key}.{TARGET}: found {target!r}, expected the dotted path of a class")
-    module, _, name = target.rpartition(".")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except AttributeError:
-        raise ConfigError(f"{key}.{TARGET}: the module {module} has no {name}") from None
-    except Exception as error:  # a module of the user's may fail in any way
-        raise ConfigError(
-            f"{key}.{TARGET}: {module} cannot be imported ({type(error).__name__}: {error}); "
-            "correct it, install it or put it on the path"
-        ) from error
+def _item(hint: Any) -> Any:
+    """What ``hint`` says of the items of a sequence, None where it says nothing."""
+    items = [part for part in typing.get_args(hint) if part is not ...]
+    return items[0] if len(items) == 1 else None

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sim.config.build import TARGET, locate
+from sim.config.target import TARGET, located
 from sim.errors import ConfigError
 
 
@@ -51,7 +51,7 @@ def _annotations(node: Mapping[str, Any], kinds: tuple[Any, ...]) -> Mapping[str
     made: Any = next((kind for kind in kinds if dataclasses.is_dataclass(kind)), None)
     try:
         if TARGET in node:
-            made = locate(node[TARGET], TARGET)
+            made = located(node[TARGET], TARGET)
         called = made.__init__ if inspect.isclass(made) else made
         return {} if called is None else typing.get_type_hints(called, include_extras=True)
     except (ConfigError, TypeError, NameError):  # told where it is built

@@ -7,8 +7,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from conf.assumption import Assumption
 from sim.config.build import Parts
+from sim.config.typed import Real, Truth, Whole
 from sim.errors import ConfigError
 from sim.record.cost import Service
+
+MOST_GPUS = 100_000
+"""More than anybody has, and as many as a run can hold in memory."""
 
 
 def _told_apart(multiples: list[float]) -> list[float]:
@@ -21,7 +25,7 @@ class Cluster(BaseModel):
     """How many GPUs, and of what kind."""
 
     model_config = ConfigDict(extra="forbid")
-    count: Annotated[int, Field(gt=0)]
+    count: Annotated[Whole, Field(ge=1, le=MOST_GPUS)]
     gpu: dict[str, Any]
 
 
@@ -49,15 +53,15 @@ class Settings(BaseModel):
     """The keys of conf/config.yaml, resolved; what each means stands there."""
 
     model_config = ConfigDict(extra="forbid")
-    seed: Annotated[int, Field(ge=0)]
+    seed: Annotated[Whole, Field(ge=0)]
     shapes: Literal["model", "trace"]
     addons: Literal["ignore", "serve"]
     extrapolate: Literal["error", "warn"]
-    slo: Annotated[list[Annotated[float, Field(gt=0, allow_inf_nan=False)]], AfterValidator(_told_apart)]
-    warmup: Annotated[int, Field(ge=0)]
-    preload: Annotated[int, Field(ge=0)]
-    sample_s: Annotated[float, Field(gt=0, allow_inf_nan=False)]
-    timeline: bool
+    slo: Annotated[list[Annotated[Real, Field(gt=0, le=1e6)]], AfterValidator(_told_apart)]
+    warmup: Annotated[Whole, Field(ge=0)]
+    preload: Annotated[Whole, Field(ge=0)]
+    sample_s: Annotated[Real, Field(ge=1e-3, le=1e9)]
+    timeline: Truth
     run: Directory
     models: dict[str, dict[str, Any]]
     trace: dict[str, Any]
@@ -103,4 +107,5 @@ def check(config: Mapping[str, Any]) -> Settings:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         found = "" if first["type"] == "missing" else f", found {first['input']!r}"
-        raise ConfigError(f"{key}: {first['msg'][0].lower()}{first['msg'][1:]}{found}") from None
+        message = first["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"{key}: {message[0].lower()}{message[1:]}{found}") from None

@@ -17,7 +17,7 @@ class Service(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    usd_per_h: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
+    usd_per_h: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)] | None
     source: str
 
 

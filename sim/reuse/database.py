@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from conf.ranges import Count, Seconds
 from sim.errors import ConfigError
 from sim.parts import Change, Shape, Watcher
 from sim.reuse.outage import Outages
@@ -38,11 +39,11 @@ class Database:
         ConfigError: a batch below 1, a negative time, or windows out of order.
     """
 
-    batch: int = 1
-    period_s: float | None = None
-    per_10k_s: float = 0.0
-    outages: Sequence[tuple[float, float]] = ()
-    timeout_s: float = 1.0
+    batch: Count = 1
+    period_s: Seconds | None = None
+    per_10k_s: Seconds = 0.0
+    outages: Sequence[tuple[Seconds, Seconds]] = ()
+    timeout_s: Seconds = 1.0
     outage: Outages = field(init=False)
     _indexes: dict[Shape, Index] = field(init=False, default_factory=dict, repr=False)
     _make: Callable[[], Index] = field(init=False, repr=False)

@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf, log, sqrt
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
+from conf.ranges import Seconds, SomeSeconds
 from sim.errors import ConfigError
 from sim.parts import Delay
 
@@ -45,10 +48,10 @@ class LogNormal:
         ConfigError: not exactly one of the two pairs, or numbers that no such distribution has.
     """
 
-    median_s: float | None = None
-    p99_s: float | None = None
-    mean_s: float | None = None
-    cv: float | None = None
+    median_s: SomeSeconds | None = None
+    p99_s: SomeSeconds | None = None
+    mean_s: SomeSeconds | None = None
+    cv: Annotated[float, Ge(0), Le(1000)] | None = None
     _mu: float = field(init=False, repr=False)
     _sigma: float = field(init=False, repr=False)
 
@@ -81,7 +84,7 @@ class Empirical:
         ConfigError: fewer than two, a negative one, or quantiles that fall.
     """
 
-    quantiles_s: Sequence[float]
+    quantiles_s: Sequence[Seconds]
 
     def __post_init__(self) -> None:
         q = list(self.quantiles_s)

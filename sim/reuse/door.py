@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from backends.base import whole
+from conf.ranges import Seconds
 from sim.errors import ConfigError
 from sim.model import Model
 from sim.parts import Admission, Delay, Fact, Predictor, Run, Selector
@@ -84,9 +85,9 @@ class Reuse:
     admission: Admission
     hit_role: str = "large"
     miss_role: str = "large"
-    embed_s: float | Delay = 0.0
-    search_s: float | Delay = 0.0
-    fetch_s: float | Delay = 0.0
+    embed_s: Seconds | Delay = 0.0
+    search_s: Seconds | Delay = 0.0
+    fetch_s: Seconds | Delay = 0.0
     database: Database = field(default_factory=Database)
     store: Store = field(default_factory=Store)
     predictor: Predictor = field(default_factory=Always)

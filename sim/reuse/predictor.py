@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Ge, Le
 
+from conf.ranges import Count, Number, Seconds
 from sim.errors import ConfigError
 from sim.parts import Change, Log, Run
 from sim.record.record import TRAININGS
@@ -56,13 +58,13 @@ class OneClassSvm:
         ConfigError: a number out of its range.
     """
 
-    nu: float = 0.001
-    threshold: float = 0.0
-    retrain_share: float = 0.05
-    per_10k_s: float = 0.04
-    sample: int | None = 10_000
-    landmarks: int | None = None
-    gamma: float = 1.0
+    nu: Annotated[float, Ge(1e-6), Le(1)] = 0.001
+    threshold: Number = 0.0
+    retrain_share: Annotated[float, Ge(0), Le(1e9)] = 0.05
+    per_10k_s: Seconds = 0.04
+    sample: Count | None = 10_000
+    landmarks: Count | None = None
+    gamma: Annotated[float, Ge(1e-6), Le(1e6)] = 1.0
     _run: Run = field(init=False, repr=False)
     _trainings: Log = field(init=False, repr=False)
     _space: Space = field(init=False, repr=False)

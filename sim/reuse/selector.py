@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from conf.ranges import Number, SomeShare, Steps
 from sim.errors import ConfigError
 
 
@@ -26,10 +27,10 @@ class Thresholds:
         ConfigError: an empty table, a K outside 1..of_steps, or thresholds that fall as K grows.
     """
 
-    at_least: dict[int, float]
-    of_steps: int = 50
+    at_least: dict[Steps, Number]
+    of_steps: Steps = 50
     strict: bool = False
-    alpha: float | None = None
+    alpha: SomeShare | None = None
     alpha_for: dict[str, Any] | None = None
     _limits: list[float] = field(init=False, repr=False)
     _ks: list[int] = field(init=False, repr=False)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from conf.ranges import Seconds
 from sim.errors import ConfigError
 from sim.reuse.outage import Outages
 
@@ -22,8 +23,8 @@ class Store:
         ConfigError: windows out of order, or a time that is negative.
     """
 
-    outages: Sequence[tuple[float, float]] = ()
-    timeout_s: float = 1.0
+    outages: Sequence[tuple[Seconds, Seconds]] = ()
+    timeout_s: Seconds = 1.0
     outage: Outages = field(init=False)
 
     def __post_init__(self) -> None:

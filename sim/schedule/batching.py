@@ -4,6 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from math import inf
 
+from conf.ranges import Count, Seconds
 from sim.clock import CONTROL
 from sim.errors import ConfigError
 from sim.parts import Run, Worker
@@ -22,8 +23,8 @@ class Batching:
         ConfigError: a batch below 1, above what the executor takes, or a negative time.
     """
 
-    most: int = 8
-    wait_s: float = 5.0
+    most: Count = 8
+    wait_s: Seconds = 5.0
     _waiting: deque[tuple[float, Request]] = field(init=False, default_factory=deque, repr=False)
     _run: Run = field(init=False, repr=False)
     _given: dict[int, int] = field(init=False, default_factory=dict, repr=False)

@@ -1,10 +1,13 @@
 """Runs side by side: replicas of one system at one load, and the loads at which systems can be compared."""
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sim.study.identity import Load
+from scipy.special import stdtrit
+
+from sim.study.identity import Load, Scalar, natural
 from sim.study.runs import Run
 
 
@@ -20,15 +23,30 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The replicas (seeds) of one series at one load."""
+    """One series at one load: its replicas (seeds), each with the runs that repeat it."""
 
     series: str
     load: Load
-    runs: tuple[Run, ...]
+    replicas: tuple[tuple[Run, ...], ...]
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """A run for each seed: what is run again under the same configuration and seed counts once."""
+        return tuple(reruns[0] for reruns in self.replicas)
+
+    def by_seed(self, *keys: str) -> dict[tuple[Scalar, ...], float]:
+        """The summary's number under `keys` by seed, of the seeds that have it."""
+        found = ((run.replica, run.number(*keys)) for reruns in self.replicas for run in reversed(reruns))
+        return {replica: value for replica, value in found if value is not None}
 
     def spread(self, *keys: str) -> Spread | None:
         """The summary's number under `keys` over the replicas that have it; None if none has."""
-        return spread([value for run in self.runs if (value := run.number(*keys)) is not None])
+        return spread(list(self.by_seed(*keys).values()))
+
+    @property
+    def backlog_grows(self) -> bool:
+        """Whether the queue of some replica grows for as long as requests come."""
+        return any(run.backlog_grows for run in self.runs)
 
 
 def spread(values: Sequence[float]) -> Spread | None:
@@ -40,11 +58,40 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 def cells(runs: Sequence[Run]) -> list[Cell]:
     """Runs grouped by load and series, in ascending load."""
-    groups: dict[tuple[str, Load], list[Run]] = defaultdict(list)
+    groups: dict[tuple[str, Load], dict[tuple[Scalar, ...], list[Run]]] = defaultdict(dict)
     for run in runs:
-        groups[run.series, run.load].append(run)
-    ordered = sorted(groups.items(), key=lambda item: (item[0][1].order, item[0][0]))
-    return [Cell(series, load, tuple(members)) for (series, load), members in ordered]
+        groups[run.series, run.load].setdefault(run.replica, []).append(run)
+    ordered = sorted(groups.items(), key=lambda item: (item[0][1].order, natural(item[0][0])))
+    return [
+        Cell(series, load, tuple(tuple(reruns) for reruns in replicas.values())) for (series, load), replicas in ordered
+    ]
+
+
+def beyond_noise(one: Cell, other: Cell, *keys: str) -> bool:
+    """Whether two series differ by more than chance: zero lies outside the 95 % interval of their difference.
+
+    Student's interval over seeds: of the differences seed by seed where they share two or more, which sees the same
+    arrivals on both sides, else Welch's. One seed tells nothing of chance.
+    """
+    ours, theirs = one.by_seed(*keys), other.by_seed(*keys)
+    shared = ours.keys() & theirs.keys()
+    if len(shared) > 1:
+        mean, variance = _moments([ours[seed] - theirs[seed] for seed in shared])
+        error, freedom = variance / len(shared), float(len(shared) - 1)
+    elif len(ours) > 1 and len(theirs) > 1:
+        (mean, first), (subtracted, second) = _moments(list(ours.values())), _moments(list(theirs.values()))
+        mean, first, second = mean - subtracted, first / len(ours), second / len(theirs)
+        error = first + second
+        freedom = error**2 / (first**2 / (len(ours) - 1) + second**2 / (len(theirs) - 1)) if error > 0 else 1.0
+    else:
+        return False
+    return abs(mean) > float(stdtrit(freedom, 0.975)) * math.sqrt(error)
+
+
+def _moments(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and unbiased variance of two or more values."""
+    mean = math.fsum(values) / len(values)
+    return mean, math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
 def common_loads(runs: Sequence[Run], most: int = 3) -> list[Load]:

@@ -33,6 +33,15 @@ def cumulative(panel: Axes, replicas: Floats, probabilities: Floats, look: Mark)
         panel.plot(np.interp(level, probabilities, middle), level, color=look.colour, marker=look.marker, zorder=4)
 
 
+def latency_range(panel: Axes, row: float, quantiles: Floats, probabilities: Floats, look: Mark) -> None:
+    """A distribution (s) as a row: a bar from p10 to p90, a dot at p50, a stroke at p99."""
+    low, middle, high, last = np.interp([0.1, 0.5, 0.9, 0.99], probabilities, quantiles)
+    panel.barh(row, high - low, left=low, height=0.5, color=look.colour, alpha=0.4, linewidth=0)
+    panel.plot([high, last], [row, row], color=look.colour, linewidth=0.8)
+    panel.plot(middle, row, color=look.colour, marker="o", markersize=4.5, zorder=4)
+    panel.plot(last, row, color=look.colour, marker="|", markersize=8, markeredgewidth=1.6, zorder=4)
+
+
 def latency_axis(panel: Axes, curves: Sequence[Floats]) -> None:
     """A logarithmic x axis with plain numbers if the curves (s) span more than thirtyfold."""
     low, high = min(float(curve[0]) for curve in curves), max(float(curve[-1]) for curve in curves)
@@ -76,7 +85,7 @@ def slo_limits(panel: Axes, drawn: Sequence[Cell], looks: Mapping[str, Mark]) ->
 
 def bar(panel: Axes, row: float, value: float, low: float, high: float, look: Mark, text: str) -> None:
     """A horizontal bar with the range over replicas as a whisker and `text` after its end."""
-    panel.barh(row, value, height=0.66, color=look.colour, hatch=look.hatch, edgecolor="white", linewidth=0)
+    panel.barh(row, value, height=0.66, color=look.colour, linewidth=0)
     if high > low:
         panel.plot([low, high], [row, row], color="#222222", linewidth=1.3, marker="|", markersize=6)
     panel.annotate(text, (high, row), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8.5)

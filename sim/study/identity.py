@@ -5,6 +5,7 @@ averaged; runs that differ in the arrival rate are points of one curve; whatever
 the name of the curve, or a figure would average a small cache with a large one and not say so.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,14 @@ class Load:
     def order(self) -> tuple[bool, float, str]:
         """Sort key: known rates first, ascending."""
         return (self.rate_rpm is None, self.rate_rpm or 0.0, self.label)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Where a run stands on the axis that the runs vary: a numeric key of the configuration, and its value here."""
+
+    key: str
+    value: float
 
 
 def flatten(tree: object, prefix: str = "") -> dict[str, Scalar]:
@@ -76,7 +85,44 @@ def series_labels(systems: Sequence[str], configs: Sequence[FlatConfig]) -> list
     where runs of one system differ. A setting that follows from those already named is left out, and so is
     what the run's load says.
     """
-    labels = [""] * len(systems)
+    named = zip(systems, configs, _telling_keys(systems, configs), strict=True)
+    return [_label(system, config, keys) for system, config, keys in named]
+
+
+def families(systems: Sequence[str], configs: Sequence[FlatConfig]) -> list[tuple[str, Setting | None]]:
+    """A run's label without the one number that the runs vary, and that number: its place on an ordered axis.
+
+    One system at six cache sizes is one system. The number is the numeric setting that takes the most values in the
+    labels of one system, three or more; without one every run is its label, and so is a run that lacks the setting.
+    """
+    told = _telling_keys(systems, configs)
+    values: dict[tuple[str, str], list[Scalar]] = {}
+    for system, config, keys in zip(systems, configs, told, strict=True):
+        for key in keys:
+            values.setdefault((key, system), []).append(config.get(key))
+    counts: dict[str, int] = {}
+    for (key, _), found in values.items():
+        if all(_is_number(value) for value in found):
+            counts[key] = max(counts.get(key, 0), len(set(found)))
+    axis = max(counts, key=lambda key: counts[key], default="")
+    axis = axis if counts.get(axis, 0) >= 3 else ""
+    placed: list[tuple[str, Setting | None]] = []
+    for system, config, keys in zip(systems, configs, told, strict=True):
+        value = config.get(axis)
+        setting = Setting(axis, float(value)) if isinstance(value, int | float) and _is_number(value) else None
+        placed.append((_label(system, config, [key for key in keys if not setting or key != axis]), setting))
+    return placed
+
+
+def natural(label: str) -> tuple[tuple[str, float], ...]:
+    """Sort key of a label in which numbers count as numbers: a size of 200 before one of 1000."""
+    parts = re.split(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)", label)
+    return tuple((text, float(number)) for text, number in zip(parts[::2], [*parts[1::2], "-1"], strict=True))
+
+
+def _telling_keys(systems: Sequence[str], configs: Sequence[FlatConfig]) -> list[list[str]]:
+    """For each run the keys that its label names."""
+    told: list[list[str]] = [[] for _ in systems]
     for has_rate in (True, False):
         everyone = [index for index, config in enumerate(configs) if (load_of(config).rate_rpm is not None) == has_rate]
         said_by_load = _RATE if has_rate else "arrivals."
@@ -87,9 +133,22 @@ def series_labels(systems: Sequence[str], configs: Sequence[FlatConfig]) -> list
             candidates = [key for key in candidates if not _ignored(key) and not key.startswith(said_by_load)]
             keys = _telling(members, configs, candidates, shared)
             for index in members:
-                facts = [f"{_short_key(key)}={short_value(configs[index].get(key))}" for key in keys]
-                labels[index] = f"{system} ({', '.join(facts)})" if facts else system
-    return labels
+                told[index] = keys
+    return told
+
+
+def _label(system: str, config: FlatConfig, keys: Sequence[str]) -> str:
+    facts = [f"{short_key(key)}={short_value(config.get(key))}" for key in keys]
+    return f"{system} ({', '.join(facts)})" if facts else system
+
+
+def _is_number(value: Scalar) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def seeds_of(config: FlatConfig, seed: int | None) -> tuple[Scalar, ...]:
+    """What tells replicas apart: every seed of the configuration, and the summary's. Equal ones are one run, rerun."""
+    return (seed, *(value for key, value in sorted(config.items()) if _is_seed(key)))
 
 
 def short_value(value: Scalar) -> str:
@@ -131,5 +190,6 @@ def _key_order(key: str) -> tuple[bool, int, str]:
     return (not key.endswith((".name", "._target_")), key.count("."), key)
 
 
-def _short_key(key: str) -> str:
+def short_key(key: str) -> str:
+    """A configuration key as a label shows it: its last two parts, a class or a name by what has it."""
     return ".".join(key.removesuffix(".name").removesuffix("._target_").split(".")[-2:])

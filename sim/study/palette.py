@@ -1,19 +1,22 @@
 """How the series of a study look: a mark for each, their legend and their names; all else is in conf.palette."""
 
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from conf.palette import COLOURS
+from sim.study.identity import natural
 from sim.study.runs import Run
 
 _DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-_HATCHES = ("", "//", "..", "xx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +26,47 @@ class Mark:
     colour: str
     dash: Any
     marker: str
-    hatch: str
 
 
 def marks(runs: Sequence[Run]) -> dict[str, Mark]:
-    """A look for each series in `runs`; colours first, then dashes when they run out."""
+    """A look for each series and family in `runs`; colours first, then dashes when they run out.
+
+    Where there are more series than colours, those of one system share a colour.
+    One system at several values of one number is shaded from dark to light, in the order of that number.
+    """
+    series = series_of(runs)
+    names = families_of(runs)
     found: dict[str, Mark] = {}
-    for index, series in enumerate(sorted({run.series for run in runs})):
-        colour, turn = index % len(COLOURS), (index // len(COLOURS)) % len(_DASHES)
-        found[series] = Mark(COLOURS[colour], _DASHES[turn], _MARKERS[(colour + turn) % len(_MARKERS)], _HATCHES[turn])
+    systems = sorted({run.system for run in runs}, key=natural)
+    if len(systems) < len(series) > len(COLOURS):  # a colour a system, and a dash and a marker a variant of it
+        variants = [(system, {run.series for run in runs if run.system == system}) for system in systems]
+        placed = [
+            (name, index, turn)
+            for index, (_, of) in enumerate(variants)
+            for turn, name in enumerate(sorted(of, key=natural))
+        ]
+    else:
+        placed = [(name, index, index // len(COLOURS)) for index, name in enumerate(series)]
+    placed += [(name, index, index // len(COLOURS)) for index, name in enumerate(names) if name not in series]
+    for name, index, turn in placed:
+        colour, dash = COLOURS[index % len(COLOURS)], _DASHES[(turn + index // len(COLOURS)) % len(_DASHES)]
+        found[name] = Mark(colour, dash, _MARKERS[(index + turn) % len(_MARKERS)])
+    if len(names) == 1 and len(series) > 2:
+        shades = mpl.colormaps["viridis"]
+        for index, name in enumerate(series):
+            shade = to_hex(shades(0.05 + 0.85 * index / (len(series) - 1))).upper()
+            found[name] = Mark(shade, "-", _MARKERS[index % len(_MARKERS)])
     return found
+
+
+def series_of(runs: Iterable[Run]) -> list[str]:
+    """The names of the series, numbers in them in the order of numbers."""
+    return sorted({run.series for run in runs}, key=natural)
+
+
+def families_of(runs: Iterable[Run]) -> list[str]:
+    """The names of the curves along the number that the runs vary; where they vary none, of the series."""
+    return sorted({run.family or run.series for run in runs}, key=natural)
 
 
 def short(name: str, most: int = 44) -> str:
@@ -50,7 +84,7 @@ def legend(
     *,
     markers: bool = True,
 ) -> None:
-    """A legend below all panels: a line (and marker) for each series, then the `extra` lines."""
+    """A legend below all panels, which the figure grows by: a line (and marker) for each series, then `extra`."""
     handles = [
         Line2D(
             [],
@@ -61,17 +95,31 @@ def legend(
         )
         for name in series
     ] + list(extra)
-    labels = [short(name) for name in series] + [str(line.get_label()) for line in extra]
-    letters = figure.get_figwidth() * 12.5
+    letters = round(figure.get_figwidth() * 12)
+    labels = [short(name, min(60, letters - 9)) for name in series] + [str(line.get_label()) for line in extra]
+    below(figure, handles, labels, handlelength=2.6)
+
+
+def below(figure: Figure, handles: Sequence[Line2D], labels: Sequence[str], **style: Any) -> None:
+    """A legend below all panels in as many columns as its labels allow; the figure grows by its height."""
+    letters = figure.get_figwidth() * 12
     columns = len(labels)
     while columns > 1 and sum(max(map(len, labels[i::columns])) + 7 for i in range(columns)) > letters:
         columns -= 1
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=2.6)
+    rows = -(-len(labels) // max(1, columns))
+    figure.set_figheight(figure.get_figheight() + 0.19 * rows + 0.1)
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, **style)
 
 
-def name_rows(axes: Axes, series: Sequence[str]) -> None:
-    """Series names down the y axis of a horizontal bar chart, first at the top."""
-    axes.set_yticks(range(len(series)), [short(name, 34) for name in series])
+def name_rows(axes: Axes, series: Sequence[str], letters: int) -> None:
+    """Series names down the y axis of a horizontal bar chart, first at the top; long ones on two lines."""
+    axes.set_yticks(range(len(series)), [folded(name, letters) for name in series])
     axes.set_ylim(len(series) - 0.45, -0.55)
     axes.tick_params(axis="y", length=0)
     axes.grid(False, axis="y")
+
+
+def folded(name: str, letters: int) -> str:
+    """`name` on at most two lines of `letters` characters."""
+    lines = textwrap.wrap(short(name, 2 * letters), letters) or [short(name)]
+    return "\n".join(lines if len(lines) < 3 else [lines[0], short(" ".join(lines[1:]), letters)])

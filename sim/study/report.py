@@ -9,12 +9,17 @@ from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
+from tqdm import tqdm
 
 from conf.atomic import atomic_files
-from conf.palette import DPI, house_style
+from conf.palette import house_style
 from sim.study import figures, tables
 from sim.study.compare import cells
+from sim.study.identity import short_key
+from sim.study.over_time import MOST, over_time
+from sim.study.palette import families_of, series_of
 from sim.study.runs import ReportError, Run, load_runs
+from sim.study.sheet import NARROW, PIXELS_PER_INCH, WIDE, Sheet
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +31,22 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
+class _Print:
+    """A figure as it is shown: its PNG for wide and for narrow screens, and how wide that is, in CSS pixels."""
+
+    wide: bytes
+    narrow: bytes
+    pixels: int
+    narrow_pixels: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Plate:
     """A figure of the report: its file name, how to draw it, and what its caption says."""
 
     name: str
     title: str
-    draw: Callable[[Sequence[Run]], Figure | None]
+    draw: Callable[[Sequence[Run], Sheet], Figure | None]
     caption: str
 
 
@@ -63,15 +78,15 @@ _PLATES = (
         "throughput.png",
         "Throughput",
         figures.throughput,
-        "Requests completed per minute of the measured window. Written on the bars: the compute the cache "
-        "saved, 1 − step-seconds spent ÷ step-seconds of every request in full on the large model.",
+        "Requests completed per minute of the measured window. Where bars say what was saved: the compute, 1 − "
+        "step-seconds spent ÷ step-seconds of every request in full on the large model.",
     ),
     _Plate(
         "over_time.png",
         "Queue and GPUs over time",
-        figures.over_time,
-        "Requests waiting and GPUs busy, averaged over short spans of the run, warm-up included; of several "
-        "seeds, the first.",
+        over_time,
+        "Shades: the share of the GPUs that are busy. Areas: requests waiting, on one scale for a load. Both "
+        "are averaged over short spans of the run, warm-up included; of several seeds, the first.",
     ),
 )
 
@@ -93,12 +108,13 @@ def write_report(dirs: Sequence[Path], out: Path | None = None, title: str | Non
     runs = load_runs(dirs)
     html = out if out is not None else dirs[0]
     html = html / "report.html" if html.is_dir() else html
-    drawn = [(plate, _png(figure)) for plate in _PLATES if (figure := plate.draw(runs)) is not None]
+    bar = tqdm(_PLATES, desc="figures", unit="figure", disable=None, leave=False)  # quiet where nobody looks
+    drawn = [(plate, shown) for plate in bar if (shown := _print(plate, runs)) is not None]
     page = _page(runs, drawn, title or _title(runs))
     folder = html.parent / "figures"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        files = {folder / plate.name: png for plate, png in drawn} | {html: page.encode()}
+        files = {folder / plate.name: shown.wide for plate, shown in drawn} | {html: page.encode()}
         gone = [path for plate in _PLATES if (path := folder / plate.name) not in files]
         with atomic_files(list(files), ReportError, gone) as temporaries:
             for temporary, content in zip(temporaries, files.values(), strict=True):
@@ -108,7 +124,7 @@ def write_report(dirs: Sequence[Path], out: Path | None = None, title: str | Non
     return Report(html, [folder / plate.name for plate, _ in drawn])
 
 
-def _page(runs: Sequence[Run], drawn: Sequence[tuple[_Plate, bytes]], title: str) -> str:
+def _page(runs: Sequence[Run], drawn: Sequence[tuple[_Plate, _Print]], title: str) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(resources.files("sim.study").joinpath("report.html.jinja").read_text("utf-8"))
     rows = tables.comparison(runs)
@@ -118,9 +134,18 @@ def _page(runs: Sequence[Run], drawn: Sequence[tuple[_Plate, bytes]], title: str
         columns=tables.columns(runs),
         rows=rows,
         seeds=any(row.seeds > 1 for row in rows),
+        notes=tables.notes(runs),
+        dash=tables.DASH,
         figures=[
-            {"title": plate.title, "caption": _caption(plate, runs), "png": base64.b64encode(png).decode()}
-            for plate, png in drawn
+            {
+                "title": plate.title,
+                "caption": _caption(plate, runs),
+                "wide": base64.b64encode(shown.wide).decode(),
+                "narrow": base64.b64encode(shown.narrow).decode(),
+                "pixels": shown.pixels,
+                "narrow_pixels": shown.narrow_pixels,
+            }
+            for plate, shown in drawn
         ],
         undrawn=[plate.title for plate in _PLATES if plate not in [plate for plate, _ in drawn]],
         assumptions=tables.assumptions(runs),
@@ -131,10 +156,12 @@ def _page(runs: Sequence[Run], drawn: Sequence[tuple[_Plate, bytes]], title: str
 def _caption(plate: _Plate, runs: Sequence[Run]) -> str:
     """The plate's caption, with the range over seeds explained where there is one and absent data named."""
     caption = plate.caption
-    if plate.draw is not figures.over_time and any(len(cell.runs) > 1 for cell in cells(runs)):
+    if plate.draw is not over_time and any(len(cell.runs) > 1 for cell in cells(runs)):
         caption += (
             " Bars are means over seeds." if plate.draw is figures.hit_share else " Means over seeds, with their range."
         )
+    if plate.draw is over_time and len(series_of(runs)) > MOST:
+        caption += f" {MOST} of {len(series_of(runs))} series, evenly spaced."
     if plate.draw is figures.latency_distribution:
         absent = [run.name for run in runs if not (run.path / "requests.parquet").is_file()]
         if absent:
@@ -143,15 +170,26 @@ def _caption(plate: _Plate, runs: Sequence[Run]) -> str:
 
 
 def _title(runs: Sequence[Run]) -> str:
-    series = sorted({run.series for run in runs})
-    if len(series) > 4:
-        return f"{len(series)} serving systems compared"
-    return series[0] if len(series) == 1 else f"{', '.join(series[:-1])} and {series[-1]}"
+    names = families_of(runs)
+    settings = sorted({run.setting.value for run in runs if run.setting})
+    key = next((short_key(run.setting.key) for run in runs if run.setting), "")
+    along = f", {key} from {settings[0]:,.10g} to {settings[-1]:,.10g}" if settings else ""
+    if len(names) > 4:
+        return f"{len(names)} serving systems compared{along}"
+    return (names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}") + along
 
 
-def _png(figure: Figure) -> bytes:
+def _print(plate: _Plate, runs: Sequence[Run]) -> _Print | None:
+    wide, narrow = plate.draw(runs, WIDE), plate.draw(runs, NARROW)
+    if wide is None or narrow is None:
+        return None
+    pixels, narrow_pixels = (round(figure.get_figwidth() * PIXELS_PER_INCH) for figure in (wide, narrow))
+    return _Print(_png(wide, WIDE), _png(narrow, NARROW), pixels, narrow_pixels)
+
+
+def _png(figure: Figure, sheet: Sheet) -> bytes:
     """The figure's PNG without the library's version or a date, so that equal figures are equal bytes."""
     buffer = io.BytesIO()
     with house_style():
-        figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
+        figure.savefig(buffer, format="png", dpi=sheet.dpi, metadata={"Software": None})
     return buffer.getvalue()

@@ -13,9 +13,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from conf.document import DocumentError, parse
-from sim.study.identity import FlatConfig, Load, flatten, load_of, series_labels
+from sim.study.identity import (
+    FlatConfig,
+    Load,
+    Scalar,
+    Setting,
+    families,
+    flatten,
+    load_of,
+    natural,
+    seeds_of,
+    series_labels,
+)
 
 Floats = NDArray[np.float64]
 
@@ -43,9 +55,9 @@ class ReportError(ValueError):
 class Run:
     """One finished run.
 
-    `name` is its directory as the user would write it, `series` the curve it belongs to (its system,
-    and what else tells it apart from the other runs loaded with it), `config` the resolved configuration by
-    dotted key, `overrides` the command line where it was kept.
+    `name` is its directory as the user would write it, `series` what it is called (its system, and what else tells it
+    apart from the other runs loaded with it), `config` the resolved configuration by dotted key. Where the runs vary
+    one number, `setting` is that number and `family` the series without it: the curve that the run is a point of.
     """
 
     path: Path
@@ -55,6 +67,19 @@ class Run:
     system: str
     series: str
     load: Load
+    family: str = ""
+    setting: Setting | None = None
+
+    @property
+    def replica(self) -> tuple[Scalar, ...]:
+        """Every seed of the run; runs of one series and load that agree in it are reruns of one simulation."""
+        return seeds_of(self.config, self.seed)
+
+    @property
+    def backlog_grows(self) -> bool:
+        """Whether more came than was served for as long as requests came; runs of earlier versions do not tell."""
+        backlog = self.summary.get("backlog")
+        return isinstance(backlog, Mapping) and backlog.get("grows") is True
 
     @property
     def seed(self) -> int | None:
@@ -89,20 +114,24 @@ def load_runs(dirs: Sequence[Path]) -> list[Run]:
             base = directory.name or directory.resolve().name
             found.setdefault(path.resolve(), (path, base if inner == "." else f"{base}/{inner}"))
     places = list(found.values())
-    summaries = [_summary(path / "summary.json") for path, _ in places]
-    configs = [flatten(_yaml(path / "config.yaml") or {}) for path, _ in places]
+    # Quiet where standard error is no terminal, and where the runs are read before a bar would be seen.
+    bar = tqdm(places, desc="runs", unit="run", disable=None, delay=0.5, leave=False)
+    summaries = [_summary(path / "summary.json") for path, _ in bar]
+    configs = [_config(path, summary) for (path, _), summary in zip(places, summaries, strict=True)]
     systems = [
         str(summary["system"] or config.get("system.name") or path.name)
         for (path, _), summary, config in zip(places, summaries, configs, strict=True)
     ]
-    labels = series_labels(systems, configs)
+    labels, curves = series_labels(systems, configs), families(systems, configs)
     runs = [
-        Run(path, name, summary, config, system, label, load_of(config))
-        for (path, name), summary, config, system, label in zip(
-            places, summaries, configs, systems, labels, strict=True
+        Run(path, name, summary, config, system, label, load_of(config), *curve)
+        for (path, name), summary, config, system, label, curve in zip(
+            places, summaries, configs, systems, labels, curves, strict=True
         )
     ]
-    return sorted(runs, key=lambda run: (run.series, run.load.order, run.seed is None, run.seed or 0, run.name))
+    return sorted(
+        runs, key=lambda run: (natural(run.series), run.load.order, run.seed is None, run.seed or 0, run.name)
+    )
 
 
 def latency_quantiles(run: Run, probabilities: Floats) -> Floats | None:
@@ -252,6 +281,15 @@ def _wrong(path: Path, where: str, found: object, expected: str) -> ReportError:
 
 def _again(path: Path) -> str:
     return f"run it again, or remove {path.parent}"
+
+
+def _config(path: Path, summary: Mapping[str, Any]) -> FlatConfig:
+    """The resolved configuration; of a trace in a file its digest too, since files of one name may differ."""
+    config = flatten(_yaml(path / "config.yaml") or {})
+    digest = (summary["trace"] or {}).get("digest")
+    if config.get("trace.path") and isinstance(digest, str):
+        config["trace.digest"] = digest.removeprefix("sha256:")[:12]
+    return config
 
 
 def _yaml(path: Path) -> Any:

@@ -2,23 +2,31 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sim.study.compare import Cell, Spread, cells, common_loads, slo_multiples
-from sim.study.identity import Load, short_value
+from sim.study.compare import Cell, beyond_noise, cells, common_loads, slo_multiples
+from sim.study.identity import Load, natural, short_key, short_value
+from sim.study.palette import families_of
 from sim.study.runs import Run
 
 DASH = "–"
 
+QUALITY = ("quality", "factor_mean")
+"""Of the images served, over that of the large model's in full: a speed that costs quality is told with it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One printed number: its text, the range over seeds if there is one, whether it is the load's best."""
+    """One printed number: its text, the range over seeds if there is one, whether it is the load's best.
+
+    `unstable` where the run's backlog grows, so that the number depends on the length of the trace.
+    """
 
     text: str
     range: str = ""
     best: bool = False
+    unstable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +42,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A quantity of the table: where it is in the summary, how it prints, and which direction is better."""
+    """A quantity of the table: where it is in the summary, how it prints, and which direction is better.
+
+    `settles` where it tends to a value as the trace grows even if the backlog grows with it.
+    """
 
     title: str
     unit: str
@@ -42,35 +53,39 @@ class Column:
     scale: float = 1.0
     percent: bool = False
     better: int = 0
+    settles: bool = True
 
 
 def columns(runs: Sequence[Run]) -> list[Column]:
     """The comparison's columns; one for each SLO multiple that some run measured."""
+    until_last = Column("Until the last arrival", "rpm", ("throughput_until_last_arrival_rpm",), better=1)
     return [
-        Column("Throughput", "rpm", ("throughput_rpm",), better=1),
-        Column("Latency mean", "s", ("latency_s", "mean"), better=-1),
-        Column("p50", "s", ("latency_s", "p50"), better=-1),
-        Column("p99", "s", ("latency_s", "p99"), better=-1),
         *(
-            Column(f"Over SLO {name}", "%", ("slo", name, "violation_rate"), percent=True, better=-1)
+            Column(f"Over SLO {name}", "%", ("slo", name, "violation_rate"), percent=True, better=-1, settles=False)
             for name in slo_multiples(runs)
         ),
+        Column("Latency p50", "s", ("latency_s", "p50"), better=-1, settles=False),
+        Column("Latency p99", "s", ("latency_s", "p99"), better=-1, settles=False),
+        Column("Latency mean", "s", ("latency_s", "mean"), better=-1, settles=False),
+        Column("Quality", "", QUALITY, better=1),
+        Column("Cost per image", "US$", ("cost_usd", "per_image"), better=-1),
+        Column("Throughput", "rpm", ("throughput_rpm",), better=1, settles=False),
+        *([until_last] if any(run.backlog_grows and run.number(*until_last.keys) is not None for run in runs) else []),
         Column("Hit rate", "%", ("cache", "hit_rate"), percent=True, better=1),
         Column("Compute saved", "%", ("cache", "compute_saving"), percent=True, better=1),
         Column("GPU busy", "%", ("gpu", "busy_fraction"), percent=True),
         Column("Energy per image", "kJ", ("energy_j", "per_image"), scale=1e-3, better=-1),
-        Column("Cost per image", "US$", ("cost_usd", "per_image"), better=-1),
     ]
 
 
 def comparison(runs: Sequence[Run]) -> list[Row]:
-    """A row for each series and load; the best value of each load is marked where values differ."""
+    """A row for each series and load; the best value of each load is marked where seeds show that it is no noise."""
     shown = columns(runs)
     grid = cells(runs)
     rows = []
     for index, cell in enumerate(grid):
         rivals = [other for other in grid if other.load == cell.load]
-        entries = tuple(_entry(cell.spread(*column.keys), column, rivals) for column in shown)
+        entries = tuple(_entry(cell, column, rivals) for column in shown)
         opens = index == 0 or grid[index - 1].load != cell.load
         rows.append(Row(cell.series, cell.load.label, len(cell.runs), entries, opens))
     return rows
@@ -111,19 +126,30 @@ def headline(runs: Sequence[Run]) -> str:
             sentences.append(f"{subject} runs from {low} ({_names(winners)}) to {high} ({_names(losers)})")
         elif found:
             sentences.append(f"{subject} is {low}" + (" for every system" if len(winners) > 1 else ""))
+    sentences += [_quality(rivals), _caveat(rivals)]
     return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences if sentence)
 
 
 def assumptions(runs: Sequence[Run]) -> list[tuple[str, str, str, str]]:
-    """(what, value, source, how many runs rest on it) over all runs, each once."""
-    held: dict[tuple[str, str, str], set[str]] = {}
+    """(what, value, source, the systems that rest on it) over all runs, each once."""
+    held: dict[tuple[str, str, str], list[Run]] = {}
     for run in runs:
         for row in run.summary["assumptions"] or []:
             fact = (_text(row.get("what")), _text(row.get("value")), _text(row.get("source")))
-            held.setdefault(fact, set()).add(run.name)
-    return [
-        (*fact, "all" if len(who) == len(runs) else f"{len(who)} of {len(runs)}") for fact, who in sorted(held.items())
-    ]
+            if run not in held.setdefault(fact, []):
+                held[fact].append(run)
+    return [(*fact, _resting(who, runs)) for fact, who in sorted(held.items())]
+
+
+def _resting(who: Sequence[Run], runs: Sequence[Run]) -> str:
+    """The systems of `who`, each with how many of its runs where that is not all of them."""
+    if len(who) == len(runs):
+        return "all"
+    said = []
+    for name in families_of(who):
+        of, all_of = (sum((run.family or run.series) == name for run in some) for some in (who, runs))
+        said.append(name if of == all_of else f"{name} ({of} of {_count(all_of, 'run')})")
+    return ", ".join(said)
 
 
 def reproduction(runs: Sequence[Run]) -> list[tuple[str, ...]]:
@@ -136,30 +162,109 @@ def reproduction(runs: Sequence[Run]) -> list[tuple[str, ...]]:
     return rows
 
 
-def _entry(value: Spread | None, column: Column, rivals: Sequence[Cell]) -> Entry:
+def _entry(cell: Cell, column: Column, rivals: Sequence[Cell]) -> Entry:
+    value = cell.spread(*column.keys)
     if value is None:
         return Entry(DASH)
     text, low, high = (number(x * column.scale, percent=column.percent) for x in (value.mean, value.low, value.high))
-    others = [
-        number(x.mean * column.scale, percent=column.percent) for cell in rivals if (x := cell.spread(*column.keys))
-    ]
-    means = [x.mean for cell in rivals if (x := cell.spread(*column.keys))]
-    best = bool(column.better) and len(set(others)) > 1
-    if best:
-        best = text == number((max if column.better > 0 else min)(means) * column.scale, percent=column.percent)
-    return Entry(text, f"{low} to {high}" if low != high else "", best)
+    spread = f"{low} to {high}" if low != high else ""
+    return Entry(text, spread, _best(cell, column, rivals), cell.backlog_grows and not column.settles)
+
+
+def _best(cell: Cell, column: Column, rivals: Sequence[Cell]) -> bool:
+    """Whether a cell beats each of its rivals at the load, in print and beyond what seeds make differ."""
+    mine = cell.spread(*column.keys)
+    others = [(other, x.mean) for other in rivals if other is not cell and (x := other.spread(*column.keys))]
+    if not column.better or mine is None or not others:
+        return False
+    return all(
+        column.better * (mine.mean - theirs) > 0
+        and number(mine.mean * column.scale, percent=column.percent)
+        != number(theirs * column.scale, percent=column.percent)
+        and beyond_noise(cell, other, *column.keys)
+        for other, theirs in others
+    )
+
+
+def unknown_quality(runs: Sequence[Run]) -> list[tuple[str, str]]:
+    """(reason, the systems whose quality is not known for it)."""
+    held: dict[str, list[str]] = {}
+    for run in runs:
+        if run.number(*QUALITY) is None:
+            told = run.summary.get("quality")
+            told = told if isinstance(told, Mapping) else {}
+            reason = told.get("reason") or told.get("basis") or "the run does not say why"
+            held.setdefault(_text(reason), []).append(run.family or run.series)
+    return [(reason, ", ".join(sorted(set(who), key=natural))) for reason, who in held.items()]
+
+
+def notes(runs: Sequence[Run]) -> list[str]:
+    """What the reader of the table has to know: marks, noise, reruns, backlogs and unknown quality."""
+    grid = cells(runs)
+    seeds = max(len(cell.runs) for cell in grid)
+    said = ["All values are over the measured window, after warm-up."]
+    if seeds > 1:
+        said.append("Values are means over seeds, with the lowest and highest below where they differ.")
+        said.append("Bold is what beats every other system at that load beyond the noise of its seeds (95 % interval).")
+    elif len(grid) > 1:
+        said.append(
+            "Every system ran with one seed, which tells nothing of noise, so nothing is marked as best; "
+            "three or more (seed=1,2,3) would."
+        )
+    if repeated := len(runs) - sum(len(cell.runs) for cell in grid):
+        said.append(f"{_count(repeated, 'run')} under the configuration and seed of another counted once with it.")
+    if any(cell.backlog_grows for cell in grid):
+        said.append(
+            "↗ marks runs whose backlog grows for as long as requests come: the system does not keep up, and the "
+            "number is that of this length of trace, not of the system."
+        )
+    said.append("Quality is that of the images served over that of the large model's in full: 1 loses nothing.")
+    said.append("A dash marks a quantity that does not apply or was not measured.")
+    for reason, who in unknown_quality(runs):
+        said.append(f"Quality is not known of {who}: {reason}.")
+    return said
 
 
 def _scope(runs: Sequence[Run]) -> str:
     """How many runs of what at which loads."""
-    series, systems = {run.series for run in runs}, {run.system for run in runs}
+    systems = {run.system for run in runs}
+    variants = families_of(runs)
     what = _count(len(systems), "system")
-    what = what if len(series) == len(systems) else f"{len(series)} variants of {what}"
+    what = what if len(variants) == len(systems) else f"{len(variants)} variants of {what}"
+    if values := sorted({run.setting.value for run in runs if run.setting}):
+        key = next(run.setting.key for run in runs if run.setting)
+        what += f" at {len(values)} values of {short_key(key)} ({values[0]:,.10g} to {values[-1]:,.10g})"
     loads = sorted({run.load for run in runs}, key=lambda load: load.order)
     where = _at(loads[0]) if len(loads) == 1 else f"at {len(loads)} loads"
     rates = [load.rate_rpm for load in loads if load.rate_rpm is not None]
     span = f" ({rates[0]:g} to {rates[-1]:g} requests per minute)" if len(rates) > 1 else ""
     return f"{_count(len(runs), 'run')} of {what} {where}{span}"
+
+
+def _quality(rivals: Sequence[Cell]) -> str:
+    """What the images of those that race are worth: speed alone would let a smaller model win."""
+    known = [(cell.series, x.mean) for cell in rivals if (x := cell.spread(*QUALITY))]
+    if not known:
+        return "no quality of their images is known" if len(rivals) > 1 else "the quality of its images is not known"
+    found: dict[str, list[str]] = {}
+    for series, value in sorted(known, key=lambda pair: -pair[1]):
+        found.setdefault(f"{value:.3g}", []).append(series)
+    said = "; ".join(f"{text} ({_names(who)})" for text, who in found.items())
+    if len(found) == 1 and len(known) == len(rivals) > 1:
+        return f"the quality of the images, 1 being the large model in full, is {next(iter(found))} for all"
+    missing = [cell.series for cell in rivals if cell.series not in dict(known)]
+    rest = f"; not known of {_names(missing)}" if missing else ""
+    return f"the quality of the images, 1 being the large model in full, is {said}{rest}"
+
+
+def _caveat(rivals: Sequence[Cell]) -> str:
+    """What the comparison cannot tell: noise of a single seed, numbers of a queue that only grows."""
+    said = []
+    if len(rivals) > 1 and any(len(cell.runs) < 2 for cell in rivals):
+        said.append("with one seed, small differences may be noise")
+    if unstable := [cell.series for cell in rivals if cell.backlog_grows]:
+        said.append(f"the backlog of {_names(unstable)} grows as long as requests come")
+    return "; ".join(said)
 
 
 def _race(rivals: Sequence[Cell]) -> str:
@@ -177,6 +282,11 @@ def _race(rivals: Sequence[Cell]) -> str:
     where = _at(load) + (f", more than {base} can serve" if full else "")
     slow, last = found[-1]
     rest = f"; {slow} completes {(1 - last / least):.0%} fewer" if last < 0.98 * least else ""
+    cell_of = {cell.series: cell for cell in rivals}
+    pair = (cell_of[best], cell_of[base])
+    noise = min(len(cell.runs) for cell in pair) > 1 and not beyond_noise(*pair, "throughput_rpm")
+    if least > 0 and most / least >= 1.02 and noise:
+        return f"{where}, no system completes more requests than {base} beyond the noise of the seeds"
     if least <= 0 or most / least < 1.02:
         return f"{where}, no system completes 2% more requests than {base} ({number(least)} per minute){rest}"
     return (
@@ -191,7 +301,7 @@ def _at(load: Load) -> str:
 
 def _names(series: Sequence[str]) -> str:
     if len(series) > 3:
-        return f"{len(series)} systems"
+        return f"{len(series)} of them"
     return " and ".join([", ".join(series[:-1]), series[-1]] if len(series) > 1 else series)
 
 

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -250,7 +249,7 @@ class Needy:
 
 
 def _node(name: str, **settings: Any) -> dict[str, Any]:
-    return {"_target_": f"needs.{name}", **settings}
+    return {"_target_": f"{__name__}.{name}", **settings}
 
 
 @dataclass
@@ -260,8 +259,7 @@ class Needed:
     cache: Any
 
 
-def test_what_a_node_gives_goes_before_what_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "needs", SimpleNamespace(Needy=Needy, Needed=Needed))  # type: ignore[misc]
+def test_what_a_node_gives_goes_before_what_is_chosen() -> None:
     chosen = {"_target_": "sim.reuse.eviction.Lru"}
     own = {"_target_": "sim.reuse.eviction.Fifo"}
     parts = Parts({"eviction": chosen})

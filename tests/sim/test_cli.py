@@ -302,3 +302,64 @@ def test_help_names_the_groups(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--help"]) == 0
     said = capsys.readouterr().out
     assert all(f"{group}=" in said for group in groups())
+
+
+@pytest.mark.parametrize("name", ["a b/[x] é", "[x]", "it's", "a=b (1)", "2024", "{x}", "1e3"])
+def test_a_run_directory_may_be_called_anything(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What Hydra's grammar has no sign for, and what it would read as a list or a number, is a path."""
+    assert main(["run", "trace.requests=5", f"run.dir={name}"]) == 0
+    assert Path(name, "summary.json").is_file()
+
+
+def test_a_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert main(["run", "trace.requests=5", "run.dir=~/one run"]) == 0
+    assert (tmp_path / "home/one run/summary.json").is_file()
+
+
+LONG = "a" * 300
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", f"run.dir={LONG}"], "File name too long"),
+        (["run", f"backend.folder={LONG}"], "File name too long"),
+        (["run", "trace=file", f"trace.path={LONG}"], "File name too long"),
+        (["run", f"--config-dir={LONG}"], "not found"),
+        (["report", LONG], ""),
+        (["trace", "synth", "--requests", "10", "-o", LONG], "File name too long"),
+        (["run", "é=1"], "é=1: cannot be read as KEY=VALUE"),
+        (["run", "--experimental-rerun=x.pickle"], "a pickle can run anything"),
+        (["run", "cluster.count=99999999999999999999"], "cluster.count: "),
+    ],
+)
+def test_odd_words_are_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("mezzotint: error: ")
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("mezzotint 0.")
+
+
+def test_what_lies_in_the_working_directory_is_not_run() -> None:
+    """Plug-ins of Hydra's, modules called as libraries are; also in the processes of a sweep."""
+    Path("hydra_plugins/bad").mkdir(parents=True)
+    for file in ("hydra_plugins/bad/__init__.py", "hydra_plugins/__init__.py", "faiss.py", "joblib.py", "simpy.py"):
+        Path(file).write_text("open('harm', 'w')\n")
+    done = mezzotint("run", "-m", "trace.requests=5", "seed=1,2", "run.dir=sweep")
+    assert done.returncode == 0, done.stderr
+    assert Path("sweep/1/summary.json").is_file()
+    assert not Path("harm").exists()
+
+
+def test_an_error_in_a_key_is_told_before_what_a_run_needs_is_imported() -> None:
+    script = "import sys; from sim.cli import main; main(['run', 'nonsense=1']); print([*sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert "nonsense" in done.stderr
+    assert not {"scipy", "pandas", "matplotlib", "sklearn", "sim.engine"} & set(eval(done.stdout))

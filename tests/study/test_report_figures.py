@@ -10,8 +10,11 @@ import pytest
 from matplotlib.colors import to_hex
 
 from sim.study import figures
+from sim.study.over_time import over_time
 from sim.study.palette import marks, short
 from sim.study.runs import Run, load_runs
+from sim.study.sheet import NARROW, WIDE
+from sim.study.tables import headline
 
 Fabricate = Callable[..., Path]
 
@@ -78,14 +81,15 @@ def test_one_rate_gives_bars(fabricate: Fabricate, tmp_path: Path) -> None:
 
 def test_a_series_keeps_its_colour_in_every_figure(sweep: list[Run]) -> None:
     looks = marks(sweep)
-    bars = figures.throughput(sweep)
-    curves = figures.slo_violations(sweep)
+    bars = figures.throughput([run for run in sweep if run.load.rate_rpm == 6.0])
     assert bars is not None
-    assert curves is not None
     assert [to_hex(p.get_facecolor()).upper() for p in bars.axes[0].patches] == [
         looks[name].colour for name in sorted(looks)
     ]
-    assert [line.get_color() for line in curves.axes[0].lines] == [looks[name].colour for name in sorted(looks)]
+    for curves in (figures.slo_violations(sweep), figures.throughput(sweep)):
+        assert curves is not None
+        drawn = [line.get_color() for line in curves.axes[0].lines if line.get_linestyle() != ":"]
+        assert drawn == [looks[name].colour for name in sorted(looks)]
 
 
 def test_thirteen_systems_look_different(fabricate: Fabricate, tmp_path: Path) -> None:
@@ -96,20 +100,21 @@ def test_thirteen_systems_look_different(fabricate: Fabricate, tmp_path: Path) -
 
 
 def test_time_series_show_queue_and_gpus(sweep: list[Run]) -> None:
-    figure = figures.over_time(sweep)
+    figure = over_time(sweep)
     assert figure is not None
-    labels = {panel.get_ylabel() for panel in figure.axes}
-    assert {"Requests waiting", "Busy GPUs"} <= labels
+    titles = [panel.get_title(loc="left") for panel in figure.axes]
+    assert [title for title in titles if "busy" in title] == ["6 rpm: GPUs busy", "16 rpm: GPUs busy"]
+    assert sum(title.endswith("requests waiting") for title in titles) == 3, "a strip for each system"
     for run in sweep:
         (run.path / "cluster.parquet").unlink()
-    assert figures.over_time(sweep) is None
+    assert over_time(sweep) is None
 
 
 def test_names_are_never_typeset_or_hidden(fabricate: Fabricate, tmp_path: Path) -> None:
     for index, name in enumerate((r"$\frac{", "_hidden", "x" * 200, "two\nlines")):
         fabricate(str(index), name, requests=50)
     runs = load_runs([tmp_path])
-    for draw in (figures.latency_distribution, figures.throughput, figures.slo_violations, figures.over_time):
+    for draw in (figures.latency_distribution, figures.throughput, figures.slo_violations, over_time):
         figure = draw(runs)
         assert figure is not None
         figure.draw_without_rendering()
@@ -124,3 +129,30 @@ def test_drawing_leaves_the_readers_settings_alone(sweep: list[Run]) -> None:
     before: dict[str, Any] = dict(mpl.rcParams)
     figures.throughput(sweep)
     assert dict(mpl.rcParams) == before
+
+
+def test_one_system_at_six_sizes_is_one_curve(fabricate: Fabricate, tmp_path: Path) -> None:
+    sizes = (1000, 200, 50, 4000, 100, 10000)
+    for size in sizes:
+        system = {"name": "nirvana", "cache": {"capacity": size, "shards": size // 50}}
+        fabricate(f"n{size}", "nirvana", requests=20, config={"system": system})
+    fabricate("v", "vanilla", requests=20)
+    runs = load_runs([tmp_path])
+    assert {run.family for run in runs} == {"nirvana", "vanilla"}
+    assert [run.setting.value for run in runs if run.setting] == sorted(sizes)
+    assert "7 runs of 2 systems at 6 values of cache.capacity (50 to 10,000)" in headline(runs)
+    for figure in (figures.slo_violations(runs), figures.throughput(runs)):
+        assert figure is not None
+        (curve,) = (line for line in figure.axes[0].lines if len(line.get_xdata()) == 6)
+        assert list(curve.get_xdata()) == sorted(sizes)
+        assert figure.axes[0].get_xlabel() == "cache.capacity"
+        assert not figure.axes[0].patches
+
+
+def test_letters_have_one_size_on_every_sheet(sweep: list[Run]) -> None:
+    for sheet in (WIDE, NARROW):
+        for draw in (figures.latency_distribution, figures.slo_violations, figures.hit_share, over_time):
+            figure = draw(sweep, sheet)
+            assert figure is not None
+            assert figure.get_figwidth() <= sheet.width
+            assert {panel.xaxis.label.get_fontsize() for panel in figure.axes} == {9.0}

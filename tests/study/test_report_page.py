@@ -3,7 +3,7 @@
 import argparse
 import base64
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from sim.study import cli
+from sim.study.compare import beyond_noise, cells
 from sim.study.report import write_report
-from sim.study.runs import ReportError, load_runs
-from sim.study.tables import assumptions, comparison, headline, number
+from sim.study.runs import ReportError, Run, load_runs
+from sim.study.tables import Entry, assumptions, columns, comparison, headline, notes, number
 
 Fabricate = Callable[..., Path]
 
@@ -96,11 +97,80 @@ def test_the_headline_does_not_hide_a_system_that_is_slower_than_the_baseline(
     assert "no system completes 2% more requests than vanilla (10.0 per minute); nirvana completes 25% fewer" in text
 
 
-def test_the_best_of_each_load_is_marked(four: Path) -> None:
-    rows = {row.series: row.entries for row in comparison(load_runs([four]))}
-    assert [name for name, entries in rows.items() if entries[0].best] == ["modm-throughput"]
-    assert [name for name, entries in rows.items() if entries[2].best] == ["modm-throughput"]
-    assert not any(entries[8].best for entries in rows.values()), "a busier GPU is not better"
+def column(runs: Sequence[Run], title: str) -> dict[str, Entry]:
+    """A column of the comparison, by series."""
+    place = [each.title for each in columns(runs)].index(title)
+    return {row.series: row.entries[place] for row in comparison(runs)}
+
+
+def test_one_seed_proves_nothing_best(four: Path) -> None:
+    runs = load_runs([four])
+    assert not any(entry.best for row in comparison(runs) for entry in row.entries)
+    assert any("one seed" in note for note in notes(runs))
+
+
+def test_the_best_of_each_load_is_marked_where_seeds_agree(fabricate: Fabricate, tmp_path: Path) -> None:
+    for system in ("vanilla", "modm-throughput"):
+        for seed in (1, 2, 3):
+            fabricate(f"{system}-{seed}", system, rate_rpm=20.0, requests=400, seed=seed)
+    runs = load_runs([tmp_path])
+    for title in ("Throughput", "Latency p50"):
+        assert [name for name, entry in column(runs, title).items() if entry.best] == ["modm-throughput"]
+    assert not any(entry.best for entry in column(runs, "GPU busy").values()), "a busier GPU is not better"
+
+
+def test_a_difference_that_seeds_make_is_not_marked(fabricate: Fabricate, tmp_path: Path) -> None:
+    """The means differ by 0.1, the seeds of each by 2, and not together."""
+    rates = {"vanilla": (9.0, 10.0, 11.0), "nirvana": (11.1, 9.0, 10.2)}
+    for system, measured in rates.items():
+        for seed, rate in enumerate(measured):
+
+            def edit(summary: dict[str, Any], rate: float = rate) -> None:
+                summary["throughput_rpm"] = rate
+
+            fabricate(f"{system}-{seed}", system, seed=seed, requests=20, change=edit)
+    runs = load_runs([tmp_path])
+    assert not any(entry.best for entry in column(runs, "Throughput").values())
+    one, other = cells(runs)
+    assert not beyond_noise(one, other, "throughput_rpm")
+    assert "bold" in " ".join(notes(runs)).lower()
+
+
+def test_a_rerun_of_a_seed_counts_once(fabricate: Fabricate, tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        fabricate(name, "vanilla", seed=seed, requests=50)
+    runs = load_runs([tmp_path])
+    (row,) = comparison(runs)
+    assert row.seeds == 2
+    assert any("1 run under the configuration and seed of another" in note for note in notes(runs))
+
+
+def test_a_growing_backlog_is_marked(fabricate: Fabricate, tmp_path: Path) -> None:
+    def edit(summary: dict[str, Any]) -> None:
+        summary["backlog"] = {"grows": True, "per_hour": 9.0, "at_last_arrival": 70}
+        summary["throughput_until_last_arrival_rpm"] = 8.5
+
+    runs = load_runs([fabricate("r", "vanilla", requests=50, change=edit)])
+    assert column(runs, "Latency p99")["vanilla"].unstable
+    assert not column(runs, "Cost per image")["vanilla"].unstable
+    assert column(runs, "Until the last arrival")["vanilla"].text == "8.50"
+    assert any("backlog grows" in note for note in notes(runs))
+
+
+def test_quality_is_told_beside_speed(fabricate: Fabricate, tmp_path: Path) -> None:
+    def edit(summary: dict[str, Any]) -> None:
+        known = summary["system"] == "small-model"
+        summary["quality"] = {"factor_mean": 0.93} if known else {"factor_mean": None, "reason": "another selector"}
+
+    for system in ("small-model", "nirvana"):
+        fabricate(system, system, requests=50, change=edit)
+    runs = load_runs([tmp_path])
+    assert {name: entry.text for name, entry in column(runs, "Quality").items()} == {
+        "nirvana": "–",
+        "small-model": "0.930",
+    }
+    assert "is 0.93 (small-model); not known of nirvana" in headline(runs)
+    assert "Quality is not known of nirvana: another selector." in notes(runs)
 
 
 def test_means_over_seeds_lie_in_their_range(fabricate: Fabricate, tmp_path: Path) -> None:
@@ -108,18 +178,19 @@ def test_means_over_seeds_lie_in_their_range(fabricate: Fabricate, tmp_path: Pat
         fabricate(str(seed), "vanilla", seed=seed, rate_rpm=9.0, requests=200)
     (row,) = comparison(load_runs([tmp_path]))
     assert row.seeds == 3
-    low, high = (float(part.replace(",", "")) for part in row.entries[1].range.split(" to "))
-    assert low <= float(row.entries[1].text.replace(",", "")) <= high
+    entry = column(load_runs([tmp_path]), "Latency mean")["vanilla"]
+    low, high = (float(part.replace(",", "")) for part in entry.range.split(" to "))
+    assert low <= float(entry.text.replace(",", "")) <= high
 
 
 def test_assumptions_are_listed_once(fabricate: Fabricate, four: Path) -> None:
     def more(summary: dict[str, Any]) -> None:
         summary["assumptions"] = [{"what": "extrapolated", "value": [1, {"a": 2}], "source": None}]
 
-    fabricate("runs/other", "small-model", change=more, requests=20)
+    fabricate("runs/other", "small-model", change=more, requests=400)
     rows = assumptions(load_runs([four]))
-    assert ("extrapolated", '[1, {"a": 2}]', "–", "1 of 5") in rows
-    assert [row[3] for row in rows if row[0] == "model switch time"] == ["4 of 5"]
+    assert ("extrapolated", '[1, {"a": 2}]', "–", "small-model") in rows
+    assert [row[3] for row in rows if row[0] == "model switch time"] == ["modm-throughput, nirvana, pinecone, vanilla"]
     assert len(rows) == 3
 
 
@@ -151,7 +222,7 @@ def test_everything_null_still_renders(fabricate: Fabricate) -> None:
     assert report.figures == []
     page = Page(report.html.read_text())
     assert "Not drawn, because no run holds the data: Latency distribution" in page.text
-    assert page.rows[1] == ["nothing", "unrecorded arrivals", *["–"] * 9]
+    assert page.rows[1] == ["nothing", "unrecorded arrivals", *["–"] * 10]
     assert not re.search(r"\bNone\b|\bnan\b|\bnull\b", page.text)
 
 

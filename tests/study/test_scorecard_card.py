@@ -63,7 +63,7 @@ def by_id(card: Card) -> dict[str, Row]:
 def test_every_target_is_a_row_with_its_verdict(tmp_path: Path) -> None:
     rows = by_id(make(STUDY, tmp_path / "work"))
     assert [(row.id, row.verdict) for row in rows.values()] == [
-        ("A1", "held"), ("A2", "missed"), ("A3", "held"), ("A4", "given"), ("B1", "missed"), ("B2", "given"),
+        ("A1", "held"), ("A2", "missed"), ("A3", "held"), ("A4", "given"), ("B1", "not run"), ("B2", "given"),
     ]  # fmt: skip
     assert rows["A1"].ours == pytest.approx(8.59)
     assert rows["A2"].reason == UNEXPLAINED
@@ -194,14 +194,14 @@ def test_the_command_writes_and_checks(capsys: pytest.CaptureFixture[str], tmp_p
     words = ["scorecard", "swiftdiffusion", "-o", str(tmp_path / "out"), "--work", str(tmp_path / "work")]
     assert main(words) == 0
     said = capsys.readouterr()
-    assert said.out.splitlines()[-1] == "0 of 14 scored rows held, 14 missed (14 not simulated yet)"
+    assert said.out.splitlines()[-1] == "0 of 14 scored rows held, 0 missed, 14 not run"
     assert said.err == "", "progress is for terminals"
     assert {file.name for file in (tmp_path / "out").iterdir()} == {"scorecard.md", "scorecard.json"}
     assert main([*words, "--check"]) == 0
     path = tmp_path / "out/scorecard.json"
-    path.write_text(path.read_text().replace('"verdict": "missed"', '"verdict": "held"', 1))
+    path.write_text(path.read_text().replace('"verdict": "not run"', '"verdict": "held"', 1))
     assert main([*words, "--check"]) == 1
-    assert "S2 held and is missed" in capsys.readouterr().err
+    assert "S2 held and is not run" in capsys.readouterr().err
     assert main(["scorecard", "katz"]) == 2
     assert main([*words, "--jobs", "0"]) == 2
     assert main([*words, "-o", str(path)]) == 2

@@ -71,13 +71,13 @@ def test_what_is_fitted_or_taken_is_never_scored(value: float, ours: float) -> N
         assert math.isfinite(error)
 
 
-def test_what_was_not_simulated_is_missed_unless_it_is_given() -> None:
+def test_what_was_not_simulated_is_not_run_unless_it_is_given() -> None:
     assert [judge(target(role, value=1.0), None).verdict for role in ("predict", "fit", "input")] == [
-        "missed",
+        "not run",
         "given",
         "given",
     ]
-    assert judge(target("order"), None) == (None, "missed")
+    assert judge(target("order"), None) == (None, "not run")
     assert judge(target(), 3.0).verdict == "missed", "the paper's numbers are in a file of their own"
 
 

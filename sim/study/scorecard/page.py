@@ -1,9 +1,11 @@
 """The scorecard as a page: what is held, what is missed and why, and what the numbers rest on."""
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import get_args
 
-from sim.study.scorecard.rows import NOT_YET, Row
+from sim.study.scorecard.rows import Row
 from sim.study.scorecard.targets import Value
+from sim.study.scorecard.verdict import Verdict
 
 DASH = "–"
 
@@ -19,17 +21,19 @@ def render(rows: Sequence[Row], form: str, figure: str | None) -> str:
     parts = [
         "# Scorecard",
         f"What the papers report and what Mezzotint makes of it ({form}). *Held*: within the tolerance. *Given*: taken "
-        "as an input, or used to fit one, and therefore never scored. What every row rests on is listed below.",
-        _table(("system", "held", "missed", "not simulated yet", "given"), [_count(name, rows) for name in systems]),
+        "as an input, or used to fit one, and therefore never scored. *Not run*: nothing was compared. "
+        "What every row rests on is listed below.",
+        _table(("system", "held", "missed", "not run", "given"), [_count(name, rows) for name in systems]),
     ]
     if figure is not None:
         parts.append(f"![Ours against the papers', in units of the tolerance]({figure})")
     for system in systems:
         of = [row for row in rows if row.system == system]
         parts += [f"## {system}", _table(HEAD, [_cells(row) for row in of])]
-        missed = _grouped((row for row in of if row.reason is not None), lambda row: row.reason)
-        if missed:
-            parts += [f"### Missed by {system}", "\n".join(f"- **{ids}**: {why}" for why, ids in missed)]
+        for verdict, heading in (("missed", "Missed by"), ("not run", "Not run of")):
+            reasons = _grouped((row for row in of if row.verdict == verdict), lambda row: row.reason)
+            if reasons:
+                parts += [f"### {heading} {system}", "\n".join(f"- **{ids}**: {why}" for why, ids in reasons)]
     rests = _grouped(rows, lambda row: row.fixed_by)
     if rests:
         parts += ["## What the numbers rest on", _table(("rows", "fixed by"), [(ids, by) for by, ids in rests])]
@@ -47,10 +51,9 @@ HEAD = ("id", "what", "paper", "ours", "error", "allowed", "verdict")
 
 def tally(rows: Sequence[Row]) -> str:
     """One line: how many of the scored rows are held."""
-    scored = [row for row in rows if row.verdict != "given"]
-    held = sum(row.verdict == "held" for row in scored)
-    unsimulated = sum(_unsimulated(row) for row in scored)
-    return f"{held} of {len(scored)} scored rows held, {len(scored) - held} missed ({unsimulated} {NOT_YET})"
+    verdicts = [row.verdict for row in rows if row.verdict != "given"]
+    missed, absent = verdicts.count("missed"), verdicts.count("not run")
+    return f"{verdicts.count('held')} of {len(verdicts)} scored rows held, {missed} missed, {absent} not run"
 
 
 def number(value: Value | None, digits: int = 4) -> str:
@@ -74,18 +77,12 @@ def allowed(row: Row) -> str:
 
 def _count(system: str, rows: Sequence[Row]) -> tuple[str, ...]:
     of = [row for row in rows if row.system == system]
-    unsimulated = sum(_unsimulated(row) for row in of)
     verdicts = [row.verdict for row in of]
-    numbers = (verdicts.count("held"), verdicts.count("missed") - unsimulated, unsimulated, verdicts.count("given"))
-    return (system, *map(str, numbers))
-
-
-def _unsimulated(row: Row) -> bool:
-    return row.reason is not None and row.reason.startswith(NOT_YET)
+    return (system, *(str(verdicts.count(verdict)) for verdict in get_args(Verdict)))
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    verdict = {"held": "**held**", "missed": "missed", "given": f"given ({row.role})"}[row.verdict]
+    verdict = {"held": "**held**", "given": f"given ({row.role})"}.get(row.verdict, row.verdict)
     return (
         row.id,
         f"{row.what} ({row.source})",

@@ -1,0 +1,116 @@
+"""What Hydra may do on behalf of a configuration file: compose it, and sweep with its own launchers.
+
+Settings of Hydra's own can have anything called: callbacks, the factories of a logging configuration, what a launcher
+runs before a job. They also say which folders are written to. None of this is a setting of a simulation, so a file
+that touches it is refused after it was composed and before anything of it is called. A run's own ``config.yaml`` is
+data, and tells Hydra only what we wrote there.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import hydra._internal.hydra
+import yaml
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from omegaconf import DictConfig, OmegaConf
+
+from sim.config.choices import CONF
+from sim.config.theirs import TARGET
+from sim.errors import ConfigError
+
+OWN = {
+    "launcher": (
+        "hydra_plugins.hydra_joblib_launcher.joblib_launcher.JoblibLauncher",
+        "hydra._internal.core_plugins.basic_launcher.BasicLauncher",
+    ),
+    "sweeper": ("hydra._internal.core_plugins.basic_sweeper.BasicSweeper",),
+}
+"""What launches and sweeps on this machine; another one is chosen on the command line alone."""
+
+SILENT: dict[str, Any] = {"version": 1, "root": None, "disable_existing_loggers": False}
+"""Hydra's logging that is none."""
+
+
+@cache
+def _ours() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((CONF / "config.yaml").read_text(encoding="utf-8"))["hydra"]
+    return found
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """While it lasts, what Hydra composes is held to what this module says, in processes of a sweep too."""
+    before = hydra._internal.hydra.ConfigLoaderImpl
+    hydra._internal.hydra.ConfigLoaderImpl = Loader
+    try:
+        yield
+    finally:
+        hydra._internal.hydra.ConfigLoaderImpl = before
+
+
+class Loader(ConfigLoaderImpl):  # type: ignore[misc]
+    """Hydra's own, which goes to the processes of a sweep as it is; Hydra offers no other place to look."""
+
+    def load_configuration(self, *args: Any, **kwargs: Any) -> DictConfig:
+        """Compose. Raises ConfigError for settings of Hydra's that are not ours."""
+        config: DictConfig = super().load_configuration(*args, **kwargs)
+        refuse(config.hydra)
+        return config
+
+    def _process_config_searchpath(self, config_name: str | None, parsed_overrides: list[Any], repo: Any) -> None:
+        # Before Hydra follows the search path of the primary file, which may name a package to import.
+        found = None if config_name is None else repo.load_config(config_path=config_name)
+        if found is not None and found.provider == "main" and not found.path.startswith("pkg://"):
+            refuse_primary(OmegaConf.to_container(found.config, resolve=False), f"{config_name}")
+        super()._process_config_searchpath(config_name, parsed_overrides, repo)
+
+
+def refuse_primary(config: Any, name: str) -> None:
+    """Raise ConfigError for a primary file, such as a run's, that tells Hydra what we would not have written."""
+    if isinstance(config, Mapping) and config.get("hydra", _ours()) != _ours():
+        raise ConfigError(
+            f"--config-name {name}: hydra: found what no run's config.yaml tells Hydra, which could call anything "
+            "by it; remove that key, and choose launchers on the command line"
+        )
+
+
+def refuse(node: DictConfig) -> None:
+    """Raise ConfigError for settings of Hydra's that could call what is not part of a simulation."""
+    plain: dict[str, Any] = OmegaConf.to_container(node, resolve=False)  # type: ignore[assignment]
+    job = {name: plain["job"][name] for name in ("chdir", "env_set", "env_copy")}
+    held = {"callbacks": plain["callbacks"] or {}, "job": job} | {
+        key: plain[key] for key in ("hydra_logging", "job_logging", "output_subdir", "run", "sweep")
+    }
+    ours = _ours()
+    expected = {key: ours[key] for key in ("output_subdir", "run", "sweep")} | {
+        "callbacks": {},
+        "job": {**ours["job"], "env_set": {}, "env_copy": []},
+        "hydra_logging": SILENT,
+        "job_logging": SILENT,
+    }
+    for key, value in held.items():
+        if value != expected[key]:
+            raise ConfigError(
+                f"hydra.{key}: found {value}, expected {expected[key]}; a configuration has no say in it, remove it"
+            )
+    for key, own in OWN.items():
+        settings: Any = OmegaConf.to_container(node[key], resolve=True)
+        chosen = any(word.startswith(f"hydra/{key}=") for word in plain["overrides"]["hydra"])
+        if not isinstance(settings, dict) or (settings.get(TARGET) not in own and not chosen):
+            raise ConfigError(
+                f"hydra.{key}: found {settings}, expected one that `hydra/{key}=` on the command line names"
+            )
+        _refuse_calls({name: value for name, value in settings.items() if name != TARGET}, f"hydra.{key}")
+
+
+def _refuse_calls(settings: Any, key: str) -> None:
+    if isinstance(settings, Mapping):
+        for name, value in settings.items():
+            if str(name).startswith("_"):
+                raise ConfigError(f"{key}.{name}: found {value!r}, expected plain settings, nothing to be called")
+            _refuse_calls(value, f"{key}.{name}")
+    elif isinstance(settings, list):
+        for i, value in enumerate(settings):
+            _refuse_calls(value, f"{key}.{i}")

@@ -1,0 +1,66 @@
+"""A word of the command line, ``KEY=VALUE``, as Hydra's grammar can read it.
+
+Hydra reads values as numbers, lists, mappings and sweeps, and what its lexer does not know (a tilde, brackets in a
+file's name, an accent) is an error. A user who names a path means the path.
+"""
+
+import os
+import re
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, Quote, QuotedString
+from hydra.errors import HydraException
+
+from sim.errors import ConfigError
+
+PATHS = frozenset({"dir", "path", "folder", "images", "prompts", "store", "weights"})
+"""Last names of the keys that hold a path."""
+
+_PLAIN = re.compile(r"[\w./:+-]*", re.ASCII)
+_WORD = re.compile(r"(?P<key>(?:\+\+|\+)?[\w./@:-]+)=(?P<value>.*)", re.ASCII | re.DOTALL)
+
+
+def readable(word: str) -> str:
+    """``word`` with its value quoted where Hydra could not read it, or would read a path as something else.
+
+    Raises ConfigError for what cannot be meant as text either: an unknown sign in the key, a list that does not end.
+    """
+    found = _WORD.fullmatch(word)
+    if found is None:
+        _check(word)
+        return word
+    key, value = found["key"], found["value"]
+    is_path = "." in key and key.rpartition(".")[2] in PATHS
+    if is_path and value.startswith("~"):
+        value = os.path.expanduser(value)
+        word = f"{key}={value}"
+    if _PLAIN.fullmatch(value) and not is_path:
+        return word
+    if not is_path and value[:1] in ("[", "{", "'", '"'):
+        _check(word)
+        return word
+    try:
+        read = OverridesParser.create().parse_override(word)
+    except HydraException:
+        return f"{key}={_quoted(value)}"
+    return word if not is_path or _is_text(read) else f"{key}={_quoted(value)}"
+
+
+def _is_text(read: Override) -> bool:
+    return read.is_sweep_override() or read.value() is None or isinstance(read.value(), str)
+
+
+def _quoted(value: str) -> str:
+    return str(QuotedString(text=value, quote=Quote.single).with_quotes())
+
+
+def _check(word: str) -> None:
+    try:
+        OverridesParser.create().parse_override(word)
+    except HydraException as error:
+        reason = str(error).splitlines()[0]
+        if "LexerNoViableAlt" in reason or "token recognition" in reason:
+            raise ConfigError(
+                f"{word}: cannot be read as KEY=VALUE ({reason}); write text with such signs in quotes, as "
+                f"{word.partition('=')[0]}='\"...\"'"
+            ) from None

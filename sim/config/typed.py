@@ -1,0 +1,94 @@
+"""A value of a configuration against the type that is asked for.
+
+Numbers are numbers: ``true`` is not 1, and a NaN is none. A whole number is taken where a float is asked for, and a
+float that is whole (1e4, as Hydra reads it) where a whole number is. What has a range (conf/ranges.py) is held to it.
+"""
+
+import inspect
+import math
+import types
+import typing
+from collections.abc import Callable, Mapping
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any
+
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BeforeValidator, ConfigDict, TypeAdapter
+
+LARGEST = 2**63 - 1
+"""What a column of whole numbers holds."""
+
+_SIGNS: Mapping[type, tuple[str, str]] = {
+    Ge: ("at least", "ge"),
+    Gt: ("over", "gt"),
+    Le: ("at most", "le"),
+    Lt: ("under", "lt"),
+}
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("expected a number")
+    if isinstance(value, float) and math.isnan(value):
+        raise ValueError("expected a number")
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise ValueError("expected a smaller number")
+    return value
+
+
+def _truth(value: Any) -> Any:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise ValueError("expected true or false")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_number)]
+Real = Annotated[float, BeforeValidator(_number)]
+Truth = Annotated[bool, BeforeValidator(_truth)]
+_STRICT: Mapping[Any, Any] = {int: Whole, float: Real, bool: Truth}
+
+
+def validated(value: Any, hint: Any) -> Any:
+    """``value`` as ``hint`` asks for it.
+
+    Raises pydantic's ValidationError where it is something else, and its PydanticUserError or SchemaError for a hint
+    that says nothing about values, such as a protocol.
+    """
+    return TypeAdapter(strict(hint), config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
+
+
+def strict(hint: Any) -> Any:
+    """``hint`` with every number in it, at any depth, one that a boolean does not pass for."""
+    if hint in _STRICT:
+        return _STRICT[hint]
+    if typing.get_origin(hint) is Annotated:
+        inner, *said = typing.get_args(hint)
+        return Annotated[(strict(inner), *said)]
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        return reduce(or_, [strict(part) for part in typing.get_args(hint)])
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (None, typing.Literal, Callable) or not parts:
+        return hint
+    return origin[tuple(part if part is ... else strict(part) for part in parts)]
+
+
+def spelled(hint: Any) -> str:
+    """``hint`` in words: ``int, at least 1, or null``."""
+    if typing.get_origin(hint) is Annotated:
+        inner, *said = typing.get_args(hint)
+        known = [(*_SIGNS[type(each)], each) for each in said if type(each) in _SIGNS]
+        bounds = [f"{sign} {getattr(each, name):,g}" for sign, name, each in known]
+        return spelled(inner) + (f" {' and '.join(bounds)}" if bounds else "")
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        return " or ".join(spelled(part) for part in typing.get_args(hint))
+    if typing.get_origin(hint) is typing.Literal:
+        return " or ".join(str(choice) for choice in typing.get_args(hint))
+    if hint is type(None):
+        return "null"
+    if inspect.isclass(hint) and not typing.get_args(hint):
+        return hint.__name__
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin is not None and parts:
+        return f"{origin.__name__}[{', '.join('...' if part is ... else spelled(part) for part in parts)}]"
+    return str(hint)

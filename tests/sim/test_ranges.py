@@ -1,0 +1,100 @@
+"""Numbers of a configuration: a boolean is none, and what has a range is held to it."""
+
+import math
+from typing import Annotated, Any
+
+import pytest
+from annotated_types import Ge, Gt, Le
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from sim.config.build import build
+from sim.config.settings import check
+from sim.config.typed import spelled, validated
+from sim.errors import ConfigError
+from tests.sim.lab import configured
+
+
+def _scalars(node: Any, key: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    if isinstance(node, dict):
+        return [found for name, value in node.items() for found in _scalars(value, (*key, name))]
+    return [key] if isinstance(node, int | float) and not isinstance(node, bool) else []
+
+
+@given(st.sampled_from([True, False]), st.sampled_from([int, float, int | None, list[float], dict[int, float]]))
+def test_a_boolean_is_no_number(value: bool, hint: Any) -> None:
+    """At any depth of a type."""
+    given_ = {list[float]: [1.0, value], dict[int, float]: {1: value}}.get(hint, value)
+    with pytest.raises(ValidationError):
+        validated(given_, hint)
+
+
+@given(st.integers(-(2**62), 2**62))
+def test_a_whole_number_is_a_float_and_a_whole_float_is_one(value: int) -> None:
+    assert validated(value, float) == float(value)
+    if abs(value) < 2**53:
+        assert validated(float(value), int) == value
+
+
+@given(st.floats(allow_nan=True))
+def test_a_range_takes_what_is_in_it(value: float) -> None:
+    hint = Annotated[float, Gt(0), Le(1)]
+    if 0 < value <= 1:
+        assert validated(value, hint) == value
+    else:
+        with pytest.raises(ValidationError):
+            validated(value, hint)
+
+
+def test_a_range_is_said_in_words() -> None:
+    assert spelled(Annotated[float, Gt(0), Le(1)] | None) == "float over 0 and at most 1 or null"
+    assert spelled(dict[Annotated[int, Ge(1)], float]) == "dict[int at least 1, float]"
+
+
+def test_no_key_of_the_run_takes_a_boolean_for_a_number() -> None:
+    config = configured()
+    for key in ("seed", "warmup", "preload", "sample_s"):
+        with pytest.raises(ConfigError, match=f"{key}: "):
+            check({**config, key: True})
+    with pytest.raises(ConfigError, match=r"cluster\.count"):
+        check({**config, "cluster": {**config["cluster"], "count": True}})
+
+
+@pytest.mark.parametrize("group", ["selector", "predictor", "database", "store", "models", "cluster"])
+def test_no_number_of_a_part_takes_a_boolean(group: str) -> None:
+    """Every number that NIRVANA's configuration gives a part."""
+    config = configured("system=nirvana")
+    node = {"cluster": lambda: config["cluster"]["gpu"], "models": lambda: config["models"]["large"]}
+    part = node.get(group, lambda: config[group])()
+    for key in _scalars(part):
+        if len(key) == 1:
+            with pytest.raises(ConfigError, match=f"{group}.{key[0]}: found True, expected"):
+                build({**part, key[0]: True}, group)
+
+
+LOG_NORMAL = "sim.reuse.delay.LogNormal"
+SELECTOR = {"_target_": "sim.reuse.selector.Thresholds", "at_least": {5: 0.5}}
+
+
+@pytest.mark.parametrize(
+    ("node", "key"),
+    [
+        *[({**SELECTOR, "alpha": alpha}, "alpha") for alpha in (2, -1, 0, math.inf, math.nan)],
+        ({**SELECTOR, "at_least": {5: math.inf}}, "at_least"),
+        *[({"_target_": LOG_NORMAL, "median_s": s, "p99_s": 1e300}, "(median_s|p99_s)") for s in (1e-300, 1.0, 1e300)],
+        ({"_target_": LOG_NORMAL, "mean_s": 1.0, "cv": 1e300}, "cv"),
+        ({"_target_": "sim.reuse.predictor.OneClassSvm", "nu": 1e-300}, "nu"),
+        ({"_target_": "sim.reuse.database.Database", "batch": 10**20}, "batch"),
+        ({"_target_": "sim.reuse.store.Store", "timeout_s": -1.0}, "timeout_s"),
+    ],
+)
+def test_what_is_out_of_its_range_is_refused_with_it(node: dict[str, Any], key: str) -> None:
+    with pytest.raises(ConfigError, match=rf"it\.{key}: found .*, expected .*(at least|over|at most)"):
+        build(node, "it")
+
+
+def test_more_gpus_than_there_are_is_refused() -> None:
+    config = configured()
+    with pytest.raises(ConfigError, match=r"cluster\.count: .*100000"):
+        check({**config, "cluster": {**config["cluster"], "count": 10**20}})
