@@ -11,6 +11,10 @@ and whatever walks through them, to check or to compare, would never end."""
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
+_WRONG = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError)
+"""What PyYAML's constructors raise where a tag or a form promises a date or a number and the text is none."""
+
+
 class DocumentError(ValueError):
     """A text is no YAML that can be used. The message is a part of a line: where in the text, and what is wrong."""
 
@@ -22,7 +26,7 @@ def parse(content: str | bytes) -> Any:
         DocumentError: it is not YAML, has values that there are not (no day of any month), names itself, is nested
             too deeply, or stands for more than ``MOST_VALUES`` values.
     """
-    loader = None
+    loader = node = None
     try:
         loader = _Loader(content)
         node = loader.get_single_node()
@@ -39,14 +43,28 @@ def parse(content: str | bytes) -> Any:
         raise DocumentError(f"byte {error.position}: {error.reason}") from None
     except RecursionError:
         raise DocumentError("it is nested too deeply") from None
-    except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
-        if isinstance(error, DocumentError):
-            raise
-        # What PyYAML's constructors raise where a tag promises a date or a number and the text is none.
-        raise DocumentError(f"a value is not what its tag or its form says ({' '.join(str(error).split())})") from None
+    except DocumentError:
+        raise
+    except _WRONG:
+        raise DocumentError(_culprit(loader, node)) from None
     finally:
         if loader is not None:
             loader.dispose()
+
+
+def _culprit(loader: Any, node: yaml.Node | None) -> str:
+    """Where the value is that is not what its tag or its form says: a day that no month has, a word as an int."""
+    below = [] if node is None else [node]
+    while below:
+        one = below.pop()
+        if isinstance(one, yaml.ScalarNode):
+            try:
+                loader.construct_object(one)
+            except _WRONG:
+                return f"line {one.start_mark.line + 1}: {one.value!r} is no {one.tag.rpartition(':')[2]}"
+        else:
+            below += one.value if isinstance(one, yaml.SequenceNode) else [each for pair in one.value for each in pair]
+    return "a value is not what its tag says"
 
 
 def _values(node: yaml.Node, known: dict[int, int]) -> int:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sim.config.choices import choices, groups
 from tests.fuzz.bytes_ import damaged
-from tests.fuzz.fixtures import NEEDS_MORE, SMALL, TRACE, Tree, composed, config_file, recipes, trace
+from tests.fuzz.fixtures import NEEDS_MORE, SMALL, TRACE, Tree, composed, config_file, recipes, runs, trace
 from tests.fuzz.inputs import Input
 from tests.fuzz.values import Hostile, hostile, only_yaml, texts
 
@@ -68,9 +68,9 @@ def dotted(path: Path) -> str:
     return ".".join(str(part) for part in path)
 
 
-def name_of(path: Path) -> str:
-    """What a refusal of the value at ``path`` has to name: the last key that is a word."""
-    return next(str(part) for part in reversed(path) if isinstance(part, str))
+def names_of(path: Path) -> tuple[str, ...]:
+    """What a refusal of the value at ``path`` has to name: the key, or another of its group that it does not fit."""
+    return next(str(part) for part in reversed(path) if isinstance(part, str)), f"{path[0]}."
 
 
 def covered(path: Path) -> str:
@@ -119,7 +119,7 @@ def shared(draw: st.DrawFn, words: tuple[str, ...], quick: bool = True) -> Input
         _files(written(tree, values)),
         (AGAIN,),
         ("out",),
-        name_of(first) if alone and value.yaml in ("", value.word) else None,
+        names_of(first) if alone and value.yaml == value.word and runs(words) else (),
         alone and must_refuse(value_at(tree, first), value),
         covers=covered(first),
         quick=quick and "${" not in "".join(value.yaml for _, value in values),
@@ -137,7 +137,7 @@ def typed(draw: st.DrawFn, words: tuple[str, ...]) -> Input:
         _files(),
         (("run", *words, word, "run.dir=out"),),
         ("out",),
-        None,
+        (),
         must_refuse(default, value) and not any(isinstance(part, int | float) for part in place),
         covers=covered(place),
     )
@@ -233,7 +233,7 @@ def inputs(about: Sequence[tuple[str, ...]] | None = None) -> st.SearchStrategy[
     words = st.sampled_from(list(about or recipes()))
     trace()  # made here: what runs while inputs are drawn would draw too
     for each in about or recipes():
-        composed(each)
+        runs(each)
     whole, quick = words.flatmap(lambda each: shared(each, False)), words.flatmap(shared)
     others = (words.flatmap(typed), words.flatmap(damaged_file), strange_words(), folders(), crossed())
     return st.one_of(*(quick for _ in range(20)), whole, *others)

@@ -19,7 +19,8 @@ import conf
 from conf.atomic import atomic_write
 from sim.cli import main
 from sim.config.choices import choices, groups
-from sim.run import again
+from sim.run import again, simulate
+from sim.verbs import REFUSED
 from tests.fuzz.inputs import digest
 
 Tree = dict[str, Any]
@@ -100,13 +101,25 @@ def _version() -> str:
 
 def config_file(config: Tree) -> Tree:
     """What a run directory's config.yaml holds."""
-    return again(config)
+    return again(config) | {key: value for key, value in config.items() if key != "run"}  # whose paths are relative
 
 
 @cache
 def finished(system: str = "nirvana") -> dict[str, bytes]:
     """Everything that lies in a folder after one run there: ``out``, the trace, what is remembered."""
     return made([("run", f"system={system}", *SMALL, "run.dir=out")], {TRACE: trace()})
+
+
+@cache
+def runs(words: tuple[str, ...]) -> bool:
+    """Whether what ``words`` compose is done as it is: some clusters have no profile yet."""
+    with tempfile.TemporaryDirectory() as name, working(Path(name)):
+        Path(TRACE).write_bytes(trace())
+        try:
+            simulate(composed(words))
+        except REFUSED:
+            return False
+    return True
 
 
 @cache

@@ -22,7 +22,7 @@ class Input:
         files: content by path, in the folder where the commands are given.
         commands: words after ``mezzotint``; each is given if the one before it was done.
         outputs: what the commands may make beside what they name in their cache.
-        key: what a refusal has to name; None where that is not one thing.
+        key: what a refusal has to name, one of these; empty where that is not one thing.
         refused: whether the first command may not be done.
         same: of a run, the digest of the requests.parquet that it has to write if it writes one.
         covers: what of the program's faces this input tries.
@@ -33,7 +33,7 @@ class Input:
     files: tuple[tuple[str, bytes], ...]
     commands: tuple[tuple[str, ...], ...]
     outputs: tuple[str, ...]
-    key: str | None = None
+    key: tuple[str, ...] = ()
     refused: bool = False
     same: str | None = None
     covers: str = ""

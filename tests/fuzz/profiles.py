@@ -7,7 +7,7 @@ import yaml
 from hypothesis import strategies as st
 
 from tests.fuzz.bytes_ import damaged
-from tests.fuzz.config import bomb, covered, must_refuse, name_of, paths, value_at, written
+from tests.fuzz.config import bomb, covered, must_refuse, names_of, paths, value_at, written
 from tests.fuzz.fixtures import SMALL, TRACE, Tree, composed, config_file, trace
 from tests.fuzz.inputs import Input
 from tests.fuzz.values import hostile, only_yaml
@@ -57,7 +57,7 @@ def inputs() -> st.SearchStrategy[Input]:
 def _inputs(draw: st.DrawFn) -> Input:
     """A profile with a wrong value, a damaged one, one under another name, several of one model."""
     tree = draw(st.sampled_from(_valid()))
-    content, key, refused = written(tree, []), None, False
+    content, key, refused = written(tree, []), (), False
     how = draw(st.sampled_from(["value", "value", "value", "damage", "names", "bomb"]))
     covers = how
     if how == "value":
@@ -65,7 +65,7 @@ def _inputs(draw: st.DrawFn) -> Input:
         value = draw(hostile | only_yaml)
         covers = covered(place)
         refused = must_refuse(value_at(tree, place), value)
-        content, key = written(tree, [(place, value)]), name_of(place) if refused else None
+        content, key = written(tree, [(place, value)]), names_of(place)[:1] if refused else ()
     elif how == "damage":
         content = draw(damaged(content))
     elif how == "bomb":
