@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from backends.base import BackendError
+from backends.scatter import Scatter
 from backends.table import Table
 from conf.atomic import atomic_write
 from conf.document import DocumentError, parse
@@ -125,7 +126,8 @@ class Profile(BaseModel):
     ``step`` is the time of one denoising step of a batch (both halves of classifier-free guidance included);
     ``vae_encode`` and ``vae_decode`` are per batch too, the latter with post-processing. ``load_s`` is the
     time to put the model on the GPU, null where nobody published it, and ``weights_bytes`` what it takes there;
-    ``power_w`` is the device's draw while it denoises. ``source`` says who measured it.
+    ``power_w`` is the device's draw while it denoises; ``scatter`` how single requests deviate from all of these.
+    ``source`` says who measured it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, ignored_types=(cached_property,))
@@ -151,6 +153,7 @@ class Profile(BaseModel):
     load_s: Seconds | None = None
     weights_bytes: Count | None = None
     power_w: Quantity | None = None
+    scatter: Scatter | None = None
 
     @cached_property
     def tables(self) -> dict[str, Table]:

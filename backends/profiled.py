@@ -5,10 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from backends.base import Asked, Asset, BackendError, Cost, Work, check_done
+import numpy as np
+
+from backends.base import Asked, Asset, BackendError, Cost, Work, check_done, whole
 from backends.profile import Profile, find, shipped
+from backends.scatter import Draws
 from backends.table import Table
 from conf.assumption import Assumption
 
@@ -27,6 +30,10 @@ class Profiled:
     Joules of a step are those measured; where only the draw was, it is taken times the seconds, as it is for all
     other work. A ControlNet draws as the step it stands beside does.
 
+    Where a profile has a scatter, what a request takes that runs alone is its typical seconds times a factor drawn for
+    its row, one for all of its stages. A batch takes the typical seconds, and so does what belongs to no row: the
+    standalone latency.
+
     Args:
         gpu: the kind of GPU, as the profile files spell it (``mi210``).
         extrapolate: ``error`` refuses a size or a batch outside the measured grid; ``warn`` scales the nearest edge
@@ -34,6 +41,7 @@ class Profiled:
         unpublished_load_s: seconds to load a model whose profile has no ``load_s``.
         folder: a folder of further profiles, which replace the shipped ones of the same model. Every YAML file in it is
             one, by its keys ``gpu`` and ``model`` and not by its name; hidden files aside.
+        seed: of what is drawn.
 
     Raises:
         BackendError: a folder or profile that cannot be read, or two profiles of one GPU and model in a folder.
@@ -43,6 +51,7 @@ class Profiled:
     extrapolate: Literal["error", "warn"] = "error"
     unpublished_load_s: float = 20.0
     folder: str | Path | None = None
+    seed: int = 0
     live: bool = field(init=False, default=False)
     by_row: bool = field(init=False, default=False)
     quality_basis: str | None = field(init=False, default=None)
@@ -56,6 +65,9 @@ class Profiled:
     _loads: set[str] = field(init=False, default_factory=set)
     _between: set[tuple[str, int]] = field(init=False, default_factory=set)
     _mixed: bool = field(init=False, default=False)
+    _draws: Draws = field(init=False, repr=False)
+    # Factors of one shape and number of steps, and the probabilities that they are at.
+    _scatters: dict[tuple[str, int], tuple[Any, Any] | None] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.unpublished_load_s >= 0:
@@ -66,6 +78,8 @@ class Profiled:
                 raise BackendError(f"{self.folder}: not a folder of profiles; name one or leave backend.folder null")
             folders.append(Path(self.folder))
         self.profiles = find(self.gpu, folders)
+        self.by_row = any(profile.scatter is not None for profile in self.profiles.values())
+        self._draws = Draws(self.seed)
 
     def open(self, asked: Asked) -> None:
         """See Backend.open. A profile does not depend on the prompt."""
@@ -86,11 +100,13 @@ class Profiled:
         """See Backend.begin. One batch of prompts for each model, one of artifacts for each size."""
         work = works[0]
         if len(works) == 1 and not work.refine:
-            return self._cost(work.model, self.seconds("text_encode", work.model, 1, 1))
+            return self._cost(work.model, self.seconds("text_encode", work.model, 1, 1) * self._factor(work))
         prompts = Counter(work.model for work in works)
         artifacts = Counter((work.model, work.width, work.height) for work in works if work.refine)
         parts = [(model, self.seconds("text_encode", model, 1, 1, n)) for model, n in prompts.items()]
         parts += [(size[0], self.seconds("vae_encode", *size, n)) for size, n in artifacts.items()]
+        if len(works) == 1:
+            parts = [(model, seconds * self._factor(work)) for model, seconds in parts]
         return self._in_turn(parts)
 
     def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
@@ -100,6 +116,8 @@ class Profiled:
             work = works[0]
             work.done += count
             one = known.get((work.shape, 1)) or self._step(work, 1)
+            if self.by_row and (factor := self._factor(work)) != 1.0:
+                one = Cost(one.seconds * factor, None if one.joules is None else one.joules * factor)
             return Cost(one.seconds * count, None if one.joules is None else one.joules * count)
         groups: dict[str, int] = {}
         so_far = groups.get
@@ -122,9 +140,27 @@ class Profiled:
         check_done(works)
         if len(works) == 1:
             work = works[0]
-            return self._cost(work.model, self.seconds("vae_decode", work.model, work.width, work.height))
+            seconds = self.seconds("vae_decode", work.model, work.width, work.height)
+            return self._cost(work.model, seconds * self._factor(work))
         sizes = Counter((work.model, work.width, work.height) for work in works)
         return self._in_turn([(size[0], self.seconds("vae_decode", *size, n)) for size, n in sizes.items()])
+
+    def _factor(self, work: Work) -> float:
+        """What the row of ``work`` takes over the typical seconds."""
+        if not self.by_row or work.row < 0:
+            return 1.0
+        key = (work.shape, work.steps)
+        if key not in self._scatters:
+            scatter = self.profiles[work.model].scatter
+            known = None if scatter is None else (scatter.probabilities, scatter.factors(self.typical_s(work)))
+            self._scatters[key] = known
+        found = self._scatters[key]
+        return 1.0 if found is None else float(np.interp(self._draws(work.row), *found))
+
+    def typical_s(self, work: Work) -> float:
+        """Seconds that a request like ``work`` typically takes in full, alone on the GPU."""
+        stages = whole(self, Work(work.model, work.width, work.height, work.steps, controlnets=work.controlnets))
+        return stages.denoise_s + stages.other_s
 
     # -- what lies in memory -------------------------------------------------------------------------------
 
@@ -294,6 +330,15 @@ class Profiled:
                 "this number was not measured; interpolated linearly",
             )
             for model, nets in sorted(self._between)
+        ]
+        said += [
+            Assumption(
+                f"scatter of the seconds of {name} on {self.gpu}",
+                "one factor for each request, drawn from the run's seed",
+                profile.source,
+            )
+            for name, profile in used.items()
+            if profile.scatter is not None
         ]
         if self._mixed:
             said.append(

@@ -102,15 +102,20 @@ def like(found: Trace | None, timed: bool = True) -> dict[str, Any]:
     return {"requests": len(found), **rate}
 
 
+def channel(sample: dict[str, Any]) -> dict[str, Any]:
+    """The same of a single channel: the rate that the source asks for is that of all of them."""
+    service = {"rate_rpm": sample["rate_rpm"] * fitted("synthetic")["channels"]} if "rate_rpm" in sample else {}
+    return sample | service | {"one_channel": True}
+
+
 # %% [markdown]
 # ## DiffusionDB, 1,000 requests
 #
-# One stretch of 6.7 hours, with users and times. The rate is that of the sample, not of the service; so short a stretch
-# shows no day, and the synthetic trace has none.
+# One stretch of 6.7 hours, with users and times, of one of the service's fifty channels; so is the synthetic trace.
 
 # %%
 rows = real("diffusiondb/metadata_1k.csv", lambda path: DiffusionDB(path=path, name="DiffusionDB 1k"))
-parameters = fitted("synthetic") | like(rows) | {"day_ratio": 1.0}
+parameters = fitted("synthetic") | channel(like(rows))
 section(rows, parameters, ("arrivals", "sessions", "nearest", "likeness", "mix"))
 
 # %% [markdown]
@@ -124,7 +129,7 @@ rows = real(
     "diffusiondb/arrival_order_3k.csv",
     lambda path: Csv(path=path, columns={"user_id": "pseudo_user"}, name="DiffusionDB 3k"),
 )
-parameters = fitted("synthetic") | like(rows, timed=False) | {"day_ratio": 1.0}
+parameters = fitted("synthetic") | channel(like(rows, timed=False))
 section(rows, parameters, ("repeats", "nearest"))
 
 # %% [markdown]

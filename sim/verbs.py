@@ -102,6 +102,7 @@ def _of_files(given: Sequence[str]) -> int:
     """The verbs that have options of their own. Returns the exit status."""
     import backends.cli
     import sim.study.cli
+    import sim.study.generation.command
     import sim.study.scorecard.command
     import sim.study.selector.command
     import traces.cli
@@ -119,7 +120,9 @@ def _of_files(given: Sequence[str]) -> int:
         traces.cli.add_parser(verbs)
         sim.study.cli.add_parser(verbs)
         sim.study.scorecard.command.add_parser(verbs)
-        sim.study.selector.command.add_parser(backends.cli.add_parser(verbs))
+        measured = backends.cli.add_parser(verbs)
+        sim.study.selector.command.add_parser(measured)
+        sim.study.generation.command.add_parser(measured)
         args = parser.parse_args(given)
         status: int = args.run(args)
         return status

@@ -36,6 +36,12 @@ def in_full(backend: Backend, model: str, width: int, height: int, steps: int) -
     return whole(backend, Work(model, width, height, steps))
 
 
+def alone_s(backend: Backend, model: Model) -> float:
+    """Seconds of one full generation at the model's own shape, alone on a GPU: the standalone latency."""
+    cost = in_full(backend, model.name, model.width, model.height, model.steps)
+    return cost.denoise_s + cost.other_s
+
+
 def standalone(backend: Backend, model: Model, shapes: Shapes, native: bool) -> Standalone:
     """What every row takes in full on ``model``: of its own shape or, with ``native``, of the model's.
 

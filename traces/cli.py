@@ -28,6 +28,7 @@ from traces.sources.katz import Katz
 from traces.sources.mjhq import Mjhq
 from traces.sources.partiprompts import PartiPrompts
 from traces.sources.prompts import Prompts
+from traces.sources.sd_beta import SdBeta
 from traces.sources.synthetic import Synthetic
 from traces.synthetic.published import LIKE, parameters
 from traces.table.ingest import Written, store
@@ -41,6 +42,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "diffusiondb": ("nsfw_max", "limit"),
     "gentd26": ("drop_failed", "text_only", "unnamed_loras"),
     "katz": ("service", "node"),
+    "sd-beta": ("channel", "since", "until"),
     "partiprompts": (),
     "mjhq": ("requests",),
     "prompts": (),
@@ -175,6 +177,9 @@ def _add_import(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--service", metavar="A|B", help="katz: keep only the requests to this service")
     parser.add_argument("--node", metavar="NAME", help="katz: keep only the requests to this node")
+    parser.add_argument("--channel", metavar="NAME", help="sd-beta: keep only this channel (default: all, merged)")
+    parser.add_argument("--since", metavar="TIME", help="sd-beta: keep what arrives then or later, such as 2022-08-12")
+    parser.add_argument("--until", metavar="TIME", help="sd-beta: keep what arrives before then")
     parser.add_argument(
         "--requests", type=int, metavar="N", help="mjhq: keep the last N/10 prompts of each category, as MoDM does"
     )
@@ -283,6 +288,8 @@ def _source(args: argparse.Namespace) -> Streamed:
         )
     if args.source == "katz":
         return Katz(path=args.path, service=args.service, node=args.node, limits=limits)
+    if args.source == "sd-beta":
+        return SdBeta(path=args.path, channel=args.channel, since=args.since, until=args.until, limits=limits)
     if args.source == "mjhq":
         return Mjhq(path=args.path, requests=args.requests, limits=limits)
     if args.source == "partiprompts":

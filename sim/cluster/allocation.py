@@ -7,7 +7,7 @@ from backends.base import Backend
 from conf.assumption import Assumption
 from sim.errors import ConfigError
 from sim.model import Model, in_role
-from sim.workload import in_full
+from sim.workload import alone_s
 
 
 @dataclass(slots=True)
@@ -80,15 +80,9 @@ class FixedSplit:
 
     def _planned(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> int:
         large, small = in_role(models, self.miss_role), in_role(models, self.hit_role)
-        ratio = standalone_s(backend, small) / standalone_s(backend, large)
+        ratio = alone_s(backend, small) / alone_s(backend, large)
         misses = 1 - self.hit_rate
         hits = self.hit_rate * self.steps_left * ratio
         if misses + hits == 0:
             raise ConfigError("allocation: hit_rate 1 with steps_left 0 leaves no work to split GPUs for")
         return min(max(round(gpus * misses / (misses + hits)), 1), gpus - 1)
-
-
-def standalone_s(backend: Backend, model: Model) -> float:
-    """Seconds of one full generation at the model's own shape, alone on a GPU: the standalone latency."""
-    cost = in_full(backend, model.name, model.width, model.height, model.steps)
-    return cost.denoise_s + cost.other_s

@@ -7,15 +7,22 @@ from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Ge, Le
+from numpy.typing import NDArray
 
 from conf.ranges import Count, Number, Seconds
 from sim.errors import ConfigError
-from sim.parts import Change, Log, Run
+from sim.model import reference
+from sim.parts import Change, Log, Run, Selector
 from sim.record.record import TRAININGS
+from sim.reuse.threshold import cheapest
+from sim.workload import alone_s
 from traces.similarity.spaces import Space
 
 BLOCK = 512
 """Coming rows that are decided at a time."""
+
+STRETCH, LEAST_STRETCH = 1000, 50
+"""Prompts that a threshold is chosen on: at most, and at least."""
 
 
 @dataclass(slots=True)
@@ -45,26 +52,35 @@ class OneClassSvm:
 
     Args:
         nu: bound on the share of training errors, over 0 and at most 1 (6: 0.001).
-        threshold: what the decision function must exceed; 0 is scikit-learn's own (7.7 chooses one by precision
-            and recall and does not print it).
+        threshold: what the decision function must exceed; 0 is scikit-learn's own. Null chooses one, once, as 7.7
+            does (by latency overhead; its value is not printed): when it is first trained, on the last fifth of
+            the prompts that are there, and on what a search for each finds among those before them. What is there
+            then is what was preloaded, so no request that is measured has a part in it.
         retrain_share: insertions and deletions over vectors at the last training (5.2: 0.05).
         per_10k_s: simulated seconds to train on 10,000 vectors (5.4: 0.04).
         sample: vectors that are trained on at most, drawn anew each time from all; null trains on all. The simulated
             seconds are those of all.
         landmarks: vectors that the kernel's map is made of; null is linear.
         gamma: of the kernel exp(-gamma |x - y|^2), with ``landmarks``.
+        search_s: seconds of a search in vain, where no threshold is given (l_s, 4.1).
+        selector: says how many steps a match spares; needed where no threshold is given.
 
     Raises:
-        ConfigError: a number out of its range.
+        ConfigError: a number out of its range, or neither a threshold nor a selector.
     """
 
     nu: Annotated[float, Ge(1e-6), Le(1)] = 0.001
-    threshold: Number = 0.0
+    threshold: Number | None = 0.0
     retrain_share: Annotated[float, Ge(0), Le(1e9)] = 0.05
     per_10k_s: Seconds = 0.04
     sample: Count | None = 10_000
     landmarks: Count | None = None
     gamma: Annotated[float, Ge(1e-6), Le(1e6)] = 1.0
+    search_s: Annotated[float, Ge(1e-6), Le(1e6)] = 0.1
+    selector: Selector | None = None
+    _stretch: NDArray[np.int64] | None = field(init=False, default=None, repr=False)
+    _asked: Any = field(init=False, default=None, repr=False)
+    _searched: int = field(init=False, default=0)
     _run: Run = field(init=False, repr=False)
     _trainings: Log = field(init=False, repr=False)
     _space: Space = field(init=False, repr=False)
@@ -81,7 +97,7 @@ class OneClassSvm:
     def __post_init__(self) -> None:
         sane = {
             "nu": 0 < self.nu <= 1,
-            "threshold": -inf < self.threshold < inf,
+            "threshold": self.selector is not None if self.threshold is None else -inf < self.threshold < inf,
             "retrain_share": 0 <= self.retrain_share < inf,
             "per_10k_s": 0 <= self.per_10k_s < inf,
             "sample": self.sample is None or self.sample >= 1,
@@ -100,6 +116,12 @@ class OneClassSvm:
         self._trainings = run.log(TRAININGS)
         self._space = space
         self._rng = run.rng("predictor")
+        if self.threshold is None:
+            run.assume(
+                "threshold of the match predictor",
+                f"the least latency overhead on preloaded prompts, a search in vain costing {self.search_s:g} s",
+                "NIRVANA, 7.7 and Figure 18; its value is not printed",
+            )
         if self.sample is not None:
             run.assume("vectors that the match predictor is trained on at most", self.sample, "not NIRVANA's")
         if self.landmarks is not None:
@@ -129,7 +151,7 @@ class OneClassSvm:
             self._start, at = row, 0
             work = self._run.workload
             stop = min(row + BLOCK, work.preload + work.rows)
-            self._block = (self._model.scores(self._space.queries(row, stop)) > self.threshold).tolist()
+            self._block = (self._model.scores(self._space.queries(row, stop)) > self._model.line).tolist()
         return self._block[at]
 
     def _take_over(self) -> None:
@@ -139,12 +161,51 @@ class OneClassSvm:
     def _train(self, now_s: float) -> None:
         rows = np.fromiter(self._rows.values(), np.int64, len(self._rows))
         self._trained_on, self._changed = len(rows), 0
-        if self.sample is not None and len(rows) > self.sample:
-            rows = np.sort(self._rng.choice(rows, self.sample, replace=False))
+        if self.threshold is None and self._stretch is None:
+            self._choose(np.sort(rows))
         seconds = self._trained_on * self.per_10k_s / 10_000
-        self._coming = Trained(self._space.artifacts(rows), self, int(self._rng.integers(2**31)))
+        self._coming = self._learnt(rows)
         self._ready_s = now_s + seconds
         self._trainings.add(now_s, seconds)
+
+    def _learnt(self, rows: NDArray[np.int64]) -> "Trained":
+        if self._stretch is not None:
+            rows = np.setdiff1d(rows, self._stretch)
+        if self.sample is not None and len(rows) > self.sample:
+            rows = np.sort(self._rng.choice(rows, self.sample, replace=False))
+        trained = Trained(self._space.artifacts(rows), self, int(self._rng.integers(2**31)))
+        if self._asked is not None:
+            trained.line = self._line(np.sort(trained.scores(self._asked)))
+        return trained
+
+    def _line(self, scores: NDArray[np.float64]) -> float:
+        """The decision function has no scale of its own: each model searches for as many of the stretch, ascending."""
+        spared = len(scores) - self._searched
+        return float(scores[spared - 1]) if spared else -inf
+
+    def _choose(self, rows: NDArray[np.int64]) -> None:
+        """How many of the last ``rows``, ascending, to search for, unless they are few, or all or none of them match.
+
+        They are never learnt: a prompt that was would be more like the class than one that comes.
+        """
+        stretch = min(STRETCH, len(rows) // 5)
+        if stretch < LEAST_STRETCH:
+            return
+        assert self.selector is not None
+        earlier = rows[:-stretch]
+        asked = np.concatenate([self._space.queries(row, row + 1) for row in rows[-stretch:].tolist()])
+        nearest = np.full(stretch, -inf)
+        for start in range(0, len(earlier), BLOCK):
+            near = asked @ self._space.artifacts(earlier[start : start + BLOCK]).T
+            np.maximum(nearest, near.max(1), out=nearest)
+        spared = [self.selector.skip(self._space.similar(near)) / self.selector.of_steps for near in nearest.tolist()]
+        run = self._run
+        forgone = np.array(spared) * alone_s(run.backend, reference(run.models)) / self.search_s
+        if forgone.all() or not forgone.any():
+            return
+        scores = np.asarray(self._learnt(earlier).scores(asked), np.float64)
+        self._searched = int((scores > cheapest(scores, forgone)).sum())
+        self._stretch, self._asked = rows[-stretch:], asked
 
 
 class Trained:
@@ -160,6 +221,7 @@ class Trained:
             self._map = Nystroem(gamma=settings.gamma, n_components=landmarks, random_state=seed)
             vectors = self._map.fit_transform(vectors)
         self._svm = SGDOneClassSVM(nu=settings.nu, random_state=seed).fit(vectors)
+        self.line = settings.threshold or 0.0
 
     def scores(self, vectors: Any) -> Any:
         """The decision function of ``vectors`` (n, d), shape (n,): what is more like the class scores higher."""

@@ -23,31 +23,53 @@ Key = Callable[[Item, int, int], tuple[Any, ...]]
 POLICIES: dict[str, tuple[Callable[[], Eviction], Key]] = {
     "fifo": (Fifo, lambda item, uses, touched: (item,)),
     "lru": (Lru, lambda item, uses, touched: (touched,)),
-    "lfu": (Lfu, lambda item, uses, touched: (uses, touched)),
+    "lfu, plain": (lambda: Lfu(ageing=False), lambda item, uses, touched: (uses, touched)),
+    "lcbfu, plain": (
+        lambda: Lcbfu(ageing=False), lambda item, uses, touched: ((1 + uses) * (k_of(item) or 1), item)
+    ),
+    "lcbfu of the artifact": (
+        lambda: Lcbfu(ageing=False, initial_uses=0), lambda item, uses, touched: (uses * (k_of(item) or 1), item)
+    ),
+    "lfu": (Lfu, lambda item, uses, touched: (1 + uses, touched)),
+    "lfu from 0": (lambda: Lfu(initial_uses=0), lambda item, uses, touched: (uses, touched)),
     "lcbfu": (Lcbfu, lambda item, uses, touched: ((1 + uses) * (k_of(item) or 1), item)),
-    "lcbfu from 0": (lambda: Lcbfu(0), lambda item, uses, touched: (uses * (k_of(item) or 1), item)),
-}
+    "lcbfu from 0": (lambda: Lcbfu(initial_uses=0), lambda item, uses, touched: (uses * (k_of(item) or 1), item)),
+}  # fmt: skip
+
+AGEING = ("lfu", "lfu from 0", "lcbfu", "lcbfu from 0")
 
 
 class Model:
-    """Every item with its uses and the time it was last touched; the victim is found by looking at all."""
+    """Every item with its uses, the time it was last touched and its age then; the victim is found by looking at all.
 
-    def __init__(self, key: Key) -> None:
-        self.key = key
-        self.items: dict[Item, tuple[int, int]] = {}
-        self.time = 0
+    The age is the key of the last victim, where a policy ages (LFUDA); it is added to an item's worth when that comes
+    in or is used.
+    """
+
+    def __init__(self, key: Key, ageing: bool) -> None:
+        self.key, self.ageing = key, ageing
+        self.items: dict[Item, tuple[int, int, int]] = {}
+        self.time = self.age = 0
 
     def added(self, item: Item) -> None:
         self.time += 1
-        self.items[item] = 0, self.time
+        self.items[item] = 0, self.time, self.age
 
     def used(self, item: Item) -> None:
         self.time += 1
-        self.items[item] = self.items[item][0] + 1, self.time
+        self.items[item] = self.items[item][0] + 1, self.time, self.age
 
-    def victim(self) -> Item:
-        worst = min(self.items, key=lambda item: self.key(item, *self.items[item]))
-        del self.items[worst]
+    def aged(self, item: Item) -> tuple[Any, ...]:
+        uses, touched, age = self.items[item]
+        worth, *ties = self.key(item, uses, touched)
+        return worth + age, *ties
+
+    def victims(self, count: int) -> list[Item]:
+        worst = sorted(self.items, key=self.aged)[:count]
+        if self.ageing:
+            self.age = self.aged(worst[-1])[0]
+        for one in worst:
+            del self.items[one]
         return worst
 
 
@@ -59,7 +81,7 @@ def bound(policy: Eviction, seed: int = 0) -> Eviction:
 def compared(name: str, ks: tuple[int, ...], acts: list[tuple[int, int]]) -> None:
     """Do what ``acts`` say, (what, which) each, to a policy and its model: both must evict the same."""
     make, key = POLICIES[name]
-    policy, model = bound(make()), Model(key)
+    policy, model = bound(make()), Model(key, name in AGEING)
     entries = 0
     for what, which in acts:
         if what == 0 or not model.items:
@@ -69,13 +91,13 @@ def compared(name: str, ks: tuple[int, ...], acts: list[tuple[int, int]]) -> Non
             entries += 1
         elif what == 1:
             count = min(1 + which % len(KS), len(model.items))
-            assert policy.victims(count) == [model.victim() for _ in range(count)]
+            assert policy.victims(count) == model.victims(count)
         else:
             used = list(model.items)[which % len(model.items)]
             policy.used(used)
             model.used(used)
     while model.items:
-        assert policy.victims(1) == [model.victim()]
+        assert policy.victims(1) == model.victims(1)
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -141,9 +163,9 @@ def test_a_worse_k_used_often_outlives_a_better_one_used_once() -> None:
     assert lfu.victims(1) == [item(0, 25)]
 
 
-@pytest.mark.parametrize("bad", [lambda: Lcbfu(-1), lambda: Optimum(0)])
+@pytest.mark.parametrize("bad", [lambda: Lcbfu(initial_uses=-1), lambda: Lfu(initial_uses=-1), lambda: Optimum(0)])
 def test_a_policy_that_cannot_be_is_refused(bad: Callable[[], Eviction]) -> None:
-    with pytest.raises(ConfigError, match=r"eviction\.(initial|most): found (-1|0), expected"):
+    with pytest.raises(ConfigError, match=r"eviction\.(initial_uses|most): found (-1|0), expected"):
         bad()
 
 
@@ -157,7 +179,7 @@ def cache_of(*overrides: str) -> dict[str, Any]:
 
 def test_every_choice_of_eviction_and_room_changes_what_happens() -> None:
     """The same requests through every file of conf/eviction: all differ, and none beats the optimum's hit rate."""
-    names = ("fifo", "lru", "lfu", "random", "optimum")
+    names = ("fifo", "lru", "lfu", "lfu-plain", "lcbfu-plain", "random", "optimum")
     caches = {name: cache_of(f"eviction={name}") for name in names}
     caches["lcbfu"] = cache_of()
     caches["prompt"] = cache_of("cache.room=prompt")
@@ -168,9 +190,26 @@ def test_every_choice_of_eviction_and_room_changes_what_happens() -> None:
 
 def test_where_f_starts_at_0_lcbfu_is_lfu() -> None:
     """The newest miss left |K| items of score 0 for the next to evict, whatever their K: no used item ever leaves."""
-    lfu = cache_of("eviction=lfu")
-    assert cache_of("eviction.initial=0") == lfu
-    assert cache_of() != lfu
+    lfu = cache_of("eviction=lfu-plain")
+    assert cache_of("eviction=lcbfu-artifact") == lfu
+    assert cache_of("eviction=lcbfu-plain") != lfu
+
+
+def test_what_was_popular_once_goes_when_it_ages() -> None:
+    """A hundred uses of the first item, then newcomers that are never used: a plain count keeps it for good."""
+    for make in (Lfu, Lcbfu):
+        for ageing in (True, False):
+            policy = bound(make(ageing=ageing))
+            policy.added(0, (FINAL,), 0)
+            policy.added(1, (FINAL,), 1)
+            for _ in range(99):
+                policy.used(item(0, FINAL))
+            gone = []
+            for entry in range(2, 300):
+                gone += policy.victims(1)
+                policy.added(entry, (FINAL,), entry)
+            # every victim raises the age by one: after as many as the first was used its turn comes
+            assert (gone.index(item(0, FINAL)) == 99) if ageing else (item(0, FINAL) not in gone)
 
 
 def test_what_is_assumed_is_said() -> None:
@@ -182,5 +221,5 @@ def test_what_is_assumed_is_said() -> None:
 
 def test_nirvana_evicts_by_lcbfu_unless_told_otherwise() -> None:
     config = configured("system=nirvana")
-    assert config["eviction"] == {"_target_": "sim.reuse.eviction.Lcbfu", "initial": 1}
+    assert config["eviction"] == {"_target_": "sim.reuse.eviction.Lcbfu", "ageing": True, "initial_uses": 1}
     assert config["cache"]["room"] == "items"

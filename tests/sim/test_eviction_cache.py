@@ -22,7 +22,8 @@ from traces.arrivals.base import Schedule
 from traces.similarity.spaces import DECIMALS, TextToText
 
 NIRVANA = {5: 0.65, 10: 0.75, 15: 0.85, 20: 0.90, 25: 0.95}
-MAKE: dict[str, Callable[[], Eviction]] = {"fifo": Fifo, "lru": Lru, "lfu": Lfu, "lcbfu": Lcbfu, "optimum": Optimum}
+MAKE: dict[str, Callable[[], Eviction]] = {"fifo": Fifo, "lru": Lru, "optimum": Optimum}
+MAKE |= {"lfu": lambda: Lfu(ageing=False), "lcbfu": lambda: Lcbfu(ageing=False)}
 
 
 @dataclass
@@ -179,7 +180,7 @@ def test_as_many_items_go_as_come_or_a_whole_prompt() -> None:
     prompts = np.eye(4, dtype=np.float32)[[0, 1, 0, 2, 3]]
     evictions = {}
     for room in ("items", "prompt"):
-        cache = Cache(15, TextToText(), Lcbfu(0), (5, 10, 15, 20, 25), room)  # type: ignore[arg-type]
+        cache = Cache(15, TextToText(), Lcbfu(ageing=False, initial_uses=0), (5, 10, 15, 20, 25), room)  # type: ignore[arg-type]
         run = served(prompts, cache, everything=False)
         held = sorted(entry.held.bit_count() for entry in cache._entries.values())
         evictions[room] = run.record.facts["evictions"][4], held

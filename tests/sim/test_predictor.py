@@ -19,6 +19,7 @@ from sim.reuse.door import Reuse
 from sim.reuse.eviction import Fifo
 from sim.reuse.predictor import Always, OneClassSvm
 from sim.reuse.selector import Thresholds
+from sim.reuse.threshold import cheapest
 from tests.sim.lab import engine, simulated
 from traces.similarity.spaces import Space, TextToText
 
@@ -210,3 +211,37 @@ def test_nirvana_has_the_predictor_and_can_do_without() -> None:
 def test_a_predictor_that_cannot_be_is_named(override: str) -> None:
     with pytest.raises(ConfigError, match=rf"predictor\.{override.split('=')[0]}: found"):
         simulated("system=nirvana", "trace.requests=20", f"predictor.{override}")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    data=st.lists(st.tuples(st.integers(-5, 5), st.sampled_from([0, 0, 1, 8, 32])), min_size=2, max_size=40),
+    search_s=st.sampled_from([0.5, 1.0, 16.0]),
+)
+def test_no_line_that_searches_costs_less_than_the_one_that_is_drawn(
+    data: list[tuple[int, int]], search_s: float
+) -> None:
+    scores, forgone = np.array([float(one) for one, _ in data]), np.array([two / search_s for _, two in data])
+
+    def cost(line: float) -> float:
+        searched = scores > line
+        return float((searched & (forgone == 0)).sum() + forgone[~searched].sum())
+
+    assert cost(cheapest(scores, forgone)) == min(cost(line) for line in scores - 0.5)
+
+
+def test_a_threshold_is_chosen_on_what_was_preloaded_alone() -> None:
+    """The same preloaded prompts and others after them: the same line, and not scikit-learn's."""
+    vectors = prompts(5, PRELOAD + 400)
+    vectors[: PRELOAD // 2] = vectors[PRELOAD : PRELOAD + PRELOAD // 2]  # half on one side, half anywhere
+    other = np.concatenate([vectors[:PRELOAD], prompts(9, PRELOAD + 400)[PRELOAD:]])
+    chosen = []
+    for rows in (vectors, other):
+        predictor = OneClassSvm(
+            nu=0.1, per_10k_s=0.0, threshold=None, search_s=FULL_S / 2 / 0.3, selector=Thresholds({25: 0.9})
+        )
+        run = served(rows, predictor)
+        check_proportions(served(rows, Always()), run)
+        chosen.append(predictor._searched)
+    assert chosen[0] == chosen[1]
+    assert 0 < chosen[0] < PRELOAD // 5

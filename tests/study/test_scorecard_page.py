@@ -41,7 +41,7 @@ ROWS = [
 def test_every_row_is_on_the_page_with_its_reason() -> None:
     page = render(ROWS, "in full", "scorecard.png")
     for line in (
-        "| one | 2 | 2 | 2 | 1 |",
+        "| one | 2 | 2 | 2 | 1 | 0 |",
         "| A1 | a quantity (Table 2) | 2 | 2.1 | +5.0 % | ± 10 % | **held** |",
         "| A2 | a quantity (Table 2) | 1 · 2 | 1 · 3 | +0 · +1 | ± 0.5 | missed |",
         "| A3 | a quantity (Table 2) | true | false | – | – | missed |",

@@ -12,7 +12,7 @@ from sim.study.scorecard.targets import load_reasons, load_targets
 
 IDS = {
     "nirvana": "N01a N01b N01c N02a N02b N02c N02d N02e N03a N03b N03c N04a N04b N05 N09 N10a N10b N17 N18 N19a N19b "
-    "N07-fifo N07-lru N07-lfu N07-lcbfu N08-fifo N08-lru N08-lfu N08-lcbfu N08-order N12a N12b N16",
+    "N07-fifo N07-lru N07-lfu N07-lcbfu N08-fifo N08-lru N08-lfu N08-lcbfu N07-most N08-most N08-order N12a N12b N16",
     "modm": "M01 M02 M03 M04 M05 M06 M07 M08 M10 M11 M12 M13 M14 M15 M15b M16 M17 M18 M19 M20 M21 M22a M22b M22c M23 "
     "M24 M26 M27 M30",
     "patchedserve": "P1 P2 P3 P4 P5 P5b P6 P6b P9 P10 P11 P15",

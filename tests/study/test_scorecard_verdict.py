@@ -64,18 +64,19 @@ def test_an_ordering_is_held_if_it_is_true() -> None:
 
 @given(VALUES, VALUES)
 def test_what_is_fitted_or_taken_is_never_scored(value: float, ours: float) -> None:
-    for role in ("fit", "input"):
+    for role, unscored in (("fit", "given"), ("input", "given"), ("contradicted", "contradicted")):
         error, verdict = judge(target(role, value=value), ours)
-        assert verdict == "given"
+        assert verdict == unscored
         assert isinstance(error, float)
         assert math.isfinite(error)
 
 
 def test_what_was_not_simulated_is_not_run_unless_it_is_given() -> None:
-    assert [judge(target(role, value=1.0), None).verdict for role in ("predict", "fit", "input")] == [
+    assert [judge(target(role, value=1.0), None).verdict for role in ("predict", "fit", "input", "contradicted")] == [
         "not run",
         "given",
         "given",
+        "contradicted",
     ]
     assert judge(target("order"), None) == (None, "not run")
     assert judge(target(), 3.0).verdict == "missed", "the paper's numbers are in a file of their own"

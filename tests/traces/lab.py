@@ -21,6 +21,7 @@ from traces.sources.katz import Katz
 from traces.sources.mjhq import Mjhq
 from traces.sources.partiprompts import PartiPrompts
 from traces.sources.prompts import Prompts
+from traces.sources.sd_beta import SdBeta
 from traces.table.ingest import store
 from traces.table.trace import Trace, read
 
@@ -34,6 +35,7 @@ IMPORTERS: dict[str, tuple[str, Callable[..., Streamed]]] = {
     "partiprompts": ("t.tsv", PartiPrompts),
     "prompts": ("t.txt", Prompts),
     "prompts as json": ("t.json", Prompts),
+    "sd-beta": ("t.csv", SdBeta),
 }
 """Every importer, with a name that its files may have."""
 
@@ -66,6 +68,10 @@ VALID: dict[str, bytes] = {
     "partiprompts": b'Prompt\tCategory\tChallenge\tNote\na "fox\tA\tB\t\n',
     "prompts": "a fox\r\n\nna\u00efve\n".encode(),
     "prompts as json": b'["a fox", {"prompt": "b"}]',
+    "sd-beta": (
+        b"est_unix_s,channel,idx,user,prompt,width,height,steps,n_images,seed,gen_seconds\n"
+        b"1660000000,c,7,u,a fox,512,768,,9,1,42.5\n"
+    ),
 }
 
 

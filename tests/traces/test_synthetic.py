@@ -1,5 +1,6 @@
 """The built-in trace: the same every time, lawful whatever the settings, and shaped like what it is fitted to."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -8,13 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from traces.describe.coverage import coverage
 from traces.describe.people import People, people
 from traces.describe.popularity import popularity
 from traces.describe.rhythm import rhythm
 from traces.encoders.ngram import HashedNgrams
 from traces.error import TraceError
 from traces.sources.synthetic import Synthetic
-from traces.synthetic.themes import Themes
+from traces.synthetic.lineage import Descent, by, lags
 from traces.table.sessions import SESSION_GAP_S, sessions
 from traces.table.trace import Trace, validate
 
@@ -65,39 +67,35 @@ def test_short_traces(requests: int) -> None:
 SHARE = st.floats(0, 1)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 2**32),
-    requests=st.integers(1, 400),
+    requests=st.integers(1, 300),
     rate_rpm=st.floats(0.01, 1000),
     users=st.none() | st.integers(1, 50),
     parts=st.fixed_dictionaries(
         {},
         optional={
+            "history": st.integers(0, 600),
+            "channels": st.integers(1, 6),
+            "channel_stay": SHARE,
+            "one_channel": st.booleans(),
             "day_ratio": st.floats(1, 100),
             "burst_cv": st.floats(0, 3),
             "session_mean": st.floats(1, 50),
             "session_sigma": st.floats(0, 2),
-            "session_contrast": st.floats(0, 0.99),
-            "repeat_share": st.floats(0, 0.4),
-            "edit_share": st.floats(0, 0.6),
-            "return_share": SHARE,
-            "resume_share": SHARE,
-            "borrow_share": SHARE,
-            "borrow_median_s": st.floats(1, 1e6),
-            "resume_s": st.floats(1, 1e6),
-            "style_share": SHARE,
-            "styles": st.integers(1, 500),
-            "style_skew": st.floats(0, 3),
-            "style_follow": SHARE,
-            "style_age_s": st.floats(1, 1e6),
-            "style_fill": SHARE,
-            "rare_share": SHARE,
-            "copy_share": SHARE,
-            "focus_share": SHARE,
-            "name_share": SHARE,
-            "edit_median": st.floats(0.01, 5),
-            "theme_sigma": st.floats(0, 3),
+            "repeat_share": SHARE,
+            "subject_share": SHARE,
+            "return_lag": st.floats(0.1, 5),
+            "own_share": st.floats(0, 0.5),
+            "near_share": st.floats(0, 0.5),
+            "new_mean": SHARE,
+            "new_spread": st.floats(0.01, 100),
+            "piece_mass": st.floats(0.01, 100),
+            "change_power": st.floats(0.1, 20),
+            "edit_power": st.floats(0.1, 20),
+            "length_words": st.floats(0.1, 100),
+            "comma_share": SHARE,
             "service": st.sampled_from([None, "A", "B"]),
         },
     ),
@@ -106,6 +104,7 @@ def test_laws_of_every_trace(
     seed: int, requests: int, rate_rpm: float, users: int | None, parts: dict[str, Any]
 ) -> None:
     sizes = [[512, 512, 2], [768, 512, 1]]
+    parts = {"history": 300, **parts}
     source = Synthetic(requests=requests, rate_rpm=rate_rpm, users=users, sizes=sizes, steps=[[28, 1]], **parts)
     trace = source.load(np.random.default_rng(seed))
     validate(trace.table, "t")
@@ -126,18 +125,18 @@ def test_laws_of_every_trace(
 
 def test_sessions_are_as_long_as_they_are_asked_to_be() -> None:
     for mean in (1.0, 4.6, 12.0):
-        trace = load(requests=20_000, session_mean=mean, session_sigma=1.0, **FLAT)
+        trace = load(requests=20_000, rate_rpm=10.0, users=20_000, session_mean=mean, session_sigma=1.0, **FLAT)
         assert met(trace).length.mean() == pytest.approx(mean, rel=0.1)
 
 
 def test_twice_the_rate_is_twice_the_users_and_none_of_them_busier() -> None:
-    def busy(rate_rpm: float, span_s: float = 6 * 3600.0) -> tuple[int, float, float]:
+    def busy(rate_rpm: float, span_s: float = 4 * 3600.0) -> tuple[int, float, float]:
         trace = load(requests=int(rate_rpm * span_s / 60), rate_rpm=rate_rpm, **FLAT)
         found = met(trace)
         return len(found.each), float(found.each.mean()), float(found.length.mean())
 
-    slow, fast = busy(5.0), busy(50.0)
-    assert fast[0] == pytest.approx(10 * slow[0], rel=0.1)
+    slow, fast = busy(20.0), busy(100.0)
+    assert fast[0] == pytest.approx(5 * slow[0], rel=0.1)
     assert fast[1] == pytest.approx(slow[1], rel=0.1)
     assert fast[2] == pytest.approx(slow[2], rel=0.1)
 
@@ -150,7 +149,9 @@ def test_arrivals_without_day_and_bursts_keep_their_rate() -> None:
 
 
 def test_the_day_has_the_ratio_and_the_hour_that_it_is_given() -> None:
-    trace = load(requests=60_000, rate_rpm=6.0, day_ratio=9.0, peak_hour=15.0, burst_cv=0.0)
+    trace = load(
+        requests=60_000, rate_rpm=6.0, day_ratio=9.0, peak_hour=15.0, users=20_000, session_mean=3.0, session_sigma=1.0
+    )
     whole = trace.arrival_s[trace.arrival_s < trace.span_s // 86400 * 86400]
     by_hour = np.bincount((whole % 86400 // 3600).astype(int), minlength=24)
     peak = np.angle((by_hour * np.exp(2j * np.pi * (np.arange(24) + 0.5) / 24)).sum()) * 24 / 2 / np.pi
@@ -161,117 +162,120 @@ def test_the_day_has_the_ratio_and_the_hour_that_it_is_given() -> None:
 
 def test_bursts_spread_the_counts() -> None:
     calm, wild = (
-        rhythm(load(requests=20_000, day_ratio=1.0, burst_cv=cv).arrival_s).dispersion[3600.0] for cv in (0.0, 1.0)
+        rhythm(
+            load(requests=20_000, rate_rpm=10.0, session_mean=4.0, session_sigma=1.0, burst_cv=cv).arrival_s
+        ).dispersion[3600.0]
+        for cv in (0.0, 1.0)
     )
     assert wild > 5 * calm
 
 
 def test_prompts_of_a_session_are_edits_and_of_strangers_are_not() -> None:
-    trace = load(requests=3000, rate_rpm=2.5, **FLAT)
+    trace = load(requests=6000)
     vectors = HashedNgrams().encode(trace.prompts().to_pylist(), False)
     found = sessions(users(trace), trace.arrival_s)
     follows = np.flatnonzero(found.previous >= 0)
     own = (vectors[follows] * vectors[found.previous[follows]]).sum(1)
     rng = np.random.default_rng(0)
-    left, right = rng.integers(0, 3000, (2, 20_000))
+    left, right = rng.integers(0, 6000, (2, 20_000))
     strangers = (vectors[left] * vectors[right]).sum(1)[users(trace)[left] != users(trace)[right]]
-    assert np.median(own) > 0.8
+    assert np.median(own) > 0.5
     assert 0.05 < strangers.mean() < 0.15
     assert (np.diff(trace.arrival_s[np.stack((found.previous[follows], follows))], axis=0) <= SESSION_GAP_S).all()
 
 
-def test_repeats_and_edits_are_settings() -> None:
-    apart = {"borrow_share": 0.0, "resume_share": 0.0, "style_share": 0.0}
-    none = repeats(load(requests=3000, repeat_share=0.0, edit_share=0.0, **apart))
-    edits = repeats(load(requests=3000, repeat_share=0.0, edit_share=0.6, **apart))
-    many = repeats(load(requests=3000, repeat_share=0.5, edit_share=0.1, **apart))
-    assert none < 0.03  # some new prompts are of one or two words
-    assert edits < 0.04
-    assert many == pytest.approx(0.5, abs=0.04)
+def words_of(trace: Trace) -> list[list[str]]:
+    return [prompt.replace(",", "").split() for prompt in trace.prompts().to_pylist()]
 
 
-def test_popular_prompts_are_taken_up_by_others_for_a_while() -> None:
-    lent = load(
-        requests=20_000, rate_rpm=20.0, borrow_share=0.8, borrow_median_s=3600.0, copy_share=1.0, edit_share=0.0
-    )
-    askers: dict[str, set[int]] = {}
-    for prompt, user in zip(lent.prompts().to_pylist(), users(lent).tolist(), strict=True):
-        askers.setdefault(prompt, set()).add(user)
-    many = sorted(map(len, askers.values()))
-    assert many[-1] > 50
-    assert many[len(many) // 2] == 1
-    alone = load(requests=20_000, rate_rpm=20.0, borrow_share=0.0, style_share=0.0)
-    assert 0.05 < repeats(alone) < 0.12
+def test_what_repeats_is_a_setting() -> None:
+    for share in (0.0, 0.4):
+        trace = load(requests=4000, repeat_share=share, new_mean=1.0, subject_share=0.2, users=40, length_words=40.0)
+        # of requests that go on from one of the user's own, as nearly all of forty users' could
+        assert repeats(trace) == pytest.approx(share * 0.8, abs=0.04)
 
 
-def modifiers(trace: Trace) -> list[str]:
-    return [prompt.partition(", ")[2] for prompt in trace.prompts().to_pylist()]
+def test_an_edit_changes_a_stretch_and_leaves_the_rest() -> None:
+    """Everybody goes on from the prompt before: what differs is one stretch, and often a single word."""
+    trace = load(requests=3000, users=1, subject_share=0.0, repeat_share=0.0, return_lag=50.0, edit_power=8.0)
+    rows = words_of(trace)
+    changed = []
+    for before, after in pairwise(rows):
+        least = min(len(before), len(after))
+        head = next((at for at in range(least) if before[at] != after[at]), least)
+        tail = next((at for at in range(least - head) if before[-1 - at] != after[-1 - at]), least - head)
+        changed.append(len(after) - head - tail)
+    assert np.quantile(changed, 0.6) <= 1
+    assert max(changed) > 10
 
 
-def test_a_list_in_fashion_ends_prompts_of_many_users() -> None:
-    def askers(**fashion: Any) -> list[int]:
-        apart = {"borrow_share": 0.0, "resume_share": 0.0, "repeat_share": 0.7, "edit_share": 0.0, "rare_share": 0.0}
-        trace = load(requests=5000, style_power=1e-6, style_fill=0.5, **apart, **fashion)
-        found: dict[str, set[int]] = {}
-        for end, user in zip(modifiers(trace), users(trace).tolist(), strict=True):
-            found.setdefault(end, set()).add(user)
-        return sorted(len(each) for end, each in found.items() if end.count(",") >= 4)
+def test_nobody_copies_where_all_is_new_and_everybody_where_nothing_is() -> None:
+    def shared(run: int, **given: Any) -> float:
+        """Share of stretches of so many words that are in another user's prompt too."""
+        trace = load(requests=3000, subject_share=1.0, own_share=0.0, length_words=25.0, **given)
+        owners: dict[tuple[str, ...], set[int]] = {}
+        found = []
+        for row, user in zip(words_of(trace), users(trace).tolist(), strict=True):
+            found.append([tuple(row[at : at + run]) for at in range(len(row) - run + 1)])
+            for stretch in found[-1]:
+                owners.setdefault(stretch, set()).add(user)
+        each = [len(owners[stretch]) > 1 for row in found for stretch in row]
+        return float(np.mean(each))
 
-    none, some, one = askers(style_share=0.0), askers(style_share=0.7), askers(style_share=0.7, styles=1)
-    assert none[-1] < 5
-    assert some[-1] > 50  # Zipf's law: one is everywhere
-    assert sum(each > 1 for each in some) > 20  # and many are somewhere
-    assert one[-1] > 1.5 * some[-1]
-
-
-def test_fashions_are_followed_while_they_last() -> None:
-    def lag(follow: float) -> float:
-        trace = load(requests=4000, style_share=1.0, style_follow=follow, style_age_s=600.0, style_power=1e-6,
-            style_fill=0.5, styles=1000, style_skew=0.0, borrow_share=0.0, resume_share=0.0, repeat_share=0.7,
-            edit_share=0.0)  # fmt: skip
-        last: dict[str, tuple[int, int]] = {}
-        lags = []
-        for row, (end, user) in enumerate(zip(modifiers(trace), users(trace).tolist(), strict=True)):
-            if end.count(",") >= 4:
-                if end in last and last[end][1] != user:
-                    lags.append(row - last[end][0])
-                last[end] = row, user
-        return float(np.median(lags))
-
-    assert lag(0.8) < lag(0.0) / 5
+    assert shared(4, new_mean=1.0) < 0.01
+    assert shared(4, new_mean=0.0) > 0.4
+    assert shared(12, new_mean=0.0, piece_mass=0.2) > 2 * shared(12, new_mean=0.0, piece_mass=10.0, change_power=0.1)
 
 
-def test_rare_words_are_their_own() -> None:
-    def words(share: float) -> int:
-        prompts = load(requests=2000, rare_share=share).prompts().to_pylist()
-        return len({word for prompt in prompts for word in prompt.replace(",", " ").split()})
-
-    few, some, many = words(0.0), words(0.2), words(0.5)
-    assert 2 * few < 1.5 * some < many
-
-
-def test_what_is_taken_up_again_fades_with_the_time_away() -> None:
-    def resumed(fades_s: float) -> float:
-        trace = load(requests=20_000, users=200, rate_rpm=5.0, resume_share=1.0, resume_s=fades_s, copy_share=1.0,
-            borrow_share=0.0, style_share=0.0, repeat_share=0.0, edit_share=0.0)  # fmt: skip
-        return repeats(trace)
-
-    assert resumed(1e6) > 1.7 * resumed(3600.0)
+def test_coverage_by_others_goes_on_growing() -> None:
+    """No scale: each time that the pool is three times as large, about as many more find a like prompt."""
+    trace = load(requests=12_000)
+    found = coverage(HashedNgrams().encode(trace.prompts().to_pylist(), False), users(trace))
+    assert found is not None
+    shares = [found.others[size][0.45] for size in (100, 300, 1000, 3000)]
+    assert (np.diff(shares) > 0.03).all()
+    alone = load(requests=12_000, new_mean=1.0, own_share=0.0)
+    lone = coverage(HashedNgrams().encode(alone.prompts().to_pylist(), False), users(alone))
+    assert lone is not None
+    assert lone.others[3000][0.6] < 0.2 * found.others[3000][0.6]
 
 
-def test_themes_drift() -> None:
-    """What is popular on a day says less and less about the days after it."""
+def test_of_anybodys_prompts_the_first_are_the_classics() -> None:
+    law = Descent(repeat_share=0.0, subject_share=1.0, return_lag=1.0, own_share=0.0, near_share=0.0)
+    order = by(np.arange(3000))
+    drawn = law.donors(np.arange(1000, 3000), 50, order, order, np.random.default_rng(0)).ravel()
+    assert drawn.min() == 0
+    assert drawn.max() < 1000, "what is not written yet cannot be copied"
+    for first in (1, 10, 100):
+        assert (drawn < first).mean() == pytest.approx(np.log(first + 1) / np.log(1001), abs=0.01)
 
-    def alike(sigma: float) -> list[float]:
-        arrival_s = np.arange(0, 12 * 86400.0, 3600.0)
-        law = Themes(theme_sigma=sigma, theme_days=2.0)
-        heights, period = law.heights(200, 0.0, arrival_s, np.random.default_rng(0))
-        shares = np.diff(heights.reshape(-1, 200) - np.arange(period[-1] + 1)[:, None], axis=1, prepend=0)
-        logs = np.log(shares)
-        return [float(np.mean([np.corrcoef(logs[at], logs[at + lag])[0, 1] for at in range(8)])) for lag in (1, 8, 32)]
 
-    near, later, far = alike(1.0)
-    assert near > 0.8 > later > far
+def test_lags_are_cut_off_and_fall_as_a_power() -> None:
+    drawn = lags(np.full(200_000, 100), 0.9, np.random.default_rng(0))
+    assert drawn.min() == 1
+    assert drawn.max() == 100
+    end = 101**-0.9
+    for lag in (2, 5, 30):
+        assert (drawn >= lag).mean() == pytest.approx((lag**-0.9 - end) / (1 - end), abs=0.005)
+    assert (lags(np.ones(50, np.int64), 0.3, np.random.default_rng(0)) == 1).all()
+
+
+def test_a_single_channel_is_its_share_of_the_service() -> None:
+    service = load(requests=20_000, channels=20)
+    alone = load(requests=1000, channels=20, one_channel=True)
+    assert len(alone) == 1000
+    assert alone.span_s == pytest.approx(service.span_s, rel=0.4)
+    assert met(alone).length.mean() < met(service).length.mean(), "users change the channel"
+    assert load(requests=50, channels=1).digest == load(requests=50, channels=1, channel_stay=0.1).digest
+
+
+def test_a_trace_does_not_begin_with_the_service() -> None:
+    """What others said before the first request is there to be copied."""
+    trace = load(requests=400, subject_share=1.0, new_mean=0.0, own_share=0.0)
+    assert len({word for row in words_of(trace) for word in row}) > 300
+    first = load(requests=400, history=0)
+    assert first.arrival_s[0] >= 0
+    assert len(first) == 400
 
 
 @pytest.mark.parametrize(
@@ -328,9 +332,9 @@ def test_rows_may_come_from_configuration() -> None:
     "wrong",
     [
         {"requests": 0}, {"requests": 1.5}, {"requests": "many"}, {"users": 0}, {"rate_rpm": 0.0},
-        {"rate_rpm": float("nan")}, {"session_mean": 0.5}, {"repeat_share": -0.1},
-        {"repeat_share": 0.6, "edit_share": 0.6}, {"edit_median": 0.0}, {"gap_median_s": 0.0}, {"gap_median_s": 30.0},
-        {"session_sigma": float("inf")}, {"session_contrast": 1.0}, {"day_ratio": 0.5}, {"sizes": []},
+        {"rate_rpm": float("nan")}, {"session_mean": 0.5}, {"repeat_share": -0.1}, {"history": -1}, {"channels": 0},
+        {"own_share": 0.6, "near_share": 0.6}, {"edit_power": 0.0}, {"gap_median_s": 0.0}, {"gap_median_s": 10.0},
+        {"session_sigma": float("inf")}, {"new_mean": 1.5}, {"day_ratio": 0.5}, {"sizes": []}, {"return_lag": 0.0},
         {"sizes": [[512, 512]]}, {"sizes": [[512, -1, 1.0]]}, {"sizes": [[512, 0.5, 1.0]]}, {"sizes": 5},
         {"steps": [[50, 0]]}, {"steps": [["x", 1]]}, {"base_models": [0.5, -0.5]}, {"base_models": ["x"]},
         {"service": "C"}, {"service": "X", "services": {"X": {"loras": 1}}},

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from traces.describe.coverage import LIMITS, POOLS, RECENT
 from traces.describe.nearest import LEVELS
 
 WITHIN = 0.10
@@ -37,13 +38,21 @@ STATISTICS: tuple[tuple[str, str], ...] = (
     *((f"nearest above {limit}", f"nearest.share_above.{limit}") for limit in ("0.65", "0.75", "0.85", "0.9", "0.95")),
     *((f"lag of the nearest, {level} % [requests]", f"nearest.lag_quantiles.p{level}") for level in (25, 50, 75, 90)),
     *((f"age of the nearest, {level} % [s]", f"nearest.age_quantiles_s.p{level}") for level in (50, 90)),
+    *(
+        (f"another's above {limit:g} among {size:,} earlier", f"coverage.others.{size}.{limit:g}")
+        for size in POOLS for limit in LIMITS
+    ),
+    *(
+        (f"anybody's above {limit:g} among the last {size:,}", f"coverage.recent.{size}.{limit:g}")
+        for size in RECENT for limit in LIMITS
+    ),
     ("cosine in a session, mean", "likeness.same session.mean"),
     ("cosine between a user's sessions, mean", "likeness.same user, another session.mean"),
     ("cosine between users, mean", "likeness.another user.mean"),
     ("cosine between users, std", "likeness.another user.std"),
     *((f"size {size}", f"sizes.most.{size}") for size in ("512x512", "512x768")),
     *((f"{number} steps", f"steps.most.{number}") for number in (50, 150, 30)),
-    *((f"{number} images", f"images.most.{number}") for number in (1, 2, 4, 8)),
+    *((f"{number} images", f"images.most.{number}") for number in (1, 2, 4, 6, 8, 9)),
     ("base models", "base_model.distinct"),
     *((f"requests of the top {rank} base models", f"base_model.share_of_top.{rank}") for rank in (1, 2, 5, 10)),
 )  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from traces.describe.coverage import Coverage, coverage
 from traces.describe.likeness import Likeness, likeness
 from traces.describe.mix import Mix, mix
 from traces.describe.nearest import Nearest, nearest
@@ -34,6 +35,7 @@ class Character:
         people: its users and, if it has times, their sessions.
         repeats: prompts that were sent before.
         nearest: the most similar earlier prompts.
+        coverage: how many requests find a like one, by the number of prompts that it is sought among.
         likeness: prompts within and between sessions and users.
         survival: popular clusters over days.
         mix: sizes, steps and images.
@@ -46,6 +48,7 @@ class Character:
     people: People | None
     repeats: Repeats | None
     nearest: Nearest | None
+    coverage: Coverage | None
     likeness: Likeness | None
     survival: Survival | None
     mix: Mix
@@ -68,6 +71,7 @@ class Character:
             "sessions": self.people.sessions() if self.people and self.timed else None,
             "prompts": self.repeats.facts() if self.repeats else None,
             "nearest": self.nearest.facts() if self.nearest else None,
+            "coverage": self.coverage.facts() if self.coverage else None,
             "likeness": self.likeness.facts() if self.likeness else None,
             "survival": self.survival.facts() if self.survival else None,
             **self.mix.facts(),
@@ -105,6 +109,7 @@ def characterise(trace: Trace, encoder: Encoder | None = None, *, progress: bool
         people=people(user, arrival_s, prompt, texts),
         repeats=repeats(prompt, user, arrival_s),
         nearest=found,
+        coverage=coverage(found.vectors, user[found.first :]) if found else None,
         likeness=alike,
         survival=survival(trace, encoder, progress=bar) if texts and timed else None,
         mix=mix(trace),
@@ -118,8 +123,8 @@ def describe(trace: Trace, encoder: Encoder | None = None, *, progress: bool | N
     Returns:
         name, source, digest; requests; span_s; rate_rpm (requests per minute over the span); arrivals
         (`Rhythm`); users, inequality and sessions (`People`: a user's requests with pauses up to
-        `SESSION_GAP_S`); prompts (`Repeats`); nearest (`Nearest`); likeness (`Likeness`); survival
-        (`Survival`); sizes, steps and images (`Mix`); base_model, controlnets and loras (`Popularity`);
+        `SESSION_GAP_S`); prompts (`Repeats`); nearest (`Nearest`); coverage (`Coverage`); likeness (`Likeness`);
+        survival (`Survival`); sizes, steps and images (`Mix`); base_model, controlnets and loras (`Popularity`);
         null_columns; notes.
 
     Raises:

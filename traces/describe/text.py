@@ -21,6 +21,7 @@ def render(facts: Facts) -> str:
         *_sessions(facts["sessions"]),
         *_repeats(facts["prompts"]),
         *_nearest(facts["nearest"]),
+        *_coverage(facts["coverage"]),
         *_likeness(facts["likeness"]),
         *_survival(facts["survival"]),
     ]
@@ -108,6 +109,16 @@ def _nearest(found: Facts | None) -> Lines:
     if found["cache_hits_young_share"] is not None:
         young = f"{found['cache_hits_young_share']:.1%} of them at most 4 h old (MoDM, Fig. 15: over 90 %)"
         lines.append(("hits of a cache", f"of the last {found['cache']:,}: {found['cache_hit_rate']:.1%}; {young}"))
+    return lines
+
+
+def _coverage(found: Facts | None) -> Lines:
+    lines = []
+    for name, label in (("others", "another's prompt"), ("recent", "anybody's latest")):
+        if found and found[name]:
+            limit = "0.45"
+            shares = ", ".join(f"{by[limit]:.1%} of {int(size):,}" for size, by in found[name].items())
+            lines.append((label, f"found above {limit} by {shares}"))
     return lines
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from traces.error import TraceError
-from traces.sources.formats.cells import Clock, ClockName, Timestamps, integers
+from traces.sources.formats.cells import Clock, ClockName, Timestamps, integers, numbers
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
 from traces.table.columns import SCHEMA
 from traces.table.ingest import ORDER_ONLY, Batch, Reading, gather, own_clock, since_earliest, untimed
@@ -119,6 +119,8 @@ class Csv:
         kind = SCHEMA.field(name).type
         if pa.types.is_integer(kind):
             return integers(cells, origin, name)
+        if pa.types.is_floating(kind):
+            return numbers(cells, origin, name)
         if pa.types.is_list(kind):
             parts = [
                 None if cell is None else [part.strip() for part in cell.split(self.list_separator) if part.strip()]

@@ -1,7 +1,8 @@
 """Made-up traffic in the image of real services: users, sessions, and prompts that edit earlier ones."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,10 @@ from traces.synthetic import settings
 from traces.synthetic.bounds import MOST_DRAWN, check_size
 from traces.synthetic.clock import Clock
 from traces.synthetic.laws import Indices, weighted
-from traces.synthetic.lineage import Descent
+from traces.synthetic.lineage import Descent, by
 from traces.synthetic.prompts import Wording
 from traces.synthetic.published import published
-from traces.synthetic.themes import Themes
-from traces.synthetic.visits import Visits
+from traces.synthetic.visits import Visits, channels
 from traces.table.sessions import sessions
 from traces.table.trace import Trace, make
 from traces.table.validation import check_count, check_number
@@ -23,21 +23,16 @@ from traces.table.validation import check_count, check_number
 WHERE = "synthetic trace"
 
 POSITIVE = (
-    "rate_rpm", "users_per_rpm", "burst_s", "gap_least_s", "gap_median_s", "resume_s", "borrow_median_s", "style_age_s",
-    "theme_days", "sentence_power", "list_power", "style_power", "edit_median",
+    "rate_rpm", "users_per_rpm", "burst_s", "gap_least_s", "gap_median_s", "return_lag", "length_words", "length_shape",
+    "piece_mass", "new_spread", "change_power", "edit_power",
 )  # fmt: skip
-WIDTHS = (
-    "user_sigma", "session_sigma", "gap_sigma", "borrow_sigma", "edit_sigma", "edit_session_sigma", "theme_sigma",
-    "theme_skew", "style_skew", "burst_cv",
-)  # fmt: skip
+WIDTHS = ("user_sigma", "session_sigma", "gap_sigma", "burst_cv", "word_skew")
 SHARES = (
-    "repeat_share", "edit_share", "return_share", "resume_share", "borrow_share", "style_share", "copy_share",
-    "add_share", "drop_share", "focus_share", "name_share", "rare_share", "style_follow", "style_fill",
+    "channel_stay", "repeat_share", "subject_share", "own_share", "near_share", "comma_share",
     "settings_change", "images_change", "model_change", "addon_change",
 )  # fmt: skip
 
-
-STREAMS = ("visits", "lineage", "wording", "sizes", "steps", "images", "models", "addons", "seeds")
+STREAMS = ("visits", "channels", "wording", "sizes", "steps", "images", "models", "addons", "seeds")
 
 
 def _fitted(name: str) -> Any:
@@ -48,21 +43,25 @@ def _fitted(name: str) -> Any:
 class Synthetic:
     """The built-in trace: needs no file and no network.
 
-    Sessions begin as a Poisson process that follows the hour and has bursts (`Clock`), and fall to users of
-    unequal activity (`Visits`). In a session a prompt repeats an earlier one, edits it, or starts something new,
-    which may come from another user's prompts (`Descent`). Prompts are words in slots that edits change one by
-    one, some of them nobody else's; they are about subjects that drift over days, and end in lists of modifiers
-    that are in fashion (`Wording`, `Themes`). Those classes in `traces.synthetic` say what each parameter means.
-    The values, the statistic that each one fits and where that was published are in conf/trace/synthetic.yaml, and
-    nowhere else; what is not given here is taken from there.
+    Sessions begin as a Poisson process (`Clock`: by the hour and in bursts, where asked for) and fall to users of
+    unequal activity (`Visits`), who send their requests in one of several channels and now and then change it.
+    A prompt repeats or edits an earlier one of its user's, or begins another subject with the end of somebody's
+    prompt; what is written is stretches of earlier prompts, the user's own, the channel's or anybody's, and new
+    words (`Descent`, `Wording`). Before the first request lies a history that there is to copy from. Those classes in
+    `traces.synthetic` say what each parameter means. The values, the statistic that each one fits and where that was
+    found are in conf/trace/synthetic.yaml, and nowhere else; what is not given here is taken from there.
 
-    Each part can be switched off: `day_ratio` 1, `burst_cv` 0, `theme_sigma` 0, `borrow_share`, `resume_share`
-    and `style_share` 0, `name_share` and `rare_share` 0, `repeat_share` and `edit_share` 0, one row in `sizes`,
-    `steps` or `images`, no `base_models` (the column is null), `service` null (no ControlNets and LoRAs: null).
+    Each part can be switched off: `day_ratio` 1, `burst_cv` 0, `channels` 1, `repeat_share` 0, `subject_share` 1
+    (nobody goes on from an earlier prompt), `new_mean` 1 (nobody copies), one row in `sizes`, `steps` or `images`, no
+    `base_models` (the column is null), `service` null (no ControlNets and LoRAs: null).
 
     Args:
         requests: number of rows.
-        rate_rpm: arrivals, requests per minute, in the mean over a day.
+        history: requests before the first row, in the mean, which are not in the trace.
+        rate_rpm: arrivals of the whole service, requests per minute, in the mean over a day.
+        channels: communities side by side.
+        channel_stay: chance that a user's request is in the channel of the one before.
+        one_channel: the trace is a single channel's, whose rate is `rate_rpm` / `channels`; false: all of them.
         users: people who might send a request; None is `users_per_rpm` x `rate_rpm`, so that there are more
             users, not busier ones, at a higher rate.
         sizes: [width, height, weight] rows, pixels.
@@ -81,7 +80,11 @@ class Synthetic:
     """
 
     requests: int = _fitted("requests")
+    history: int = _fitted("history")
     rate_rpm: float = _fitted("rate_rpm")
+    channels: int = _fitted("channels")
+    channel_stay: float = _fitted("channel_stay")
+    one_channel: bool = _fitted("one_channel")
     day_ratio: float = _fitted("day_ratio")
     peak_hour: float = _fitted("peak_hour")
     burst_cv: float = _fitted("burst_cv")
@@ -96,35 +99,20 @@ class Synthetic:
     gap_median_s: float = _fitted("gap_median_s")
     gap_sigma: float = _fitted("gap_sigma")
     repeat_share: float = _fitted("repeat_share")
-    edit_share: float = _fitted("edit_share")
-    session_contrast: float = _fitted("session_contrast")
-    return_share: float = _fitted("return_share")
-    resume_share: float = _fitted("resume_share")
-    resume_s: float = _fitted("resume_s")
-    borrow_share: float = _fitted("borrow_share")
-    borrow_median_s: float = _fitted("borrow_median_s")
-    borrow_sigma: float = _fitted("borrow_sigma")
-    copy_share: float = _fitted("copy_share")
-    style_share: float = _fitted("style_share")
-    styles: int = _fitted("styles")
-    style_skew: float = _fitted("style_skew")
-    style_follow: float = _fitted("style_follow")
-    style_age_s: float = _fitted("style_age_s")
-    style_fill: float = _fitted("style_fill")
-    style_power: float = _fitted("style_power")
-    sentence_power: float = _fitted("sentence_power")
-    list_power: float = _fitted("list_power")
-    name_share: float = _fitted("name_share")
-    rare_share: float = _fitted("rare_share")
-    edit_median: float = _fitted("edit_median")
-    edit_sigma: float = _fitted("edit_sigma")
-    edit_session_sigma: float = _fitted("edit_session_sigma")
-    focus_share: float = _fitted("focus_share")
-    add_share: float = _fitted("add_share")
-    drop_share: float = _fitted("drop_share")
-    theme_skew: float = _fitted("theme_skew")
-    theme_sigma: float = _fitted("theme_sigma")
-    theme_days: float = _fitted("theme_days")
+    subject_share: float = _fitted("subject_share")
+    return_lag: float = _fitted("return_lag")
+    own_share: float = _fitted("own_share")
+    near_share: float = _fitted("near_share")
+    new_mean: float = _fitted("new_mean")
+    new_spread: float = _fitted("new_spread")
+    piece_mass: float = _fitted("piece_mass")
+    change_power: float = _fitted("change_power")
+    edit_power: float = _fitted("edit_power")
+    length_words: float = _fitted("length_words")
+    length_shape: float = _fitted("length_shape")
+    comma_share: float = _fitted("comma_share")
+    word_skew: float = _fitted("word_skew")
+    word_shift: float = _fitted("word_shift")
     sizes: Sequence[Sequence[float]] = _fitted("sizes")
     steps: Sequence[Sequence[float]] = _fitted("steps")
     settings_change: float = _fitted("settings_change")
@@ -142,7 +130,10 @@ class Synthetic:
         if self.users is not None:
             check_count(WHERE, "users", self.users, MOST_DRAWN)
         check_count(WHERE, "session_most", self.session_most, 10**6)
-        check_count(WHERE, "styles", self.styles, 10**6)
+        check_count(WHERE, "channels", self.channels, 10**6)
+        check_number(WHERE, "history", self.history, least=0.0, most=1e7)
+        if self.history != int(self.history):
+            raise TraceError(f"{WHERE}: history={self.history!r}, expected a whole number of 0 or more")
         for name in POSITIVE:
             check_number(WHERE, name, getattr(self, name), above=0.0)
         for name in WIDTHS:
@@ -152,9 +143,9 @@ class Synthetic:
         check_number(WHERE, "day_ratio", self.day_ratio, least=1.0, most=1e6)
         check_number(WHERE, "peak_hour", self.peak_hour)
         check_number(WHERE, "session_mean", self.session_mean, least=1.0, most=self.session_most)
-        check_number(WHERE, "session_contrast", self.session_contrast, least=0.0, most=0.99)
-        check_number(WHERE, "repeat_share + edit_share", self.repeat_share + self.edit_share, most=1.0)
-        check_number(WHERE, "add_share + drop_share", self.add_share + self.drop_share, most=1.0)
+        check_number(WHERE, "own_share + near_share", self.own_share + self.near_share, most=1.0)
+        check_number(WHERE, "new_mean", self.new_mean, least=0.0, most=1.0)
+        check_number(WHERE, "word_shift", self.word_shift, least=0.0)
         if self.gap_median_s <= self.gap_least_s:
             raise TraceError(f"{WHERE}: gap_median_s={self.gap_median_s!r}, expected more than gap_least_s")
         weighted(self.sizes, "sizes", 2)
@@ -168,22 +159,33 @@ class Synthetic:
                 )
             settings.check_service(self.services[self.service], self.service)
         users = self.users_per_rpm * self.rate_rpm if self.users is None else self.users
-        check_size(WHERE, self.requests, self.rate_rpm, users)
+        drawn = self.requests * (self.channels if self.one_channel else 1) + int(self.history)
+        check_size(WHERE, drawn, self.rate_rpm, users)
 
     def load(self, rng: np.random.Generator) -> Trace:
         """Make the trace up; the same arguments and stream give the same digest."""
-        # a stream for each part: switching one on leaves the others as they were
-        streams = dict(zip(STREAMS, rng.spawn(len(STREAMS)), strict=True))
-        count, users = self.requests, self._users()
+        users = self._users()
         law = self._part(Visits, clock=self._part(Clock), users=users)
-        arrival_s, user, planned = law.draw(count, self.rate_rpm, streams["visits"])
+        asked = self.requests * (self.channels if self.one_channel else 1)
+        wanted = 0
+        while wanted < self.requests:
+            # what a channel has of the service's requests is known only once they are drawn
+            # a stream for each part: switching one on leaves the others as they were
+            streams = dict(zip(STREAMS, deepcopy(rng).spawn(len(STREAMS)), strict=True))
+            arrival_s, user, planned = law.draw(asked, self.history, self.rate_rpm, streams["visits"])
+            own = by(user)
+            channel = channels(own, self.channels, self.channel_stay, streams["channels"])
+            shown = np.flatnonzero((arrival_s >= 0.0) & ((channel == 0) | (not self.one_channel)))
+            wanted, asked = len(shown), asked + asked // 4 + 100
+        wording = self._part(Wording, descent=self._part(Descent))
+        prompts = wording.compose(user, own, by(channel), streams["wording"])
+        rows = shown[: self.requests]
+        arrival_s, user, count = arrival_s[rows], user[rows], len(rows)
         # by plan, since of too few users one may have several at once
-        visits = replace(sessions(planned, arrival_s, np.inf), own_previous=sessions(user, arrival_s).own_previous)
-        lineage = self._part(Descent).draw(visits, arrival_s, streams["lineage"])
-        wording = self._part(Wording, themes=self._part(Themes))
+        previous = sessions(planned[rows], arrival_s, np.inf).previous
 
         def inherited(part: str, change: float) -> tuple[Indices, np.random.Generator]:
-            return settings.inherited(visits.previous, change, streams[part]), streams[part]
+            return settings.inherited(previous, change, streams[part]), streams[part]
 
         sizes = settings.numbers(self.sizes, "sizes", 2, *inherited("sizes", self.settings_change))
         service = None if self.service is None else self.services[self.service]
@@ -193,7 +195,7 @@ class Synthetic:
                 "request_id": settings.named("r", np.arange(count), count),
                 "arrival_s": arrival_s,
                 "user_id": settings.named("u", user, users),
-                "prompt": wording.compose(lineage, visits.session, arrival_s, streams["wording"]),
+                "prompt": prompts.spelled(rows, self.comma_share),
                 "width": sizes[:, 0],
                 "height": sizes[:, 1],
                 "steps": settings.numbers(self.steps, "steps", 1, *inherited("steps", self.settings_change))[:, 0],
@@ -205,7 +207,7 @@ class Synthetic:
             },
             name=self.name,
             source="synthetic: made up by mezzotint, in the image of published traces",
-            notes={"synthetic": True, "generator": 3, "parameters": self._parameters()},
+            notes={"synthetic": True, "generator": 4, "parameters": self._parameters()},
             where=WHERE,
         )
 

@@ -1,220 +1,189 @@
-"""What prompts say: words in slots, handed down from prompt to prompt and changed on the way."""
+"""What prompts say: words copied, cut and extended from earlier prompts, or new."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from tqdm import tqdm
 
-from traces.synthetic.laws import Flags, Floats, Indices, inherited_from, lognormal
-from traces.synthetic.lineage import Lineage
-from traces.synthetic.slots import SUBJECT, slots
-from traces.synthetic.themes import Themes
+from traces.synthetic.laws import Flags, Floats, Indices
+from traces.synthetic.lineage import Descent, Order
+from traces.synthetic.words import Words, drawn, words
 
-ABSENT = -1
-BLOCK = 65_536
+LONGEST = 64
+"""Words of a prompt; 1 % of the log's have more."""
+
+PIECES = 8
+"""What is written at once is made of so many pieces at most."""
+
+BLOCK = 512
+"""Prompts written at a time: they copy from those before the block, and go on from any before them."""
+
+SPELLED = 65_536
 """Prompts spelled out at a time: bounds the memory."""
-
-Choices = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
     """The law of prompts and edits.
 
+    Whatever is written, be it a prompt's beginning or the words of an edit, is pieces: each a stretch of an earlier
+    prompt, or words drawn anew. A prompt about another subject is something written and then the end of another
+    prompt; an edit puts something written in the place of a stretch of the prompt that it goes on from.
+
     Args:
-        themes: what prompts are about.
-        sentence_power, list_power: a new prompt fills each slot of its opening sentence, and of the list of
-            modifiers after it, with a chance of U ** power, U uniform and drawn for each prompt.
-        edit_median, edit_sigma, edit_session_sigma: log-normal law of the share of filled slots that an edit
-            changes, at least one; the widths are those of edits in a session and of sessions.
-        add_share, drop_share: share of edits that fill one more slot, or empty one; the others put another
-            word into one. Further changes put in other words.
-        focus_share: share of a prompt's slots that its edits and theirs play with before any others.
-        name_share: share of subjects that are a name instead of a common word.
-        rare_share: share of all other words that hardly another prompt has, in the mean of all subjects: of one it
-            is U ** power, so that some are said in everybody's words and some in their own.
-        theme_skew: exponent of the Zipf law of the common ones.
-        styles, style_skew: lists of modifiers in fashion, and exponent of the Zipf law by which they are taken.
-        style_follow, style_age_s: share of these that take the style of a prompt in a style that somebody has sent
-            lately, and the mean age of that one (exponential law).
-        style_fill: chance that a style fills a slot: what spreads is long.
-        style_power: a prompt in a style takes each slot from it with a chance of U ** power, the others are its own.
+        descent: where words come from.
+        length_words, length_shape: scale and shape of the Weibull law of a prompt's words.
+        comma_share: share of words that end a phrase.
+        word_skew, word_shift: exponent and shift of the Zipf-Mandelbrot law of new words.
+        piece_mass: a piece is a share 1 - U ** (1 / piece_mass) of what is still to be written (a stick that is broken:
+            the Poisson-Dirichlet law's parameter): the lower, the longer the stretches that are copied.
+        new_mean, new_spread: share of pieces, and of prompts' ends, that a user does not copy: a beta law over users of
+            this mean; its two exponents sum to the spread.
+        change_power: of a prompt that ends as another the share that does not come from it is U ** change_power.
+        edit_power: an edit changes a share of U ** edit_power of the prompt, and at least a word. It does so where the
+            last edit of the same subject did.
     """
 
-    themes: Themes
-    sentence_power: float
-    list_power: float
-    edit_median: float
-    edit_sigma: float
-    edit_session_sigma: float
-    add_share: float
-    drop_share: float
-    focus_share: float
-    name_share: float
-    rare_share: float
-    theme_skew: float
-    styles: int
-    style_skew: float
-    style_follow: float
-    style_age_s: float
-    style_fill: float
-    style_power: float
+    descent: Descent
+    length_words: float
+    length_shape: float
+    comma_share: float
+    word_skew: float
+    word_shift: float
+    piece_mass: float
+    new_mean: float
+    new_spread: float
+    change_power: float
+    edit_power: float
 
-    def compose(
-        self, lineage: Lineage, session: Indices, arrival_s: Floats, rng: np.random.Generator
-    ) -> pa.ChunkedArray:
-        """The prompts of n requests of known lineage and session, (n,), that arrive at `arrival_s`, (n,) seconds."""
-        sentence, listed = slots()
-        rare = rng.random(len(arrival_s)) ** (1 / max(self.rare_share, 1e-9) - 1)
-        draws = _Draws(self.name_share, rare[lineage.root], *self._subjects(arrival_s, rng), rng)
-        count, width = len(arrival_s), len(sentence) + len(listed)
-        chosen = np.full((count, width), ABSENT, np.int32)
-        usual = lognormal(self.edit_median, self.edit_session_sigma, int(session.max()) + 1, rng)[session]
-        generations = _generations(lineage)
-        focus = np.zeros((count, width), np.bool_)
-        begun = np.flatnonzero(lineage.new)
-        focus[begun] = rng.random((len(begun), width), np.float32) < self.focus_share
-        self._begin(chosen, begun, draws)
-        self._follow_fashion(chosen, np.flatnonzero(lineage.styled), arrival_s, draws)
-        for rows in generations[1:]:
-            chosen[rows] = chosen[lineage.parent[rows]]
-            edited = rows[lineage.edits[rows]]
-            if edited.size:
-                self._edit(chosen, edited, focus[lineage.root[edited]], usual[edited], draws)
-        return pa.chunked_array([_spell(chosen[start : start + BLOCK]) for start in range(0, count, BLOCK)])
+    def compose(self, user: Indices, own: Order, near: Order, rng: np.random.Generator) -> "Prompts":
+        """The prompts of n requests, given the users, (n,), and the orders by user and by channel."""
+        count = len(user)
+        writes_new = self._writes_new(int(user.max()) + 1, rng)
+        parent, repeats = self.descent.parents(own, rng)
+        made = Prompts(np.zeros((count, LONGEST), np.uint16), np.zeros(count, np.int64))
+        place = np.zeros(count)
+        fresh = drawn(self.word_skew, self.word_shift)
+        start = 0
+        with tqdm(total=count, desc="make prompts up", unit="req", disable=None, delay=2, leave=False) as bar:
+            while start < count:
+                # nothing is there to be copied at first, so blocks begin small
+                rows = np.arange(start, min(start + min(BLOCK, max(16, start)), count))
+                task = self._task(rows, parent, repeats, writes_new[user[rows]], own, near, place, rng)
+                written = self._written(rows, task, writes_new[user[rows]], made, fresh, own, near, rng)
+                _splice(rows, task, written, made, place)
+                start = int(rows[-1]) + 1
+                bar.update(len(rows))
+        return made
 
-    def _subjects(self, arrival_s: Floats, rng: np.random.Generator) -> tuple[Floats, Indices]:
-        return self.themes.heights(slots()[0][SUBJECT].common, self.theme_skew, arrival_s, rng)
+    def _writes_new(self, users: int, rng: np.random.Generator) -> Floats:
+        if not 0.0 < self.new_mean < 1.0:
+            return np.full(users, self.new_mean)
+        return rng.beta(self.new_mean * self.new_spread, (1.0 - self.new_mean) * self.new_spread, users)
 
-    def _begin(self, chosen: Choices, rows: Indices, draws: "_Draws") -> None:
-        """Draw these rows afresh."""
-        sentence, listed = slots()
-        filled = np.hstack(
-            [
-                _filled(len(rows), len(sentence), self.sentence_power, draws.rng),
-                _filled(len(rows), len(listed), self.list_power, draws.rng),
-            ]
+    def _task(
+        self, rows: Indices, parent: Indices, repeats: Flags, writes_new: Floats, own: Order, near: Order,
+        place: Floats, rng: np.random.Generator,
+    ) -> "_Task":  # fmt: skip
+        """How long each prompt is to be, and what of its parent it keeps."""
+        begins = parent[rows] < 0
+        length = np.rint(self.length_words * rng.weibull(self.length_shape, len(rows)))
+        length = np.clip(length, 1, LONGEST).astype(np.int64)
+        luck = rng.random(len(rows))
+        change = luck ** np.where(begins, self.change_power, self.edit_power)
+        change[begins & (rng.random(len(rows)) < writes_new)] = 1.0
+        change[repeats[rows]] = 0.0
+        place[rows] = np.where(begins, 0.0, rng.random(len(rows)))
+        source = parent[rows]
+        if rows[0]:
+            source = np.where(begins, self.descent.donors(rows, 1, own, near, rng)[:, 0], source)
+        else:
+            change[begins] = 1.0
+        return _Task(begins, source, length, change, np.ceil(change * length).astype(np.int64))
+
+    def _written(
+        self, rows: Indices, task: "_Task", writes_new: Floats, made: "Prompts", fresh: Words, own: Order, near: Order,
+        rng: np.random.Generator,
+    ) -> Words:  # fmt: skip
+        """What is written for each row, (b, LONGEST); of it the first `task.write` words count."""
+        count = len(rows)
+        left = np.cumprod(rng.random((count, PIECES - 1)) ** (1.0 / self.piece_mass), axis=1)
+        ends = np.rint(task.write[:, None] * (1.0 - left)).astype(np.int64)
+        begins = np.concatenate((np.zeros((count, 1), np.int64), ends), axis=1)
+        size = np.concatenate((ends, task.write[:, None]), axis=1) - begins
+        piece = (np.arange(LONGEST) >= ends[:, :, None]).sum(1)
+        words_: Words = fresh[rng.integers(0, len(fresh), (count, LONGEST))]
+        if not rows[0]:
+            return words_
+        donor = self.descent.donors(rows, PIECES, own, near, rng)
+        room = np.maximum(made.length[donor] - size, 0)
+        first = np.floor(rng.random(donor.shape) * (room + 1)).astype(np.int64) - begins
+        copied = rng.random(donor.shape) >= writes_new[:, None]
+        donor, first, copied = (np.take_along_axis(each, piece, 1) for each in (donor, first, copied))
+        at = first + np.arange(LONGEST)
+        copied &= at < made.length[donor]
+        words_[copied] = made.words[donor[copied], at[copied]]
+        return words_
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """Prompts as words: (n, LONGEST) numbers of which the first `length`, (n,), count."""
+
+    words: Words
+    length: Indices
+
+    def spelled(self, rows: Indices, comma_share: float) -> pa.ChunkedArray:
+        """The texts of these rows."""
+        texts = words(comma_share)
+        return pa.chunked_array(
+            [self._spell(rows[at : at + SPELLED], texts) for at in range(0, len(rows), SPELLED)], pa.string()
         )
-        filled[:, SUBJECT] = True
-        row, slot = np.nonzero(filled)
-        chosen[rows[row], slot] = draws.words(rows[row], slot)
 
-    def _follow_fashion(self, chosen: Choices, rows: Indices, arrival_s: Floats, draws: "_Draws") -> None:
-        """Put the lists of the styles in fashion in place of these rows' own."""
-        sentence, listed = slots()
-        style, slot = np.nonzero(draws.rng.random((self.styles, len(listed))) < self.style_fill)
-        styles = np.full((self.styles, len(listed)), ABSENT, np.int32)
-        # some request's share of rare words is the style's too
-        styles[style, slot] = draws.words(style % len(draws.rare), slot + len(sentence))
-        heights, period = self.themes.heights(self.styles, self.style_skew, arrival_s, draws.rng)
-        worn = np.searchsorted(heights, period[rows] + draws.rng.random(len(rows)), side="right")
-        worn = np.clip(worn - period[rows] * self.styles, 0, self.styles - 1)
-        seen_s = arrival_s[rows] - draws.rng.exponential(self.style_age_s, len(rows))
-        seen = np.minimum(np.searchsorted(arrival_s[rows], seen_s, side="right"), np.arange(len(rows))) - 1
-        afresh = (seen < 0) | (draws.rng.random(len(rows)) >= self.style_follow)
-        style = styles[worn[inherited_from(afresh, seen)]]
-        taken = _filled(len(rows), len(listed), self.style_power, draws.rng)
-        chosen[rows, len(sentence) :] = np.where(taken, style, chosen[rows, len(sentence) :])
-
-    def _edit(self, chosen: Choices, rows: Indices, focus: Flags, usual: Floats, draws: "_Draws") -> None:
-        rng = draws.rng
-        old = chosen[rows]
-        filled = old != ABSENT
-        many = filled.sum(1)
-        kind = rng.random(len(rows))
-        adds = (kind < self.add_share) & (many < old.shape[1])
-        drops = ~adds & (kind < self.add_share + self.drop_share) & (many > 2)
-        # the slots that this theme's edits play with come first, then any; an addition takes an empty one
-        luck = rng.random(old.shape, np.float32) + focus
-        luck[drops, SUBJECT] = -1.0
-        luck[filled == adds[:, None]] -= 2.0
-        sure = luck.argmax(1)
-        share = usual * lognormal(1.0, self.edit_sigma, len(rows), rng)
-        further = np.rint(np.minimum(share, 1.0) * many).astype(np.int64) - 1
-        luck[~filled] = -3.0
-        at = np.arange(len(rows))
-        luck[at, sure] = -3.0
-        changed = _highest(luck, np.minimum(further, many - ~adds))
-        changed[at, sure] = True
-        row, slot = np.nonzero(changed)
-        words = draws.words(rows[row], slot)
-        same = words == old[row, slot]
-        words[same] = (words[same] + 1) % draws.sizes[slot[same]]
-        chosen[rows[row], slot] = words
-        chosen[rows[drops], sure[drops]] = ABSENT
+    def _spell(self, rows: Indices, texts: pa.Array) -> pa.Array:
+        length = self.length[rows]
+        flat = self.words[rows][np.arange(LONGEST) < length[:, None]]
+        ends = np.concatenate(([0], np.cumsum(length)))
+        lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), texts.take(pa.array(flat)))
+        return pc.utf8_rtrim(pc.binary_join(lists, " "), ",")
 
 
-@dataclass(slots=True)
-class _Draws:
-    """Draws words for any slots of any rows at once; the subjects' heights and the rows' periods are of `Themes`."""
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What to do about b rows: whether they begin a subject, the row they go on from or -1, the words wanted, the share
+    that changes, the words to write."""
 
-    name_share: float
-    rare: Floats
-    subjects: Floats
-    period: Indices
-    rng: np.random.Generator
-    sizes: Indices = field(init=False)
-    _common: Indices = field(init=False)
-    _heights: Floats = field(init=False)
-    _first: Indices = field(init=False)
-
-    def __post_init__(self) -> None:
-        every = [slot for group in slots() for slot in group]
-        self.sizes = np.array([len(slot.texts) for slot in every])
-        self._common = np.array([slot.common for slot in every])
-        self._first = np.cumsum(self._common) - self._common
-        heights = []
-        for number, slot in enumerate(every):
-            sums = np.cumsum(np.arange(1, slot.common + 1) ** -slot.skew)
-            heights.append(sums / sums[-1] + number)
-        self._heights = np.concatenate(heights)
-
-    def words(self, rows: Indices, slot: Indices) -> Indices:
-        """A word for each pair of a row and a slot, (k,), as its place in the slot's list."""
-        luck = self.rng.random(len(rows))
-        word = np.searchsorted(self._heights, slot + luck, side="right") - self._first[slot]
-        about = slot == SUBJECT
-        period = self.period[rows[about]]
-        subject = np.searchsorted(self.subjects, period + luck[about], side="right")
-        word[about] = subject - period * self._common[SUBJECT]
-        word = np.clip(word, 0, self._common[slot] - 1)
-        rare = self.rng.random(len(rows)) < np.where(about, self.name_share, self.rare[rows])
-        drawn: Indices = np.where(rare, self.rng.integers(self._common[slot], self.sizes[slot]), word)
-        return drawn
+    begins: Flags
+    source: Indices
+    length: Indices
+    change: Floats
+    write: Indices
 
 
-def _filled(count: int, width: int, power: float, rng: np.random.Generator) -> Flags:
-    """Which of `width` slots of `count` prompts are filled, (count, width): each with the prompt's chance."""
-    chance = rng.random(count) ** power
-    filled: Flags = rng.random((count, width)) < chance[:, None]
-    return filled
-
-
-def _generations(lineage: Lineage) -> list[Indices]:
-    """Rows by their distance from the new prompt that they go back to."""
-    depth = (lineage.parent != np.arange(len(lineage.parent))).astype(np.int64)
-    ancestor = lineage.parent
-    while (more := depth[ancestor]).any():
-        depth = depth + more
-        ancestor = ancestor[ancestor]
-    order = np.argsort(depth, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(depth))[:-1])
-
-
-def _spell(chosen: Choices) -> pa.Array:
-    sentence, listed = slots()
-    parts = []
-    for slot, words in zip((*sentence, *listed), chosen.T, strict=True):
-        parts.append(slot.texts.take(pa.array(np.maximum(words, 0), mask=words == ABSENT)))
-    opening = pc.binary_join_element_wise(*parts[: len(sentence)], " ", null_handling="skip")
-    return pc.binary_join_element_wise(opening, *parts[len(sentence) :], ", ", null_handling="skip")
-
-
-def _highest(luck: npt.NDArray[np.float32], many: Indices) -> Flags:
-    """Marks the `many` (n,) highest values of each row of `luck`, (n, k)."""
-    falling = np.argsort(-luck, axis=1)
-    marked = np.zeros(luck.shape, np.bool_)
-    np.put_along_axis(marked, falling, np.arange(luck.shape[1]) < many[:, None], axis=1)
-    return marked
+def _splice(rows: Indices, task: _Task, written: Words, made: Prompts, place: Floats) -> None:
+    """Put what was written into what each row goes on from; those whose source is in the block wait for it."""
+    first = int(rows[0])
+    column = np.arange(LONGEST)
+    waiting = np.ones(len(rows), np.bool_)
+    while waiting.any():
+        inside = task.source - first
+        ready = np.flatnonzero(waiting & ((inside < 0) | ~waiting[np.maximum(inside, 0)]))
+        at, source = rows[ready], task.source[ready]
+        begins, write = task.begins[ready], task.write[ready]
+        old = np.where(source >= 0, made.length[source], 0)
+        # a subject's beginning takes the end of its source, as much as there is room for
+        cut = np.where(begins, np.maximum(old - (task.length[ready] - write), 0), np.ceil(task.change[ready] * old))
+        cut = cut.astype(np.int64)
+        write = np.minimum(write, LONGEST - (old - cut))
+        edited = ~begins & (place[np.maximum(source, 0)] > 0)
+        place[at] = np.where(edited, place[source], place[at])
+        put = np.floor(place[at] * (old - cut + 1)).astype(np.int64)[:, None]
+        end = put + write[:, None]
+        kept = np.where(column < put, column, column + (cut - write)[:, None])
+        text = made.words[source[:, None], np.clip(kept, 0, LONGEST - 1)]
+        new = np.take_along_axis(written[ready], np.clip(column - put, 0, LONGEST - 1), 1)
+        made.words[at] = np.where((column >= put) & (column < end), new, text)
+        made.length[at] = old - cut + write
+        waiting[ready] = False

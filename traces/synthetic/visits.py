@@ -6,7 +6,8 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from traces.synthetic.clock import Clock
-from traces.synthetic.laws import Floats, Indices, choices, lognormal
+from traces.synthetic.laws import Floats, Indices, choices, inherited_from, lognormal
+from traces.synthetic.lineage import Order
 from traces.table.sessions import SESSION_GAP_S
 
 WARM_UP_S = 4 * 3600.0
@@ -46,10 +47,16 @@ class Visits:
     gap_median_s: float
     gap_sigma: float
 
-    def draw(self, requests: int, rate_rpm: float, rng: np.random.Generator) -> tuple[Floats, Indices, Indices]:
-        """Arrivals in seconds, sorted; users, and the session each request was planned in; (requests,) each."""
+    def draw(
+        self, requests: int, history: int, rate_rpm: float, rng: np.random.Generator
+    ) -> tuple[Floats, Indices, Indices]:
+        """Arrivals in seconds, sorted; users, and the session each request was planned in; (n,) each.
+
+        Of these `requests` come at 0 or later. About `history` come before.
+        """
         rate_hz = rate_rpm / 60.0 / self.session_mean
-        warm_up_s = min(WARM_UP_S, max(10 * requests, 10_000) * 60.0 / rate_rpm)
+        before_s = -history * 60.0 / rate_rpm
+        warm_up_s = min(WARM_UP_S, max(10 * requests, 10_000) * 60.0 / rate_rpm) - before_s
         span_s = 1.2 * requests * 60.0 / rate_rpm + 3600.0
         while True:
             begin_s = self.clock.starts(rate_hz, -warm_up_s, span_s, rng)
@@ -61,9 +68,11 @@ class Visits:
             since_s -= np.repeat(since_s[first], length)
             lasts_s = since_s[first + length - 1] if len(first) else since_s
             time_s = _put_off(begin_s, lasts_s, owner, rng)[session] + since_s
-            kept = np.flatnonzero((time_s >= 0) & (time_s <= span_s))
-            if len(kept) >= requests:
-                kept = kept[np.argsort(time_s[kept], kind="stable")][:requests]
+            kept = np.flatnonzero((time_s >= before_s) & (time_s <= span_s))
+            kept = kept[np.argsort(time_s[kept], kind="stable")]
+            past = int(np.searchsorted(time_s[kept], 0.0))
+            if len(kept) - past >= requests:
+                kept = kept[: past + requests]
                 return time_s[kept], owner[session[kept]], session[kept]
             span_s *= 1.5
 
@@ -90,6 +99,13 @@ class Visits:
     def _gaps(self, count: int, rng: np.random.Generator) -> Floats:
         varies = lognormal(self.gap_median_s - self.gap_least_s, self.gap_sigma, count, rng)
         return np.minimum(self.gap_least_s + varies, SESSION_GAP_S)
+
+
+def channels(own: Order, count: int, stay: float, rng: np.random.Generator) -> Indices:
+    """The channel of each of n rows, (n,), 0 to `count` - 1: with chance `stay` the one of the user's row before."""
+    drawn = rng.integers(0, count, len(own.rank))
+    moves = (own.before == 0) | (rng.random(len(own.rank)) >= stay)
+    return drawn[inherited_from(moves, own.back(np.arange(len(own.rank)), np.minimum(own.before, 1)))]
 
 
 def _put_off(begin_s: Floats, lasts_s: Floats, owner: Indices, rng: np.random.Generator) -> Floats:

@@ -21,6 +21,7 @@ UNITS: Mapping[str, str] = {
     "controlnets": "names of ControlNets",
     "loras": "names of LoRAs",
     "seed": "seed of the noise",
+    "gen_s": "seconds that the service took to generate it",
 }
 
 
@@ -42,9 +43,14 @@ SCHEMA: pa.Schema = pa.schema(
         _field("controlnets", pa.list_(pa.string())),
         _field("loras", pa.list_(pa.string())),
         _field("seed", pa.int64()),
+        _field("gen_s", pa.float64()),
     ]
 )
 """The columns of every trace. What a source lacks is null; an empty list says "none were used"."""
+
+LATER = ("gen_s",)
+"""Columns that came later: a file without them is read as if they were null, and they enter a digest only where some
+value is not null, so that older traces keep theirs."""
 
 
 def conform(table: pa.Table | Mapping[str, Any], origin: Origin) -> pa.Table:

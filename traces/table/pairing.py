@@ -62,6 +62,7 @@ def pair(
         )
         for field in SCHEMA
     }
+    del columns["gen_s"]  # nobody generated these pairs
     timed = arrivals if "arrival_s" in taken else prompts
     columns["arrival_s"] = _repeated_times(timed, count)
     columns["request_id"] = _repeated_names(columns["request_id"], np.arange(count) // len(prompts))

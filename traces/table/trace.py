@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from conf.atomic import atomic_write
 from traces.error import TraceError
-from traces.table.columns import SCHEMA, UNITS, conform
+from traces.table.columns import LATER, SCHEMA, UNITS, conform
 from traces.table.digest import content_digest
 from traces.table.limits import regular_file
 from traces.table.validation import Origin, check_cells, check_order, check_unique, shown
@@ -62,9 +62,9 @@ class Trace:
         return float(arrival_s[-1] - arrival_s[0])
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """A numeric column as an array of shape (n,): float64 for `arrival_s`, int64 for the others.
+        """A numeric column as an array of shape (n,): float64 for `arrival_s` and `gen_s`, int64 for the others.
 
-        A null integer is -1, which no valid trace contains (sizes are positive, seeds not negative).
+        A null integer is -1, which no valid trace contains (sizes are positive, seeds not negative); a null float NaN.
 
         Raises:
             TraceError: `name` is not a numeric column of `SCHEMA`.
@@ -72,8 +72,9 @@ class Trace:
         numeric = [field.name for field in SCHEMA if pa.types.is_primitive(field.type)]
         if name not in numeric:
             raise TraceError(f"trace {self.name}: no numeric column {name!r}; expected one of {', '.join(numeric)}")
-        if name == "arrival_s":
-            return self.arrival_s
+        if pa.types.is_floating(SCHEMA.field(name).type):
+            floats: npt.NDArray[np.float64] = self.table.column(name).to_numpy()
+            return floats
         integers: npt.NDArray[np.int64] = self.table.column(name).cast(pa.int64()).fill_null(-1).to_numpy()
         return integers
 
@@ -86,7 +87,7 @@ def validate(table: pa.Table, where: str) -> None:
     """Check that `table` is a canonical trace.
 
     Args:
-        table: the table to check, (n, 12).
+        table: the table to check, (n, 13).
         where: what error messages call it, usually the file's name.
 
     Raises:
@@ -206,6 +207,9 @@ def read(path: Path | str) -> Trace:
     table = _read_parquet(path)
     about = _read_about(table, path)
     table = table.replace_schema_metadata(None)
+    for name in LATER:
+        if name not in table.column_names:
+            table = table.append_column(SCHEMA.field(name), pa.nulls(table.num_rows, SCHEMA.field(name).type))
     validate(table, str(path))
     digest = content_digest(table)
     if digest != about["digest"]:

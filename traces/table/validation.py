@@ -62,7 +62,7 @@ def check_cells(table: pa.Table, origin: Origin) -> None:
     """Check every rule of a canonical trace that does not depend on the order of its rows.
 
     Args:
-        table: columns as in `traces.table.columns.SCHEMA`, (n, 12).
+        table: columns as in `traces.table.columns.SCHEMA`, (n, 13).
         origin: how to name the file, its rows and columns.
 
     Raises:
@@ -83,6 +83,9 @@ def check_cells(table: pa.Table, origin: Origin) -> None:
     for name in POSITIVE:
         column = table.column(name)
         refuse(column, pc.less_equal(column, 0), name, "a positive integer", origin)
+    spent = table.column("gen_s")
+    refuse(spent, pc.invert(pc.and_(pc.is_finite(spent), pc.greater_equal(spent, 0.0))), "gen_s",
+           "finite seconds, 0 or more, or null", origin)  # fmt: skip
     seeds = table.column("seed")
     refuse(seeds, pc.less(seeds, 0), "seed", "an integer, 0 or more, or null", origin)
 
@@ -132,7 +135,7 @@ def check_text(table: pa.Table, origin: Origin, limit: int) -> None:
     """Check what text of unknown origin may hold in its cells.
 
     Args:
-        table: columns as in `traces.table.columns.SCHEMA`, (n, 12), of valid UTF-8.
+        table: columns as in `traces.table.columns.SCHEMA`, (n, 13), of valid UTF-8.
         origin: how to name the file, its rows and columns.
         limit: bytes of the longest text in a cell.
 

@@ -3,8 +3,8 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from sim.errors import ConfigError
 from sim.parts import Item, Run, Selector
+from sim.reuse.eviction.ageing import assume, check
 from sim.reuse.eviction.base import ITEM_BITS, K_BITS, K_MASK
 from sim.reuse.eviction.rising import Rising
 from traces.similarity.spaces import Space
@@ -18,48 +18,60 @@ class Lcbfu:
     in, first out. Final images all save alike: their score is f.
 
     f counts the insertion as the first use. Were it to start at 0, there would always be enough items of score 0 to
-    evict, whatever their K, as every insertion evicts as many items as it brings: K would play no part, the policy be
-    LFU, and the two not differ as they do in the paper's Table 3. So it is in MoDM's artifact: ``initial=0``.
+    evict, whatever their K, as every insertion evicts as many items as it brings: K would play no part. So it is in
+    MoDM's artifact: ``initial_uses=0``.
+
+    With ``ageing`` an item's key is its f x K plus the key of the last victim at the time it came in or was used, as in
+    ``Lfu``.
 
     Args:
-        initial: f of an item that enters. The paper does not say; 0 in MoDM's artifact.
+        ageing: whether uses of long ago fade.
+        initial_uses: f of an item that enters. The paper does not say; 0 in MoDM's artifact.
 
     Raises:
-        ConfigError: a negative ``initial``.
+        ConfigError: a negative ``initial_uses``.
     """
 
-    initial: int = 1
+    ageing: bool = True
+    initial_uses: int = 1
+    _age: int = field(init=False, default=0)
     _items: Rising = field(init=False, default_factory=Rising, repr=False)
     _lanes: dict[tuple[int, ...], list[tuple[deque[int], int]]] = field(init=False, default_factory=dict, repr=False)
     """By the K of a new entry, for each of them where it waits, and its record but for the entry."""
+    _of_k: dict[int, deque[int]] = field(init=False, default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        if self.initial < 0:
-            raise ConfigError(f"eviction.initial: found {self.initial}, expected 0 or more uses")
+        check(self.initial_uses)
 
     def bind(self, run: Run, space: Space, selector: Selector) -> None:
         """See Eviction.bind."""
-        source = "not published; from 0, as in MoDM's artifact, K would play no part"
-        run.assume("LCBFU: uses that an item enters with", self.initial, source)
+        assume(run, "LCBFU", self.ageing, self.initial_uses)
 
     def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
         """See Eviction.added."""
-        first = entry << K_BITS
+        first = (self._age << ITEM_BITS) + (entry << K_BITS)
         for lane, record in self._lanes.get(ks) or self._find_lanes(ks):
-            lane.append(record | first)
+            lane.append(record + first)
 
     def used(self, item: Item) -> None:
         """See Eviction.used."""
         steps = item & K_MASK or 1
         risen = self._items.risen
-        risen[item] = risen.get(item, self.initial * steps) + steps
+        uses = (risen[item][1] if item in risen else self.initial_uses) + 1
+        risen[item] = (self._age + uses * steps, uses)
 
     def victims(self, count: int) -> list[Item]:
         """See Eviction.victims."""
-        return self._items.pop(count)
+        items = self._items
+        least = items.pop(count)
+        if self.ageing:
+            self._age = items.last
+        return least
 
     def _find_lanes(self, ks: tuple[int, ...]) -> list[tuple[deque[int], int]]:
-        """New items of one K are all worth the same, and more than those of a smaller K."""
-        worths = [(self.initial * (k or 1), k) for k in ks]
-        self._lanes[ks] = lanes = [(self._items.lane(worth), worth << ITEM_BITS | k) for worth, k in worths]
+        """New items of one K are all worth the same when they enter, and what ages them only rises."""
+        for k in ks:
+            if k not in self._of_k:
+                self._of_k[k] = self._items.lane()
+        self._lanes[ks] = lanes = [(self._of_k[k], (self.initial_uses * (k or 1)) << ITEM_BITS | k) for k in ks]
         return lanes

@@ -1,8 +1,10 @@
 """Least frequently used."""
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from sim.parts import Item, Run, Selector
+from sim.reuse.eviction.ageing import assume, check
 from sim.reuse.eviction.base import ITEM_BITS, items_of
 from sim.reuse.eviction.rising import Rising
 from traces.similarity.spaces import Space
@@ -12,30 +14,54 @@ TIME_BITS = 40
 
 @dataclass(slots=True)
 class Lfu:
-    """The item used least often since it entered goes first, among equals the least recently used (NIRVANA, 7.4).
+    """The item used least often goes first, among equals the least recently used (NIRVANA, 7.4).
 
-    A use is one of that (prompt, K). What is evicted loses its count.
+    A use is one of that (prompt, K), the insertion the first of them. What is evicted loses its count.
+
+    With ``ageing`` an item's key is its uses plus the key of the last victim at the time it came in or was used
+    (dynamic ageing, LFUDA: Arlitt et al. 2000; Squid's heap LFUDA): what was popular once goes when newcomers were used
+    as often since. It has no parameter.
+
+    Args:
+        ageing: whether counts of long ago fade.
+        initial_uses: uses that an item enters with.
+
+    Raises:
+        ConfigError: a negative ``initial_uses``.
     """
 
+    ageing: bool = True
+    initial_uses: int = 1
     _time: int = field(init=False, default=0)
+    _age: int = field(init=False, default=0)
     _items: Rising = field(init=False, default_factory=Rising, repr=False)
+    _lane: deque[int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check(self.initial_uses)
+        self._lane = self._items.lane()
 
     def bind(self, run: Run, space: Space, selector: Selector) -> None:
         """See Eviction.bind."""
+        assume(run, "LFU", self.ageing, self.initial_uses)
 
     def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
         """See Eviction.added."""
-        items = enumerate(items_of(entry, ks), self._time + 1)
-        self._items.lane(0).extend(time << ITEM_BITS | item for time, item in items)
+        first = (self._age + self.initial_uses << TIME_BITS) + self._time + 1
+        self._lane.extend([key << ITEM_BITS | item for key, item in enumerate(items_of(entry, ks), first)])
         self._time += len(ks)
 
     def used(self, item: Item) -> None:
-        """See Eviction.used. An item's worth is its number of uses, then the time of the last one."""
+        """See Eviction.used. An item's key is its number of uses, aged, then the time of the last one."""
         self._time += 1
         risen = self._items.risen
-        uses = risen.get(item, 0) >> TIME_BITS
-        risen[item] = uses + 1 << TIME_BITS | self._time
+        uses = (risen[item][1] if item in risen else self.initial_uses) + 1
+        risen[item] = (self._age + uses << TIME_BITS | self._time, uses)
 
     def victims(self, count: int) -> list[Item]:
         """See Eviction.victims."""
-        return self._items.pop(count)
+        items = self._items
+        least = items.pop(count)
+        if self.ageing:
+            self._age = items.last >> TIME_BITS
+        return least

@@ -1,64 +1,72 @@
-"""The items of least worth, where the worth of an item only rises while it is held: the core of LFU and LCBFU."""
+"""The items of least key, where the key of an item only rises while it is held: the core of LFU and LCBFU."""
 
 from collections import deque
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 
 from sim.parts import Item
 from sim.reuse.eviction.base import ITEM_BITS
 
 _ITEM = (1 << ITEM_BITS) - 1
 
-_BEYOND = deque((1 << 2 * ITEM_BITS,))
-"""A lane above all: what it holds is never the least."""
-
 
 class Rising:
-    """Items by worth, a whole number; among equals the oldest entry, of an entry the smallest K.
+    """Items by key, a whole number; among equals the oldest entry, of an entry the smallest K.
 
-    Every item has one record, ``worth << ITEM_BITS | item``: its worth as it was when last looked at. A rise is noted
+    Every item has one record, ``key << ITEM_BITS | item``: its key as it was when last looked at. A rise is noted
     beside the records, in ``risen``, and corrects the item's record only when that comes to the front. Until then its
-    item cannot be the least, since its true worth is above what the record says. So a rise costs one dictionary
+    item cannot be the least, since its true key is above what the record says. So a rise costs one dictionary
     entry, whatever the number of items, and a record is moved at most once for all rises since it was last moved.
 
-    What was never moved waits in a lane, where it came in increasing order: O(1). What was moved is in a heap:
-    O(log m) for m such items.
+    What was never moved waits in a lane, where it came in increasing order: O(1) for a handful of lanes. What was moved
+    is in a heap: O(log m) for m such items.
 
     Attributes:
-        risen: what each item is worth that is worth more than when it was added. Policies write it; never a fall.
+        risen: key and uses of each item whose key is above that of its record. Policies write it; a key never falls.
+        last: the key of the last item that was popped; 0 before. Keys are popped in increasing order as long as no new
+            one is below it.
 
-    Memory: about 45 bytes per item, and about 110 more per item that rose.
+    Memory: about 45 bytes per item, and about 170 more per item that rose.
     """
 
-    __slots__ = ("_heap", "_lanes", "risen")
+    __slots__ = ("_heap", "_lanes", "last", "risen")
 
     def __init__(self) -> None:
-        self._lanes: dict[int, deque[int]] = {}
+        self._lanes: list[deque[int]] = []
         self._heap: list[int] = []
-        self.risen: dict[Item, int] = {}
+        self.risen: dict[Item, tuple[int, int]] = {}
+        self.last = 0
 
-    def lane(self, rank: int) -> deque[int]:
-        """The lane of ``rank``, for policies to append the records of new items to: each greater than the last.
-
-        Records in a lane are less than all that are ever in one of higher rank.
-        """
-        if rank not in self._lanes:
-            self._lanes = dict(sorted({**self._lanes, rank: deque()}.items()))
-        return self._lanes[rank]
+    def lane(self) -> deque[int]:
+        """A new lane, for policies to append the records of new items to: each greater than the last."""
+        lane: deque[int] = deque()
+        self._lanes.append(lane)
+        return lane
 
     def pop(self, count: int) -> list[Item]:
-        """Forget the ``count`` items of least worth and return them, the least first. As many must be held."""
+        """Forget the ``count`` items of least key and return them, the least first. As many must be held."""
         heap, risen = self._heap, self.risen
+        fronts = [(lane[0], lane) for lane in self._lanes if lane]
+        heapify(fronts)
         least: list[Item] = []
-        for lane in (*self._lanes.values(), _BEYOND):
-            while lane and count:
-                record = heappop(heap) if heap and heap[0] < lane[0] else lane.popleft()
-                item = record & _ITEM
-                if item in risen:
-                    worth = risen[item]
-                    if worth != record >> ITEM_BITS:
-                        heappush(heap, worth << ITEM_BITS | item)
-                        continue
-                    del risen[item]
-                least.append(item)
-                count -= 1
+        record = 0
+        while count:
+            if fronts and (not heap or fronts[0][0] < heap[0]):
+                record, lane = fronts[0]
+                lane.popleft()
+                if lane:
+                    heapreplace(fronts, (lane[0], lane))
+                else:
+                    heappop(fronts)
+            else:
+                record = heappop(heap)
+            item = record & _ITEM
+            if item in risen:
+                key = risen[item][0]
+                if key != record >> ITEM_BITS:
+                    heappush(heap, key << ITEM_BITS | item)
+                    continue
+                del risen[item]
+            least.append(item)
+            count -= 1
+        self.last = record >> ITEM_BITS
         return least

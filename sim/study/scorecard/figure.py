@@ -22,7 +22,7 @@ ASIDE = 24
 UNTOLD = 0.05
 """The relative tolerance by which a row is drawn that has none: an input, or a bound, whose edge it lies within."""
 
-VERDICTS = {"held": GREEN, "missed": VERMILION, "given": GREY}
+VERDICTS = {"held": GREEN, "missed": VERMILION, "given": GREY, "contradicted": GREY}
 """Verdict -> its colour."""
 
 _BAND = "#e3f1ec"
@@ -46,7 +46,14 @@ def draw(rows: Sequence[Row]) -> Figure | None:
     handles = [
         Line2D([], [], color=VERDICTS["held"], marker="o", linestyle="", label="held"),
         Line2D([], [], color=VERDICTS["missed"], marker="o", linestyle="", label="missed"),
-        Line2D([], [], color=VERDICTS["given"], marker="o", linestyle="", label="given: fitted or an input"),
+        Line2D(
+            [],
+            [],
+            color=VERDICTS["given"],
+            marker="o",
+            linestyle="",
+            label="given: fitted or an input; or contradicted",
+        ),
         Line2D([], [], color="#444444", marker="D", markerfacecolor="white", linestyle="", label="ordering, 0 if true"),
         Line2D([], [], color="#444444", marker=">", linestyle="", label=f"further than {REACH:g} tolerances"),
         Patch(color=_BAND, label="tolerance"),
@@ -75,7 +82,7 @@ def offsets(row: Row) -> list[float]:
 
 
 def _title(rows: Sequence[Row], shown: Sequence[Row]) -> str:
-    scored = [row for row in shown if row.verdict != "given"]
+    scored = [row for row in shown if row.verdict in ("held", "missed")]
     held = sum(row.verdict == "held" for row in scored)
     missing = len(rows) - len(shown)
     rest = f"; {missing} targets without a value of ours are not drawn" if missing else ""

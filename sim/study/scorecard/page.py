@@ -21,16 +21,23 @@ def render(rows: Sequence[Row], form: str, figure: str | None) -> str:
     parts = [
         "# Scorecard",
         f"What the papers report and what Mezzotint makes of it ({form}). *Held*: within the tolerance. *Given*: taken "
-        "as an input, or used to fit one, and therefore never scored. *Not run*: nothing was compared. "
-        "What every row rests on is listed below.",
-        _table(("system", "held", "missed", "not run", "given"), [_count(name, rows) for name in systems]),
+        "as an input, or used to fit one, and therefore never scored. *Contradicted*: no single reading of the paper "
+        "gives it together with the paper's other rows, so it is shown and never scored. *Not run*: nothing was "
+        "compared. What every row rests on is listed below.",
+        _table(
+            ("system", "held", "missed", "not run", "given", "contradicted"), [_count(name, rows) for name in systems]
+        ),
     ]
     if figure is not None:
         parts.append(f"![Ours against the papers', in units of the tolerance]({figure})")
     for system in systems:
         of = [row for row in rows if row.system == system]
         parts += [f"## {system}", _table(HEAD, [_cells(row) for row in of])]
-        for verdict, heading in (("missed", "Missed by"), ("not run", "Not run of")):
+        for verdict, heading in (
+            ("missed", "Missed by"),
+            ("not run", "Not run of"),
+            ("contradicted", "Contradicted in"),
+        ):
             reasons = _grouped((row for row in of if row.verdict == verdict), lambda row: row.reason)
             if reasons:
                 parts += [f"### {heading} {system}", "\n".join(f"- **{ids}**: {why}" for why, ids in reasons)]
@@ -51,7 +58,7 @@ HEAD = ("id", "what", "paper", "ours", "error", "allowed", "verdict")
 
 def tally(rows: Sequence[Row]) -> str:
     """One line: how many of the scored rows are held."""
-    verdicts = [row.verdict for row in rows if row.verdict != "given"]
+    verdicts = [row.verdict for row in rows if row.verdict not in ("given", "contradicted")]
     missed, absent = verdicts.count("missed"), verdicts.count("not run")
     return f"{verdicts.count('held')} of {len(verdicts)} scored rows held, {missed} missed, {absent} not run"
 

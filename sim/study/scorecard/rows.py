@@ -23,8 +23,8 @@ class Row:
         error: ours minus the paper's, relative where the tolerance is; a list for a list. Six significant digits, as
             ours.
         tolerance: {rel | abs | at_least | at_most: limit}.
-        verdict: held, missed, not run, or given for what is fitted on or taken as an input.
-        reason: why it is missed, or was not run.
+        verdict: held, missed, not run, given for what is fitted on or taken as an input, or contradicted.
+        reason: why it is missed, or was not run, or what contradicts it.
         basis: what exactly was measured, where the target's words leave it open.
         fixed_by: what it rests on, or, of a fit, what it has fixed.
         command: makes the runs again.
@@ -95,7 +95,7 @@ def _row(
         except Unmeasured as absent:
             why = str(absent)
     error, verdict = judge(target, ours)
-    if ours is not None and verdict == "missed":
+    if verdict == "contradicted" or (ours is not None and verdict == "missed"):
         why = reasons.get(target.id, UNEXPLAINED)
     elif why == NOT_YET:
         why = "; ".join([why, *filter(None, [reasons.get(target.id), target.needs and f"needs {target.needs}"])])
@@ -109,7 +109,7 @@ def _row(
         tolerance=target.tolerance,
         role=target.role,
         verdict=verdict,
-        reason=why if verdict in ("missed", "not run") else None,
+        reason=why if verdict in ("missed", "not run", "contradicted") else None,
         basis=(measured.basis or None) if measured else None,
         fixed_by=measured.fixed_by if measured else None,
         command=_command(system, measured, overrides) if measured else None,

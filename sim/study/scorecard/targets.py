@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, Val
 from conf.document import DocumentError, parse
 from sim.errors import ConfigError
 
-Role = Literal["predict", "fit", "input", "order"]
+Role = Literal["predict", "fit", "input", "order", "contradicted"]
 Value = float | list[float] | bool
 """A number, one number for each of several settings, or whether an ordering is as the paper has it."""
 
@@ -26,7 +26,8 @@ class Target(BaseModel):
         id: short name, unique among all systems.
         what: the quantity, with its unit in brackets.
         role: predict (to be arrived at), fit (may have calibrated an input), input (taken as given), order (an
-            ordering or a direction, true in the paper).
+            ordering or a direction, true in the paper), contradicted (no single reading gives it together with the
+            paper's other rows).
         source: table, figure or section.
         value: in the unit of ``what``; several are held only all together.
         rel_tol, abs_tol: the tolerance, relative to the value or in its unit; ``REL_TOL`` where neither is given.
@@ -80,7 +81,7 @@ class Target(BaseModel):
     @property
     def tolerance(self) -> dict[str, float] | None:
         """How far from ``paper`` is still held: ``rel``, ``abs``, ``at_least`` or ``at_most``; None if not scored."""
-        if self.role in ("order", "input") or self.paper is None:
+        if self.role in ("order", "input", "contradicted") or self.paper is None:
             return None
         for name in ("at_least", "at_most"):
             if (bound := getattr(self, name)) is not None:

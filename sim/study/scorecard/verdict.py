@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 from sim.errors import ConfigError
 from sim.study.scorecard.targets import Target, Value
 
-Verdict = Literal["held", "missed", "not run", "given"]
+Verdict = Literal["held", "missed", "not run", "given", "contradicted"]
 
 ROUNDING = 1e-9
 """What lies on the edge of a tolerance is inside, whatever the last bits of the subtraction say."""
@@ -26,22 +26,23 @@ def judge(target: Target, ours: Value | None) -> Judgement:
     """Compare ``ours`` (None: not simulated) with ``target``.
 
     What was not simulated is neither held nor missed: nothing was compared. What is fitted on or taken as given is
-    never scored, however near it lands. A list is held only as a whole.
+    never scored, however near it lands, nor is what the paper itself contradicts. A list is held only as a whole.
 
     Raises:
         ConfigError: ours is of another form than the target: a list of another length, a number for an ordering.
     """
     scored = target.role in ("predict", "order")
+    unscored: Verdict = "contradicted" if target.role == "contradicted" else "given"
     if ours is None:
-        return Judgement(None, "not run" if scored else "given")
+        return Judgement(None, "not run" if scored else unscored)
     if target.role == "order":
         if not isinstance(ours, bool):
             raise ConfigError(f"{target.id}: an ordering is true or false, measured was {ours!r}")
         return Judgement(None, "held" if ours else "missed")
     if target.paper is None:
-        return Judgement(None, "missed" if scored else "given")
+        return Judgement(None, "missed" if scored else unscored)
     error, held = _compare(target, ours)
-    return Judgement(error, "given" if not scored else "held" if held else "missed")
+    return Judgement(error, unscored if not scored else "held" if held else "missed")
 
 
 def _compare(target: Target, ours: Value) -> tuple[float | list[float], bool]:

@@ -21,13 +21,15 @@ from traces.sources.gentd26 import GenTD26
 from traces.sources.katz import Katz
 from traces.sources.mjhq import Mjhq
 from traces.sources.prompts import Prompts
+from traces.sources.sd_beta import SdBeta
 from traces.table import limits
 from traces.table.ingest import store
 from traces.table.limits import Limits, unchanged
 from traces.table.trace import Trace
 
 TEXT = tuple(importer for importer in IMPORTERS if importer != "diffusiondb as parquet")
-DDB, KATZ = VALID["diffusiondb"], VALID["katz"]
+DDB, KATZ, BETA = VALID["diffusiondb"], VALID["katz"], VALID["sd-beta"]
+BETA_ROW = BETA.splitlines(True)[1]
 GENTD26 = VALID["gentd26"] + b"2024-11-15 10:00:00,TXT_2_IMG,SUCCEED,g,4.0,30.0,m,2\n"
 NAMED = b"image_name," + DDB.replace(b"\na fox", b"\nx.png,a fox")
 ZONES = pa.array(["2022-08-14 00:45:00+00:00", "2022-08-14 00:45:00"])
@@ -50,6 +52,10 @@ def of_katz(*times: str) -> bytes:
         ("diffusiondb as parquet", parquet_bytes(height=[512, -512]), "row 1, column height: found -512"),
         ("gentd26", GENTD26.replace(b",4.0,", b",nan,", 1), "row 0, column num_images_per_prompt: found 'nan'"),
         ("gentd26", GENTD26.replace(b",30.0,", b",-30,", 1), "row 0, column num_inference_steps: found -30"),
+        ("sd-beta", BETA.replace(b",42.5", b",-1"), "row 0, column gen_seconds: found -1.0, expected finite seconds"),
+        ("sd-beta", BETA.replace(b",9,", b",0,"), "row 0, column n_images: found 0, expected a positive"),
+        ("sd-beta", BETA.replace(b"1660000000", b"nan"), "row 0, column est_unix_s: found nan, expected finite"),
+        ("sd-beta", BETA + BETA_ROW, "row 1, column idx: found 7, expected more than 7 as before it in channel c"),
         ("katz", KATZ.replace(b"5,", b"NaN,"), "value 0: cannot be read as JSON .NaN is not a JSON number"),
     ],
 )
@@ -101,6 +107,7 @@ BROKEN: dict[str, tuple[bytes, bytes]] = {
     "partiprompts": (b'"fox', b"\xe9"),
     "prompts": ("naïve".encode(), b"na\xefve"),
     "prompts as json": (b"a fox", b"\xe9 fox"),
+    "sd-beta": (b"a fox", b"\xe9 fox"),
 }
 """What to replace in a valid file for one that is partly in Latin-1."""
 
@@ -221,6 +228,15 @@ SKIPPING: dict[str, tuple[str, bytes, Callable[..., Any], dict[str, int]]] = {
     "katz": (
         "t.json", json.dumps([{**json.loads(KATZ)[0], "scene_id": one} for one in "ABB"]).encode(),
         lambda path: Katz(path=path, service="A"), {"another service or node": 2},
+    ),
+    "sd-beta, a channel": (
+        "t.csv", BETA + BETA_ROW.replace(b",7,", b",8,") + BETA_ROW.replace(b"c,", b"d,"),
+        lambda path: SdBeta(path=path, channel="d"), {"another channel": 2},
+    ),
+    "sd-beta, a stretch": (
+        "t.csv", BETA + b"".join(BETA_ROW.replace(b"0,c,7", place) for place in (b"2,c,8", b"4,c,9")),
+        lambda path: SdBeta(path=path, since="2022-08-08T23:06:41", until="2022-08-09T01:06:43+02:00"),
+        {"before `since`": 1, "from `until` on": 1},
     ),
     "mjhq": (
         "t.json", json.dumps({f"{n}": {"category": str(n % 10), "prompt": "p"} for n in range(30)}).encode(),

@@ -10,6 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from conf.palette import INK
+from traces.describe.coverage import LIMITS, Coverage, Shares
 from traces.describe.figures.axes import Series, durations, empty, logarithmic, published, rising, said, shares
 from traces.describe.likeness import GROUPS, Likeness
 from traces.describe.nearest import CACHE, THRESHOLDS, YOUNG_S, Nearest
@@ -113,6 +114,39 @@ def hit_age(panel: Axes, series: Series[Nearest]) -> None:
     panel.set_title(f"Hit age, cache of {CACHE:,}")
     lines.append(f"{paper['source']}: over {paper['share']:.0%}")
     said(panel, "\n".join(lines), 0.97, 0.05 + 0.035 * len(lines), left=False)
+
+
+def others(panel: Axes, series: Series[Coverage]) -> None:
+    """Requests that find another user's prompt, against the number of prompts that it is sought among."""
+    _covered(panel, [(look.colour, found.others) for look, found in series])
+    panel.set_xlabel("Earlier prompts of others, at random")
+    panel.set_title("Coverage by others")
+
+
+def recent(panel: Axes, series: Series[Coverage]) -> None:
+    """Requests that find anybody's prompt among the last so many."""
+    _covered(panel, [(look.colour, found.recent) for look, found in series])
+    panel.set_xlabel("Latest requests, anybody's")
+    panel.set_title("Coverage by the last")
+
+
+def _covered(panel: Axes, series: list[tuple[str, Shares]]) -> None:
+    if not any(found for _, found in series):
+        empty(panel, "too few requests")
+        return
+    for colour, found in series:
+        for limit, dash in zip(LIMITS, DASHES, strict=True):
+            sizes = sorted(found)
+            panel.plot(
+                sizes, [found[size][limit] for size in sizes], color=colour, linestyle=dash, marker=".", markersize=4
+            )
+    logarithmic(panel, "x")
+    shares(panel, "Requests that find a like one")
+    handles = [
+        Line2D([], [], color=INK, linestyle=dash, label=f"above {limit:g}")
+        for limit, dash in zip(LIMITS, DASHES, strict=True)
+    ]
+    panel.legend(handles=handles, fontsize=7.5, loc="upper left")
 
 
 def groups(panel: Axes, series: Series[Likeness]) -> None:

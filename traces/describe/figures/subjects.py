@@ -80,6 +80,7 @@ SUBJECTS = (
         ),
     ),
     Subject("nearest", lambda found: found.nearest, (prompts.similarity, prompts.lag, prompts.age)),
+    Subject("coverage", lambda found: found.coverage, (prompts.others, prompts.recent)),
     Subject("likeness", lambda found: found.likeness, (prompts.groups, prompts.users)),
     Subject("survival", lambda found: found.survival, tuple(prompts.clusters(eps) for eps in reversed(EPS))),
     Subject("hit_age", _timed_nearest, (prompts.hit_age,)),

@@ -1,0 +1,83 @@
+"""How a request's seconds scatter about the typical ones: quantiles that were measured, and draws from them."""
+
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Factor = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+BLOCK = 4096
+"""Rows whose draws are made at once."""
+
+
+class Around(BaseModel):
+    """``factors`` at the probabilities of a Scatter, of requests that typically take ``seconds``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    factors: Annotated[list[Factor], Field(min_length=2)]
+
+
+class Scatter(BaseModel):
+    """A request's seconds over the typical ones: quantiles, by what a request like it typically takes.
+
+    Between probabilities, and between typical seconds, factors are interpolated linearly; outside the typical seconds
+    that were measured the nearest hold.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    probabilities: list[Share]
+    around: Annotated[list[Around], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _quantiles(self) -> "Scatter":
+        asked = self.probabilities
+        if len(asked) < 2 or asked[0] != 0 or asked[-1] != 1 or sorted(set(asked)) != asked:
+            raise ValueError("probabilities have to rise from 0 to 1")
+        if any(len(one.factors) != len(asked) or sorted(one.factors) != one.factors for one in self.around):
+            raise ValueError("each of `around` has as many factors as there are probabilities, and none that falls")
+        known = [one.seconds for one in self.around]
+        if sorted(set(known)) != known:
+            raise ValueError("the seconds of `around` have to rise")
+        return self
+
+    def factors(self, typical_s: float) -> NDArray[np.float64]:
+        """The quantiles of what typically takes ``typical_s``, shape (probabilities,)."""
+        known = [one.seconds for one in self.around]
+        at_each = np.array([one.factors for one in self.around]).T
+        return np.array([np.interp(typical_s, known, measured) for measured in at_each])
+
+    def quantile(self, typical_s: float, probability: float) -> float:
+        """The factor at ``probability``."""
+        return float(np.interp(probability, self.probabilities, self.factors(typical_s)))
+
+    def mean(self, typical_s: float) -> float:
+        """The mean factor of what typically takes ``typical_s``."""
+        return float(np.trapezoid(self.factors(typical_s), self.probabilities))
+
+
+class Draws:
+    """A number from 0 to 1 for every row, the same whatever is asked before it and whatever else is simulated.
+
+    Args:
+        seed: of the run.
+    """
+
+    __slots__ = ("_blocks", "_seed")
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._blocks: dict[int, NDArray[np.float64]] = {}
+
+    def __call__(self, row: int) -> float:
+        """The number of ``row``."""
+        which, at = divmod(row, BLOCK)
+        block = self._blocks.get(which)
+        if block is None:
+            block = self._blocks[which] = np.random.default_rng([self._seed, which, 0x5CA77E4]).random(BLOCK)
+        return float(block[at])

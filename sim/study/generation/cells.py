@@ -1,0 +1,106 @@
+"""A profile against requests that it was not fitted on: mean and slowest tenth, by size and steps."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backends.base import Work
+from backends.profile import Profile
+from backends.profiled import Profiled
+from sim.study.generation.observed import Observed
+
+TOLERANCE = 0.05
+"""Relative error that is held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The requests of one size and number of steps.
+
+    Attributes:
+        requests: how many were held out.
+        mean_s, p90_s: of their seconds.
+        mean_error, p90_error: of the profile's, relative.
+        noise: standard error of ``mean_s``, relative: what no profile can be nearer than.
+    """
+
+    width: int
+    height: int
+    steps: int
+    requests: int
+    mean_s: float
+    p90_s: float
+    mean_error: float
+    p90_error: float
+    noise: float
+
+    @property
+    def held(self) -> bool:
+        """Whether both are within the tolerance."""
+        return max(abs(self.mean_error), abs(self.p90_error)) <= TOLERANCE
+
+
+def cells(held_out: Observed, backend: Profiled, model: str, least: int) -> list[Cell]:
+    """The cells of at least ``least`` requests that ``backend`` predicts, the most frequent first.
+
+    Raises:
+        BackendError: a size is outside the profile's grid.
+    """
+    asked = np.stack([held_out.width, held_out.height, held_out.steps])
+    kinds, which, counts = np.unique(asked, axis=1, return_inverse=True, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    return [
+        _cell(kinds[:, kind].tolist(), held_out.seconds[which.ravel() == kind], backend, model)
+        for kind in order
+        if counts[kind] >= least
+    ]
+
+
+def _cell(asked: list[int], seconds: NDArray[np.float64], backend: Profiled, model: str) -> Cell:
+    width, height, steps = asked
+    typical_s = backend.typical_s(Work(model, width, height, steps))
+    scatter = backend.profiles[model].scatter
+    mean, p90 = (1.0, 1.0) if scatter is None else (scatter.mean(typical_s), scatter.quantile(typical_s, 0.9))
+    mean_s, p90_s = float(seconds.mean()), float(np.quantile(seconds, 0.9))
+    return Cell(
+        width, height, steps, len(seconds), mean_s, p90_s,
+        typical_s * mean / mean_s - 1, typical_s * p90 / p90_s - 1,
+        float(seconds.std() / np.sqrt(len(seconds)) / mean_s),
+    )  # fmt: skip
+
+
+def told(found: Sequence[Cell]) -> str:
+    """How many are held, in words: what a profile's source says of its residuals."""
+    held = sum(cell.held for cell in found)
+    requests = sum(cell.requests for cell in found)
+    worst = max((max(abs(cell.mean_error), abs(cell.p90_error)) for cell in found), default=0.0)
+    return (
+        f"mean and p90 within {100 * TOLERANCE:g} % in {held} of {len(found)} cells of one size and number of steps"
+        f" ({requests:,} requests held out, worst {100 * worst:.1f} %)"
+    )
+
+
+def render(found: Sequence[Cell], profile: Profile, least: int) -> str:
+    """The page in Markdown."""
+    head = ("size", "steps", "requests", "mean [s]", "error", "p90 [s]", "error", "noise of the mean", "")
+    rows = [
+        (
+            f"{cell.width}x{cell.height}", str(cell.steps), f"{cell.requests:,}", f"{cell.mean_s:.2f}",
+            f"{100 * cell.mean_error:+.1f} %", f"{cell.p90_s:.2f}", f"{100 * cell.p90_error:+.1f} %",
+            f"{100 * cell.noise:.1f} %", "held" if cell.held else "missed",
+        )
+        for cell in found
+    ]  # fmt: skip
+    lines = ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *rows)]
+    return "\n\n".join(
+        [
+            f"# Generation seconds: {profile.model} on {profile.gpu}",
+            f"{profile.source}.",
+            f"Requests that were not used for the fit (a fifth, by a hash of their names), in cells of {least} or "
+            "more; what the profile predicts against what they took. Noise is the standard error of the mean of the "
+            "held-out requests: no prediction can be sure to come nearer.",
+            "\n".join(lines),
+        ]
+    ) + "\n"  # fmt: skip

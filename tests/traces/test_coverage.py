@@ -1,0 +1,70 @@
+"""How many requests find a like one, against brute force and where the answer is known."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from traces.describe import coverage as module
+from traces.describe.coverage import coverage
+
+
+def unit(rng: np.random.Generator, count: int, dim: int = 4) -> Any:
+    vectors = rng.standard_normal((count, dim)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32), count=st.integers(20, 120), users=st.integers(1, 6), unknown=st.booleans())
+def test_coverage_is_that_of_a_walk_through_the_trace(seed: int, count: int, users: int, unknown: bool) -> None:
+    rng = np.random.default_rng(seed)
+    vectors, user = unit(rng, count), rng.integers(-1 if unknown else 0, users, count)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "POOLS", (3, 10))
+        patch.setattr(module, "RECENT", (5, 20))
+        found = coverage(vectors, user)
+        if found is None:
+            return
+        draws = np.random.default_rng(0)  # the sample and the order of the pool are the function's own
+        rows = np.arange(count // 2, count)
+        rows = rows[user[rows] >= 0] if (user >= 0).any() else rows
+        query = np.sort(draws.choice(rows, len(rows), replace=False)).tolist()
+        pool = draws.permutation(count)[:20].tolist()
+    likeness = vectors @ vectors.T
+    for size in (5, 20):
+        assert (size in found.recent) == (query[0] >= size)
+        for limit, share in found.recent.get(size, {}).items():
+            hits = [likeness[at, at - size : at].max() > limit for at in query]
+            assert share == pytest.approx(np.mean(hits), abs=1e-9)
+    for size in (3, 10):
+        theirs = [[row for row in pool if row < at and user[row] >= 0 and user[row] != user[at]] for at in query]
+        assert (size in found.others) == all(len(rows) >= size for rows in theirs)
+        for limit, share in found.others.get(size, {}).items():
+            hits = [likeness[at, rows[:size]].max() > limit for at, rows in zip(query, theirs, strict=True)]
+            assert share == pytest.approx(np.mean(hits), abs=1e-9)
+
+
+def test_more_prompts_cover_no_less_and_everybody_the_same_is_covered_at_once() -> None:
+    rng = np.random.default_rng(0)
+    user = rng.integers(0, 500, 4000)
+    found = coverage(unit(rng, 4000, 24), user)
+    assert found is not None
+    for shares in (found.others, found.recent):
+        for limit in module.LIMITS:
+            rising = [shares[size][limit] for size in sorted(shares)]
+            assert rising == sorted(rising)
+    alike = coverage(np.tile(unit(rng, 1), (4000, 1)), user)
+    assert alike is not None
+    assert {share for by in alike.others.values() for share in by.values()} == {1.0}
+
+
+def test_of_one_user_or_of_none_nothing_is_said_about_others() -> None:
+    vectors = unit(np.random.default_rng(0), 1000)
+    for user in (np.zeros(1000, np.int64), np.full(1000, -1)):
+        found = coverage(vectors, user)
+        assert found is not None
+        assert found.others == {}
+        assert sorted(found.recent) == [300]
+    assert coverage(vectors[:30], np.arange(30)) is None

@@ -1,0 +1,229 @@
+"""A log of the Stable Diffusion beta: the public service that DiffusionDB was taken from."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from traces.error import TraceError
+from traces.sources.formats.cells import integers, numbers
+from traces.sources.formats.delimited import read_delimited, read_header, require_column
+from traces.table.ingest import Batch, Reading, gather, since_earliest
+from traces.table.limits import Limits
+from traces.table.trace import Trace
+from traces.table.validation import Origin, check_times, refuse, shown
+
+COLUMNS = {
+    "arrival_s": "est_unix_s",
+    "user_id": "user",
+    "prompt": "prompt",
+    "width": "width",
+    "height": "height",
+    "steps": "steps",
+    "images": "n_images",
+    "seed": "seed",
+    "gen_s": "gen_seconds",
+}
+"""Canonical name -> the log's."""
+
+PLACE = ("channel", "idx")
+
+STEPS = 50
+"""What the bot ran where a request names no number of steps."""
+
+ESTIMATED = (
+    "estimated: interpolated between 440 anchors. Inside a channel the order is exact; between channels the times are "
+    "off by half an hour in the median (90 %: up to 2.5 h), and the rhythm of the day is flattened: no hourly rate can "
+    "be taken from them"
+)
+"""The note on arrivals, as the log's makers and a comparison with DiffusionDB's own stamps have it."""
+
+OTHER_CHANNEL, EARLY, LATE = "another channel", "before `since`", "from `until` on"
+"""Why rows are left out."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SdBeta:
+    """The log as delimited text, a row for each message that the bot answered, 6 to 13 August 2022.
+
+    Arrivals are estimated, and the notes say how well. Inside a channel the order is exact and is kept: an estimate
+    that falls below one before it in its channel is raised to that one, and counted in the notes. Channels are merged
+    by their estimates, ties in the file's order. A request is named channel/idx.
+
+    A message is one request, of 1 to 9 images; `gen_s` is what the bot took for all of them. Users are known from
+    9 August on, and not all: a blank one is null. Blank steps are the bot's own 50.
+
+    Args:
+        path: requests.csv, plain or gzipped; a leading ~ is the home folder.
+        channel: keep only the requests of this channel; None merges all of them.
+        since: keep only what arrives then or later: a day or a time in ISO 8601, UTC where it names no zone.
+        until: keep only what arrives before then.
+        name: what reports call the trace.
+        limits: how much is read.
+
+    Raises:
+        TraceError: `since` or `until` is no day or time, or they leave no time between them.
+    """
+
+    path: str
+    channel: str | None = None
+    since: str | None = None
+    until: str | None = None
+    name: str = "sd-beta"
+    limits: Limits = field(default_factory=Limits)
+    _from_s: float = field(init=False, repr=False)
+    _until_s: float = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._from_s = -np.inf if self.since is None else _unix_s("since", self.since)
+        self._until_s = np.inf if self.until is None else _unix_s("until", self.until)
+        if not self._from_s < self._until_s:
+            raise TraceError(f"sd-beta: since={self.since} and until={self.until} leave no time between them")
+
+    def load(self, rng: np.random.Generator) -> Trace:
+        """Read the log into memory; nothing is random.
+
+        Raises:
+            TraceError: the file is missing or cut short; a column is missing; a cell is not valid; the rows of a
+                channel are out of order; nothing is left.
+        """
+        return gather(self.read(rng))
+
+    def read(self, rng: np.random.Generator) -> Reading:
+        """Open the log; nothing is random. Raises TraceError as `load`, some of it when the batches are read."""
+        path = Path(self.path).expanduser()
+        header = read_header(path, self.limits)
+        for column in (*COLUMNS.values(), *PLACE):
+            require_column(header, column, str(path))
+        used = {*COLUMNS.values(), *PLACE}
+        notes: dict[str, Any] = {
+            "file": path.name,
+            "arrival_s": ESTIMATED,
+            "request_ids": "channel/idx",
+            "images": "a message is a request, of one or several images",
+            "gen_s": "seconds that the bot printed, for all images of the message",
+            "channel": self.channel,
+            "since": self.since,
+            "until": self.until,
+            "columns_left_out": [name for name in header if name not in used],
+            "rows": 0,
+            "skipped": {},
+        }
+        return Reading(
+            where=str(path),
+            name=self.name,
+            source="Stable Diffusion beta, log of 30 of its 50 channels",
+            batches=self._batches(read_delimited(path, self.limits, header), str(path), notes),
+            notes=notes,
+            settle=since_earliest,
+            limits=self.limits,
+        )
+
+    def _batches(self, tables: Iterator[pa.Table], where: str, notes: dict[str, Any]) -> Iterator[Batch]:
+        order = _Order()
+        skipped: Counter[str] = Counter()
+        blank: Counter[str] = Counter()
+        kept = 0
+        for table in tables:
+            origin = Origin(where, COLUMNS, np.arange(notes["rows"], notes["rows"] + table.num_rows))
+            notes["rows"] += table.num_rows
+            arrival_s = order.times(table, origin)
+            keep, why = self._chosen(table, arrival_s)
+            skipped += why
+            at = np.flatnonzero(keep)
+            kept += at.size
+            rows = origin.rows[at] if origin.rows is not None else at
+            table, origin = table.take(pa.array(at)), Origin(where, COLUMNS, rows)
+            blank.update({name: table.column(name).null_count for name in ("user", "steps", "prompt")})
+            yield Batch(_columns(table, origin), pa.array(arrival_s[at]), origin)
+        if notes["rows"] and not kept:
+            raise TraceError(
+                f"{where}: no requests are left of {notes['rows']:,} (channels {shown(', '.join(sorted(order.last)))});"
+                " check --channel, --since and --until"
+            )
+        reasons = {OTHER_CHANNEL: self.channel, EARLY: self.since, LATE: self.until}
+        notes["skipped"].update({why: skipped[why] for why, setting in reasons.items() if setting is not None})
+        notes["channels"] = 1 if self.channel is not None else len(order.last)
+        notes["raised_estimates"] = order.raised
+        notes["users_unknown"], notes["prompts_empty"] = blank["user"], blank["prompt"]
+        notes["steps"] = f"{STEPS} in {blank['steps']:,} requests that name none"
+
+    def _chosen(
+        self, table: pa.Table, arrival_s: npt.NDArray[np.float64]
+    ) -> tuple[npt.NDArray[np.bool_], Counter[str]]:
+        """The rows to keep, (n,); the others by the first reason that holds."""
+        keep, skipped = np.ones(len(arrival_s), np.bool_), Counter[str]()
+        reasons = {EARLY: arrival_s < self._from_s, LATE: arrival_s >= self._until_s}
+        if self.channel is not None:
+            elsewhere = pc.not_equal(table.column("channel"), self.channel).to_numpy()
+            reasons = {OTHER_CHANNEL: elsewhere, **reasons}
+        for reason, holds in reasons.items():
+            skipped[reason] = int((keep & holds).sum())
+            keep &= ~holds
+        return keep, skipped
+
+
+@dataclass(slots=True)
+class _Order:
+    """What is known of each channel: the last place in it, and the latest time."""
+
+    last: dict[str, tuple[int, float]] = field(default_factory=dict)
+    raised: int = 0
+
+    def times(self, table: pa.Table, origin: Origin) -> npt.NDArray[np.float64]:
+        """Estimates that never fall inside a channel, (n,) seconds since 1970.
+
+        Raises TraceError for a row that names no channel, or whose place is not behind the last one of its channel.
+        """
+        estimates = numbers(table.column("est_unix_s"), origin, "arrival_s")
+        check_times(estimates, origin, relative=False)
+        for name in PLACE:
+            refuse(table.column(name), pc.is_null(table.column(name)), name, "a value", origin)
+        channels = table.column("channel").to_pylist()
+        places = integers(table.column("idx"), origin, "idx").to_pylist()
+        arrival_s: npt.NDArray[np.float64] = estimates.to_numpy().copy()
+        for index, (channel, place) in enumerate(zip(channels, places, strict=True)):
+            before, latest_s = self.last.get(channel, (-1, -np.inf))
+            if place <= before:
+                raise TraceError(
+                    f"{origin.cell(index, 'idx')}: found {place}, expected more than {before} as before it in channel"
+                    f" {shown(channel, 60)}; sort the rows of each channel by idx, and drop those that are there twice"
+                )
+            if arrival_s[index] < latest_s:
+                arrival_s[index] = latest_s
+                self.raised += 1
+            self.last[channel] = place, arrival_s[index]
+        return arrival_s
+
+
+def _columns(table: pa.Table, origin: Origin) -> dict[str, Any]:
+    whole = {
+        name: integers(table.column(COLUMNS[name]), origin, name)
+        for name in ("width", "height", "steps", "images", "seed")
+    }
+    return {
+        "request_id": pc.binary_join_element_wise(table.column("channel"), table.column("idx"), "/"),
+        "user_id": table.column("user"),
+        "prompt": table.column("prompt"),
+        **whole,
+        "steps": whole["steps"].fill_null(STEPS),
+        "gen_s": numbers(table.column("gen_seconds"), origin, "gen_s"),
+    }
+
+
+def _unix_s(setting: str, text: str) -> float:
+    try:
+        at = datetime.fromisoformat(str(text))
+    except ValueError:
+        raise TraceError(
+            f"sd-beta: {setting}={shown(repr(text), 60)}, expected a day or a time such as 2022-08-12 or"
+            " 2022-08-12T18:00"
+        ) from None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()

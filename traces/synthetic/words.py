@@ -1,0 +1,68 @@
+"""The words of made-up prompts, the most frequent first, and the law that says how frequent."""
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from itertools import count, islice, product
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from traces.synthetic import vocabulary
+
+WORDS = 2**16
+"""A word is a number of 16 bits; the log's sample of 80,000 prompts has 62,621 different ones."""
+
+CELLS = 2**20
+FAMILIES = 120
+
+COMMA = (5**0.5 - 1) / 2
+"""Every word whose rank times this leaves a rest below the share of commas ends a phrase: evenly spread over ranks."""
+
+Words = npt.NDArray[np.uint16]
+
+
+@cache
+def words(comma_share: float) -> pa.Array:
+    """The words in the order of their frequency, (WORDS,), `comma_share` of them with a comma.
+
+    The first are those of `traces.synthetic.vocabulary`, by the number of its entries that they stand in, which puts
+    the small words of the language first; then names; then coined words.
+    """
+    lists = (
+        vocabulary.MEDIUMS, vocabulary.QUALITIES, vocabulary.SUBJECTS, vocabulary.PLACES, vocabulary.ACTIONS,
+        vocabulary.GARMENTS, vocabulary.STYLES, vocabulary.LIGHTS, vocabulary.COLOURS, vocabulary.MODIFIERS,
+    )  # fmt: skip
+    usual = Counter(word for entries in lists for entry in entries for word in entry.split())
+    texts = dict.fromkeys([word for word, _ in usual.most_common()])
+    texts.update(dict.fromkeys(_names()))
+    # twice what is needed: a coined word that is there already changes nothing
+    texts.update(dict.fromkeys(islice(_coined(), WORDS + len(texts))))
+    ends = (np.arange(WORDS) * COMMA) % 1 < comma_share
+    return pa.array([text + "," * end for text, end in zip(texts, ends.tolist(), strict=False)])
+
+
+@cache
+def drawn(skew: float, shift: float) -> Words:
+    """`CELLS` words, so many of each as the Zipf-Mandelbrot law (rank + shift) ** -skew asks: any of them is a draw."""
+    heights = np.cumsum((np.arange(1, WORDS + 1) + shift) ** -skew)
+    found: Words = np.searchsorted(heights, (np.arange(CELLS) + 0.5) / CELLS * heights[-1]).astype(np.uint16)
+    return found
+
+
+def _names() -> Iterator[str]:
+    yield from vocabulary.GIVEN_NAMES
+    families = [start + end for start, end in product(vocabulary.FAMILY_STARTS, vocabulary.FAMILY_ENDS)]
+    # steps that have no factor in common with the number of families take each of them once
+    for index in range(FAMILIES):
+        yield families[index * 77 % len(families)]
+
+
+def _coined() -> Iterator[str]:
+    """Words of two syllables that mean nothing, no two alike."""
+    syllables = ["".join(parts) for parts in product(vocabulary.ONSETS, vocabulary.VOWELS, vocabulary.CODAS)]
+    size = len(syllables)
+    # steps that have no factor in common with the number of syllables take each of them once
+    for index in count():
+        yield syllables[index * 2311 % size] + syllables[(index * 5003 + index // size * 1009) % size]
