@@ -56,7 +56,10 @@ def _work(pipe: Connection, trouble: str) -> None:
                 limit = int(used.ru_utime + used.ru_stime) + CPU_S + 1
                 resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
                 found = judged(given, Path(name))
-                pipe.send((found.status, found.said, found.wrong))
+                try:
+                    pipe.send((found.status, found.said, found.wrong))
+                except BrokenPipeError:
+                    return
 
 
 class _Worker:
