@@ -18,6 +18,7 @@ from backends.base import BackendError
 from backends.scatter import Scatter
 from backends.table import Table
 from conf.atomic import atomic_write
+from conf.document import DocumentError, parse
 
 LONGEST_S = 1e9
 """Thirty years: a measurement above that is a mistake, and sums of such lose their digits."""
@@ -201,14 +202,13 @@ def read(path: Path | Traversable) -> Profile:
     the wrong kind.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    # RecursionError: nested without end; ValueError: not UTF-8, no day of any month, a number of 5,000 digits
-    except (OSError, RecursionError, ValueError, yaml.YAMLError) as error:
+        content = parse(path.read_bytes())
+    except (OSError, DocumentError) as error:
         reason = " ".join(str(error).split())[:300]
         raise BackendError(f"{path}: cannot be read as a profile ({reason}); restore or re-measure it") from None
     if not isinstance(content, dict):
         raise BackendError(
-            f"{path}: expected a profile (a mapping with schema: 1), found {type(content).__name__}; "
+            f"{path}: expected a profile (a mapping with schema: 1), found {shortened(content)}; "
             "restore or re-measure it"
         )
     try:

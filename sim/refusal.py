@@ -1,10 +1,17 @@
 """How the command line says no: one message on standard error, exit status 2."""
 
+import re
 import sys
 
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 USAGE_ERROR = 2
+
+_RAISED = re.compile(r"^\w+ raised while resolving interpolation: ")
+"""How OmegaConf begins where a resolver failed: with a class of Python's, and without the key."""
+
+LONGEST = 1000
+"""Characters of a message; it begins with what is wrong and ends with what to do."""
 
 
 def refuse(error: Exception, where: str = "") -> int:
@@ -15,8 +22,18 @@ def refuse(error: Exception, where: str = "") -> int:
     elif isinstance(error, OSError) and error.filename is not None:
         message = f"{error.filename}: cannot be used ({error.strerror}); check the path or name another"
     elif isinstance(error, OmegaConfBaseException):
-        message = message.partition("full_key:")[0]
+        said = _RAISED.sub("", message.partition("full_key:")[0].strip()) or "cannot be resolved; correct its ${...}"
+        message = f"{error.full_key}: {said}" if error.full_key and error.full_key not in said else said
     elif "@system." in message:
         message += "; the file of a system begins with the line: # @package _global_"
-    print(f"mezzotint: error: {where}{' '.join(message.split())}", file=sys.stderr)
+    print(f"mezzotint: error: {_line(f'{where}{message}')}", file=sys.stderr)
     return USAGE_ERROR
+
+
+def _line(message: str) -> str:
+    """``message`` as one line that a terminal shows as it is, without the middle of what was found where that is long.
+
+    What was found may be anything: a control character would act on the terminal, a value can fill pages.
+    """
+    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in " ".join(message.split()))
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"

@@ -16,9 +16,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from conf.atomic import check_name, check_room
+from conf.document import DocumentError, parse
 from conf.part import Busy, clear, held_part, hold, is_part, part_path
 from sim.errors import ConfigError
 
@@ -146,8 +145,8 @@ def holds_run(folder: Path) -> bool:
 def config_of(folder: Path) -> object:
     """The configuration that the run in ``folder`` was made with; None where it cannot be read."""
     try:
-        return yaml.load((folder / CONFIG).read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (OSError, ValueError, yaml.YAMLError, RecursionError):
+        return parse((folder / CONFIG).read_bytes())
+    except (OSError, DocumentError):
         return None
 
 

@@ -27,6 +27,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from backends.base import BackendError
 from sim.config.choices import groups, overview
@@ -158,7 +159,7 @@ def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usa
             if several and LOOKING.isdisjoint(overrides):
                 return _swept(main(task))
             main(task if several else noted)()
-    except (*REFUSED, HydraException, OmegaConfBaseException, OSError) as error:
+    except (*REFUSED, HydraException, OmegaConfBaseException, OSError, YAMLError) as error:
         return refuse(error)
     except BrokenProcessPool:
         lost = "a worker process was killed, perhaps for want of memory; the same command goes on where it stopped"

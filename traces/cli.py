@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
-import yaml
 
 from conf.atomic import atomic_write, check_target
+from conf.document import DocumentError, parse
 from traces.describe import Character, characterise, render, side_by_side
 from traces.encoders.embeddings import Encoder
 from traces.encoders.minilm import MiniLM
@@ -216,8 +216,8 @@ def _settings(words: list[str]) -> dict[str, Any]:
         if key not in known or not value:
             raise TraceError(f"--set {word}: expected KEY=VALUE with a key among {', '.join(known)}")
         try:
-            settings[key] = yaml.safe_load(value)
-        except (ValueError, RecursionError, yaml.YAMLError):  # no day of any month, 5,000 digits, nested too deeply
+            settings[key] = parse(value)
+        except DocumentError:
             raise TraceError(f"--set {word}: the value cannot be read, expected a number, text or list") from None
     return settings
 

@@ -143,7 +143,7 @@ def _example(group: str) -> str:
 
 
 def _argument(value: Any, key: str, hint: Any, parts: Parts | None) -> Any:
-    if isinstance(value, Mapping) and TARGET in value:
+    if isinstance(value, Mapping) and TARGET in value and _takes_objects(hint):
         return build(value, key, _kind(hint), parts)
     if isinstance(value, list) and any(isinstance(item, Mapping) and TARGET in item for item in value):
         return [_argument(item, f"{key}.{i}", _item(hint), parts) for i, item in enumerate(value)]
@@ -170,6 +170,16 @@ def _kind(hint: Any) -> Any:
 
 
 _PLAIN = (type(None), bool, int, float, str)
+
+
+def _takes_objects(hint: Any) -> bool:
+    """Whether ``hint`` takes anything beside plain values; where a number is asked for, nothing is made."""
+    if typing.get_origin(hint) is typing.Literal:
+        return False
+    if typing.get_origin(hint) is typing.Annotated:
+        return _takes_objects(typing.get_args(hint)[0])
+    inner = typing.get_args(hint)
+    return any(_takes_objects(each) for each in inner) if inner else hint not in _PLAIN
 
 
 def _item(hint: Any) -> Any:

@@ -9,6 +9,7 @@ data, and tells Hydra only what we wrote there.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import hydra._internal.hydra
@@ -16,6 +17,7 @@ import yaml
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from omegaconf import DictConfig, OmegaConf
 
+from conf.document import DocumentError, parse
 from sim.config.choices import CONF
 from sim.config.theirs import TARGET
 from sim.errors import ConfigError
@@ -61,10 +63,22 @@ class Loader(ConfigLoaderImpl):  # type: ignore[misc]
 
     def _process_config_searchpath(self, config_name: str | None, parsed_overrides: list[Any], repo: Any) -> None:
         # Before Hydra follows the search path of the primary file, which may name a package to import.
+        _refuse_unreadable(config_name, repo)
         found = None if config_name is None else repo.load_config(config_path=config_name)
         if found is not None and found.provider == "main" and not found.path.startswith("pkg://"):
             refuse_primary(OmegaConf.to_container(found.config, resolve=False), f"{config_name}")
         super()._process_config_searchpath(config_name, parsed_overrides, repo)
+
+
+def _refuse_unreadable(config_name: str | None, repo: Any) -> None:
+    """Raise ConfigError for a primary file that is no YAML, or that Hydra would not be done with in a lifetime."""
+    for source in repo.get_sources():
+        file = Path(source.path, f"{str(config_name).removesuffix('.yaml')}.yaml")
+        if source.provider == "main" and source.scheme() == "file" and file.is_file():
+            try:
+                parse(file.read_bytes())
+            except DocumentError as error:
+                raise ConfigError(f"{file}: is not valid YAML ({error}); correct the file or name another") from None
 
 
 def refuse_primary(config: Any, name: str) -> None:

@@ -57,10 +57,10 @@ def _quoted(value: str) -> str:
 def _check(word: str) -> None:
     try:
         OverridesParser.create().parse_override(word)
-    except HydraException as error:
-        reason = str(error).splitlines()[0]
-        if "LexerNoViableAlt" in reason or "token recognition" in reason:
-            raise ConfigError(
-                f"{word}: cannot be read as KEY=VALUE ({reason}); write text with such signs in quotes, as "
-                f"{word.partition('=')[0]}='\"...\"'"
-            ) from None
+    except HydraException:
+        if "=" not in word:
+            raise ConfigError(f"{word}: cannot be read, expected KEY=VALUE, GROUP=CHOICE or ~GROUP") from None
+        raise ConfigError(
+            f"{word}: cannot be read as KEY=VALUE; write text with such signs in quotes, as "
+            f"{word.partition('=')[0]}='\"...\"'"
+        ) from None

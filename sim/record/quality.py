@@ -87,7 +87,7 @@ class Row(BaseModel):
     whatever goes by its name.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
     systems: list[str]
     design: str | None = None
     scores: Scores
@@ -102,7 +102,7 @@ class Table(BaseModel):
     ``steps`` (``steps_of`` a model, where it has others) and ``side`` in pixels are what all images were made with.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
     source: str
     dataset: str
     large: str
@@ -212,7 +212,7 @@ class Published:
 class AlphaFor(BaseModel):
     """What a selector's alpha was chosen for: the large model, the one that ran the hits, the space, and the table."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
     large: str
     hits: str
     of_steps: int

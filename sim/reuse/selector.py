@@ -3,10 +3,10 @@
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
 from conf.ranges import Number, SomeShare, Steps
 from sim.errors import ConfigError
+from sim.record.quality import AlphaFor
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Thresholds:
     of_steps: Steps = 50
     strict: bool = False
     alpha: SomeShare | None = None
-    alpha_for: dict[str, Any] | None = None
+    alpha_for: AlphaFor | None = None
     _limits: list[float] = field(init=False, repr=False)
     _ks: list[int] = field(init=False, repr=False)
 

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import yaml
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from conf.document import DocumentError, parse
 from sim.study.identity import (
     FlatConfig,
     Load,
@@ -297,10 +297,9 @@ def _yaml(path: Path) -> Any:
     if not path.is_file():
         return None
     try:
-        tree = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        detail = " ".join(str(error).split())
-        raise ReportError(f"{path}: is not valid YAML ({detail}); {_again(path)}") from error
+        tree = parse(path.read_bytes())
+    except DocumentError as error:
+        raise ReportError(f"{path}: is not valid YAML ({error}); {_again(path)}") from error
     if tree is not None and not isinstance(tree, Mapping):
         raise _wrong(path, "the top level", tree, "a mapping")
     return tree

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError, model_validator
 
+from conf.document import DocumentError, parse
 from sim.errors import ConfigError
 
 Role = Literal["predict", "fit", "input", "order", "contradicted"]
@@ -151,8 +151,8 @@ def load_reasons(path: Path, targets: Targets) -> dict[str, str]:
 def read_yaml(path: Path) -> Any:
     """What a YAML file holds. Raises ConfigError where it cannot be read or is not YAML."""
     try:
-        return yaml.safe_load(path.read_bytes())
+        return parse(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); put the file there") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: is not valid YAML ({' '.join(str(error).split())}); correct the file") from None
+    except DocumentError as error:
+        raise ConfigError(f"{path}: is not valid YAML ({error}); correct the file") from None

@@ -1,0 +1,70 @@
+"""YAML of somebody else's is what a safe loader reads of it, or one part of a line."""
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conf.document import MOST_VALUES, DocumentError, parse
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4) | st.integers(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(tree=plain)
+def test_what_was_written_is_read(tree: object) -> None:
+    text = yaml.safe_dump(tree)
+    assert parse(text) == parse(text.encode()) == yaml.safe_load(text) == tree
+
+
+@given(content=st.binary(max_size=60) | st.text(max_size=60))
+def test_anything_else_is_one_part_of_a_line(content: str | bytes) -> None:
+    said = "a value"
+    try:
+        parse(content)
+    except DocumentError as error:
+        said = str(error)
+    assert said
+    assert "\n" not in said
+
+
+def bomb(levels: int, width: int) -> str:
+    """Lists of which each names the one before ``width`` times."""
+    return "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * width)}]\n" for n in range(1, levels))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (bomb(30, 9), f"{MOST_VALUES:,} values"),
+        ("a: &a [*a]", "line 1: what stands there is a part of itself"),
+        ("a: 1\nb: &b {c: *b}", "line 2: what stands there is a part of itself"),
+        ("[" * 9999, "line"),
+        ("- " * 9999, ""),
+        ("a: 1\nb: [", "line 3"),
+        ("a: 1\n\nb: 'x", "line 3"),
+        ("a: 2024-13-45", "line 1: '2024-13-45' is no timestamp"),
+        ("a: 1\nb: !!timestamp x", "line 2: 'x' is no timestamp"),
+        ("a: !!int x", "line 1: 'x' is no int"),
+        ("a: !!python/object/apply:os.system [true]", "could not determine a constructor"),
+        ("a: *b", "undefined alias"),
+        ("{? [a]: 1}", "unhashable key"),
+        (b"\xff\xfe\x00", "byte"),
+        ("\0", ""),
+    ],
+)
+def test_what_cannot_be_used_says_where_and_why(text: str | bytes, said: str) -> None:
+    with pytest.raises(DocumentError) as refused:
+        parse(text)
+    assert said in str(refused.value)
+
+
+def test_aliases_that_stand_for_little_are_read() -> None:
+    """As people write them: one value in several places."""
+    assert parse("a: &a {x: 1}\nb: [*a, *a]\nc: {<<: *a, y: 2}") == {
+        "a": {"x": 1}, "b": [{"x": 1}, {"x": 1}], "c": {"x": 1, "y": 2},
+    }  # fmt: skip
+    assert parse("") is None

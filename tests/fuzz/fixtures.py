@@ -1,0 +1,160 @@
+"""What inputs are mutations of: a trace of a few requests, composed configurations, a finished run and its cache."""
+
+import contextlib
+import io
+import os
+import pickle
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+import conf
+from conf.atomic import atomic_write
+from sim.cli import main
+from sim.config.choices import choices, groups
+from sim.run import again, simulate
+from sim.verbs import REFUSED
+from tests.fuzz.inputs import digest
+
+Tree = dict[str, Any]
+
+KEPT = Path(conf.__file__).parents[1] / "results" / "runs" / "composed"
+"""Composing the configurations of all choices takes a minute, and is done once."""
+
+TRACE = "base.parquet"
+
+SMALL = ("trace=file", f"trace.path={TRACE}", "cluster.count=2")
+"""A run of a few milliseconds, beside what is composed."""
+
+NEEDS_MORE = {
+    ("encoder", "minilm"), ("encoder", "clip"), ("encoder", "precomputed"), ("backend", "live"),
+    ("system", "gpt-cache"), ("system", "nirvana-clip-image"), ("space", "clip-images"), ("space", "given-images"),
+    ("scale", "clip"), ("scale", "minilm"), ("scale", "precomputed"), ("trace", "nirvana-evaluation"),
+    ("trace", "nirvana-evaluation-short"), ("models", "tiny"), ("cluster", "local"),
+}  # fmt: skip
+"""Choices that need weights, images or another trace than lies at hand, or make one of 100,000 requests."""
+
+
+@contextlib.contextmanager
+def working(folder: Path) -> Iterator[None]:
+    """Work in ``folder``, with a cache of its own there."""
+    before, kept = os.getcwd(), os.environ.get("MEZZOTINT_CACHE")
+    os.chdir(folder)
+    os.environ["MEZZOTINT_CACHE"] = str(folder / "cache")
+    try:
+        yield
+    finally:
+        os.chdir(before)
+        if kept is None:
+            del os.environ["MEZZOTINT_CACHE"]
+        else:
+            os.environ["MEZZOTINT_CACHE"] = kept
+
+
+def made(commands: Sequence[Sequence[str]], files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """What lies in a folder after ``commands`` were given there, by path."""
+    with tempfile.TemporaryDirectory() as name, working(Path(name)), contextlib.redirect_stdout(io.StringIO()):
+        folder = Path(name)
+        for path, content in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(content)
+        for words in commands:
+            assert main(list(words)) == 0, words
+        return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+@cache
+def trace() -> bytes:
+    """A trace of 20 requests, several of which are like earlier ones."""
+    words = ("trace", "synth", "-o", TRACE, "--requests", "20", "--set", "repeat_share=0.4", "--rate-rpm", "10")
+    return made([words], {})[TRACE]
+
+
+@cache
+def composed(words: tuple[str, ...]) -> Tree:
+    """The configuration that ``words`` compose, resolved, as ``--cfg job`` prints it."""
+    kept = KEPT / f"{digest(repr((_version(), words)).encode())}.pickle"
+    if not kept.is_file():
+        with initialize_config_module(config_module="conf", version_base="1.3"):
+            config = OmegaConf.to_container(compose("config", overrides=[*words, "run.dir=out"]), resolve=True)
+        with atomic_write(kept, RuntimeError) as part:
+            part.write_bytes(pickle.dumps(config))
+    found: Tree = pickle.loads(kept.read_bytes())
+    return found
+
+
+@cache
+def _version() -> str:
+    """Of the configurations and what composes them."""
+    KEPT.mkdir(parents=True, exist_ok=True)
+    (KEPT / ".gitignore").write_text("*")
+    files = sorted(p for p in Path(conf.__file__).parent.rglob("*.yaml"))
+    return digest(b"".join(p.read_bytes() for p in files))
+
+
+def config_file(config: Tree) -> Tree:
+    """What a run directory's config.yaml holds."""
+    return again(config) | {key: value for key, value in config.items() if key != "run"}  # whose paths are relative
+
+
+@cache
+def finished(system: str = "nirvana") -> dict[str, bytes]:
+    """Everything that lies in a folder after one run there: ``out``, the trace, what is remembered."""
+    return made([("run", f"system={system}", *SMALL, "run.dir=out")], {TRACE: trace()})
+
+
+@cache
+def runs(words: tuple[str, ...]) -> bool:
+    """Whether what ``words`` compose is done as it is: some clusters have no profile yet."""
+    with tempfile.TemporaryDirectory() as name, working(Path(name)):
+        Path(TRACE).write_bytes(trace())
+        try:
+            simulate(composed(words))
+        except REFUSED:
+            return False
+    return True
+
+
+@cache
+def systems() -> dict[str, dict[str, str]]:
+    """The choices that each system makes itself or has of the system that it begins from, by group."""
+    files = {f.name.removesuffix(".yaml"): f.read_text() for f in (resources.files("conf") / "system").iterdir()}
+    said = {name: yaml.safe_load(text).get("defaults", []) for name, text in files.items()}
+
+    def of(name: str) -> dict[str, str]:
+        own: dict[str, str] = {}
+        for entry in said[name]:
+            if isinstance(entry, str) and entry != "_self_":
+                own |= of(entry)
+            elif isinstance(entry, dict):
+                own |= {k.removeprefix("override /"): v for k, v in entry.items() if k.startswith("override /")}
+        return own
+
+    return {name: of(name) for name in said}
+
+
+@cache
+def recipes() -> tuple[tuple[str, ...], ...]:
+    """Overrides which together compose every choice of every group, each in a system that takes it."""
+    hosts = {name: chosen for name, chosen in systems().items() if ("system", name) not in NEEDS_MORE}
+    found = []
+    for group in groups():
+        for choice in choices(group):
+            if (group, choice.name) in NEEDS_MORE or group == "experiment":
+                continue
+            if group == "system":
+                found.append((f"system={choice.name}", *SMALL))
+                continue
+            brings = [name for name, chosen in hosts.items() if chosen.get(group) == choice.name]
+            host = (brings or ["nirvana"])[0]
+            base = ["trace=synthetic", "trace.requests=20"] if group == "trace" else SMALL[:2]
+            words = (f"system={host}", *base, f"{group}={choice.name}", "cluster.count=2")
+            found.append(words if (group, choice.name) != ("trace", "file") else (f"system={host}", *SMALL))
+    return tuple(dict.fromkeys(found))

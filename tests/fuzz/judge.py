@@ -1,0 +1,215 @@
+"""What may come of an input: done or refused, and nothing else."""
+
+import io
+import json
+import math
+import os
+import re
+import shutil
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from hydra.core.global_hydra import GlobalHydra
+
+from conf.document import DocumentError, parse
+from sim.cli import main
+from sim.config.theirs import at_hand
+from sim.refusal import refuse
+from sim.run import save, simulate
+from sim.rundir import CLUSTER, CONFIG, REQUESTS, SUMMARY, claimed
+from sim.verbs import REFUSED
+from tests.fuzz.inputs import Input, digest
+from tests.fuzz.values import MARK
+
+LONGEST = 1500
+"""Characters of a refusal; a longer one is not read."""
+
+BARE = re.compile(
+    r"object has no|object is not|NoneType|not supported between|unsupported operand|index out of range|KeyError|"
+    r"Traceback|invalid literal|could not convert|cannot convert|NotImplemented|must be real number|"
+    r"takes \d+ positional|missing \d+ required|unhashable type|AssertionError|array must not|broadcast|valid dtype|"
+    r"math domain|"
+    r"division by zero|__\w+__|too large to convert|LexerNoViableAlt|mismatched input|<class |<function |<object|"
+    r" at 0x[0-9a-f]{6}|\[Errno"
+)
+"""Words of Python, numpy or a parser's, which a user can do nothing with."""
+
+REMEMBERED = re.compile(r"\.(ngram|\d+-\w+)[-\w.]*\.(npy|json)$")
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What an input came to: the exit status of its last command and what was wrong with that; nothing, if all well."""
+
+    status: int | None
+    said: str = ""
+    wrong: list[str] = field(default_factory=list)
+
+
+def judged(given: Input, folder: Path) -> Verdict:
+    """Give the commands of ``given`` in the empty ``folder`` and judge what happens; ``folder`` is emptied."""
+    verdict = _judged(given, folder)
+    return _judged(replace(given, quick=False), folder) if given.quick and verdict.wrong else verdict
+
+
+def _judged(given: Input, folder: Path) -> Verdict:
+    given.lay(folder)
+    before = _contents(folder)
+    verdict = Verdict(0)
+    try:
+        for number, words in enumerate(given.commands):
+            verdict.status, out, err = told(without_hydra if given.quick else main, words, folder, verdict.wrong)
+            verdict.said = err.strip() or out.strip()
+            if verdict.status == 2:
+                verdict.wrong += _refusal(err, given if number == 0 else None, words)
+            elif verdict.status != 0:
+                verdict.wrong.append(f"exit status {verdict.status}")
+            if verdict.status != 0:
+                break
+            if "Warning" in err:
+                verdict.wrong.append(f"a warning: {err.strip()[:300]}")
+            if number == 0 and given.refused:
+                verdict.wrong.append("what cannot be meant was taken")
+        verdict.wrong += _left(folder, before, given, verdict.status)
+    finally:
+        for item in folder.iterdir():
+            shutil.rmtree(item) if item.is_dir() and not item.is_symlink() else item.unlink()
+    return verdict
+
+
+def without_hydra(words: Sequence[str]) -> int:
+    """What ``mezzotint run --config-path . --config-name config run.dir=out`` does once Hydra is done."""
+    assert "--config-path" in words
+    try:
+        tree = parse(Path(CONFIG).read_bytes())
+        plain = {str(key): value for key, value in tree.items() if key not in ("defaults", "hydra")}
+        with at_hand(Path.cwd(), plain, Path.cwd()), claimed(Path("out")) as claim:
+            save(simulate(plain | {"run": {"dir": "out"}}), claim)
+    except (*REFUSED, DocumentError) as error:
+        return refuse(error)
+    return 0
+
+
+def told(
+    command: Callable[[Sequence[str]], int], words: Sequence[str], folder: Path, wrong: list[str]
+) -> tuple[int | None, str, str]:
+    """One command, in ``folder``: its exit status, and what it said on standard output and standard error."""
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8", "strict", write_through=True)
+    err = io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace", write_through=True)
+    kept = os.getcwd(), dict(os.environ), list(sys.path), list(sys.argv), set(sys.modules)
+    os.chdir(folder)
+    os.environ["MEZZOTINT_CACHE"] = str(folder / "cache")
+    status: int | None = None
+    try:
+        with redirect_stdout(out), redirect_stderr(err), warnings.catch_warnings():
+            warnings.simplefilter("always", RuntimeWarning)
+            status = command(list(words))
+    except SystemExit as stop:
+        status = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
+    except BaseException as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        ours = [f for f in frames if any(f"/{room}/" in f.filename for room in ("sim", "traces", "backends", "conf"))]
+        at = [f"{Path(f.filename).name}:{f.lineno}" for f in (*ours[-2:], frames[-1])]
+        wrong.append(f"{type(error).__name__}: {str(error)[:200]} ({' > '.join(at)})")
+        status = 2
+        err = io.TextIOWrapper(io.BytesIO())
+    finally:
+        os.chdir(kept[0])
+        os.environ.clear()
+        os.environ.update(kept[1])
+        sys.path[:], sys.argv[:] = kept[2], kept[3]
+        GlobalHydra.instance().clear()
+    return status, *(each.buffer.getvalue().decode() for each in (out, err))  # type: ignore[attr-defined]
+
+
+def _refusal(err: str, given: Input | None, words: Sequence[str]) -> list[str]:
+    """What is wrong with a refusal: it is one line that names what was wrong in words that a user knows."""
+    if not err:
+        return []  # it was an exception, which is told already
+    lines = [line for line in err.splitlines() if line.strip()]
+    if lines[0].startswith("usage:"):  # argparse's own, whose last line is the refusal
+        lines = lines[-1:]
+    said = lines[-1]
+    wrong = []
+    if len(lines) != 1 or not re.match(r"mezzotint[\w .-]*: error: \S", said):
+        wrong.append(f"not one line: {err.strip()[:300]}")
+    if len(said) > LONGEST:
+        wrong.append(f"a refusal of {len(said)} characters: {said[:200]}")
+    if not said.isprintable():
+        wrong.append(f"a refusal that is not printable: {said[:200]!r}")
+    if found := BARE.search(said):
+        wrong.append(f"no user's words ({found[0]}): {said[:300]}")
+    if given is not None and given.key and not any(name in said for name in given.key):
+        wrong.append(f"does not name {given.key[0]}: {said[:300]}")
+    return wrong
+
+
+def _contents(folder: Path) -> dict[str, str]:
+    return {str(p.relative_to(folder)): digest(p.read_bytes()) for p in folder.rglob("*") if p.is_file()}
+
+
+def _left(folder: Path, before: dict[str, str], given: Input, status: int | None) -> list[str]:
+    """What is wrong with the files that are there now."""
+    after = _contents(folder)
+    wrong = [
+        f"{name}: was changed or removed" for name in before if after.get(name) != before[name] and not _kept(name)
+    ]
+    new = sorted(name for name in after if name not in before and not _kept(name))
+    wrong += [f"{name}: left behind" for name in new if name.endswith(".part") or MARK in name]
+    wrong += [f"{p.relative_to(folder)}: left behind" for p in folder.rglob("*.part")]
+    wrong += [f"{p.name}: made" for p in folder.iterdir() if p.name == MARK]
+    new = [name for name in new if not name.endswith(".part") and MARK not in name]
+    made = [str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_dir() and not any(p.iterdir())]
+    wrong += [f"{name}: an empty folder" for name in made if not _kept(name)]
+    if status != 0 and len(given.commands) == 1 and new:
+        wrong.append(f"refused, and yet made: {', '.join(new[:5])}")
+    allowed = [name for name in new if any(out == "*" or Path(name).parts[0] == out for out in given.outputs)]
+    wrong += [f"{name}: is none of the outputs" for name in new if name not in allowed]
+    for name in allowed:
+        wrong += _whole(folder / name, given)
+    return wrong
+
+
+def _kept(name: str) -> bool:
+    """Whether a file is something remembered, which may be made, mended and thrown away."""
+    return Path(name).parts[0] == "cache" or bool(REMEMBERED.search(name))
+
+
+def _whole(file: Path, given: Input) -> list[str]:
+    """What is wrong with a finished file."""
+    if file.suffix == ".parquet":
+        try:
+            table = pq.read_table(file)
+        except Exception as error:
+            return [f"{file.name}: cannot be read: {error}"]
+        if file.name == REQUESTS and given.same is not None and digest(file.read_bytes()) != given.same:
+            return [f"{file.name}: is not what an undamaged run writes ({table.num_rows} rows)"]
+    if file.name == SUMMARY:
+        lacking = [name for name in (REQUESTS, CLUSTER, CONFIG) if not (file.parent / name).is_file()]
+        if lacking:
+            return [f"{file.parent.name}: lacks {', '.join(lacking)}"]
+        return _meaningless(json.loads(file.read_text()))
+    if file.name in (REQUESTS, CLUSTER, CONFIG) and not (file.parent / SUMMARY).is_file():
+        return [f"{file.parent.name}: lacks {SUMMARY}"]
+    return [] if file.stat().st_size else [f"{file.name}: is empty"]
+
+
+def _meaningless(tree: Any, at: str = "") -> list[str]:
+    """Numbers of a summary that no run can have: infinite, negative, or a share over 1."""
+    if isinstance(tree, dict):
+        return [w for k, v in tree.items() if k not in ("assumptions", "trace") for w in _meaningless(v, f"{at}.{k}")]
+    if isinstance(tree, list):
+        return [w for i, v in enumerate(tree) for w in _meaningless(v, f"{at}.{i}")]
+    if isinstance(tree, bool) or not isinstance(tree, int | float):
+        return []
+    share = at.endswith(("_rate", "_share", "busy_fraction")) or ".hit_share_by_k." in at
+    if not math.isfinite(tree) or (tree < -1e-9 and "saving" not in at) or (share and tree > 1 + 1e-9):
+        return [f"{SUMMARY}{at}: is {tree}"]
+    return []

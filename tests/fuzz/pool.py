@@ -1,0 +1,137 @@
+"""Processes that judge inputs, each stopped where one takes too long or too much memory."""
+
+import faulthandler
+import multiprocessing
+import resource
+import signal
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from tests.fuzz.inputs import Input
+
+CPU_S = 5
+"""What an input may take."""
+
+WALL_S = 90
+"""What it may take by the clock, where it waits and does nothing; machines are shared."""
+
+MEMORY_BYTES = 2 * 2**30
+"""What it may allocate beside what the program itself is."""
+
+PRELOADED = (
+    "tests.fuzz.judge",
+    "sim.verbs",
+    "sim.study.report",
+    "sklearn.svm",
+    "matplotlib.pyplot",
+    "sim.study.validate",
+)
+"""Imported once: the processes are forks of one that has them. What an import takes is not the input's."""
+
+
+def _size_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+def _work(pipe: Connection, trouble: str) -> None:
+    """Judge what comes through ``pipe`` until it is closed; where the process is when it is stopped goes to a file."""
+    from tests.fuzz.judge import judged
+
+    with open(trouble, "w") as file:
+        faulthandler.register(signal.SIGXCPU, file=file, chain=True)
+        faulthandler.enable(file=file)
+        resource.setrlimit(resource.RLIMIT_AS, (_size_bytes() + MEMORY_BYTES, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with tempfile.TemporaryDirectory(dir=Path(trouble).parent) as name:
+            while True:
+                try:
+                    given: Input = pipe.recv()
+                except EOFError:
+                    return
+                used = resource.getrusage(resource.RUSAGE_SELF)
+                limit = int(used.ru_utime + used.ru_stime) + CPU_S + 1
+                resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
+                found = judged(given, Path(name))
+                try:
+                    pipe.send((found.status, found.said, found.wrong))
+                except BrokenPipeError:
+                    return
+
+
+class _Worker:
+    """One process and what it is busy with."""
+
+    def __init__(self, context: Any, trouble: Path) -> None:
+        self.trouble = trouble
+        self.pipe, other = context.Pipe()
+        self.process = context.Process(target=_work, args=(other, str(trouble)), daemon=True)
+        self.process.start()
+        other.close()
+        self.busy: tuple[int, Input] | None = None
+        self.since = 0.0
+
+    def give(self, number: int, given: Input) -> None:
+        self.busy, self.since = (number, given), time.monotonic()
+        self.pipe.send(given)
+
+    def stop(self) -> None:
+        self.pipe.close()
+        self.process.kill()
+        self.process.join()
+
+    def ended(self) -> str:
+        """Why the process is no more, and where it was."""
+        self.process.join(1)
+        code = self.process.exitcode
+        self.stop()
+        where = [line.strip() for line in self.trouble.read_text().splitlines() if line.strip().startswith("File")]
+        at = f" at {' < '.join(where[:4])}" if where else ""
+        if code is None:
+            return f"no end in {WALL_S} s by the clock"
+        if code == -signal.SIGXCPU:
+            return f"over {CPU_S} s of a processor{at}"
+        return f"the process ended with {code}{at}"
+
+
+def judge_all(
+    inputs: Iterable[tuple[int, Input]], jobs: int
+) -> Iterator[tuple[int, Input, int | None, str, list[str]]]:
+    """Judge numbered inputs in ``jobs`` processes; gives number, input, status, what was said and what was wrong."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    rest = iter(inputs)
+    with tempfile.TemporaryDirectory(prefix="mezzotint-fuzz-") as name:
+        workers = [_Worker(context, Path(name, f"trouble{n}")) for n in range(jobs)]
+        try:
+            for worker in workers:
+                _next(worker, rest)
+            while busy := [w for w in workers if w.busy]:
+                ready = wait([w.pipe for w in busy], timeout=1)
+                for worker in busy:
+                    late = time.monotonic() - worker.since > WALL_S
+                    if worker.pipe not in ready and not late:
+                        continue
+                    assert worker.busy is not None
+                    number, given = worker.busy
+                    try:
+                        if late and worker.pipe not in ready:
+                            raise EOFError
+                        yield number, given, *worker.pipe.recv()
+                    except (EOFError, ConnectionResetError):
+                        yield number, given, None, "", [worker.ended()]
+                        workers[workers.index(worker)] = worker = _Worker(context, worker.trouble)
+                    _next(worker, rest)
+        finally:
+            for worker in workers:
+                worker.stop()
+
+
+def _next(worker: _Worker, rest: Iterator[tuple[int, Input]]) -> None:
+    worker.busy = None
+    for number, given in rest:
+        worker.give(number, given)
+        return
