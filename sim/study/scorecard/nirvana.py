@@ -53,10 +53,15 @@ def requests_at_a_hole(runs: Runs) -> float:
 
 def short_prompts_do_better(runs: Runs) -> bool:
     """Hits on short prompts are of more similar prompts than hits on long ones."""
-    return all(_similarity(run, short=True) > _similarity(run, short=False) for run in runs.where(system="nirvana"))
+    return all(similarity_of_hits(run, short=True) > similarity_of_hits(run, short=False) for run in runs.where(system="nirvana"))
 
 
-def _similarity(run: Finished, short: bool) -> float:
+def similarity_of_hits(run: Finished, *, short: bool) -> float:
+    """Mean similarity of the hits on prompts under `LONG_PROMPT` words, or on longer ones.
+
+    Raises:
+        Unmeasured: there is no such hit.
+    """
     prompts = run.trace().prompts()[run.config["preload"] :]
     words = pc.list_value_length(pc.split_pattern_regex(pc.utf8_trim_whitespace(prompts), r"\s+"))
     table = run.requests("similarity", "source_id").append_column("words", pa.chunked_array(words))
