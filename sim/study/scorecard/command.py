@@ -51,7 +51,9 @@ def add_parser(subparsers: "_SubParsersAction[argparse.ArgumentParser]") -> argp
         help="of the column of each --trace, in their order (default: the file's, without its ending)",
     )
     parser.add_argument(
-        "--only-trace", action="store_true", help="run nothing on the built-in trace; its column stays if it still holds"
+        "--only-trace",
+        action="store_true",
+        help="run nothing on the built-in trace; its column stays if it still holds",
     )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="worker processes (default: 1)")
     parser.add_argument(

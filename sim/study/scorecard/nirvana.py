@@ -53,7 +53,10 @@ def requests_at_a_hole(runs: Runs) -> float:
 
 def short_prompts_do_better(runs: Runs) -> bool:
     """Hits on short prompts are of more similar prompts than hits on long ones."""
-    return all(similarity_of_hits(run, short=True) > similarity_of_hits(run, short=False) for run in runs.where(system="nirvana"))
+    return all(
+        similarity_of_hits(run, short=True) > similarity_of_hits(run, short=False)
+        for run in runs.where(system="nirvana")
+    )
 
 
 def similarity_of_hits(run: Finished, *, short: bool) -> float:

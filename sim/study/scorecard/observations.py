@@ -106,7 +106,9 @@ def _alike(trace: Trace) -> Observation:
         return Observation(ALIKE_WHAT, {}, None, "the trace has no times, or no user with two sessions")
     means = {group: round(float(found.pairs[group].mean()), 6) for group in GROUPS}
     session, own, other = means.values()
-    return Observation(ALIKE_WHAT, {f"mean cosine, {group}:": mean for group, mean in means.items()}, session > own > other)
+    return Observation(
+        ALIKE_WHAT, {f"mean cosine, {group}:": mean for group, mean in means.items()}, session > own > other
+    )
 
 
 def _surviving(trace: Trace) -> Observation:
@@ -115,8 +117,13 @@ def _surviving(trace: Trace) -> Observation:
     found = survival(trace, HashedNgrams())
     left = None if found is None else found.left.get(FOLLOWED)
     if found is None or left is None:
-        return Observation(SURVIVE_WHAT, {}, None, "the trace has not two whole days with enough prompts, or no clusters")
-    numbers = {f"left on day {day} of the first day's top:": round(float(of), 6) for day, of in zip(found.days, left, strict=True)}
+        return Observation(
+            SURVIVE_WHAT, {}, None, "the trace has not two whole days with enough prompts, or no clusters"
+        )
+    numbers = {
+        f"left on day {day} of the first day's top:": round(float(of), 6)
+        for day, of in zip(found.days, left, strict=True)
+    }
     return Observation(SURVIVE_WHAT, numbers, float(left[-1]) >= 0.5)
 
 

@@ -54,7 +54,9 @@ class Reading:
 def measure(runs: Runs) -> list[Reading]:
     """Every policy under every reading, from the runs of `EXPERIMENTS`."""
     return [
-        _measured(words, policy, runs.of([experiment])) for words, experiment, policies in READINGS for policy in policies
+        _measured(words, policy, runs.of([experiment]))
+        for words, experiment, policies in READINGS
+        for policy in policies
     ]
 
 
