@@ -32,8 +32,8 @@ _BAND = "#e3f1ec"
 def draw(columns: Mapping[str, Sequence[Row]]) -> Figure | None:
     """A line for each row that was simulated, its points where ours lies; None where there is none.
 
-    Zero is the paper's value, the band its tolerance. An ordering is at zero if it holds, else at the edge. The points of
-    the first column are filled, of the others hollow, one below the other.
+    Zero is the paper's value, the band its tolerance. An ordering is at zero if it holds, else at the edge. The points
+    of the first column are filled, of the others hollow, one below the other.
 
     Args:
         columns: by name, a row for the same targets each.

@@ -1,6 +1,7 @@
 """What NIRVANA saw in its traffic, looked for in the trace that is replayed: no targets, since no number is printed."""
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -54,14 +55,14 @@ class Observation:
             return f"not measured: {self.reason}"
         told = ", ".join(f"{name} {value:.3f}" for name, value in self.numbers.items())
         values = list(self.numbers.values())
-        steps = ", ".join(f"{later - first:+.3f}" for first, later in zip(values, values[1:], strict=False))
+        steps = ", ".join(f"{later - first:+.3f}" for first, later in pairwise(values))
         return f"{'as the paper saw it' if self.as_seen else 'otherwise'}: {told}" + (
             f" (from each to the next {steps})" if steps else ""
         )
 
 
 ALIKE_WHAT = "prompts of one session are more alike than a user's in other sessions, and those than strangers' (Fig. 7)"
-SURVIVE_WHAT = "popular clusters of prompts stay popular for days (Fig. 5)"
+SURVIVE_WHAT = "popular clusters of prompts stay popular for days (Fig. 5; here: half are left on the last whole day)"
 SHORT_WHAT = f"hits on prompts under {LONG_PROMPT} words are of more similar prompts than hits on longer ones (Table 4)"
 
 

@@ -22,13 +22,14 @@ READINGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 EXPERIMENTS = tuple(dict.fromkeys(experiment for _, experiment, _ in READINGS))
 
 ARGUMENT = (
-    "The paper prints neither how the counts of LFU and LCBFU forget nor what f starts from; its text stores a prompt "
-    "that matched nothing (5.4). Counts that never fade fill a small cache with what was popular once, and with f from 0 "
-    "what was never used is always the next to go, so LCBFU becomes LFU: neither can give a table in which LFU and LCBFU "
-    "are as good as LRU. With dynamic ageing (LFUDA: the key is the worth plus the key of the last victim at the time of "
-    "the use) LFU comes out near LRU, both above FIFO, and LCBFU saves the most, as printed. With every prompt stored LRU "
-    "gains little over FIFO and many more requests start at K = 25 than the 8 % printed. The default was chosen after "
-    "these rows had been seen, on a log and not on the synthetic trace; it is one for all rows and has no parameter."
+    "The paper prints neither how the counts of LFU and LCBFU forget nor what f starts from; its text stores a "
+    "prompt that matched nothing (5.4). Counts that never fade fill a small cache with what was popular once, and "
+    "with f from 0 what was never used is always the next to go, so that K plays no part. With dynamic ageing "
+    "(LFUDA: the key is the worth plus the key of the last victim at the time of the use) LFU came out a little "
+    "above LRU on a log of the service, both well above FIFO, and LCBFU saved the most, as printed. With every "
+    "prompt stored LRU gains nothing over FIFO on real prompts, and far more than the 8 % printed would start at "
+    "K = 25, as a quarter of the prompts repeat exactly. The default was chosen after rows like these had been "
+    "seen; it is one for all rows and has no parameter."
 )
 """Why the default is what it is."""
 
