@@ -90,11 +90,12 @@ def predictor(quality: str) -> Number:
 
 
 _STEP = "C = 8.59 s: backends/profiles/a10g_nirvana-large.yaml (7.1)"
-_REUSE = "thresholds: conf/selector/nirvana.yaml (Fig. 10); traffic and similarity: conf/trace/synthetic.yaml"
+_TRAFFIC = "similarity: conf/scale; traffic: the column's trace"
+_REUSE = f"thresholds: conf/selector/nirvana.yaml (Fig. 10); {_TRAFFIC}"
 _TIMES = f"{_STEP}; l_s (4.1) and l_r (not published; its source is beside it): conf/door/nirvana.yaml; {_REUSE}"
-_GPT_CACHE = f"{_STEP}; conf/door/gpt-cache.yaml; traffic and similarity: conf/trace/synthetic.yaml"
+_GPT_CACHE = f"{_STEP}; conf/door/gpt-cache.yaml; {_TRAFFIC}"
 _PREDICTOR = "nu, the share that retrains and the threshold: conf/predictor (6, 7.7)"
-_FITS = "has fixed the similarity of the synthetic trace, together with the other rows of role fit"
+_FITS = "has fixed conf/scale/ngram.yaml, together with the other rows of role fit"
 
 _TABLE2 = ("nirvana-table2",)
 _GPT_CACHE_ALONE = ("nirvana-table2-gpt-cache",)
