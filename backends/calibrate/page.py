@@ -11,7 +11,7 @@ from backends.calibrate.figures import STEPS, draw, images_per_minute
 from backends.calibrate.journal import Entry
 from backends.calibrate.plan import Cell
 from backends.profile import Point, Profile, Timing, shipped, within
-from conf.atomic import atomic_write
+from conf.atomic import atomic_files
 
 
 def write_page(profile: Profile, entries: Sequence[Entry], skipped: Sequence[Cell], folder: Path) -> tuple[Path, Path]:
@@ -26,8 +26,6 @@ def write_page(profile: Profile, entries: Sequence[Entry], skipped: Sequence[Cel
     stem = f"{profile.gpu}_{profile.model}"
     page, figure = folder / f"{stem}.md", folder / f"{stem}_step.png"
     published = [found for found in _published(profile.model) if found.gpu != profile.gpu]
-    with atomic_write(figure, BackendError) as temporary:
-        draw(profile, [(p.gpu.upper(), point) for p in published for point in p.step], temporary)
     blocks = [
         f"# {profile.model} on {profile.device}",
         f"{profile.source}. {profile.dtype}, {profile.date} (UTC). {profile.notes}",
@@ -40,8 +38,9 @@ def write_page(profile: Profile, entries: Sequence[Entry], skipped: Sequence[Cel
         *_once(profile, entries),
         *_not_measured(entries, skipped),
     ]
-    with atomic_write(page, BackendError) as temporary:
-        temporary.write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
+    with atomic_files([figure, page], BackendError) as (drawn, written):
+        draw(profile, [(p.gpu.upper(), point) for p in published for point in p.step], drawn)
+        written.write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
     return page, figure
 
 

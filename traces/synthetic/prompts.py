@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from tqdm import tqdm
 
 from traces.synthetic.laws import Flags, Floats, Indices
 from traces.synthetic.lineage import Descent, Order
@@ -66,13 +67,15 @@ class Wording:
         place = np.zeros(count)
         fresh = drawn(self.word_skew, self.word_shift)
         start = 0
-        while start < count:
-            # nothing is there to be copied at first, so blocks begin small
-            rows = np.arange(start, min(start + min(BLOCK, max(16, start)), count))
-            task = self._task(rows, parent, repeats, writes_new[user[rows]], own, near, place, rng)
-            written = self._written(rows, task, writes_new[user[rows]], made, fresh, own, near, rng)
-            _splice(rows, task, written, made, place)
-            start = int(rows[-1]) + 1
+        with tqdm(total=count, desc="make prompts up", unit="req", disable=None, delay=2, leave=False) as bar:
+            while start < count:
+                # nothing is there to be copied at first, so blocks begin small
+                rows = np.arange(start, min(start + min(BLOCK, max(16, start)), count))
+                task = self._task(rows, parent, repeats, writes_new[user[rows]], own, near, place, rng)
+                written = self._written(rows, task, writes_new[user[rows]], made, fresh, own, near, rng)
+                _splice(rows, task, written, made, place)
+                start = int(rows[-1]) + 1
+                bar.update(len(rows))
         return made
 
     def _writes_new(self, users: int, rng: np.random.Generator) -> Floats:
