@@ -63,10 +63,10 @@ def measure(runs: Runs) -> list[Reading]:
 
 def _measured(words: str, policy: str, runs: Runs) -> Reading:
     try:
-        found = [_rounded(per_size(of, policy, CAPACITIES)(runs)) for of in (hits, saving)]
+        found, saved = (_rounded(per_size(of, policy, CAPACITIES)(runs)) for of in (hits, saving))
     except Unmeasured as absent:
         return Reading(words, policy, None, None, str(absent))
-    return Reading(words, policy, *found)
+    return Reading(words, policy, found, saved)
 
 
 def _rounded(values: Sequence[float]) -> list[float]:
