@@ -11,8 +11,11 @@ from sim.errors import ConfigError
 from sim.study.scorecard import points
 from sim.study.scorecard.card import Card, Study, beside, make, write
 from sim.study.scorecard.columns import SYNTHETIC, Feed, read_columns
+from sim.study.scorecard.finished import Runs
 from sim.study.scorecard.measures import Measured, latency_s
 from sim.study.scorecard.observations import Observation
+from sim.study.scorecard.readings import CAPACITIES as READ_AT
+from sim.study.scorecard.readings import EXPERIMENTS, READINGS, measure
 from sim.study.scorecard.targets import Target
 from traces.sources.file import File
 from traces.table.trace import Trace
@@ -136,3 +139,23 @@ def test_a_scorecard_of_an_earlier_layout_is_none(tmp_path: Path) -> None:
     (tmp_path / "old.json").write_text(json.dumps({"rows": []}))
     with pytest.raises(ConfigError, match="make it again"):
         read_columns(tmp_path / "old.json")
+
+
+def test_every_reading_is_a_point_of_its_experiment() -> None:
+    """What the page lists is what is run: each policy at each capacity, once."""
+    for experiment in EXPERIMENTS:
+        points_of = [each.choices for each in points.sweep(experiment)]
+        listed = {policy for _, of, policies in READINGS if of == experiment for policy in policies}
+        wanted = {(policy, str(capacity)) for policy in listed for capacity in READ_AT}
+        found = [(choice["eviction"], choice["cache.capacity"]) for choice in points_of]
+        assert wanted <= set(found)
+        assert len(found) == len(set(found))
+    made = [
+        (points.Point(of, {"eviction": policy, "cache.capacity": str(size)}, ()), f"{policy} failed")
+        for _, of, policies in READINGS
+        for policy in policies
+        for size in READ_AT
+    ]
+    told = measure(Runs(tuple(made)))
+    assert len(told) == sum(len(policies) for _, _, policies in READINGS)
+    assert all(one.hit_rate is None and f"{one.policy} failed" in (one.reason or "") for one in told)

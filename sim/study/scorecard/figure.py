@@ -66,7 +66,7 @@ def draw(columns: Mapping[str, Sequence[Row]]) -> Figure | None:
     ]
     if len(columns) > 1:
         first, *others = columns
-        hollow = {"marker": "o", "markerfacecolor": "white", "linestyle": ""}
+        hollow: dict[str, Any] = {"marker": "o", "markerfacecolor": "white", "linestyle": ""}
         handles += [
             Line2D([], [], color="#444444", marker="o", linestyle="", label=f"filled: {first}"),
             *(Line2D([], [], color="#444444", label=f"hollow: {name}", **hollow) for name in others),

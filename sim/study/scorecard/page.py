@@ -11,6 +11,9 @@ from sim.study.scorecard.verdict import Verdict
 
 DASH = "–"
 
+HEADINGS: Mapping[Verdict, str] = {"missed": "Missed by", "not run": "Not run of", "contradicted": "Contradicted in"}
+"""Verdicts that have reasons, and what these stand under."""
+
 
 def render(columns: Sequence[Column], form: str, figure: str | None) -> str:
     """The page in Markdown.
@@ -39,11 +42,7 @@ def render(columns: Sequence[Column], form: str, figure: str | None) -> str:
         of = {column.name: [row for row in column.rows if row.system == system] for column in columns}
         head = ("id", "what", "paper", "allowed", *(cell for name in of for cell in (name, "error", "verdict")))
         parts += [f"## {system}", _table(head, [_cells(rows) for rows in zip(*of.values(), strict=True)])]
-        for verdict, heading in (
-            ("missed", "Missed by"),
-            ("not run", "Not run of"),
-            ("contradicted", "Contradicted in"),
-        ):
+        for verdict, heading in HEADINGS.items():
             reasons = _by_column(of, verdict)
             if reasons:
                 parts += [f"### {heading} {system}", "\n".join(f"- **{ids}**: {why}" for why, ids in reasons)]

@@ -21,7 +21,7 @@ from traces.error import TraceError
 from traces.sources.delimited import Csv
 from traces.sources.diffusiondb import DiffusionDB
 from traces.sources.file import File
-from traces.table.trace import Trace, write
+from traces.table.trace import Trace, about, write
 
 TextFile = Callable[..., Path]
 
@@ -206,6 +206,21 @@ def test_file_gives_back_what_was_written(trace: Trace, tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     write(trace, path)
     assert File(path=str(path)).load(seeded()).digest == trace.digest
+
+
+def test_a_file_is_taken_whole_or_from_its_head(trace: Trace, tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    write(trace, path)
+    assert about(path) == (len(trace), trace.digest)
+    head = File(path=path, requests=2).load(seeded())
+    assert head.table == trace.table.slice(0, 2)
+    write(head, tmp_path / "head.parquet")
+    assert File(path=tmp_path / "head.parquet").load(seeded()).digest == head.digest != trace.digest
+    assert head.path is None, "what is kept of a part must not lie where that of the whole does"
+    for requests in (len(trace), len(trace) + 1, None):
+        assert File(path=path, requests=requests).load(seeded()).path == path
+    with pytest.raises(TraceError, match="expected 1 or more"):
+        File(path=path, requests=0)
 
 
 def test_csv_with_a_map(text_file: TextFile) -> None:
