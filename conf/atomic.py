@@ -118,14 +118,16 @@ def atomic_folder(path: Path, error: type[Exception], remedy: str = REMEDY) -> I
         error: the disk is full, or permission is lacking.
     """
     temporary = part_path(path.parent)
+    begun = False
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         clear(path.parent)
         with held_part(temporary, folder=True):
+            begun = True
             yield temporary
             os.replace(temporary, path)
     except OSError as cause:
-        if not path.is_dir():
+        if not begun or not path.is_dir():
             raise _unwritable(path, cause, error, remedy) from cause
 
 

@@ -37,7 +37,7 @@ from sim.study.scorecard.points import sweep
 from sim.study.scorecard.runner import finish
 
 # %% tags=["parameters"]
-quick = True  # small traces; False is the full form, of a million requests
+quick = True  # small traces; False is the full form, of 200,000 requests
 work = "results/runs/scorecard"  # where finished runs are kept
 jobs = 1  # worker processes
 

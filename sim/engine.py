@@ -195,7 +195,8 @@ class Engine:
         """Bind every part to this run."""
         parts: dict[str, object] = {"scheduler": self.scheduler, "executor": self.executor, "door": self.door}
         limit = getattr(self.executor, "limit", 1)
-        self.cluster.open(self.clock, self.record, limit, parts, self.pull, self.scheduler.moved)
+        keeps = getattr(self.scheduler, "keeps", None)  # most schedulers keep nothing for one worker
+        self.cluster.open(self.clock, self.record, limit, parts, self.pull, self.scheduler.moved, keeps)
         self.gauge("arrived", lambda _: self.arrived)
         self.gauge("in_system", lambda _: self.in_system)
         self.gauge("queued", lambda _: len(self.scheduler))

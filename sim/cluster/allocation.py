@@ -27,6 +27,31 @@ class Uniform:
 
 
 @dataclass(slots=True)
+class FewSmall:
+    """The last ``small`` GPUs hold the model of ``hit_role``, all others that of ``miss_role``.
+
+    Raises ConfigError when not every role is left at least one GPU.
+    """
+
+    small: int = 1
+    miss_role: str = "large"
+    hit_role: str = "small"
+
+    def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
+        """See Allocation.roles."""
+        if not 1 <= self.small <= gpus - 1:
+            raise ConfigError(
+                f"allocation.small: found {self.small} of {gpus} GPUs; expected 1 to {gpus - 1}, so that both models "
+                "have one"
+            )
+        return _split(self.miss_role, gpus - self.small, self.hit_role, self.small, models)
+
+    def assumptions(self) -> list[Assumption]:
+        """See Allocation.assumptions."""
+        return []
+
+
+@dataclass(slots=True)
 class FixedSplit:
     """``large`` GPUs hold the large model and the others the small one.
 
@@ -64,10 +89,7 @@ class FixedSplit:
                 f"allocation.large: found {large} of {gpus} GPUs; expected 1 to {gpus - 1}, so that both models have "
                 "one"
             )
-        roles = [self.miss_role] * large + [self.hit_role] * (gpus - large)
-        for role in roles:
-            in_role(models, role)
-        return roles
+        return _split(self.miss_role, large, self.hit_role, gpus - large, models)
 
     def assumptions(self) -> list[Assumption]:
         """See Allocation.assumptions."""
@@ -86,3 +108,10 @@ class FixedSplit:
         if misses + hits == 0:
             raise ConfigError("allocation: hit_rate 1 with steps_left 0 leaves no work to split GPUs for")
         return min(max(round(gpus * misses / (misses + hits)), 1), gpus - 1)
+
+
+def _split(first: str, count: int, second: str, others: int, models: Mapping[str, Model]) -> list[str]:
+    roles = [first] * count + [second] * others
+    for role in roles:
+        in_role(models, role)
+    return roles

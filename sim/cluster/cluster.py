@@ -49,13 +49,15 @@ class Cluster:
         parts: Mapping[str, object],
         pull: Callable[[Mine], None],
         moved: Callable[[Mine, float], None],
+        keeps: Callable[[Mine], bool] | None = None,
     ) -> None:
         """Begin to serve: ``limit`` requests aboard a worker at most; ``parts`` are named in errors, ``pull`` asks the
-        scheduler for what a worker has room for, ``moved`` tells it that one changed."""
+        scheduler for what a worker has room for, ``moved`` tells it that one changed, and ``keeps`` says whether it
+        has requests that one must end before it changes."""
         if limit < 1:
             raise SimulationError(f"{_named(parts, 'executor')} takes {limit} requests at once, expected 1 or more")
         self._clock, self._record, self._parts = clock, record, parts
-        self._pull, self._moved = pull, moved
+        self._pull, self._moved, self._keeps = pull, moved, keeps
         self._kinds, self._spans = record.ledger.kinds, record.ledger.buffer
         self._rooms = Rooms(limit)
         self.roomiest = self._rooms.roomiest  # asked for every request
@@ -142,8 +144,11 @@ class Cluster:
             self._load(worker)
 
     def rest(self, worker: Mine) -> None:
-        """``worker`` has room and nobody for it: list it."""
-        if worker.lane is None:
+        """``worker`` has room and nobody for it: list it, or have it begin what it was ordered to."""
+        if worker.finishing:
+            if self._keeps is None or not self._keeps(worker):
+                self._finished(worker)
+        elif worker.lane is None:
             self._rooms.add(worker)
 
     def close(self, worker: Mine) -> None:
@@ -190,15 +195,25 @@ class Cluster:
             self._rooms.remove(worker)
         self._record.decisions.append((now_s, "order", {"worker": worker.id, "from": worker.role, "to": role}))
         worker._role = role
+        worker.finishing = False
         if in_role(self.models, role).name == worker.model and not worker.loading:  # back before it had begun to load
             worker.ordered = None
             self._open_again(worker)
         else:
             worker.ordered = role
-            if not worker.aboard and not worker.loading:
+            if self._keeps is not None and not worker.loading and self._keeps(worker):
+                worker.finishing = True
+            elif not worker.aboard and not worker.loading:
                 self._load(worker)
         worker.settle()
         self._moved(worker, now_s)
+
+    def _finished(self, worker: Mine) -> None:
+        """``worker`` ended what its scheduler kept for it."""
+        worker.finishing = False
+        worker.settle()
+        if not worker.aboard:
+            self._load(worker)
 
     def _load(self, worker: Mine) -> None:
         """Put the model of the role that was ordered in the place of the one that is there."""

@@ -25,6 +25,7 @@ class Worker:
     Attributes:
         ordered: the role that it is to load when it has drained; None where no order waits.
         loading: whether a load is under way.
+        finishing: whether it goes on taking what its scheduler keeps for it, though ordered elsewhere.
         closed: whether its executor takes nothing more for now.
         open: whether it takes requests: not while it drains, loads, is closed or part of a gang.
         model_code: what stands for its model in the ledger.
@@ -38,6 +39,7 @@ class Worker:
         "_role",
         "aboard",
         "closed",
+        "finishing",
         "gang",
         "gpus",
         "id",
@@ -63,6 +65,7 @@ class Worker:
         self.aboard = 0
         self.ordered: str | None = None
         self.loading = False
+        self.finishing = False
         self.closed = False
         self.open = True
         self.gang: Worker | None = None
@@ -90,7 +93,8 @@ class Worker:
 
     def settle(self) -> None:
         """Work out whether it is open, after what that rests on has changed."""
-        self.open = self.ordered is None and not self.loading and not self.closed and self.gang is None
+        waits = self.ordered is not None and not self.finishing
+        self.open = not waits and not self.loading and not self.closed and self.gang is None
 
     def __repr__(self) -> str:
         return f"worker {self.id} ({self._role})"

@@ -1,6 +1,5 @@
 """A timetable of splits: how many GPUs serve which role, from when on."""
 
-from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from math import inf
@@ -8,6 +7,7 @@ from typing import Any
 
 import simpy
 
+from sim.control.roles import bring
 from sim.errors import ConfigError
 from sim.model import in_role
 from sim.parts import Run
@@ -53,12 +53,5 @@ class Timetable:
             self._split(self.at[time_s])
 
     def _split(self, split: dict[str, int]) -> None:
-        cluster, now_s = self._run.cluster, self._run.clock.now
         self._run.decided("split", **split)
-        there = Counter(worker.role for worker in cluster.workers)
-        wanted = [role for role, count in split.items() for _ in range(count - there[role])]
-        spare = sorted(cluster.workers, key=lambda worker: worker.aboard)
-        for worker in spare:
-            if wanted and there[worker.role] > split.get(worker.role, 0):
-                there[worker.role] -= 1
-                cluster.order(worker, wanted.pop(0), now_s)
+        bring(self._run.cluster, split, self._run.clock.now)

@@ -29,7 +29,11 @@ class Door(Protocol):
 
 @runtime_checkable
 class Scheduler(Protocol):
-    """Who runs next, and where. It keeps queues; who has room is asked of the cluster."""
+    """Who runs next, and where. It keeps queues; who has room is asked of the cluster.
+
+    A scheduler with a queue for each worker may have a method ``keeps(worker) -> bool``: whether a worker that is
+    ordered to another role has requests in its queue to end before it changes.
+    """
 
     def bind(self, run: Run) -> None: ...
 

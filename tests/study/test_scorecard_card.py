@@ -93,7 +93,7 @@ def test_the_same_seed_gives_the_same_bytes_in_any_number_of_processes(tmp_path:
     assert sorted(file.name for file in (tmp_path / "1").iterdir()) == [
         "scorecard.json", "scorecard.md", "scorecard.png",
     ]  # fmt: skip
-    rows = json.loads((tmp_path / "1/scorecard.json").read_text())["rows"]
+    rows = json.loads((tmp_path / "1/scorecard.json").read_text())["columns"][0]["rows"]
     keys = "id system what paper ours error tolerance role verdict fixed_by command reason requests trace"
     assert all(set(keys.split()) <= set(row) for row in rows)
 
@@ -184,7 +184,7 @@ def test_a_verdict_that_held_is_watched(tmp_path: Path) -> None:
     assert lost(before, [row for row in card.rows if row.id != "A3"]) == ["A3 held and is no target any more"]
     with pytest.raises(ConfigError, match="make it once without --check"):
         lost(tmp_path / "absent.json", card.rows)
-    before.write_text('{"rows": [{"id": "A1"}]}')
+    before.write_text('{"columns": [{"id": "A1"}]}')
     with pytest.raises(ConfigError, match="is no scorecard"):
         lost(before, card.rows)
 

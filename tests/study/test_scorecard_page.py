@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sim.study.scorecard.columns import Column
 from sim.study.scorecard.figure import REACH, draw, offsets
 from sim.study.scorecard.page import render, tally
 from sim.study.scorecard.rows import NOT_YET, Row
@@ -37,29 +38,31 @@ ROWS = [
     row(target(id="A7"), None, f"{NOT_YET}; needs a GPU"),
 ]
 
+COLUMN = Column("synthetic", "the built-in trace", "0", ROWS)
+
 
 def test_every_row_is_on_the_page_with_its_reason() -> None:
-    page = render(ROWS, "in full", "scorecard.png")
+    page = render([COLUMN], "in full", "scorecard.png")
     for line in (
-        "| one | 2 | 2 | 2 | 1 | 0 |",
-        "| A1 | a quantity (Table 2) | 2 | 2.1 | +5.0 % | ± 10 % | **held** |",
-        "| A2 | a quantity (Table 2) | 1 · 2 | 1 · 3 | +0 · +1 | ± 0.5 | missed |",
-        "| A3 | a quantity (Table 2) | true | false | – | – | missed |",
-        "| A4 | a quantity (Table 2) | 5 | 4 | -1 | at most 5 | **held** |",
-        "| A5 | a quantity (Table 2) | 2 | 2 | +0 | – | given (input) |",
+        "| one | synthetic | 2 | 2 | 2 | 1 | 0 |",
+        "| A1 | a quantity (Table 2) | 2 | ± 10 % | 2.1 | +5.0 % | **held** |",
+        "| A2 | a quantity (Table 2) | 1 · 2 | ± 0.5 | 1 · 3 | +0 · +1 | missed |",
+        "| A3 | a quantity (Table 2) | true | – | false | – | missed |",
+        "| A4 | a quantity (Table 2) | 5 | at most 5 | 4 | -1 | **held** |",
+        "| A5 | a quantity (Table 2) | 2 | – | 2 | +0 | given (input) |",
         "- **A3**: the other way round",
         f"- **A6, A7**: {NOT_YET}; needs a GPU",
         "| A1, A2, A3, A4, A5, A6, A7 | C: a profile |",
-        "- A1, A2, A3, A4, A5, A6, A7: `mezzotint run` (1,000 requests measured; trace 0123456789ab)",
+        "- synthetic: A1, A2, A3, A4, A5, A6, A7: `mezzotint run` (1,000 requests measured; trace 0123456789ab)",
     ):
         assert line in page.splitlines(), line
     assert "(scorecard.png)" in page
-    assert "png" not in render(ROWS, "in full", None)
+    assert "png" not in render([COLUMN], "in full", None)
     assert tally(ROWS) == "2 of 6 scored rows held, 2 missed, 2 not run"
 
 
 def test_every_row_with_a_value_of_ours_is_drawn() -> None:
-    figure = draw(ROWS)
+    figure = draw({"synthetic": ROWS})
     assert figure is not None
     (panel,) = figure.axes
     points = [line for line in panel.lines if len(line.get_xdata()) == 1]
@@ -68,11 +71,11 @@ def test_every_row_with_a_value_of_ours_is_drawn() -> None:
     said = [text.get_text() for text in panel.texts]
     assert [name for name in said if name in {each.id for each in ROWS}] == ["A1", "A2", "A3", "A4", "A5"]
     assert "2 targets without a value of ours are not drawn" in figure.get_suptitle()
-    assert draw(ROWS[5:]) is None
+    assert draw({"synthetic": ROWS[5:]}) is None
 
 
 def test_many_rows_are_laid_in_two_columns() -> None:
-    figure = draw([replace(ROWS[0], id=f"A{n}") for n in range(31)])
+    figure = draw({"synthetic": [replace(ROWS[0], id=f"A{n}") for n in range(31)]})
     assert figure is not None
     assert [len(axes.get_yticks()) for axes in figure.axes] == [16, 15]
 

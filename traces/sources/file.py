@@ -1,10 +1,12 @@
 """A canonical trace that lies on disk."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from traces.error import TraceError
+from traces.table.digest import content_digest
 from traces.table.trace import Trace, read
 
 
@@ -14,10 +16,23 @@ class File:
 
     Args:
         path: the file; a leading ~ is the home folder.
+        requests: rows of its head to take; None, or more than there are, is all of them.
+
+    Raises:
+        TraceError: ``requests`` is not 1 or more.
     """
 
     path: str | Path
+    requests: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.requests is not None and self.requests < 1:
+            raise TraceError(f"trace.requests: found {self.requests}, expected 1 or more, or null for the whole file")
 
     def load(self, rng: np.random.Generator) -> Trace:
         """Read and verify the file; nothing is random. Raises TraceError as `traces.table.trace.read`."""
-        return read(Path(self.path).expanduser())
+        whole = read(Path(self.path).expanduser())
+        if self.requests is None or self.requests >= len(whole):
+            return whole
+        head = whole.table.slice(0, self.requests).combine_chunks()
+        return replace(whole, table=head, digest=content_digest(head), path=None)  # what is kept of it goes by digest

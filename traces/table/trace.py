@@ -18,7 +18,7 @@ from traces.table.digest import content_digest
 from traces.table.limits import regular_file
 from traces.table.validation import Origin, check_cells, check_order, check_unique, shown
 
-__all__ = ["SCHEMA", "Origin", "Trace", "TraceError", "content_digest", "make", "read", "validate", "write"]
+__all__ = ["SCHEMA", "Origin", "Trace", "TraceError", "about", "content_digest", "make", "read", "validate", "write"]
 
 VERSION = 1
 """Version of the file layout, kept in the file's metadata."""
@@ -227,16 +227,37 @@ def read(path: Path | str) -> Trace:
     )
 
 
+def about(path: Path | str) -> tuple[int, str]:
+    """The rows of a trace's file and the digest that its metadata tells, its content unread and unverified.
+
+    Raises:
+        TraceError: as `read`, as far as can be seen from that.
+    """
+    path = Path(path)
+    regular_file(path)
+    try:
+        with pa.OSFile(str(path)) as file:
+            opened = pq.ParquetFile(file)
+            rows, schema = opened.metadata.num_rows, opened.schema_arrow
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise _unreadable(path, error) from error
+    return rows, str(_read_about(schema.empty_table(), path)["digest"])
+
+
 def _read_parquet(path: Path) -> pa.Table:
     regular_file(path)
     try:
         with pa.OSFile(str(path)) as file:  # opened here: Arrow takes a path with a colon for a URI
             return pq.ParquetFile(file).read()
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: a column's name
-        raise TraceError(
-            f"{path}: cannot be read as Parquet ({shown(str(error))}), expected a trace written by"
-            " `mezzotint trace`; it may be cut short or of another format, import it again"
-        ) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> TraceError:
+    return TraceError(
+        f"{path}: cannot be read as Parquet ({shown(str(error))}), expected a trace written by"
+        " `mezzotint trace`; it may be cut short or of another format, import it again"
+    )
 
 
 def _read_about(table: pa.Table, path: Path) -> dict[str, Any]:

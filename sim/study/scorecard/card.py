@@ -2,22 +2,26 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from conf.atomic import atomic_files
 from sim.errors import ConfigError
 from sim.study.scorecard import nirvana, page
+from sim.study.scorecard.columns import SYNTHETIC, Column, Feed, follows_from, read_columns
 from sim.study.scorecard.figure import draw
+from sim.study.scorecard.finished import Runs
 from sim.study.scorecard.measures import Measured
+from sim.study.scorecard.observations import observe
 from sim.study.scorecard.points import sweep
-from sim.study.scorecard.rows import Row, score
+from sim.study.scorecard.readings import EXPERIMENTS as READ
+from sim.study.scorecard.readings import measure
+from sim.study.scorecard.rows import Row, judged_again, score
 from sim.study.scorecard.runner import finish
-from sim.study.scorecard.targets import Targets, load_reasons, load_targets, read_yaml
-from sim.study.scorecard.verdict import Verdict
+from sim.study.scorecard.targets import Reasons, Targets, load_reasons, load_targets, read_yaml, reasons_of
 
 MEASURES: Mapping[str, Measured] = {**nirvana.MEASURES}
 """Of all systems."""
@@ -32,32 +36,41 @@ class Study:
     Attributes:
         targets: by system.
         measures: target id -> how it is measured.
-        reasons: target id -> why it is missed.
+        reasons: target id -> why it is missed, in every column or by column.
         overrides: experiment -> what is set beside its own settings.
         form: what this form of the scorecard is, in words.
+        beside: whether other readings of the paper and what it saw in its traffic are looked at too.
     """
 
     targets: Targets
     measures: Mapping[str, Measured]
-    reasons: Mapping[str, str]
+    reasons: Reasons
     overrides: Overrides
     form: str
+    beside: bool = False
 
     @property
     def experiments(self) -> list[str]:
         """The experiments behind the targets, each once."""
         ids = [target.id for listed in self.targets.values() for target in listed]
         named = [name for each in ids if each in self.measures for name in self.measures[each].experiments]
+        if self.beside:
+            named += READ
         return list(dict.fromkeys(named))
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A finished scorecard: its rows, and the commands that could not be run by the error that they met."""
+    """A finished scorecard: a column for each trace, and the commands that could not be run by the error they met."""
 
     study: Study
-    rows: list[Row]
+    columns: list[Column]
     failed: dict[str, list[str]]
+
+    @property
+    def rows(self) -> list[Row]:
+        """Those of the first column."""
+        return self.columns[0].rows
 
 
 def study(system: str | None, *, quick: bool) -> Study:
@@ -74,7 +87,7 @@ def study(system: str | None, *, quick: bool) -> Study:
             raise ConfigError(f"scorecard: found the system {system!r}, expected one of {', '.join(targets)}")
         targets = {system: targets[system]}
     if not quick:
-        return Study(targets, MEASURES, reasons, {}, "in full")
+        return Study(targets, MEASURES, reasons, {}, "in full", beside="nirvana" in targets)
     overrides = _overrides(data / "scorecard-quick.yaml")
     said = Study(targets, MEASURES, reasons, overrides, "quick form: small traces, for watching changes only")
     for name in said.experiments:
@@ -83,19 +96,68 @@ def study(system: str | None, *, quick: bool) -> Study:
     return said
 
 
-def make(study: Study, work: Path, jobs: int = 1) -> Card:
-    """Run what is not finished yet under ``work``, in ``jobs`` processes, and compare.
+def make(study: Study, work: Path, jobs: int = 1, feeds: Sequence[Feed] = (Feed(),)) -> Card:
+    """Run what is not finished yet under ``work``, in ``jobs`` processes, and compare; a column for each feed.
 
     Raises:
         ConfigError: ``work`` cannot be used.
+        TraceError: the file of a feed cannot be read.
     """
-    points = [point for name in study.experiments for point in sweep(name, study.overrides.get(name, ()))]
-    runs = finish(points, work, jobs)
-    rows = score(study.targets, study.measures, runs, study.reasons, study.overrides)
-    failed: dict[str, list[str]] = {}
-    for point, error in runs.failed():
-        failed.setdefault(error, []).append(point.command)
-    return Card(study, rows, failed)
+    said = [feed.said for feed in feeds]  # a file that is no trace is found before the work
+    points = [
+        [
+            point
+            for name in study.experiments
+            for point in sweep(name, feed.overrides(name, study.overrides.get(name, ())))
+        ]
+        for feed in feeds
+    ]
+    outcomes = iter(finish([point for listed in points for point in listed], work, jobs).outcomes)
+    columns, failed = [], dict[str, list[str]]()
+    for feed, of, listed in zip(feeds, said, points, strict=True):
+        runs = Runs(tuple(next(outcomes) for _ in listed))
+        columns.append(_column(study, feed, of, runs, work))
+        for point, error in runs.failed():
+            failed.setdefault(error, []).append(point.command)
+    return Card(study, columns, failed)
+
+
+def _column(study: Study, feed: Feed, said: str, runs: Runs, work: Path) -> Column:
+    overrides = {
+        name: [feed.public(word) for word in feed.overrides(name, study.overrides.get(name, ()))]
+        for name in study.experiments
+    }
+    rows = score(study.targets, study.measures, runs, reasons_of(feed.name, study.reasons), overrides)
+    rows = [replace(row, reason=None if row.reason is None else feed.public(row.reason)) for row in rows]
+    read, seen = [], []
+    if study.beside:
+        read = [replace(one, reason=one.reason and feed.public(one.reason)) for one in measure(runs)]
+        seen = observe(runs.of(["nirvana-table2"]), work)
+        seen = [replace(one, reason=one.reason and feed.public(one.reason)) for one in seen]
+    return Column(feed.name, said, follows_from(study.overrides), rows, read, seen)
+
+
+def beside(card: Card, before: Path) -> tuple[Card, list[str]]:
+    """``card`` with those columns of the scorecard ``before`` (its JSON) that it does not have itself.
+
+    Their rows are judged anew. Returned beside it are the names of those that cannot stay: other code or settings made
+    them, or they lack a target.
+    """
+    try:
+        known = [each for each in read_columns(before) if each.name not in {mine.name for mine in card.columns}]
+    except ConfigError:  # there is none, or one of an earlier layout
+        return card, []
+    now, reasons = follows_from(card.study.overrides), card.study.reasons
+    columns, dropped = list(card.columns), []
+    for column in known:
+        rows = {row.id: row for row in column.rows}
+        targets = [target for listed in card.study.targets.values() for target in listed]
+        if column.follows_from != now or any(target.id not in rows for target in targets):
+            dropped.append(column.name)
+            continue
+        told = reasons_of(column.name, reasons)
+        columns.append(replace(column, rows=[judged_again(rows[target.id], target, told) for target in targets]))
+    return replace(card, columns=sorted(columns, key=lambda each: each.name != SYNTHETIC)), dropped
 
 
 def write(card: Card, folder: Path, name: str) -> list[Path]:
@@ -111,40 +173,29 @@ def write(card: Card, folder: Path, name: str) -> list[Path]:
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be used ({error.strerror}); name another folder with -o") from None
     markdown, data, image = (folder / f"{name}.{kind}" for kind in ("md", "json", "png"))
-    figure = draw(card.rows)
+    figure = draw({column.name: column.rows for column in card.columns})
     drawn, gone = ([], [image]) if figure is None else ([image], [])
     with atomic_files([*drawn, data, markdown], ConfigError, gone) as (*images, rows, text):
         if figure is not None:
             figure.savefig(images[0], format="png")
-        plain = {"rows": [row.plain() for row in card.rows]}
+        plain = {"columns": [column.plain() for column in card.columns]}
         rows.write_text(json.dumps(plain, indent=1, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
-        text.write_text(page.render(card.rows, card.study.form, None if figure is None else image.name), "utf-8")
+        text.write_text(page.render(card.columns, card.study.form, None if figure is None else image.name), "utf-8")
     return [markdown, data, *([] if figure is None else [image])]
 
 
-class _Verdicts(BaseModel):
-    class Row(BaseModel):
-        id: str
-        system: str
-        verdict: Verdict
-
-    rows: list[Row]
-
-
-def lost(before: Path, rows: Sequence[Row]) -> list[str]:
-    """What held in the scorecard ``before`` (its JSON) and is not held in ``rows``, a line each.
+def lost(before: Path, rows: Sequence[Row], name: str = SYNTHETIC) -> list[str]:
+    """What held in a column of the scorecard ``before`` (its JSON) and is not held in ``rows``, a line each.
 
     Only systems that ``rows`` are about are compared.
 
     Raises:
-        ConfigError: there is no such scorecard, or it is not one.
+        ConfigError: there is no such scorecard, or it is not one, or it has no such column.
     """
-    try:
-        known = _Verdicts.model_validate_json(before.read_bytes()).rows
-    except OSError as error:
-        raise ConfigError(f"{before}: cannot be read ({error.strerror}); make it once without --check") from None
-    except ValidationError as error:
-        raise ConfigError(f"{before}: is no scorecard ({error.errors()[0]['msg']}); make it again") from None
+    columns = {column.name: column.rows for column in read_columns(before)}
+    if name not in columns:
+        raise ConfigError(f"{before}: has no column {name}, only {', '.join(columns)}; make it once without --check")
+    known = columns[name]
     now = {row.id: row for row in rows}
     systems = {row.system for row in rows}
     lines = []

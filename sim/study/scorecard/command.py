@@ -1,6 +1,7 @@
 """`mezzotint scorecard`: run what is missing, compare, write the page, the JSON and the figure."""
 
 import argparse
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,8 @@ from sim.errors import ConfigError
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
+
+    from sim.study.scorecard.columns import Feed
 
 LOST = 1
 """Exit status of --check where a verdict that held no longer does."""
@@ -31,6 +34,26 @@ def add_parser(subparsers: "_SubParsersAction[argparse.ArgumentParser]") -> argp
         "--check",
         action="store_true",
         help="write nothing, compare with the scorecard in DIR: status 1 if a verdict that held there no longer does",
+    )
+    parser.add_argument(
+        "--trace",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="a trace's Parquet file: everything is run on it too, a column of its own; may be given several times",
+    )
+    parser.add_argument(
+        "--name",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="of the column of each --trace, in their order (default: the file's, without its ending)",
+    )
+    parser.add_argument(
+        "--only-trace",
+        action="store_true",
+        help="run nothing on the built-in trace; its column stays if it still holds",
     )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="worker processes (default: 1)")
     parser.add_argument(
@@ -55,20 +78,46 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.jobs < 1:
         raise ConfigError(f"--jobs {args.jobs}: expected 1 or more worker processes")
+    if args.check and args.trace:
+        raise ConfigError("--check compares the column of the built-in trace; leave --trace out")
     from sim.study.scorecard import card, page  # importing what runs and draws takes a second
 
     name = "scorecard-quick" if args.quick else "scorecard"
-    made = card.make(card.study(args.system, quick=args.quick), args.work, args.jobs)
+    made = card.make(card.study(args.system, quick=args.quick), args.work, args.jobs, _feeds(args))
     for error, commands in made.failed.items():
         more = f" (and {len(commands) - 1} more)" if len(commands) > 1 else ""
         print(f"mezzotint: could not be run: {commands[0]}{more}: {error}", file=sys.stderr)
+    before = args.output / f"{name}.json"
     if args.check:
-        gone = card.lost(args.output / f"{name}.json", made.rows)
+        gone = card.lost(before, made.rows)
         for line in gone:
             print(f"mezzotint: {line}", file=sys.stderr)
         print(page.tally(made.rows))
         return LOST if gone else FAILED if made.failed else 0
-    for file in card.write(made, args.output, name):
+    whole, dropped = card.beside(made, before)
+    for column in dropped:
+        print(f"mezzotint: {before}: the column {column} is of other code or settings; make it again", file=sys.stderr)
+    for file in card.write(whole, args.output, name):
         print(file)
-    print(page.tally(made.rows))
+    for each in whole.columns:
+        print(f"{each.name}: {page.tally(each.rows)}" if len(whole.columns) > 1 else page.tally(each.rows))
     return FAILED if made.failed else 0
+
+
+def _feeds(args: argparse.Namespace) -> "list[Feed]":
+    from sim.study.scorecard.columns import SYNTHETIC, Feed
+
+    if len(args.name) > len(args.trace):
+        raise ConfigError(f"--name {args.name[-1]}: names no trace; give --trace FILE too")
+    if args.only_trace and not args.trace:
+        raise ConfigError("--only-trace: there is no trace; give --trace FILE too")
+    files = [path.expanduser().resolve() for path in args.trace]
+    names = [*args.name, *(path.stem for path in files[len(args.name) :])]
+    for name in names:
+        if names.count(name) > 1 or name == SYNTHETIC or not re.fullmatch(r"[\w.-]+( [\w.-]+)*", name):
+            raise ConfigError(
+                f"--name: found the column {name!r}, expected each once, in letters, digits, dots, dashes and spaces, "
+                f"and not {SYNTHETIC!r}, which is the built-in trace's"
+            )
+    given = [Feed(name, path) for name, path in zip(names, files, strict=True)]
+    return given if args.only_trace else [Feed(), *given]

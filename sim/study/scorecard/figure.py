@@ -1,6 +1,6 @@
 """Ours against the papers': how far every simulated row is from its target, in units of what it may be off."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -29,20 +29,26 @@ _BAND = "#e3f1ec"
 
 
 @house_style()
-def draw(rows: Sequence[Row]) -> Figure | None:
+def draw(columns: Mapping[str, Sequence[Row]]) -> Figure | None:
     """A line for each row that was simulated, its points where ours lies; None where there is none.
 
-    Zero is the paper's value, the band its tolerance. An ordering is at zero if it holds, else at the edge.
+    Zero is the paper's value, the band its tolerance. An ordering is at zero if it holds, else at the edge. The points
+    of the first column are filled, of the others hollow, one below the other.
+
+    Args:
+        columns: by name, a row for the same targets each.
     """
-    shown = [row for row in rows if row.ours is not None]
+    lines = list(zip(*columns.values(), strict=True))
+    shown = [rows for rows in lines if any(row.ours is not None for row in rows)]
     if not shown:
         return None
-    columns = 2 if len(shown) > ASIDE else 1
-    tall = -(-len(shown) // columns)
-    figure, axes = panels(columns, width=7.4 * columns, height=0.25 * tall + 1.5, share_y=False)
-    for index in range(columns):
+    panes = 2 if len(shown) > ASIDE else 1
+    tall = -(-len(shown) // panes)
+    each = 0.25 + 0.13 * (len(columns) - 1)
+    figure, axes = panels(panes, width=7.4 * panes, height=each * tall + 1.5, share_y=False)
+    for index in range(panes):
         _column(axes[0][index], shown[index * tall : (index + 1) * tall], tall)
-    figure.suptitle(_title(rows, shown), fontsize=9.5, fontweight="bold")
+    figure.suptitle(_title(columns, len(lines) - len(shown)), fontsize=9.5, fontweight="bold")
     handles = [
         Line2D([], [], color=VERDICTS["held"], marker="o", linestyle="", label="held"),
         Line2D([], [], color=VERDICTS["missed"], marker="o", linestyle="", label="missed"),
@@ -58,7 +64,14 @@ def draw(rows: Sequence[Row]) -> Figure | None:
         Line2D([], [], color="#444444", marker=">", linestyle="", label=f"further than {REACH:g} tolerances"),
         Patch(color=_BAND, label="tolerance"),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3 * columns, fontsize=8)
+    if len(columns) > 1:
+        first, *others = columns
+        hollow = {"marker": "o", "markerfacecolor": "white", "linestyle": ""}
+        handles += [
+            Line2D([], [], color="#444444", marker="o", linestyle="", label=f"filled: {first}"),
+            *(Line2D([], [], color="#444444", label=f"hollow: {name}", **hollow) for name in others),
+        ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3 * panes, fontsize=8)
     return figure
 
 
@@ -81,25 +94,32 @@ def offsets(row: Row) -> list[float]:
     return [edge + error / unit for error, unit in zip(errors, units, strict=True)]
 
 
-def _title(rows: Sequence[Row], shown: Sequence[Row]) -> str:
-    scored = [row for row in shown if row.verdict in ("held", "missed")]
-    held = sum(row.verdict == "held" for row in scored)
-    missing = len(rows) - len(shown)
+def _title(columns: Mapping[str, Sequence[Row]], missing: int) -> str:
+    told = []
+    for name, rows in columns.items():
+        scored = [row for row in rows if row.ours is not None and row.verdict in ("held", "missed")]
+        held = f"{sum(row.verdict == 'held' for row in scored)} of {len(scored)} scored rows held"
+        told.append(f"{name}: {held}" if len(columns) > 1 else held)
     rest = f"; {missing} targets without a value of ours are not drawn" if missing else ""
-    return f"{', '.join(dict.fromkeys(row.system for row in shown))}: {held} of {len(scored)} scored rows held{rest}"
+    drawn = [row.system for rows in columns.values() for row in rows if row.ours is not None]
+    return f"{', '.join(dict.fromkeys(drawn))}: {'; '.join(told)}{rest}"
 
 
-def _column(axes: Axes, rows: Sequence[Row], tall: int) -> None:
+def _column(axes: Axes, lines: Sequence[Sequence[Row]], tall: int) -> None:
     axes.axvspan(-1, 1, color=_BAND, linewidth=0)
     axes.axvline(0, color="#777777", linewidth=0.8)
-    for place, row in enumerate(rows):
+    for place, rows in enumerate(lines):
         if place % 2:
             axes.axhspan(place - 0.5, place + 0.5, color="#000000", alpha=0.025, linewidth=0)
-        _points(axes, place, row)
-        _write(axes, row.id, 0.0, place, -6.0, color=VERDICTS[row.verdict], ha="right", fontweight="bold")
-        _write(axes, f"{number(row.paper, 3)} → {number(row.ours, 3)}", 1.0, place, 8.0, color=INK)
+        gap = 0.0 if len(rows) == 1 else 0.44 / (len(rows) - 1)
+        for nth, row in enumerate(rows):
+            _points(axes, place + (0.0 if len(rows) == 1 else gap * nth - 0.22), row, filled=nth == 0)
+        first = rows[0]
+        _write(axes, first.id, 0.0, place, -6.0, color=VERDICTS.get(first.verdict, INK), ha="right", fontweight="bold")
+        ours = " | ".join(number(row.ours, 3) for row in rows)
+        _write(axes, f"{number(first.paper, 3)} → {ours}", 1.0, place, 8.0, color=INK)
     _write(axes, "paper → ours", 1.0, -0.95, 8.0, color=INK)
-    axes.set_yticks(range(len(rows)), [short(row.what, 50) for row in rows], fontsize=7.5, color=INK)
+    axes.set_yticks(range(len(lines)), [short(rows[0].what, 50) for rows in lines], fontsize=7.5, color=INK)
     axes.tick_params(axis="y", length=0, pad=58)
     axes.set_ylim(tall - 0.4, -0.6)
     axes.set_xlim(-REACH - 0.25, REACH + 0.25)
@@ -122,8 +142,10 @@ def _write(axes: Axes, text: str, side: float, place: float, away_pt: float, **l
     )
 
 
-def _points(axes: Axes, place: int, row: Row) -> None:
+def _points(axes: Axes, place: float, row: Row, *, filled: bool) -> None:
     """One point for each value of the row, of several the later the larger."""
+    if row.ours is None:
+        return
     colour = VERDICTS[row.verdict]
     points = offsets(row)
     inside = [max(-REACH, min(REACH, offset)) for offset in points]
@@ -136,7 +158,7 @@ def _points(axes: Axes, place: int, row: Row) -> None:
             place,
             marker=marker,
             color=colour,
-            markerfacecolor="white" if marker == "D" else colour,
+            markerfacecolor=colour if filled and marker != "D" else "white",
             markersize=3.4 + 1.1 * nth if len(inside) > 1 else 6,
             alpha=0.85,
             linestyle="",

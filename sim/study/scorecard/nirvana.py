@@ -53,10 +53,18 @@ def requests_at_a_hole(runs: Runs) -> float:
 
 def short_prompts_do_better(runs: Runs) -> bool:
     """Hits on short prompts are of more similar prompts than hits on long ones."""
-    return all(_similarity(run, short=True) > _similarity(run, short=False) for run in runs.where(system="nirvana"))
+    return all(
+        similarity_of_hits(run, short=True) > similarity_of_hits(run, short=False)
+        for run in runs.where(system="nirvana")
+    )
 
 
-def _similarity(run: Finished, short: bool) -> float:
+def similarity_of_hits(run: Finished, *, short: bool) -> float:
+    """Mean similarity of the hits on prompts under `LONG_PROMPT` words, or on longer ones.
+
+    Raises:
+        Unmeasured: there is no such hit.
+    """
     prompts = run.trace().prompts()[run.config["preload"] :]
     words = pc.list_value_length(pc.split_pattern_regex(pc.utf8_trim_whitespace(prompts), r"\s+"))
     table = run.requests("similarity", "source_id").append_column("words", pa.chunked_array(words))
@@ -82,11 +90,12 @@ def predictor(quality: str) -> Number:
 
 
 _STEP = "C = 8.59 s: backends/profiles/a10g_nirvana-large.yaml (7.1)"
-_REUSE = "thresholds: conf/selector/nirvana.yaml (Fig. 10); traffic and similarity: conf/trace/synthetic.yaml"
+_TRAFFIC = "similarity: conf/scale; traffic: the column's trace"
+_REUSE = f"thresholds: conf/selector/nirvana.yaml (Fig. 10); {_TRAFFIC}"
 _TIMES = f"{_STEP}; l_s (4.1) and l_r (not published; its source is beside it): conf/door/nirvana.yaml; {_REUSE}"
-_GPT_CACHE = f"{_STEP}; conf/door/gpt-cache.yaml; traffic and similarity: conf/trace/synthetic.yaml"
+_GPT_CACHE = f"{_STEP}; conf/door/gpt-cache.yaml; {_TRAFFIC}"
 _PREDICTOR = "nu, the share that retrains and the threshold: conf/predictor (6, 7.7)"
-_FITS = "has fixed the similarity of the synthetic trace, together with the other rows of role fit"
+_FITS = "has fixed conf/scale/ngram.yaml, together with the other rows of role fit"
 
 _TABLE2 = ("nirvana-table2",)
 _GPT_CACHE_ALONE = ("nirvana-table2-gpt-cache",)

@@ -1,8 +1,10 @@
 """The scorecard as a page: what is held, what is missed and why, and what the numbers rest on."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import get_args
 
+from sim.study.scorecard.columns import Column
+from sim.study.scorecard.readings import ARGUMENT, CAPACITIES
 from sim.study.scorecard.rows import Row
 from sim.study.scorecard.targets import Value
 from sim.study.scorecard.verdict import Verdict
@@ -10,50 +12,58 @@ from sim.study.scorecard.verdict import Verdict
 DASH = "–"
 
 
-def render(rows: Sequence[Row], form: str, figure: str | None) -> str:
+def render(columns: Sequence[Column], form: str, figure: str | None) -> str:
     """The page in Markdown.
 
     Args:
+        columns: one for each trace, with a row for the same targets each.
         form: which form of the scorecard these rows are, for the first line.
         figure: the file name of the figure beside it.
     """
-    systems = list(dict.fromkeys(row.system for row in rows))
+    systems = list(dict.fromkeys(row.system for row in columns[0].rows))
     parts = [
         "# Scorecard",
         f"What the papers report and what Mezzotint makes of it ({form}). *Held*: within the tolerance. *Given*: taken "
         "as an input, or used to fit one, and therefore never scored. *Contradicted*: no single reading of the paper "
         "gives it together with the paper's other rows, so it is shown and never scored. *Not run*: nothing was "
         "compared. What every row rests on is listed below.",
+        "\n".join(f"- **{column.name}**: on {column.trace}" for column in columns),
         _table(
-            ("system", "held", "missed", "not run", "given", "contradicted"), [_count(name, rows) for name in systems]
+            ("system", "trace", "held", "missed", "not run", "given", "contradicted"),
+            [_count(name, column) for name in systems for column in columns],
         ),
     ]
     if figure is not None:
         parts.append(f"![Ours against the papers', in units of the tolerance]({figure})")
     for system in systems:
-        of = [row for row in rows if row.system == system]
-        parts += [f"## {system}", _table(HEAD, [_cells(row) for row in of])]
+        of = {column.name: [row for row in column.rows if row.system == system] for column in columns}
+        head = ("id", "what", "paper", "allowed", *(cell for name in of for cell in (name, "error", "verdict")))
+        parts += [f"## {system}", _table(head, [_cells(rows) for rows in zip(*of.values(), strict=True)])]
         for verdict, heading in (
             ("missed", "Missed by"),
             ("not run", "Not run of"),
             ("contradicted", "Contradicted in"),
         ):
-            reasons = _grouped((row for row in of if row.verdict == verdict), lambda row: row.reason)
+            reasons = _by_column(of, verdict)
             if reasons:
                 parts += [f"### {heading} {system}", "\n".join(f"- **{ids}**: {why}" for why, ids in reasons)]
-    rests = _grouped(rows, lambda row: row.fixed_by)
+    parts += _readings(columns)
+    parts += _observations(columns)
+    first = columns[0].rows
+    rests = _grouped(first, lambda row: row.fixed_by)
     if rests:
         parts += ["## What the numbers rest on", _table(("rows", "fixed by"), [(ids, by) for by, ids in rests])]
-    bases = [(row.id, row.basis) for row in rows if row.basis is not None]
+    bases = [(row.id, row.basis) for row in first if row.basis is not None]
     if bases:
         parts += ["## What is measured", _table(("row", "measured as"), [(name, str(basis)) for name, basis in bases])]
-    made = _grouped((row for row in rows if row.trace), _made)
+    made = [
+        f"- {column.name}: {ids}: {how}"
+        for column in columns
+        for how, ids in _grouped((row for row in column.rows if row.trace), _made)
+    ]
     if made:
-        parts += ["## How they were made", "\n".join(f"- {ids}: {how}" for how, ids in made)]
+        parts += ["## How they were made", "\n".join(made)]
     return "\n\n".join(parts) + "\n"
-
-
-HEAD = ("id", "what", "paper", "ours", "error", "allowed", "verdict")
 
 
 def tally(rows: Sequence[Row]) -> str:
@@ -82,23 +92,69 @@ def allowed(row: Row) -> str:
     return f"± {limit:.4g}" if kind == "abs" else f"{kind.replace('_', ' ')} {limit:.4g}"
 
 
-def _count(system: str, rows: Sequence[Row]) -> tuple[str, ...]:
-    of = [row for row in rows if row.system == system]
-    verdicts = [row.verdict for row in of]
-    return (system, *(str(verdicts.count(verdict)) for verdict in get_args(Verdict)))
+def _count(system: str, column: Column) -> tuple[str, ...]:
+    verdicts = [row.verdict for row in column.rows if row.system == system]
+    return (system, column.name, *(str(verdicts.count(verdict)) for verdict in get_args(Verdict)))
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    verdict = {"held": "**held**", "given": f"given ({row.role})"}.get(row.verdict, row.verdict)
-    return (
-        row.id,
-        f"{row.what} ({row.source})",
-        number(row.paper),
-        number(row.ours),
-        _error(row),
-        allowed(row),
-        verdict,
+def _cells(rows: Sequence[Row]) -> tuple[str, ...]:
+    """A line: the target, then what each column has of it."""
+    row = rows[0]
+    cells = [row.id, f"{row.what} ({row.source})", number(row.paper), allowed(row)]
+    for each in rows:
+        verdict = {"held": "**held**", "given": f"given ({each.role})"}.get(each.verdict, each.verdict)
+        cells += [number(each.ours), _error(each), verdict]
+    return tuple(cells)
+
+
+def _by_column(of: Mapping[str, Sequence[Row]], verdict: Verdict) -> list[tuple[str, str]]:
+    """Reasons and whose they are: the ids, and, of a reason that not all columns have, the column's name."""
+    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for rows in zip(*of.values(), strict=True):
+        said = {name: row.reason for name, row in zip(of, rows, strict=True) if row.verdict == verdict}
+        for reason in dict.fromkeys(why for why in said.values() if why is not None):
+            those = tuple(name for name, why in said.items() if why == reason)
+            groups.setdefault((reason, those), []).append(rows[0].id)
+    return [
+        (reason, ", ".join(ids) + ("" if len(those) == len(of) else f" ({', '.join(those)})"))
+        for (reason, those), ids in groups.items()
+    ]
+
+
+def _readings(columns: Sequence[Column]) -> list[str]:
+    """What Table 3 becomes under other readings of the paper, and why the default is the default."""
+    told = [column for column in columns if column.readings]
+    if not told:
+        return []
+    sizes = " · ".join(f"{capacity:,}" for capacity in CAPACITIES)
+    body = []
+    for rows in zip(*(column.readings for column in told), strict=True):
+        cells = [rows[0].reading, rows[0].policy]
+        for one in rows:
+            cells += [number(one.hit_rate), number(one.saving)]
+        body.append(tuple(cells))
+    absent = dict.fromkeys(
+        f"- not run on {column.name}: {one.reason}" for column in told for one in column.readings if one.reason
     )
+    head = ("reading", "policy", *(cell for column in told for cell in (f"{column.name}: hit rate", "saving")))
+    parts = ["## What other readings give", ARGUMENT, f"Table 3 at {sizes} items:", _table(head, body)]
+    return [*parts, "\n".join(absent)] if absent else parts
+
+
+def _observations(columns: Sequence[Column]) -> list[str]:
+    """What NIRVANA saw in its traffic, in each of the traces; no targets."""
+    told = {column.name: column.observations for column in columns if column.observations}
+    if not told:
+        return []
+    lines = [
+        f"- {seen[0].what}\n" + "\n".join(f"  - {name}: {one.sentence()}" for name, one in zip(told, seen, strict=True))
+        for seen in zip(*told.values(), strict=True)
+    ]
+    return [
+        "## What NIRVANA saw in its traffic",
+        "No targets: the paper draws these and prints no number. Cosines are those of hashed n-grams.",
+        "\n".join(lines),
+    ]
 
 
 def _error(row: Row) -> str:

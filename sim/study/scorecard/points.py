@@ -3,10 +3,12 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_module
@@ -15,6 +17,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+
+from traces.error import TraceError
+from traces.table.trace import about
 
 Config = dict[str, Any]
 
@@ -67,6 +72,16 @@ def sweep(experiment: str, overrides: Sequence[str] = ()) -> list[Point]:
     return [Point(experiment, _choices(job, swept), tuple(job)) for job in batch]
 
 
+def rows_asked(experiment: str, overrides: Sequence[str] = ()) -> int | None:
+    """How many rows of its trace ``experiment`` asks for; None where it asks for no number, or cannot be composed."""
+    try:
+        trace = composed(Point(experiment, {}, (f"experiment={experiment}", *overrides)))["trace"]
+    except (HydraException, OmegaConfBaseException):
+        return None
+    rows = trace.get("requests")
+    return rows if isinstance(rows, int) else None
+
+
 def _choices(job: Sequence[str], swept: Mapping[str, str]) -> dict[str, str]:
     set_to = dict(word.split("=", 1) for word in job)
     return {key: set_to[key] for key in swept}
@@ -86,8 +101,14 @@ def composed(point: Point) -> Config:
 
 
 def digest(config: Config) -> str:
-    """What a run's results follow from, as 16 hex digits: its configuration and the code that runs it."""
+    """What a run's results follow from, as 16 hex digits: its configuration and the code that runs it.
+
+    A trace's file counts by its content, wherever it lies.
+    """
     said = {key: value for key, value in config.items() if key != "run"}
+    if (path := config["trace"].get("path")) is not None:
+        with suppress(TraceError):  # what is no trace is refused by the run, with its error
+            said["trace"] = config["trace"] | {"path": about(Path(path).expanduser())[1]}
     return hashlib.sha256(f"{code()} {json.dumps(said, sort_keys=True)}".encode()).hexdigest()[:16]
 
 

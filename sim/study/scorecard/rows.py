@@ -1,7 +1,7 @@
 """The rows of the scorecard: every target, with what was made of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sim.study.scorecard.finished import Finished, Runs, Unmeasured
@@ -115,6 +115,29 @@ def _row(
         command=_command(system, measured, overrides) if measured else None,
         requests=max((run.summary["requests"]["arrived"] for run in read), default=None),
         trace=sorted({run.summary["trace"]["digest"] for run in read}),
+        source=target.source,
+    )
+
+
+def judged_again(row: Row, target: Target, reasons: Mapping[str, str]) -> Row:
+    """A row of an earlier scorecard beside its target and the reasons as they are now: ours stays.
+
+    Raises:
+        ConfigError: ours is of another form than the target.
+    """
+    error, verdict = judge(target, row.ours)
+    why = row.reason if row.verdict == verdict == "not run" else None
+    if verdict == "contradicted" or (row.ours is not None and verdict == "missed"):
+        why = reasons.get(target.id, UNEXPLAINED)
+    return replace(
+        row,
+        what=target.what,
+        paper=target.paper,
+        error=_rounded(error),
+        tolerance=target.tolerance,
+        role=target.role,
+        verdict=verdict,
+        reason=why,
         source=target.source,
     )
 

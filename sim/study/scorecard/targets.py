@@ -132,20 +132,38 @@ def _told(tree: Any, error: ValidationError) -> str:
     return f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}, found {first['input']!r}"
 
 
-def load_reasons(path: Path, targets: Targets) -> dict[str, str]:
+Reasons = Mapping[str, str | Mapping[str, str]]
+"""Why rows are missed, by target id: a text that is true of every trace, or one for each column that it is known of."""
+
+
+def load_reasons(path: Path, targets: Targets) -> dict[str, str | Mapping[str, str]]:
     """Why rows are missed, by target id.
 
     Raises:
-        ConfigError: the file cannot be read, is no mapping of ids to text, or names an id that is no target's.
+        ConfigError: the file cannot be read, is no mapping of ids to text or to a text for each column, or names an id
+            that is no target's.
     """
-    tree = read_yaml(path) or {}
+    tree = read_yaml(path)
+    try:
+        said = TypeAdapter(dict[str, str | dict[str, str]]).validate_python({} if tree is None else tree)
+    except ValidationError:
+        raise ConfigError(
+            f"{path}: expected a line of text for each target id, or one for each column; correct the file"
+        ) from None
     known = {target.id for listed in targets.values() for target in listed}
-    if not isinstance(tree, dict) or not all(isinstance(said, str) for said in tree.values()):
-        raise ConfigError(f"{path}: expected a line of text for each target id; correct the file")
-    for name in tree:
+    for name in said:
         if name not in known:
             raise ConfigError(f"{path}: {name} is no target's id; correct it or take it out")
-    return {name: " ".join(said.split()) for name, said in tree.items()}
+    return {
+        name: " ".join(why.split()) if isinstance(why, str) else {of: " ".join(its.split()) for of, its in why.items()}
+        for name, why in said.items()
+    }
+
+
+def reasons_of(column: str, reasons: Reasons) -> dict[str, str]:
+    """What is known of one column, by target id."""
+    told = {name: why if isinstance(why, str) else why.get(column) for name, why in reasons.items()}
+    return {name: why for name, why in told.items() if why is not None}
 
 
 def read_yaml(path: Path) -> Any:

@@ -1,0 +1,165 @@
+"""MoDM's global monitor: the number of large models, worked out anew in every window (MoDM, 5.3, Algorithm 1)."""
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+from typing import Any, Literal
+
+import simpy
+
+from sim.control.pid import Pid
+from sim.control.roles import bring
+from sim.control.split import Demand, carries, demand, quality_split, throughput_split
+from sim.errors import ConfigError
+from sim.model import in_role
+from sim.parts import Run
+from sim.request import HIT, Request
+from sim.workload import alone_s
+
+
+@dataclass(slots=True)
+class Window:
+    """What arrived since the last look: requests, hits, and the share of its steps that each hit runs, summed."""
+
+    requests: int = 0
+    hits: int = 0
+    left: float = 0.0
+
+    def demand(self, seconds: float) -> Demand:
+        """The load of the window (equations 7 and 8); nothing where nothing came."""
+        if not self.requests:
+            return Demand(0.0, 0.0)
+        mean_left = self.left / self.hits if self.hits else 0.0
+        return demand(60 * self.requests / seconds, self.hits / self.requests, mean_left)
+
+
+@dataclass(slots=True)
+class GlobalMonitor:
+    """Splits the cluster between a large model, which takes misses, and a smaller one, which refines hits.
+
+    At the end of each window it takes the window's request rate, hit rate and steps left, works out the number of
+    large models that ``mode`` asks for, moves its PID towards that, and orders workers until as many hold the large
+    model as the PID says, rounded and kept in [1, N] ([1, N-1] in throughput mode, where only a small one takes hits).
+    A window in which nothing came changes nothing.
+
+    Where even the most hits-carrying split of the present small model cannot serve the load it steps down to the next
+    smaller one at once, and back up when the larger one has carried the load with room to spare for ``patience``
+    windows in a row (MoDM, 7.2 and Fig. 10; its artifact ends the run instead). Where the smallest cannot either,
+    GPUs are split in proportion to the load.
+
+    Args:
+        mode: ``quality`` (equations 9 and 10) or ``throughput`` (11 and 12).
+        period_s: length of a window; 180 s in MoDM's artifact.
+        pid: smooths the number of large models. It counts time in minutes.
+        safety: share of what the large models leave for hits that quality mode plans with; the artifact's 0.9, the
+            paper's equation has 1.
+        miss_role: the role that takes misses; the other roles, in the models' order, are the ladder of small ones.
+        margin: share of the capacity that must be free before it steps back up.
+        patience: windows in a row for which it must be.
+
+    Raises:
+        ConfigError: a setting out of its range, or models that lack a smaller one.
+    """
+
+    mode: Literal["quality", "throughput"] = "quality"
+    period_s: float = 180.0
+    pid: Pid = field(default_factory=Pid)
+    safety: float = 0.9
+    miss_role: str = "large"
+    margin: float = 0.15
+    patience: int = 3
+    _run: Run = field(init=False, repr=False)
+    _window: Window = field(init=False, repr=False, default_factory=Window)
+    _ladder: list[str] = field(init=False, repr=False)
+    _rpm: dict[str, float] = field(init=False, repr=False)
+    _rung: int = field(init=False, default=0)
+    _calm: int = field(init=False, default=0)
+    _target: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.period_s < inf:
+            raise ConfigError(f"controller.period_s: found {self.period_s}, expected seconds above 0")
+        if not (0 < self.safety <= 1 and 0 <= self.margin < 1 and self.patience >= 1):
+            raise ConfigError(
+                f"controller: found safety={self.safety}, margin={self.margin}, patience={self.patience}; expected a "
+                "safety in (0, 1], a margin in [0, 1) and a patience of 1 window or more"
+            )
+
+    def bind(self, run: Run) -> None:
+        """See Controller.bind."""
+        self._run = run
+        in_role(run.models, self.miss_role)
+        self._ladder = [role for role in run.models if role != self.miss_role]
+        if not self._ladder:
+            raise ConfigError("controller: the monitor splits GPUs between two models or more; choose another models=")
+        self._rpm = {role: 60 / alone_s(run.backend, run.model(role)) for role in run.models}
+        workers = run.cluster.workers
+        self._target = sum(worker.role == self.miss_role for worker in workers)
+        self.pid.x = float(self._target)
+        for role in run.models:
+            run.gauge(f"gpus_{role}", partial(_serving, run, role))
+        run.gauge("large_target", lambda _: self._target)
+        run.gauge("large_pid", lambda _: self.pid.x)
+        run.process(self._watch())
+
+    def arrived(self, request: Request, now_s: float) -> None:
+        """See Controller.arrived."""
+        window = self._window
+        window.requests += 1
+        if request.lookup == HIT:
+            window.hits += 1
+            window.left += 1 - request.k / request.of_steps
+
+    def _watch(self) -> Generator[simpy.Event, Any, None]:
+        clock, end_s = self._run.clock, 0.0
+        while True:
+            end_s += self.period_s
+            yield clock.sleep_until(end_s)
+            window, self._window = self._window, Window()
+            if window.requests:
+                self._act(window.demand(self.period_s))
+
+    def _act(self, asked: Demand) -> None:
+        gpus = self._run.cluster.gpus
+        most = gpus if self.mode == "quality" else max(1, gpus - 1)
+        self._step(asked)
+        self._target = min(self._wanted(asked), most)
+        large = min(max(round(self.pid.update(self._target, self.period_s / 60, gpus)), 1), most)
+        split = {self.miss_role: large, self._ladder[self._rung]: gpus - large}
+        self._run.decided(
+            "split", **split, target=self._target, miss_rpm=round(asked.miss_rpm, 3), hit_rpm=round(asked.hit_rpm, 3)
+        )
+        bring(self._run.cluster, split, self._run.clock.now)
+
+    def _step(self, asked: Demand) -> None:
+        """Down the ladder at once where the load asks for it, up again after ``patience`` calm windows."""
+        last = len(self._ladder) - 1
+        while self._rung < last and not self._carries(self._rung, asked, self.safety):
+            self._rung += 1
+            self._calm = 0
+        roomy = self._rung > 0 and self._carries(self._rung - 1, asked, self.safety * (1 - self.margin))
+        self._calm = self._calm + 1 if roomy else 0
+        if self._calm >= self.patience:
+            self._rung -= 1
+            self._calm = 0
+
+    def _carries(self, rung: int, asked: Demand, safety: float) -> bool:
+        return carries(self._run.cluster.gpus, asked, self._rpm[self.miss_role], self._rpm[self._ladder[rung]], safety)
+
+    def _wanted(self, asked: Demand) -> int:
+        """N_l as the mode's rule has it. Where nothing serves the load, in proportion to it."""
+        gpus, large_rpm, small_rpm = (
+            self._run.cluster.gpus, self._rpm[self.miss_role], self._rpm[self._ladder[self._rung]]
+        )  # fmt: skip
+        if self.mode == "quality":
+            for safety in (self.safety, 1.0):  # the margin is given up before the load is
+                found = quality_split(gpus, asked, large_rpm, small_rpm, safety)
+                if found is not None:
+                    return found
+        return throughput_split(gpus, asked, large_rpm, small_rpm)
+
+
+def _serving(run: Run, role: str, now_s: float) -> int:
+    """GPUs that serve ``role`` or are on the way to."""
+    return sum(worker.role == role for worker in run.cluster.workers)

@@ -1,0 +1,19 @@
+"""Bringing the cluster to a split: which workers change their role."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from sim.parts import Cluster
+
+
+def bring(cluster: Cluster, split: Mapping[str, int], now_s: float) -> None:
+    """Order workers until as many serve each role as ``split`` says, which must add up to the cluster.
+
+    Those with the fewest requests aboard change, idle ones first; what changes drains and loads (Cluster.order).
+    """
+    there = Counter(worker.role for worker in cluster.workers)
+    wanted = [role for role, count in split.items() for _ in range(count - there[role])]
+    for worker in sorted(cluster.workers, key=lambda worker: worker.aboard):
+        if wanted and there[worker.role] > split.get(worker.role, 0):
+            there[worker.role] -= 1
+            cluster.order(worker, wanted.pop(0), now_s)

@@ -1,0 +1,118 @@
+"""The columns of the scorecard: a trace that everything is run on, and what came of it."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from sim.errors import ConfigError
+from sim.study.scorecard import points
+from sim.study.scorecard.observations import Observation
+from sim.study.scorecard.points import rows_asked
+from sim.study.scorecard.readings import Reading
+from sim.study.scorecard.rows import Row
+from traces.table.trace import about
+
+SYNTHETIC = "synthetic"
+"""The column of the built-in trace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """A trace that everything is run on: the built-in one, or a file.
+
+    Attributes:
+        name: of its column.
+        path: the file; None is the built-in trace.
+    """
+
+    name: str = SYNTHETIC
+    path: Path | None = None
+
+    def overrides(self, experiment: str, own: Sequence[str]) -> tuple[str, ...]:
+        """What has ``experiment`` replay it: as many rows as it would have of the built-in one, where there are."""
+        if self.path is None:
+            return tuple(own)
+        asked = rows_asked(experiment, own)
+        told = [word for word in own if not word.startswith("trace.")]  # of the built-in source
+        rows = [] if asked is None else [f"trace.requests={asked}"]
+        return (*told, "trace=file", f"trace.path={json.dumps(str(self.path), ensure_ascii=False)}", *rows)
+
+    def public(self, text: str) -> str:
+        """``text`` with the file's name in the place of its path: the page goes to others."""
+        if self.path is None:
+            return text
+        quoted = json.dumps(str(self.path), ensure_ascii=False)
+        return text.replace(quoted, self.path.name).replace(str(self.path), self.path.name)
+
+    @property
+    def said(self) -> str:
+        """Which trace it is, in words.
+
+        Raises:
+            TraceError: the file cannot be read, or is no trace.
+        """
+        if self.path is None:
+            return "the built-in synthetic trace (conf/trace/synthetic.yaml), made up from statistics of real ones"
+        rows, digest = about(self.path)
+        return f"the requests of a trace file ({rows:,} in order, digest {digest[:12]}), from its head"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What came of one trace.
+
+    Attributes:
+        name: of its feed.
+        trace: which trace it is, in words.
+        follows_from: digest of code, settings and form; a column is kept beside another if theirs is the same.
+        rows: one for each target.
+        readings: Table 3 under other readings of the paper; none in the quick form.
+        observations: what NIRVANA saw in its traffic; none in the quick form.
+    """
+
+    name: str
+    trace: str
+    follows_from: str
+    rows: list[Row]
+    readings: list[Reading] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
+
+    def plain(self) -> dict[str, Any]:
+        """The column as JSON has it."""
+        return asdict(self)
+
+
+class _Known(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    columns: list[Column]
+
+
+def read_columns(path: Path) -> list[Column]:
+    """The columns of a scorecard's JSON.
+
+    Raises:
+        ConfigError: there is no such file, or it is none.
+    """
+    try:
+        return TypeAdapter(_Known).validate_json(path.read_bytes()).columns
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); make it once without --check") from None
+    except ValidationError as error:
+        raise ConfigError(f"{path}: is no scorecard ({error.errors()[0]['msg']}); make it again") from None
+
+
+def follows_from(overrides: Mapping[str, Sequence[str]]) -> str:
+    """What a column's numbers follow from beside its trace, as 16 hex digits: code, settings and form."""
+    found = hashlib.sha256(f"{points.code()} {json.dumps(overrides, sort_keys=True, default=list)}".encode())
+    conf = Path(str(resources.files("conf")))
+    for file in sorted(conf.rglob("*.yaml")):
+        if file.parent != conf / "data":  # targets and reasons: what is compared with, judged anew at every writing
+            found.update(f"{file.relative_to(conf)}\0".encode() + file.read_bytes() + b"\0")
+    return found.hexdigest()[:16]

@@ -1,0 +1,233 @@
+"""MoDM's monitor and its queues in a run: no request is lost, no allocation out of bounds, ladders go down and up."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.base import Cost
+from sim.control.monitor import GlobalMonitor
+from sim.control.pid import Pid
+from sim.control.roles import bring
+from sim.errors import ConfigError
+from sim.model import Model
+from sim.parts import Run
+from sim.request import HIT, MISS, Request
+from sim.reuse.door import Direct
+from sim.schedule.hit_miss import HitMiss
+from sim.schedule.per_worker import PerWorker
+from tests.sim.lab import Given, engine, simulated
+from tests.sim.test_cluster import Acts
+
+MODELS = {role: Model(role, 50, 64, 64) for role in ("large", "small", "smallest")}
+FULL_S = {"large": 90.0, "small": 16.0, "smallest": 6.0}
+
+
+class Timed(Given):
+    """What a model's steps take by its name."""
+
+    def steps(self, works: Any, count: int = 1) -> Any:
+        super().steps(works, count)
+        return Cost(FULL_S[works[0].model] * count / works[0].steps)
+
+
+class Cached(Direct):
+    """Rows in ``hits`` skip half of their steps."""
+
+    def __init__(self, hits: set[int]) -> None:
+        super().__init__()
+        self.hits = hits
+
+    def bind(self, run: Run) -> None:
+        self._run = run
+
+    def admit(self, request: Request, now_s: float) -> float:
+        request.lookup = HIT if request.row in self.hits else MISS
+        if request.lookup == HIT:
+            request.source, request.k, request.of_steps = 0, 25, 50
+        self._run.assign(request, self._run.model("small" if request.lookup == HIT else "large"))
+        return 0.0
+
+
+class Bounded:
+    """Watches after every event that roles add up and that the large ones stay within their bounds."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.seen: list[int] = []
+
+    def bind(self, run: Run) -> None:
+        self.run = run
+
+    def arrived(self, request: Request, now_s: float) -> None:
+        workers = self.run.cluster.workers
+        large = sum(worker.role == "large" for worker in workers)
+        assert 1 <= large <= self.most
+        assert len(workers) == self.run.cluster.gpus
+        assert all(worker.aboard <= 1 for worker in workers)
+        self.seen.append(large)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 2**32),
+    st.integers(2, 6),
+    st.sampled_from(["quality", "throughput"]),
+    st.sampled_from([HitMiss, PerWorker]),
+    st.floats(0, 1),
+    st.sampled_from([0.0, 20.0, 400.0]),
+    st.floats(20.0, 400.0),
+)
+def test_a_switch_never_drops_a_request(
+    seed: int, gpus: int, mode: Any, queues: Any, hit_rate: float, load_s: float, period_s: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    rows = 120
+    gaps = rng.exponential(1.0, rows) * np.repeat(rng.choice([0.2, 4.0, 60.0], 6), rows // 6)
+    hits = set(np.flatnonzero(rng.random(rows) < hit_rate).tolist())
+    scheduler = queues() if queues is PerWorker else HitMiss(large_takes_hits=mode == "quality")
+    watch = Bounded(gpus if mode == "quality" else gpus - 1)
+    run = engine(
+        np.cumsum(gaps),
+        [90.0] * rows,
+        door=Cached(hits),
+        backend=Timed([90.0] * rows, load_s),
+        roles=["large"] * (gpus - 1) + ["large" if mode == "quality" else "small"],
+        models=MODELS,
+        scheduler=scheduler,
+        controllers=[GlobalMonitor(mode=mode, period_s=period_s, pid=Pid()), watch],
+    )
+    run.run()  # raises where one is lost, ends twice, or a GPU is spent twice
+    assert len(watch.seen) == rows
+    assert len(scheduler) == 0
+
+
+def windows(rates_rpm: list[float], hit_rate: float = 0.75, **settings: Any) -> list[dict[str, Any]]:
+    """The splits of 16 GPUs over windows of five minutes, at a rate each."""
+    gaps = np.concatenate([np.full(max(1, round(5 * rate)), 60 / rate) for rate in rates_rpm])
+    times = np.cumsum(gaps)
+    rng = np.random.default_rng(1)
+    hits = set(np.flatnonzero(rng.random(len(times)) < hit_rate).tolist())
+    run = engine(
+        times,
+        [90.0] * len(times),
+        door=Cached(hits),
+        backend=Timed([90.0] * len(times), 20.0),
+        roles=["large"] * 16,
+        models=MODELS,
+        scheduler=HitMiss(large_takes_hits=True),
+        controllers=[GlobalMonitor(period_s=300.0, pid=Pid(kp=1.0, ki=0.0, kd=0.0), **settings)],
+    )
+    run.run()
+    return [details for _, what, details in run.record.decisions if what == "split"]
+
+
+def test_the_small_model_steps_down_where_the_load_asks_for_it_and_back_up() -> None:
+    splits = windows([10.0] * 3 + [40.0] * 4 + [8.0] * 8)
+    assert "smallest" not in splits[1]
+    assert splits[5]["smallest"] > 0
+    assert "smallest" not in splits[-1]
+
+
+def test_it_does_not_come_back_before_its_patience_ends() -> None:
+    back = {}
+    for patience in (1, 5):
+        splits = windows([40.0] * 4 + [8.0] * 9, patience=patience)
+        back[patience] = max(i for i, split in enumerate(splits) if "smallest" in split)
+    assert back[5] == back[1] + 4
+
+
+def test_the_safety_factor_leaves_fewer_large_models() -> None:
+    bold, careful = (windows([22.0] * 6, safety=safety)[-1]["target"] for safety in (1.0, 0.7))
+    assert careful < bold
+
+
+def test_a_window_in_which_nothing_came_changes_nothing() -> None:
+    run = engine(
+        [0.0, 5000.0],
+        [90.0, 90.0],
+        door=Cached(set()),
+        backend=Timed([90.0] * 2),
+        roles=["large", "small"],
+        models=MODELS,
+        scheduler=HitMiss(),
+        controllers=[GlobalMonitor(mode="throughput", period_s=60.0)],
+    )
+    run.run()
+    splits = [at_s for at_s, what, _ in run.record.decisions if what == "split"]
+    assert splits == [60.0, 5040.0]  # at the ends of the two windows in which something came
+
+
+def test_one_model_alone_cannot_be_split() -> None:
+    with pytest.raises(ConfigError, match="two models"):
+        engine([0.0], [1.0], models={"large": Model("large", 50, 64, 64)}, controllers=[GlobalMonitor()]).run()
+
+
+def test_misses_go_round_the_large_workers_and_hits_round_the_small_ones_from_the_last() -> None:
+    run = engine(
+        [0.0] * 8,
+        [10.0] * 8,
+        door=Cached({1, 3, 5, 7}),
+        roles=["large", "large", "small", "small"],
+        scheduler=PerWorker(),
+    )
+    run.run()
+    assert run.record.facts["worker"].tolist() == [0, 3, 1, 2, 0, 3, 1, 2]
+
+
+def test_a_worker_ends_its_own_misses_before_it_changes_and_hands_its_hits_on() -> None:
+    """Two of each; at 1 s a large one becomes small, at 40 s a small one large."""
+
+    def swap(worker: int, role: str) -> Any:
+        return lambda run, now_s: run.cluster.order(run.cluster.workers[worker], role, now_s)
+
+    run = engine(
+        [0.0] * 8,
+        [10.0] * 8,
+        door=Cached({4, 5, 6, 7}),
+        backend=Given([10.0] * 8, 5.0),
+        roles=["large", "large", "small", "small"],
+        scheduler=PerWorker(),
+        controllers=[Acts((1.0, swap(1, "small")), (2.0, swap(3, "large")))],
+    )
+    run.run()
+    facts = run.record.facts
+    assert facts["worker"][:4].tolist() == [0, 1, 0, 1]  # both of worker 1's misses run on it
+    assert facts["finish_s"][3] == 20.0
+    loads = [details for _, what, details in run.record.decisions if what == "order"]
+    assert [(each["worker"], each["to"]) for each in loads] == [(1, "small"), (3, "large")]
+    assert facts["worker"][4] == 3  # was aboard
+    assert facts["worker"][6] in (1, 2)  # waited there, and was handed on
+
+
+def test_bringing_the_cluster_to_a_split_moves_no_more_than_it_must() -> None:
+    moves = []
+
+    def split(run: Any, now_s: float) -> None:
+        bring(run.cluster, {"large": 1, "small": 2, "smallest": 1}, now_s)
+        moves.append([worker.role for worker in run.cluster.workers])
+
+    run = engine(
+        [0.0, 50.0], [1.0, 1.0], roles=["large"] * 3 + ["small"], models=MODELS, controllers=[Acts((10.0, split))]
+    )
+    run.run()
+    assert sorted(moves[0]) == ["large", "small", "small", "smallest"]
+    assert sum(what == "order" for _, what, _ in run.record.decisions) == 2
+
+
+@pytest.mark.parametrize(
+    "watched",
+    [
+        ("system=modm-quality",),
+        ("system=modm-throughput", "controller=modm-throughput", "allocation=last-small"),
+    ],
+)
+def test_the_monitor_serves_what_a_split_for_another_load_cannot(watched: tuple[str, ...]) -> None:
+    """With two large models where the load wants about ten, misses pile up; the monitor finds the split."""
+    common = ("arrivals.rate_rpm=20", "trace.requests=900", "preload=300", "cluster.count=16")
+    adapted = simulated(*watched, *common).summary
+    fixed = simulated("system=modm-throughput", "allocation.large=2", *common).summary
+    assert adapted["latency_s"]["p99"] < fixed["latency_s"]["p99"]
+    assert adapted["gpu"]["switches"] > 0

@@ -1,0 +1,138 @@
+"""The columns of the scorecard: a trace beside the built-in one, one made after the other, and nothing of its text."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sim.cli import main
+from sim.errors import ConfigError
+from sim.study.scorecard import points
+from sim.study.scorecard.card import Card, Study, beside, make, write
+from sim.study.scorecard.columns import SYNTHETIC, Feed, read_columns
+from sim.study.scorecard.measures import Measured, latency_s
+from sim.study.scorecard.observations import Observation
+from sim.study.scorecard.targets import Target
+from traces.sources.file import File
+from traces.table.trace import Trace
+from traces.table.trace import make as made_trace
+from traces.table.trace import write as write_trace
+
+COSTS = "nirvana-figure13"
+TARGETS = {
+    "one": [
+        Target(id="A1", what="latency of vanilla [s]", role="predict", value=8.59, rel_tol=0.001),
+        Target(id="A2", what="latency of nirvana [s]", role="predict", value=1.0),
+    ]
+}
+MEASURES = {
+    "A1": Measured((COSTS,), latency_s("vanilla"), "C: a profile"),
+    "A2": Measured((COSTS,), latency_s("nirvana"), "C: a profile"),
+}
+REASONS = {"A2": {SYNTHETIC: "made up", "log": "real"}}
+SMALL = ("trace.requests=60", "trace.history=50", "preload=10")
+STUDY = Study(TARGETS, MEASURES, REASONS, {COSTS: SMALL}, "for trying out")
+SECRET = "heliotrope quince"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Feed:
+    """A trace of 80 requests in a file."""
+    rows = range(80)
+    columns = {
+        "request_id": [f"r{n}" for n in rows],
+        "arrival_s": [float(n) for n in rows],
+        "prompt": [f"{SECRET} number {n % 20}" for n in rows],
+    }
+    write_trace(made_trace(columns, name="a log", source="a service"), tmp_path / "kept.parquet")
+    return Feed("log", tmp_path / "kept.parquet")
+
+
+def test_both_columns_have_every_row_and_their_own_reasons(tmp_path: Path, log: Feed) -> None:
+    card = make(STUDY, tmp_path / "work", feeds=[Feed(), log])
+    assert [column.name for column in card.columns] == [SYNTHETIC, "log"]
+    ours, its = (column.rows for column in card.columns)
+    assert [row.id for row in ours] == [row.id for row in its] == ["A1", "A2"]
+    assert (ours[1].reason, its[1].reason) == ("made up", "real")
+    assert ours[1].requests == its[1].requests == 50, "as many as the experiment asks for"
+    assert ours[1].trace != its[1].trace
+    paths = write(card, tmp_path / "out", "scorecard")
+    page = paths[0].read_text()
+    for line in ("| one | synthetic | 1 | 1 | 0 | 0 | 0 |", "| one | log | 1 | 1 | 0 | 0 | 0 |"):
+        assert line in page.splitlines()
+    assert "- **A2 (synthetic)**: made up" in page
+    for path in paths[:2]:
+        said = path.read_text()
+        assert "heliotrope" not in said
+        assert str(tmp_path) not in said, "the page goes to others"
+
+
+def test_one_made_after_the_other_is_both_at_once(tmp_path: Path, log: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, folder = tmp_path / "work", tmp_path / "out"
+    both = make(STUDY, work, feeds=[Feed(), log])
+    json_path = folder / "scorecard.json"
+    for feed in (log, Feed()):
+        whole, dropped = beside(make(STUDY, work, feeds=[feed]), json_path)
+        assert dropped == []
+        write(whole, folder, "scorecard")
+    assert read_columns(json_path) == both.columns
+    write(both, tmp_path / "at-once", "scorecard")
+    assert (tmp_path / "at-once/scorecard.md").read_bytes() == (folder / "scorecard.md").read_bytes()
+
+    stricter = replace(STUDY, reasons={"A2": "found since"})
+    whole, _ = beside(Card(stricter, both.columns[:1], {}), json_path)
+    assert whole.columns[1].rows[1].reason == "found since", "a kept column is judged anew"
+    more = {"one": [*TARGETS["one"], Target(id="A3", what="new", role="order")]}
+    assert beside(Card(replace(STUDY, targets=more), both.columns[:1], {}), json_path)[1] == ["log"]
+    monkeypatch.setattr(points, "code", lambda: "another")
+    whole, dropped = beside(make(STUDY, work), json_path)
+    assert dropped == ["log"]
+    assert [column.name for column in whole.columns] == [SYNTHETIC]
+
+
+def test_a_trace_counts_by_its_content_wherever_it_lies(tmp_path: Path, log: Feed) -> None:
+    assert log.path is not None
+    config = {"trace": {"path": str(log.path), "requests": 9}}
+    moved = tmp_path / "moved.parquet"
+    moved.write_bytes(log.path.read_bytes())
+    assert points.digest(config) == points.digest({"trace": {"path": str(moved), "requests": 9}})
+    assert points.digest(config) != points.digest({"trace": {"path": str(moved), "requests": 8}})
+    write_trace(File(path=log.path, requests=70).load(None), moved)  # type: ignore[arg-type]
+    assert points.digest(config) != points.digest({"trace": {"path": str(moved), "requests": 9}})
+
+
+def test_what_a_short_trace_cannot_give_is_not_run(tmp_path: Path, log: Feed) -> None:
+    assert log.path is not None
+    short: Trace = File(path=log.path, requests=8).load(None)  # type: ignore[arg-type]
+    write_trace(short, tmp_path / "short.parquet")
+    (column,) = make(STUDY, tmp_path / "work", feeds=[Feed("log", tmp_path / "short.parquet")]).columns
+    assert [row.verdict for row in column.rows] == ["not run", "not run"]
+    assert "leave nothing of the 8 requests" in (column.rows[0].reason or "")
+
+
+def test_an_observation_is_told_from_its_numbers_alone() -> None:
+    seen = Observation("sessions", {"near": 0.5, "far": 0.3}, True)
+    assert seen.sentence() == "as the paper saw it: near 0.500, far 0.300 (from each to the next -0.200)"
+    assert replace(seen, as_seen=False).sentence().startswith("otherwise: ")
+    assert Observation("sessions", {}, None, "no users").sentence() == "not measured: no users"
+
+
+def test_columns_are_named_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["scorecard", "swiftdiffusion", "-o", str(tmp_path), "--work", str(tmp_path / "work")]
+    for more, told in (
+        (["--only-trace"], "give --trace FILE too"),
+        (["--name", "log"], "names no trace"),
+        (["--trace", "a.parquet", "--name", "synthetic"], "the built-in trace's"),
+        (["--trace", "a.parquet", "--trace", "b/a.parquet"], "each once"),
+        (["--trace", "a.parquet", "--check"], "leave --trace out"),
+        (["--trace", str(tmp_path / "absent.parquet")], "absent.parquet"),
+    ):
+        assert main([*words, *more]) == 2
+        assert told in capsys.readouterr().err
+
+
+def test_a_scorecard_of_an_earlier_layout_is_none(tmp_path: Path) -> None:
+    (tmp_path / "old.json").write_text(json.dumps({"rows": []}))
+    with pytest.raises(ConfigError, match="make it again"):
+        read_columns(tmp_path / "old.json")
