@@ -11,9 +11,10 @@ def choice(group: str, name: str) -> dict[str, Any]:
 
     Raises FileNotFoundError where there is none.
     """
-    said: dict[str, Any] = yaml.safe_load(
-        (resources.files("conf") / group / f"{name}.yaml").read_text(encoding="utf-8")
-    )
+    files = {file.name: file for file in (resources.files("conf") / group).iterdir()}
+    if f"{name}.yaml" not in files:  # looked up, not opened: a name of a user's may be anything
+        raise FileNotFoundError(f"{group}/{name}")
+    said: dict[str, Any] = yaml.safe_load(files[f"{name}.yaml"].read_text(encoding="utf-8"))
     begun: dict[str, Any] = {}
     for entry in said.pop("defaults", ()):
         if isinstance(entry, str) and entry != "_self_":

@@ -16,6 +16,8 @@ LONGEST = 1000
 
 def refuse(error: Exception, where: str = "") -> int:
     """Say in one line what ``error`` is, and before it ``where`` it was met; returns the exit status."""
+    while not str(error) and isinstance(error.__cause__, Exception):  # Hydra's, around what OmegaConf says
+        error = error.__cause__
     message = str(error).partition("Config search path")[0]
     if isinstance(error, MissingMandatoryValue):
         message = f"{error.full_key}: needs a value and nothing sets it; add {error.full_key}=... to the command"

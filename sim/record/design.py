@@ -31,6 +31,8 @@ def checked(design: Design, key: str) -> None:
     for group, names in design.items():
         if group not in DECIDES:
             raise ConfigError(f"{key}.{group}: expected one of {', '.join(DECIDES)}")
+        if not names:
+            raise ConfigError(f"{key}.{group}: found none, expected a choice or several; name one or remove the key")
         for name in _names(names):
             try:
                 choice(group, name)

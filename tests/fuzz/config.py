@@ -70,7 +70,8 @@ def dotted(path: Path) -> str:
 
 def names_of(path: Path) -> tuple[str, ...]:
     """What a refusal of the value at ``path`` has to name: the key, or another of its group that it does not fit."""
-    return next(str(part) for part in reversed(path) if isinstance(part, str)), f"{path[0]}."
+    other = "profile of" if path[0] == "models" else f"{path[0]}."  # a size that nobody measured is told by its profile
+    return next(str(part) for part in reversed(path) if isinstance(part, str)), other
 
 
 def covered(path: Path) -> str:

@@ -134,8 +134,8 @@ def _refusal(err: str, given: Input | None, words: Sequence[str]) -> list[str]:
     if not err:
         return []  # it was an exception, which is told already
     lines = [line for line in err.splitlines() if line.strip()]
-    if lines[0].startswith("usage:"):  # argparse's own, whose last line is the refusal
-        lines = lines[-1:]
+    if lines[0].startswith("usage:"):  # argparse's own, whose last line is the refusal, as it was typed
+        lines = [repr(lines[-1])[1:-1]]
     said = lines[-1]
     wrong = []
     if len(lines) != 1 or not re.match(r"mezzotint[\w .-]*: error: \S", said):

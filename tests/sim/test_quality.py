@@ -231,6 +231,8 @@ def test_only_the_measured_window_counts() -> None:
         ("quality.tables=[{source: s, dataset: d, large: l, full: {clip: -1}}]", r"tables\.0\.full\.clip: .*found -1"),
         ("quality.dataset=nope", r"quality\.dataset: found 'nope', expected one of DiffusionDB, SYSTEM-X, MJHQ-30k"),
         ("+quality.designs.mine={cache: nope}", r"quality\.designs\.mine\.cache: found 'nope'"),
+        ("+quality.designs.mine={cache: []}", r"quality\.designs\.mine\.cache: found none"),
+        ("+quality.designs.mine={cache: ../../x}", r"found '\.\./\.\./x'"),
         ("quality.metric=fid", r"quality\.metric: found 'fid', expected clip or pick"),
     ],
 )

@@ -349,7 +349,9 @@ def test_add_ons_that_make_no_sense() -> None:
     sound = Synthetic().services["A"]
     for key, value in (
         ("controlnets", []), ("controlnets", [["a", 1]]), ("controlnets", [[["a"], 0]]), ("lora_names", 2),
-        ("loras_per_request", [1]), ("loras_per_request", [-1, 2]), ("lora_skew", -1), ("lora_shift", "x"),
+        ("loras_per_request", [1]), ("loras_per_request", [-1, 2]), ("loras_per_request", "x"),
+        ("loras_per_request", True), ("loras_per_request", [True, 1]),
+        ("controlnets", [[["a"], True]]), ("lora_skew", -1), ("lora_shift", "x"),
     ):  # fmt: skip
         with pytest.raises(TraceError, match=rf"services\.X.*{key}"):
             Synthetic(service="X", services={"X": {**sound, key: value}})

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from traces.error import TraceError
-from traces.synthetic.laws import Floats, Indices, choices, inherited_from, weighted, zipf
+from traces.synthetic.laws import Indices, choices, inherited_from, weighted, zipf
 from traces.table.validation import check_count, check_number
 
 ADDON_KEYS = ("controlnets", "loras_per_request", "lora_names", "lora_skew", "lora_shift")
@@ -88,16 +88,19 @@ def check_service(service: Mapping[str, Any], name: str) -> None:
     combos = service["controlnets"]
     try:
         well = bool(combos) and all(
-            all(isinstance(cell, str) for cell in names) and not isinstance(names, str) and float(weight) > 0
-            for names, weight in combos
+            all(isinstance(cell, str) for cell in names) and not isinstance(names, str) for names, _ in combos
         )
     except (TypeError, ValueError):
         well = False
     if not well:
         raise TraceError(f"{where}.controlnets={combos!r}, expected rows of a list of names and a positive weight")
-    shares: Floats = np.array(service["loras_per_request"], np.float64)
-    if shares.ndim != 1 or not np.isfinite(shares).all() or (shares < 0).any() or len(shares) < 2 or not shares.sum():
-        raise TraceError(f"{where}.loras_per_request={shares.tolist()}, expected shares of 0, 1, 2 and more LoRAs")
+    for _, weight in combos:
+        check_number(where, "controlnets", weight, above=0.0)
+    shares = service["loras_per_request"]
+    if not isinstance(shares, Sequence) or isinstance(shares, str) or len(shares) < 2 or not any(shares):
+        raise TraceError(f"{where}.loras_per_request={shares!r}, expected shares of 0, 1, 2 and more LoRAs")
+    for share in shares:
+        check_number(where, "loras_per_request", share, least=0.0)
     check_count(where, "lora_names", service["lora_names"], 10**6)
     if service["lora_names"] < len(shares):
         raise TraceError(f"{where}.lora_names={service['lora_names']}, expected at least {len(shares)}")

@@ -1,0 +1,40 @@
+"""Whatever is refused, with whatever in it: one line that a terminal shows as it is, and short enough to be read."""
+
+import contextlib
+import io
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from sim.errors import ConfigError
+from sim.refusal import LONGEST, USAGE_ERROR, refuse
+
+
+def said(error: Exception) -> str:
+    err = io.StringIO()
+    with contextlib.redirect_stderr(err):
+        assert refuse(error) == USAGE_ERROR
+    return err.getvalue()
+
+
+@settings(deadline=None)  # thousands of characters on a shared machine
+@given(found=st.text() | st.text(min_size=1).map(lambda text: text * 5000))
+def test_a_refusal_is_one_line(found: str) -> None:
+    line = said(ConfigError(f"key: found {found}, expected less; take less"))
+    assert line.startswith("mezzotint: error: key: found")
+    assert line.endswith("take less\n")
+    assert line[:-1].isprintable()
+    assert len(line) < LONGEST + 40
+
+
+@given(value=st.sampled_from(["${", "${}", "${nothing}", "${a.${b}}", "${no:}", "${oc.env:THERE_IS_NO_SUCH_THING}"]))
+def test_an_interpolation_that_means_nothing_is_told_by_its_key(value: str) -> None:
+    with pytest.raises(OmegaConfBaseException) as raised:
+        OmegaConf.to_container(OmegaConf.create({"system": {"name": value}}), resolve=True)
+    assert "system.name" in said(raised.value)
+    around = ConfigError()
+    around.__cause__ = raised.value
+    assert said(around) == said(raised.value), "Hydra's, around it, says nothing"
