@@ -75,7 +75,8 @@ def embed(trace: Trace, encoder: Encoder, *, home: Path | None = None, progress:
 
 
 def _encoded(prompts: pa.ChunkedArray, encoder: Encoder, quiet: bool | None, done: Vectors) -> Iterator[Vectors]:
-    """The vectors of the prompts after those that are ``done``, by blocks of rows; each distinct one is encoded once."""
+    """The vectors of the prompts after those that are ``done``, by blocks of rows; each distinct prompt is encoded
+    once."""
     coded = prompts.fill_null("").dictionary_encode().unify_dictionaries()
     texts = coded.chunk(0).dictionary
     codes = np.concatenate([chunk.indices.to_numpy() for chunk in coded.chunks])

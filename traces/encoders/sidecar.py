@@ -73,8 +73,8 @@ def remembered(stems: Sequence[Path], about: Mapping[str, Any], make: Make) -> V
     """The vectors at one of `stems`, else made and kept at the first of them that can be written.
 
     They are kept as they are made: after an interruption the work goes on where it was (traces.encoders.unfinished).
-    Where none can be written, they are made for this process alone, in a temporary file. That, and that what was kept cannot be
-    used, is said on standard error.
+    Where none can be written, they are made for this process alone, in a temporary file. That, and that what was kept
+    cannot be used, is said on standard error.
 
     Args:
         stems: where they may lie, the preferred place first.

@@ -109,7 +109,9 @@ def test_a_folder_that_cannot_be_written_is_read_all_the_same(
     small: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)  # tests may run as root, whom no mode stops
+    monkeypatch.setattr(
+        os, "access", lambda path, _: Path(path) != tmp_path
+    )  # tests may run as root, whom no mode stops
     embed(small, Counting())
     assert len(os.listdir(tmp_path / "cache")) == 2
     assert not (tmp_path / "t.counting-v1.npy").exists()
