@@ -46,8 +46,8 @@ def render(
         said += f"; shown on {len(other):,} of {other.name}"
     lines = [
         f"# From the cosine of {NAMED[encoder]} (encoder={encoder}) to CLIP's.",
-        "# Fitted on targets of role fit alone (`mezzotint calibrate scale`), without the match predictor: least squares",
-        "# of the residuals in tolerances; among equals, the points that bend the scale least.",
+        "# Fitted on targets of role fit alone (`mezzotint calibrate scale`), without the match predictor: least",
+        "# squares of the residuals in tolerances; among equals, the points that bend the scale least.",
         f"# Misfit by the first point: {tried}.",
         "_target_: traces.similarity.scale.Knots",
         f"at: {{{at}}}",
