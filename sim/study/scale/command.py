@@ -1,7 +1,7 @@
 """`mezzotint calibrate scale`: an encoder's similarities for CLIP's thresholds, fitted on NIRVANA's FIFO caches."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = _best(fits)
     shown: list[float] | None = None
     if other is not None:
-        (found,) = _passes(other, encoder, [chosen.floor], chosen.floor)
+        found = next(_passes(other, encoder, [chosen.floor], chosen.floor))
         shown = found.numbers(chosen.limits)
     text = render(args.encoder, trace, other, fits, chosen, wanted, shown)
     with atomic_write(path, ConfigError) as temporary:
@@ -102,8 +102,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _passes(trace: "Trace", encoder: "Encoder", floors: Sequence[float], least: float) -> "list[Passes]":
-    """The trace through all caches, for each floor; ``least`` is the lowest one of all, once and for all."""
+def _passes(trace: "Trace", encoder: "Encoder", floors: Sequence[float], least: float) -> "Iterator[Passes]":
+    """The trace through all caches, one floor after the other; ``least`` is the lowest one of all, once and for all."""
     import numpy as np
     from tqdm import tqdm
 
@@ -123,7 +123,8 @@ def _passes(trace: "Trace", encoder: "Encoder", floors: Sequence[float], least: 
             bar.update()
             return found
 
-        return [passes(floor, one, SIZES, PRELOAD) for floor in floors]
+        for floor in floors:
+            yield passes(floor, one, SIZES, PRELOAD)
 
 
 def _best(fits: "Sequence[Fit]") -> "Fit":
