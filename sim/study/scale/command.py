@@ -110,16 +110,18 @@ def _passes(trace: "Trace", encoder: "Encoder", floors: Sequence[float], least: 
     from sim.study.scale.replay import replay
     from sim.study.scale.rows import PRELOAD, SIZES, passes
     from traces.encoders.embeddings import embed
+    from traces.similarity.neighbours import FILES, Neighbours, remembered
     from traces.similarity.remembered import Remembered
     from traces.similarity.spaces import TextToText
 
     space = TextToText()
     space.bind(embed(trace, encoder), np.random.default_rng(0))
-    make = Remembered(longest=len(trace)).open(space, len(trace), least, f"{trace.digest} {encoder.name}")
+    kept = remembered(space, len(trace), least, Remembered().most, f"{trace.digest} {encoder.name}")
+    known = Neighbours(*(np.array(getattr(kept, name)) for name in FILES))  # looked up at random: not mapped
     with tqdm(total=len(floors) * (len(SIZES) + 1), desc="replay", unit="cache", disable=None) as bar:
 
         def one(floor: float, prompts: int, preload: int) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-            found = replay(make(), len(trace), floor, prompts, preload)
+            found = replay(known, space, floor, prompts, preload)
             bar.update()
             return found
 
