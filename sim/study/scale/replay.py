@@ -95,7 +95,8 @@ class _Cut:
         near = np.argpartition(products, -min(NEAR, len(products)))[-NEAR:]
         artifacts = self.space.artifacts(self.stored[oldest + near])
         exact = similarity(np.repeat(query, len(near), axis=0), artifacts)
-        return round(float(exact.max()) * UNIT)
+        units: int = round(float(exact.max()) * UNIT)
+        return units
 
 
 Replays = Callable[[float, int, int], Floats]
