@@ -51,7 +51,7 @@ class GlobalMonitor:
     Args:
         mode: ``quality`` (equations 9 and 10) or ``throughput`` (11 and 12).
         period_s: length of a window; 180 s in MoDM's artifact.
-        pid: smooths the number of large models. It counts time in minutes.
+        kp, ki, kd, most_sum: of the PID (sim.control.pid.Pid), which counts time in minutes.
         safety: share of what the large models leave for hits that quality mode plans with; the artifact's 0.9, the
             paper's equation has 1.
         miss_role: the role that takes misses; the other roles, in the models' order, are the ladder of small ones.
@@ -64,11 +64,15 @@ class GlobalMonitor:
 
     mode: Literal["quality", "throughput"] = "quality"
     period_s: float = 180.0
-    pid: Pid = field(default_factory=Pid)
+    kp: float = 0.6
+    ki: float = 0.05
+    kd: float = 0.05
+    most_sum: float | None = None
     safety: float = 0.9
     miss_role: str = "large"
     margin: float = 0.15
     patience: int = 3
+    _pid: Pid = field(init=False, repr=False)
     _run: Run = field(init=False, repr=False)
     _window: Window = field(init=False, repr=False, default_factory=Window)
     _ladder: list[str] = field(init=False, repr=False)
@@ -78,6 +82,7 @@ class GlobalMonitor:
     _target: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
+        self._pid = Pid(self.kp, self.ki, self.kd, self.most_sum)
         if not 0 < self.period_s < inf:
             raise ConfigError(f"controller.period_s: found {self.period_s}, expected seconds above 0")
         if not (0 < self.safety <= 1 and 0 <= self.margin < 1 and self.patience >= 1):
@@ -96,11 +101,11 @@ class GlobalMonitor:
         self._rpm = {role: 60 / alone_s(run.backend, run.model(role)) for role in run.models}
         workers = run.cluster.workers
         self._target = sum(worker.role == self.miss_role for worker in workers)
-        self.pid.x = float(self._target)
+        self._pid.x = float(self._target)
         for role in run.models:
             run.gauge(f"gpus_{role}", partial(_serving, run, role))
         run.gauge("large_target", lambda _: self._target)
-        run.gauge("large_pid", lambda _: self.pid.x)
+        run.gauge("large_pid", lambda _: self._pid.x)
         run.process(self._watch())
 
     def arrived(self, request: Request, now_s: float) -> None:
@@ -125,7 +130,7 @@ class GlobalMonitor:
         most = gpus if self.mode == "quality" else max(1, gpus - 1)
         self._step(asked)
         self._target = min(self._wanted(asked), most)
-        large = min(max(round(self.pid.update(self._target, self.period_s / 60, gpus)), 1), most)
+        large = min(max(round(self._pid.update(self._target, self.period_s / 60, gpus)), 1), most)
         split = {self.miss_role: large, self._ladder[self._rung]: gpus - large}
         self._run.decided(
             "split", **split, target=self._target, miss_rpm=round(asked.miss_rpm, 3), hit_rpm=round(asked.hit_rpm, 3)

@@ -31,7 +31,7 @@ class Pid:
         for name in ("kp", "ki", "kd", "most_sum"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < float("inf"):
-                raise ConfigError(f"controller.pid.{name}: found {value}, expected a number from 0 on")
+                raise ConfigError(f"controller.{name}: found {value}, expected a number from 0 on")
 
     def update(self, target: float, dt: float, most_step: float | None = None) -> float:
         """Move x towards ``target``, ``dt`` after the last update and by ``most_step`` at most; returns x."""

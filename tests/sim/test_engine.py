@@ -94,7 +94,7 @@ def test_controllers_act_before_the_requests_of_their_instant_come() -> None:
     assert list(run.record.gauges["arrived"].values)[:2] == [0, 1]
 
 
-@pytest.mark.parametrize("span_s", [1e3, 1e9, 1e300])
+@pytest.mark.parametrize("span_s", [1e3, 1e9, 8e9])
 def test_a_long_pause_costs_a_row_and_no_time(span_s: float) -> None:
     run = engine([0.0, span_s], [1.0, 1.0], sample_s=1e-3)
     run.run()

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from backends.base import Cost
 from sim.control.monitor import GlobalMonitor
-from sim.control.pid import Pid
 from sim.control.roles import bring
 from sim.errors import ConfigError
 from sim.model import Model
@@ -97,7 +96,7 @@ def test_a_switch_never_drops_a_request(
         roles=["large"] * (gpus - 1) + ["large" if mode == "quality" else "small"],
         models=MODELS,
         scheduler=scheduler,
-        controllers=[GlobalMonitor(mode=mode, period_s=period_s, pid=Pid()), watch],
+        controllers=[GlobalMonitor(mode=mode, period_s=period_s), watch],
     )
     run.run()  # raises where one is lost, ends twice, or a GPU is spent twice
     assert len(watch.seen) == rows
@@ -118,7 +117,7 @@ def windows(rates_rpm: list[float], hit_rate: float = 0.75, **settings: Any) -> 
         roles=["large"] * 16,
         models=MODELS,
         scheduler=HitMiss(large_takes_hits=True),
-        controllers=[GlobalMonitor(period_s=300.0, pid=Pid(kp=1.0, ki=0.0, kd=0.0), **settings)],
+        controllers=[GlobalMonitor(period_s=300.0, kp=1.0, ki=0.0, kd=0.0, **settings)],
     )
     run.run()
     return [details for _, what, details in run.record.decisions if what == "split"]

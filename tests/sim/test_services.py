@@ -258,8 +258,8 @@ def test_every_request_ends_once_in_the_time_its_plan_takes_and_the_same_again(
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("database.batch=0", r"database\.batch: found 0, expected 1 or more records"),
-        ("database.period_s=-1", r"database\.period_s: found -1\.0"),
+        ("database.batch=0", r"database\.batch: found 0, expected int at least 1"),
+        ("database.period_s=-1", r"database\.period_s: found -1, expected float at least 0"),
         ("database.outages=[[5,2]]", r"database\.outages: found \[\[5\.0, 2\.0\]\], expected windows"),
         ("database.outages=[[1,5],[4,8]]", r"database\.outages: .*each to end before the next begins"),
         ("store.outages=[[-1,5]]", r"store\.outages: "),

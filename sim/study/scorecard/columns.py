@@ -40,7 +40,7 @@ class Feed:
             return tuple(own)
         asked = rows_asked(experiment, own)
         told = [word for word in own if not word.startswith("trace.")]  # of the built-in source
-        rows = [] if asked is None else [f"trace.requests={asked}"]
+        rows = [] if asked is None else [f"++trace.requests={asked}"]
         return (*told, "trace=file", f"trace.path={json.dumps(str(self.path), ensure_ascii=False)}", *rows)
 
     def public(self, text: str) -> str:

@@ -224,10 +224,11 @@ def test_a_source_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["o"]
 
 
-def test_a_name_too_long_for_a_file_beside_it(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="cannot be written"):
-        store(reading([([1.0], {})]), tmp_path / ("x" * 240))
-    assert os.listdir(tmp_path) == []
+def test_a_name_as_long_as_may_be_is_written_and_a_longer_one_refused(tmp_path: Path) -> None:
+    store(reading([([1.0], {})]), tmp_path / ("x" * 240))
+    with pytest.raises(TraceError, match="xxx"):
+        store(reading([([1.0], {})]), tmp_path / ("x" * 300))
+    assert os.listdir(tmp_path) == ["x" * 240]
 
 
 def test_row_groups_of_a_large_trace_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
