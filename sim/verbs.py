@@ -103,6 +103,7 @@ def _of_files(given: Sequence[str]) -> int:
     import backends.cli
     import sim.study.cli
     import sim.study.generation.command
+    import sim.study.scale.command
     import sim.study.scorecard.command
     import sim.study.selector.command
     import traces.cli
@@ -123,6 +124,7 @@ def _of_files(given: Sequence[str]) -> int:
         measured = backends.cli.add_parser(verbs)
         sim.study.selector.command.add_parser(measured)
         sim.study.generation.command.add_parser(measured)
+        sim.study.scale.command.add_parser(measured)
         args = parser.parse_args(given)
         status: int = args.run(args)
         return status

@@ -71,20 +71,25 @@ def embed(trace: Trace, encoder: Encoder, *, home: Path | None = None, progress:
         raise TraceError(f"encoder {name!r}: expected a name of letters, digits, dots and dashes; rename it")
     stems = sidecar.candidates(trace, name, home)
     about = sidecar.about(trace, name, dim)
-    return sidecar.remembered(stems, about, lambda: _encoded(trace.prompts(), encoder, hide_bar(progress)))
+    return sidecar.remembered(stems, about, lambda done: _encoded(trace.prompts(), encoder, hide_bar(progress), done))
 
 
-def _encoded(prompts: pa.ChunkedArray, encoder: Encoder, quiet: bool | None) -> Iterator[Vectors]:
-    """The vectors of all prompts, by blocks of rows; each distinct prompt is encoded once."""
+def _encoded(prompts: pa.ChunkedArray, encoder: Encoder, quiet: bool | None, done: Vectors) -> Iterator[Vectors]:
+    """The vectors of the prompts after those that are ``done``, by blocks of rows; each distinct prompt is encoded
+    once."""
     coded = prompts.fill_null("").dictionary_encode().unify_dictionaries()
     texts = coded.chunk(0).dictionary
     codes = np.concatenate([chunk.indices.to_numpy() for chunk in coded.chunks])
     last = np.empty(len(texts), np.int64)
     last[codes] = np.arange(len(codes))
     # a vector is cached for as long as its prompt comes again; repeats are close in time, so few are
-    cached: dict[int, Vectors] = {}
-    with tqdm(total=len(codes), desc=f"embed with {encoder.name}", unit="prompt", disable=quiet) as bar:
-        for start in range(0, len(codes), BLOCK):
+    again, at = np.unique(codes[: len(done)], return_index=True)
+    coming = last[again] >= len(done)
+    cached = {code: done[row].copy() for code, row in zip(again[coming].tolist(), at[coming].tolist(), strict=True)}
+    with tqdm(
+        total=len(codes), initial=len(done), desc=f"embed with {encoder.name}", unit="prompt", disable=quiet
+    ) as bar:
+        for start in range(len(done), len(codes), BLOCK):
             stop = min(start + BLOCK, len(codes))
             distinct, place = np.unique(codes[start:stop], return_inverse=True)
             known = np.array([code in cached for code in distinct.tolist()])

@@ -110,7 +110,7 @@ class ClipImages:
             "dtype": "float32",
         }
         stem = disk_cache.home() / "images" / f"{about['images']}.{weights.name}"
-        found = sidecar.remembered([stem], about, lambda: image_vectors(weights, paths, self.batch))
+        found = sidecar.remembered([stem], about, lambda done: image_vectors(weights, paths[len(done) :], self.batch))
         return Opened(np.asarray(found), sidecar.vectors_path(stem), f"{folder.name}, encoded by {weights.name}")
 
 

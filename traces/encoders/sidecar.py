@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conf.atomic import atomic_write
+from conf.atomic import atomic_write, check_target
 from traces.encoders import disk_cache
+from traces.encoders.unfinished import unfinished
 from traces.error import TraceError
 from traces.table.trace import Trace
 
@@ -64,16 +65,21 @@ def about(trace: Trace, encoder: str, dim: int) -> dict[str, Any]:
     }
 
 
-def remembered(stems: Sequence[Path], about: Mapping[str, Any], make: Callable[[], Iterable[Vectors]]) -> Vectors:
+Make = Callable[[Vectors], Iterable[Vectors]]
+"""Given the rows that there are, (any, dim) float32, it gives blocks of those after them."""
+
+
+def remembered(stems: Sequence[Path], about: Mapping[str, Any], make: Make) -> Vectors:
     """The vectors at one of `stems`, else made and kept at the first of them that can be written.
 
-    Where none can, they are made for this process alone, in a temporary file. That, and that what was kept cannot be
-    used, is said on standard error.
+    They are kept as they are made: after an interruption the work goes on where it was (traces.encoders.unfinished).
+    Where none can be written, they are made for this process alone, in a temporary file. That, and that what was kept
+    cannot be used, is said on standard error.
 
     Args:
         stems: where they may lie, the preferred place first.
         about: what they are of, with the keys encoder, count and dim among others; others are not used.
-        make: gives blocks of (any, dim) float32 rows that add up to `count`, from the start whenever it is called.
+        make: gives blocks of (any, dim) float32 rows that, with those that it is given, add up to `count`.
 
     Returns:
         (count, dim) float32, read-only and memory-mapped.
@@ -89,7 +95,10 @@ def remembered(stems: Sequence[Path], about: Mapping[str, Any], make: Callable[[
     reason = ""
     for stem in stems:
         try:
-            _store(stem, about, make())
+            while not _store(stem, about, make):
+                found = _load(stem, about)
+                if found is not None:
+                    return found
         except disk_cache.Unwritable as error:
             reason = reason or str(error)
             continue
@@ -98,7 +107,7 @@ def remembered(stems: Sequence[Path], about: Mapping[str, Any], make: Callable[[
             return found
         reason = reason or f"{vectors_path(stem)}: vanished as it was written"
     disk_cache.tell(f"{reason}; the embeddings are made for this run alone")
-    return _unkept(about, make())
+    return _unkept(about, make(np.empty((0, about["dim"]), np.float32)))
 
 
 def _load(stem: Path, about: Mapping[str, Any]) -> Vectors | None:
@@ -135,19 +144,24 @@ def _load(stem: Path, about: Mapping[str, Any]) -> Vectors | None:
         return None
 
 
-def _store(stem: Path, about: Mapping[str, Any], blocks: Iterable[Vectors]) -> None:
-    """Write vectors. Raises Unwritable where that cannot be, TraceError for a value that is not finite."""
+def _store(stem: Path, about: Mapping[str, Any], make: Make) -> bool:
+    """Write vectors, going on with what there is of them; False where another process was at it meanwhile.
+
+    Raises Unwritable where that cannot be, TraceError for a value that is not finite.
+    """
     disk_cache.make_folder(stem.parent)
-    total = hashlib.sha256()
-    with atomic_write(vectors_path(stem), disk_cache.Unwritable) as temporary, temporary.open("wb") as file:
-        file.write(_header(about))
-        for data in _checked(about, blocks):
-            total.update(data)
-            file.write(data)
-    with atomic_write(about_path(stem), disk_cache.Unwritable) as temporary:
-        written = {**about, "sha256": total.hexdigest()}
-        temporary.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+    check_target(vectors_path(stem), disk_cache.Unwritable)
+    with unfinished(stem, about, _header(about)) as work:
+        if work is None:
+            return False
+        for data in _checked(about, make(work.done())):
+            work.append(data)
+        work.finish(vectors_path(stem))
+        with atomic_write(about_path(stem), disk_cache.Unwritable) as temporary:
+            written = {**about, "sha256": work.sha256}
+            temporary.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
     disk_cache.make_room(stem)
+    return True
 
 
 def _unkept(about: Mapping[str, Any], blocks: Iterable[Vectors]) -> Vectors:

@@ -67,6 +67,7 @@ class Knots:
     Args:
         at: similarity of the encoder -> similarity of CLIP, both rising, at least two.
         fitted: what the points were fitted on; goes into every summary with its residuals.
+        shown: the same numbers on another trace, with the same points; likewise.
         source: how they were found.
 
     Raises:
@@ -76,6 +77,7 @@ class Knots:
     at: dict[float, float]
     source: str
     fitted: list[Fitted] = field(default_factory=list)
+    shown: list[Fitted] = field(default_factory=list)
     _own: list[float] = field(init=False, repr=False)
     _clip: list[float] = field(init=False, repr=False)
 
@@ -105,11 +107,10 @@ class Knots:
                 self.source,
             )
         ]
-        if self.fitted:
-            residuals = {one.target: round(one.ours - one.paper, 6) for one in self.fitted}
-            said.append(
-                Assumption("residuals of that scale, ours - paper", residuals, "the targets that it was fitted on")
-            )
+        for what, numbers in (("residuals of that scale", self.fitted), ("the same on another trace", self.shown)):
+            if numbers:
+                residuals = {one.target: round(one.ours - one.paper, 6) for one in numbers}
+                said.append(Assumption(f"{what}, ours - paper", residuals, "the targets that it was fitted on"))
         return said
 
 

@@ -109,14 +109,16 @@ def test_a_folder_that_cannot_be_written_is_read_all_the_same(
     small: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(os, "access", lambda *_: False)  # tests may run as root, whom no mode stops
+    monkeypatch.setattr(
+        os, "access", lambda path, _: Path(path) != tmp_path
+    )  # tests may run as root, whom no mode stops
     embed(small, Counting())
     assert len(os.listdir(tmp_path / "cache")) == 2
     assert not (tmp_path / "t.counting-v1.npy").exists()
     monkeypatch.undo()
     embed(small, Counting(), home=None)
     assert (tmp_path / "t.counting-v1.npy").exists()
-    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)
     monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path / "empty"))
     again = Counting()
     embed(small, again)
@@ -301,6 +303,65 @@ def test_processes_that_race_agree(stored: Trace, tmp_path: Path) -> None:
         answers = pool.map(_embed_in_a_process, [stored.path] * 2)
     assert len(set(answers)) == 1
     assert len(os.listdir(tmp_path)) == 3
+
+
+@dataclass
+class Interrupted(Counting):
+    """It is interrupted after so many times."""
+
+    left: int = 0
+
+    def encode(self, prompts: Sequence[str], progress: bool) -> Vectors:
+        if not self.left:
+            raise KeyboardInterrupt
+        self.left -= 1
+        return Counting.encode(self, prompts, progress)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 2])
+@pytest.mark.parametrize("torn", [b"", b"half a block"])
+def test_an_interrupted_embedding_goes_on_and_gives_the_same_bytes(
+    stored: Trace, tmp_path: Path, blocks: int, torn: bytes
+) -> None:
+    whole = embed(stored, Counting(), home=tmp_path / "whole")
+    home = tmp_path / "home"
+    first, second = Interrupted(left=blocks), Counting()
+    with pytest.raises(KeyboardInterrupt):
+        embed(stored, first, home=home)
+    assert {path.suffix for path in home.iterdir()} <= {".npy", ".json"}
+    for path in home.glob("*.npy"):  # what a crash left after what was noted as good
+        path.write_bytes(path.read_bytes() + torn)
+    np.testing.assert_array_equal(embed(stored, second, home=home), whole)
+    assert files(home) == files(tmp_path / "whole")
+    assert not set(first.asked) & set(second.asked)  # no prompt is encoded twice
+    assert {*first.asked, *second.asked} == set(stored.prompts().to_pylist())
+
+
+@pytest.mark.parametrize("of", ["npy", "json"])
+@pytest.mark.parametrize("byte", [0, 200, -3])
+def test_what_an_interruption_left_is_not_believed_when_it_is_damaged(
+    stored: Trace, tmp_path: Path, of: str, byte: int
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        embed(stored, Interrupted(left=1), home=tmp_path / "home")
+    (path,) = (tmp_path / "home").glob(f"*.{of}")
+    damaged = bytearray(path.read_bytes())
+    damaged[byte] ^= 1
+    path.write_bytes(damaged)
+    embed(stored, Counting(), home=tmp_path / "home")
+    embed(stored, Counting(), home=tmp_path / "whole")
+    assert files(tmp_path / "home") == files(tmp_path / "whole")
+
+
+def test_what_an_error_ended_leaves_nothing(stored: Trace, tmp_path: Path) -> None:
+    encoder = Counting(change=lambda vectors: vectors if len(encoder.asked) < 3000 else vectors * np.nan)
+    with pytest.raises(TraceError, match="not finite"):
+        embed(stored, encoder, home=tmp_path / "home")
+    assert not files(tmp_path / "home")
 
 
 def test_the_sentence_encoder(small: Trace) -> None:

@@ -1,0 +1,1 @@
+"""`mezzotint calibrate scale`: where CLIP's similarities stand on an encoder's, fitted on a paper's FIFO caches."""

@@ -1,0 +1,154 @@
+"""A scale is fitted on what the simulator itself would find in its FIFO caches."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.cli import main
+from sim.errors import ConfigError
+from sim.run import simulate
+from sim.study.scale.command import TARGETS
+from sim.study.scale.fit import fit, misfit
+from sim.study.scale.replay import replay
+from sim.study.scale.rows import KS, Aim, Passes, aims, numbers, passes
+from sim.study.scorecard.targets import Target, load_targets
+from tests.sim.lab import configured
+from traces.encoders.embeddings import embed
+from traces.encoders.ngram import HashedNgrams
+from traces.similarity.neighbours import find
+from traces.similarity.scale import Knots
+from traces.similarity.spaces import TextToText
+from traces.sources.synthetic import Synthetic
+from traces.table.trace import write
+
+LIMITS = (0.6, 0.7, 0.85, 0.95)
+
+
+@given(
+    rows=st.integers(1, 60),
+    prompts=st.integers(1, 12),
+    preload=st.integers(0, 20),
+    most=st.integers(1, 20),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=50)
+def test_a_pass_is_a_search_of_all_that_is_in_the_cache(
+    rows: int, prompts: int, preload: int, most: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(rows + preload, 3)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    space = TextToText()
+    space.bind(vectors, rng)
+    found = replay(find(space, len(vectors), 0.5, most), space, 0.7, prompts, preload)
+
+    cache: list[int] = list(range(preload))[-prompts:]
+    for row in range(preload, len(vectors)):
+        best = max((float(vectors[row] @ vectors[held]) for held in cache), default=0.0)
+        if best > 0.7:
+            assert found[row - preload] == pytest.approx(best, abs=2e-6)
+        else:
+            assert np.isnan(found[row - preload])
+            cache = [*cache, row][-prompts:]
+
+
+@pytest.mark.parametrize("preload", [0, 100])
+def test_the_simulator_hits_and_saves_the_same(tmp_path: Path, preload: int) -> None:
+    trace = write(Synthetic(requests=600, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
+    space, floor = TextToText(), 0.4
+    space.bind(embed(trace, HashedNgrams()), np.random.default_rng(0))
+    found = replay(find(space, len(trace), floor, 8), space, floor, 40, preload)
+    ours = Passes(floor, (np.sort(found[~np.isnan(found)]),) * 2, (len(found),) * 2).numbers(LIMITS)
+
+    at = dict(zip((floor, *LIMITS, 1.0), (0.65, 0.75, 0.85, 0.90, 0.95, 1.0), strict=True))
+    config = configured(
+        "system=nirvana-no-predictor", "eviction=fifo", "search=exact", "database=at-once", "arrivals=closed",
+        "cluster=a10g", "trace=file", f"trace.path={trace.path}", "cache.capacity=200", f"preload={preload}",
+    )  # fmt: skip
+    config["scale"] = {"_target_": "traces.similarity.scale.Knots", "at": at, "source": "a test"}
+    summary = simulate(config).summary
+    cache = summary["cache"]
+    assert 0.1 < ours[0] < 0.9
+    at_most_k = cache["hit_share_by_k"].get("25", 0.0) * cache["hit_rate"]
+    assert [cache["hit_rate"], cache["compute_saving"], cache["hit_rate"], at_most_k] == pytest.approx(ours)
+
+
+def made_up(seed: int = 0) -> Passes:
+    rng = np.random.default_rng(seed)
+    similar = tuple(np.sort(rng.uniform(0.5, 1.0, hits)) for hits in (500, 700, 800, 850, 900))
+    return Passes(0.5, similar, (1000,) * 5)
+
+
+def goals(found: Passes, limits: tuple[float, ...]) -> list[Aim]:
+    return [Aim(str(place), value, 0.01) for place, value in enumerate(found.numbers(limits))]
+
+
+def test_thresholds_that_gave_the_numbers_fit_them_and_no_others_fit_better() -> None:
+    found = made_up()
+    wanted = goals(found, LIMITS)
+    best = fit(found, wanted)
+    assert best.misfit == pytest.approx(0.0, abs=1e-9)
+    assert best.limits[-1] == pytest.approx(LIMITS[-1], abs=0.01)
+    assert sum(best.limits[:-1]) == pytest.approx(sum(LIMITS[:-1]), abs=0.03)
+    other = fit(made_up(1), wanted)
+    assert other.floor < other.limits[0] < other.limits[1] < other.limits[2] < other.limits[3] < 1
+    rng = np.random.default_rng(2)
+    for limits in np.sort(rng.choice(np.arange(0.51, 1.0, 0.01), (200, len(KS) - 1)), axis=1):
+        if (np.diff(limits) > 0).all():
+            assert misfit(made_up(1).numbers(limits), wanted) * 1.02 >= other.misfit
+
+
+def test_only_rows_of_role_fit_are_aimed_at() -> None:
+    listed = aims(load_targets(TARGETS))
+    assert [aim.name.split(",")[0] for aim in listed] == [*["N07-fifo"] * 4, *["N08-fifo"] * 4, "N04a", "N04b"]
+    assert len(numbers(np.zeros((1, 5, len(KS))))[0]) == len(listed)
+    other = Target(id="N07-fifo", what="w", role="predict", value=0.5)
+    with pytest.raises(ConfigError, match="N07-fifo has role predict, expected fit"):
+        aims({"nirvana": [other]})
+
+
+def test_each_cache_is_asked_for_once() -> None:
+    asked: list[tuple[float, int, int]] = []
+
+    def replayed(floor: float, prompts: int, preload: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        asked.append((floor, prompts, preload))
+        return np.array([np.nan, 0.9, 0.8])
+
+    found = passes(0.5, replayed, sizes=(3, 30), preload=1)
+    assert asked == [(0.5, 3, 0), (0.5, 30, 0), (0.5, 30, 1)]
+    assert found.numbers(LIMITS)[:2] == pytest.approx([2 / 3, 2 / 3])
+
+
+def test_the_command_writes_a_scale_that_a_run_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sim.study.scale.rows.PRELOAD", 100)
+    trace = write(Synthetic(requests=400, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
+    words = ["calibrate", "scale", "--trace", str(trace.path), "--floors", "0.5,0.6", "-o", str(tmp_path)]
+    assert main([*words, "--check", str(trace.path), "--rows", "300"]) == 0
+    assert "floor 0.55: misfit" in capsys.readouterr().out
+    written = yaml.safe_load((tmp_path / "ngram.yaml").read_text())
+    assert written["fitted"] == written["shown"]
+    del written["_target_"]
+    residuals = Knots(**{**written, "fitted": [], "shown": []})
+    assert residuals.to_clip(min(written["at"])) == 0.65
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--floors", "0.5,x"], "--floors: found '0.5,x'"),
+        (["--floors", "0.99"], "--floors: found '0.99'"),
+        (["--encoder", "clip"], "--encoder: found 'clip', expected ngram or minilm"),
+        (["--rows", "10"], "--rows: found 10"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(
+    tmp_path: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["calibrate", "scale", "--trace", "t.parquet", "-o", str(tmp_path), *words]) == 2
+    assert message in capsys.readouterr().err
