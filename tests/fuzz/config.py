@@ -121,7 +121,7 @@ def shared(draw: st.DrawFn, words: tuple[str, ...], quick: bool = True) -> Input
         (AGAIN,),
         ("out",),
         names_of(first) if alone and value.yaml == value.word and runs(words) else (),
-        alone and must_refuse(value_at(tree, first), value),
+        alone and "assumptions" not in first and must_refuse(value_at(tree, first), value),
         covers=covered(first),
         quick=quick and "${" not in "".join(value.yaml for _, value in values),
     )
@@ -139,7 +139,9 @@ def typed(draw: st.DrawFn, words: tuple[str, ...]) -> Input:
         (("run", *words, word, "run.dir=out"),),
         ("out",),
         (),
-        must_refuse(default, value) and not any(isinstance(part, int | float) for part in place),
+        must_refuse(default, value)
+        and "assumptions" not in place
+        and not any(isinstance(part, int | float) for part in place),
         covers=covered(place),
     )
 

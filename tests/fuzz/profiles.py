@@ -16,7 +16,7 @@ AGAIN = ("run", "--config-path", ".", "--config-name", "config", "run.dir=out")
 
 MEASURED = """
 schema: 1
-model: sdxl
+model: sd3.5-large
 gpu: mi210
 source: made up, of everything that a profile can hold
 device: AMD
@@ -37,7 +37,7 @@ vae_decode: [{width: 512, height: 512, batch: 1, seconds: 0.139}, {width: 1024, 
 @cache
 def _base() -> Tree:
     """A run on profiles of the user's."""
-    tree = config_file(composed(("system=small-model", *SMALL)))
+    tree = config_file(composed(("system=vanilla", *SMALL)))
     return tree | {"backend": tree["backend"] | {"folder": "profiles"}}
 
 
@@ -70,10 +70,17 @@ def _inputs(draw: st.DrawFn) -> Input:
         content = draw(damaged(content))
     elif how == "bomb":
         content = draw(st.sampled_from([content + bomb(), bomb(), b"step: &a [*a]\n" + content]))
-    files = [("profiles/mi210_sdxl.yaml", content)]
+    files = [("profiles/mi210_sd3.5-large.yaml", content)]
     if how == "names":
         odd = st.sampled_from(
-            ["x.yaml", "mi210_sdxl.yml", "mi210_sdxl.json", "a/mi210_sdxl.yaml", "MI210_SDXL.yaml", "é.yaml"]
+            [
+                "x.yaml",
+                "mi210_sd3.5-large.yml",
+                "mi210_sd3.5-large.json",
+                "a/mi210_sd3.5-large.yaml",
+                "MI210_SD3.5-LARGE.yaml",
+                "é.yaml",
+            ]
         )
         files += [(f"profiles/{draw(odd)}", draw(st.sampled_from([content, b"", b"1", b"not: a profile"])))]
         files = files[draw(st.integers(0, 1)) :]

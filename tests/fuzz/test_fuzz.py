@@ -16,11 +16,11 @@ ABOUT = [("system=vanilla", *config.SMALL), ("system=nirvana", *config.SMALL)]
 """The configurations that are composed here: two, since composing one takes a second."""
 
 STRATEGIES: dict[str, tuple[Callable[[], st.SearchStrategy[Input]], int]] = {
-    "config": (lambda: config.inputs(ABOUT), 16),
-    "importers": (importers.inputs, 30),
-    "profiles": (profiles.inputs, 12),
-    "caches": (caches.inputs, 8),
-    "rundirs": (rundirs.inputs, 4),
+    "config": (lambda: config.inputs(ABOUT), 12),
+    "importers": (importers.inputs, 24),
+    "profiles": (profiles.inputs, 8),
+    "caches": (caches.inputs, 6),
+    "rundirs": (rundirs.inputs, 3),
 }
 SEED = 1
 

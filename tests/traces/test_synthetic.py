@@ -338,6 +338,7 @@ def test_rows_may_come_from_configuration() -> None:
         {"sizes": [[512, 512]]}, {"sizes": [[512, -1, 1.0]]}, {"sizes": [[512, 0.5, 1.0]]}, {"sizes": 5},
         {"steps": [[50, 0]]}, {"steps": [["x", 1]]}, {"base_models": [0.5, -0.5]}, {"base_models": ["x"]},
         {"service": "C"}, {"service": "X", "services": {"X": {"loras": 1}}},
+        {"services": {"X": {}}}, {"services": {"X": 1}},
     ],
 )  # fmt: skip
 def test_settings_that_make_no_sense(wrong: dict[str, Any]) -> None:

@@ -152,12 +152,10 @@ class Synthetic:
         weighted(self.steps, "steps", 1)
         weighted(self.images, "images", 1)
         settings.check_shares(self.base_models, "base_models")
-        if self.service is not None:
-            if self.service not in self.services:
-                raise TraceError(
-                    f"{WHERE}: service={self.service!r}, expected null or one of {', '.join(self.services)}"
-                )
-            settings.check_service(self.services[self.service], self.service)
+        if self.service is not None and self.service not in self.services:
+            raise TraceError(f"{WHERE}: service={self.service!r}, expected null or one of {', '.join(self.services)}")
+        for name, service in self.services.items():
+            settings.check_service(service, name)
         users = self.users_per_rpm * self.rate_rpm if self.users is None else self.users
         drawn = self.requests * (self.channels if self.one_channel else 1) + int(self.history)
         check_size(WHERE, drawn, self.rate_rpm, users)

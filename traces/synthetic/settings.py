@@ -83,8 +83,8 @@ def check_shares(shares: Sequence[float], what: str) -> None:
 def check_service(service: Mapping[str, Any], name: str) -> None:
     """Check one service's add-ons. Raises TraceError where a key is missing or unknown or a value is out of range."""
     where = f"synthetic trace: services.{name}"
-    if sorted(service) != sorted(ADDON_KEYS):
-        raise TraceError(f"{where}: found {', '.join(service)}; expected the keys {', '.join(ADDON_KEYS)}")
+    if not isinstance(service, Mapping) or set(service) != set(ADDON_KEYS):
+        raise TraceError(f"{where}: found {service!r}; expected the keys {', '.join(ADDON_KEYS)}")
     combos = service["controlnets"]
     try:
         well = bool(combos) and all(
