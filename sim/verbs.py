@@ -141,9 +141,10 @@ def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usa
     if any(word in ("-h", "--help") for word in overrides):
         print(usage, end="")
         return 0
-    os.environ["HYDRA_FULL_ERROR"] = "1"
     # Worker processes of a sweep take our path over, and else look in the working directory first of all.
-    os.environ["PYTHONSAFEPATH"] = "1"
+    ours = {"HYDRA_FULL_ERROR": "1", "PYTHONSAFEPATH": "1"}
+    others = {name: os.environ.get(name) for name in ours}
+    os.environ |= ours
     composed: list[bool] = []
 
     def noted(config: DictConfig) -> None:
@@ -174,6 +175,10 @@ def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usa
         return refuse(error)  # Hydra could not compose the configuration: system=[a], for one
     finally:
         sys.argv = before
+        for name, value in others.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
     return 0
 
 
