@@ -72,7 +72,7 @@ def fitted(name: str) -> dict[str, Any]:
 def show(figure: Figure | None) -> None:
     if figure is not None:
         buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=72, metadata={"Software": None})
+        figure.savefig(buffer, format="png", dpi=60, metadata={"Software": None})
         display(Image(buffer.getvalue(), width=round(figure.get_figwidth() * 85)))
 
 
