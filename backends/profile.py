@@ -132,7 +132,7 @@ class Profile(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, ignored_types=(cached_property,))
 
-    schema_: Literal[1] = Field(alias="schema")
+    schema_: Annotated[int, Field(ge=1, le=1)] = Field(alias="schema")
     model: str
     gpu: str
     source: str

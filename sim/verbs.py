@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
@@ -158,7 +159,9 @@ def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usa
         _refuse_no_jobs(overrides)
         several = "-m" in overrides or "--multirun" in overrides
         main = hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")
-        with guarded():
+        with guarded(), warnings.catch_warnings():
+            # Of a primary file whose defaults lack _self_: it is composed as Hydra says, or refused in one line.
+            warnings.filterwarnings("ignore", "In '.*': Defaults list is missing", UserWarning)
             if several and LOOKING.isdisjoint(overrides):
                 return _swept(main(task))
             main(task if several else noted)()

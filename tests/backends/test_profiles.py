@@ -131,6 +131,7 @@ def test_a_folder_of_profiles_replaces_shipped_ones(tmp_path: Path) -> None:
         ({"step": [{"width": 64, "height": 64, "seconds": 0}]}, r"step\.0\.seconds"),
         ({"step": [{"width": 64, "height": 64, "second": 1}]}, r"step\.0\.second"),
         ({"schema": 2}, "schema"),
+        ({"schema": True}, "schema"),
         ({"colour": "red"}, "colour"),
         ({"load_s": -1}, "load_s"),
         ({"model": None}, "model"),
