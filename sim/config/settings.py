@@ -82,6 +82,7 @@ class Settings(BaseModel):
     store: Chosen = None
     predictor: Chosen = None
     scheduler: dict[str, Any]
+    router: Chosen = None
     executor: dict[str, Any]
     allocation: dict[str, Any]
     controller: Chosen = None
@@ -94,7 +95,7 @@ class Settings(BaseModel):
 
 PARTS = (
     *("door", "cache", "space", "selector", "admission", "eviction", "database", "store", "predictor"),
-    *("scheduler", "executor", "allocation", "controller"),
+    *("scheduler", "router", "executor", "allocation", "controller"),
 )
 """Groups whose choices may need each other."""
 

@@ -47,6 +47,7 @@ NEEDED = {
     "controller=timetable": ["controller.at={0:{large:8,small:8}}"],
     "encoder=clip": ["encoder.weights=f"],
     "encoder=precomputed": ["encoder.path=v.npy", "encoder.prompts=p.parquet"],
+    "scheduler=routed": ["router=random"],
     "space=clip-images": ["space.images.folder=f", "space.images.weights=f"],
     "space=given-images": ["space.images.path=v.npy"],
 }
