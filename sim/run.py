@@ -131,8 +131,14 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
     return Outcome(summary, record.facts.table(ids), series(record), again(config), kept)
 
 
-def assemble(settings: Settings, *, progress: bool = False) -> Assembled:
-    """Load the trace and put the system together, ready to run. Raises what ``simulate`` raises."""
+def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None = None) -> Assembled:
+    """Load the trace and put the system together, ready to run. Raises what ``simulate`` raises.
+
+    Args:
+        settings: of the run.
+        progress: show a bar, where standard error is a terminal.
+        trace: what an earlier call with the same ``trace`` and ``seed`` loaded, which need not be loaded again.
+    """
     system, parts = settings.system, settings.parts()
     door: Door = parts.get("door", Door)
     scheduler: Scheduler = parts.get("scheduler", Scheduler)
@@ -145,8 +151,9 @@ def assemble(settings: Settings, *, progress: bool = False) -> Assembled:
     if isinstance(cache, Cache) and selector is not None:
         cache.refuse_unstored(selector)
     quality: Quality = build(settings.quality, "quality", Quality)
-    source: Source = build(settings.trace, "trace", Source)
-    trace = source.load(stream(settings.seed, "trace"))
+    if trace is None:
+        source: Source = build(settings.trace, "trace", Source)
+        trace = source.load(stream(settings.seed, "trace"))
     _check_left(trace, settings)
     models: dict[str, Model] = {role: build(m, f"models.{role}", Model) for role, m in settings.models.items()}
     backend: Backend = build(settings.backend, "backend", Backend)
