@@ -94,7 +94,7 @@ def validate(table: pa.Table, where: str) -> None:
     """Check that `table` is a canonical trace.
 
     Args:
-        table: the table to check, (n, 13).
+        table: the table to check, (n, 14).
         where: what error messages call it, usually the file's name.
 
     Raises:
