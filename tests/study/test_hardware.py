@@ -67,11 +67,11 @@ def test_the_committed_page_is_within_what_is_promised() -> None:
 
 
 def test_the_sensitivity_is_that_of_reruns(tmp_path: Path) -> None:
-    """At a load of 0.93 three per cent of service move p99 many times further than at 0.8."""
+    """At a load of 1 three per cent of service move p99 many times further than at 0.8."""
     spans = {}
-    for row in (ROWS[7], ROWS[14]):  # four H100 NVL at 0.81 of what they do offline, a GH200 at 0.93
-        moved = replay.Replay(row, tmp_path).predict(1.0, moved=True)
-        base_s = row.gpus / row.offline_images_per_s
+    for row, factor in ((ROWS[7], 1.0), (ROWS[14], 1.07)):  # four H100 NVL, a GH200
+        moved = replay.Replay(row, tmp_path).predict(factor, moved=True)
+        base_s = factor * row.gpus / row.offline_images_per_s
         for share, p99 in moved.p99_moved_s.items():
             latencies = recursion(row, base_s * (1 + share))
             assert p99 == pytest.approx(np.quantile(latencies, 0.99, method="inverted_cdf"), rel=1e-9)

@@ -42,7 +42,7 @@ def _diagonal(axes: Axes, facts: Facts, which: str, title: str) -> None:
         error = np.median(np.abs(said / measured - 1)) if len(runs) else np.nan
         axes.plot(measured, said, "o", color=colour, markersize=4, alpha=0.8, label=f"{measure}: {error:.1%} off")
         ends += [*measured, *said]
-    line = [min(ends) * 0.9, max(ends) * 1.1]
+    line = [min(ends, default=1.0) * 0.9, max(ends, default=1.0) * 1.1]
     axes.plot(line, line, color=EDGE, linewidth=0.8)
     axes.set(xscale="log", yscale="log", xlim=line, ylim=line, xlabel="measured latency (s)", title=title)
     axes.set_ylabel("simulated (s); bars: p99 if the service took ±3 %")
