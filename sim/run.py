@@ -167,12 +167,13 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
             f"cosine of {encoder.name}",
             "the encoder's cosine, carried to the scale that thresholds are on",
         )
-        return embed(trace, encoder, progress=None if progress else False)
+        return embed(rows, encoder, progress=None if progress else False)
 
     schedule = arrivals.schedule(trace.arrival_s[settings.preload :], stream(settings.seed, "arrivals"))
     if schedule.rows is not None:
         trace = trace.head(settings.preload + schedule.rows)
     _check_left(trace, settings)
+    rows = trace
     shapes, native = _shapes(trace, reference(models), settings.shapes), settings.shapes == "model"
     roles = allocation.roles(settings.cluster.count, models, backend)
     engine = Engine(

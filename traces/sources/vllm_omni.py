@@ -108,7 +108,7 @@ class VllmOmni:
             if not timed:
                 notes["arrival_s"] = ORDER_ONLY
             arrivals = pa.array(times, pa.float64()) if timed else untimed(len(found), kept)
-            relative = not timed or all(time <= SINCE_1970_S for time in times)
+            relative = all(time is None or time <= SINCE_1970_S for time in times)
             yield Batch(_columns(found), arrivals, origin, relative=relative)
             kept += len(found)
 

@@ -40,8 +40,8 @@ def run(args: argparse.Namespace) -> int:
     if args.check:
         error = made.of_errors("p99", 0.5)
         if error is not None and error > card.LIMIT:
-            said = f"the median error of p99 is {error:.2%}, expected at most {card.LIMIT:.0%}"
-            print(f"mezzotint: {said}", file=sys.stderr)
+            far = f"the median error of p99 is {error:.2%}, expected at most {card.LIMIT:.0%}"
+            print(f"mezzotint: {far}", file=sys.stderr)
             return LOST
         return 0
     figure = draw(facts)
@@ -53,10 +53,10 @@ def run(args: argparse.Namespace) -> int:
     markdown, data, image = (args.output / f"{name}.{kind}" for kind in ("md", "json", "png"))
     drawn, gone = ([], [image]) if figure is None else ([image], [])
     files: list[Path] = [*drawn, data, markdown]
-    with atomic_files(files, ConfigError, gone) as (*images, said, text):
+    with atomic_files(files, ConfigError, gone) as (*images, plain, text):
         if figure is not None:
             figure.savefig(images[0], format="png", metadata={"Software": None})
-        said.write_text(json.dumps(facts, indent=1, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
+        plain.write_text(json.dumps(facts, indent=1, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
         text.write_text(page.render(facts, None if figure is None else image.name), encoding="utf-8")
     for file in (markdown, data, *drawn):
         print(file)
