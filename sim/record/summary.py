@@ -118,8 +118,7 @@ def summarise(
         "latency_s": spread(view.latency_s[view.completed]),
         "queue_s": spread(view.queue_s[view.completed]),
         "slo": {f"{multiple:g}x": view.violations(multiple * limits) for multiple in slo},
-        "cache": view.cache()
-        | {"source_age_trace_s": median_and_p90(on_own_clock(record.facts, trace)[warmup:])},
+        "cache": view.cache() | {"source_age_trace_s": median_and_p90(on_own_clock(record.facts, trace)[warmup:])},
         "addons": {
             "loads_per_request": {"controlnet": None, "lora": None},
             "stall_s": {"p95": None},

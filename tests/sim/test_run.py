@@ -55,7 +55,18 @@ SCHEMA = {
 COLUMNS = [
     *("request_id", "arrival_s", "start_s", "finish_s", "outcome", "reason", "model", "worker", "width", "height"),
     *("steps", "skipped", "similarity", "source_id", "source_age_s", "source_age_trace_s"),
-    *("search_s", "fetch_s", "load_s", "stall_s", "denoise_s", "decode_s", "batch_mean", "quality_factor", "energy_j", "lookup"),
+    *(
+        "search_s",
+        "fetch_s",
+        "load_s",
+        "stall_s",
+        "denoise_s",
+        "decode_s",
+        "batch_mean",
+        "quality_factor",
+        "energy_j",
+        "lookup",
+    ),
 ]
 SYSTEMS = ("vanilla", "small-model", "pinecone", "nirvana", "nirvana-no-predictor", "modm-throughput")
 
