@@ -45,7 +45,7 @@ class Day:
     @property
     def profile(self) -> Profile:
         """The rate over time, minute by minute."""
-        edges_s = np.arange(round(DAY_S / STEP_S) + 1) * STEP_S
+        edges_s: Times = np.linspace(0.0, DAY_S, round(DAY_S / STEP_S) + 1, dtype=np.float64)
         shape = of_day(edges_s[:-1] + STEP_S / 2, self.day_ratio, self.peak_hour)
         return Profile(edges_s, self.rate_rpm / 60.0 * shape)
 

@@ -23,7 +23,8 @@ class Profile:
         """The mean number of arrivals up to each of `time_s`, (n,): the integral of the rate."""
         so_far = self._so_far()
         rounds, rest_s = np.divmod(time_s, self.edges_s[-1])
-        return rounds * so_far[-1] + np.interp(rest_s, self.edges_s, so_far)
+        expected: Times = rounds * so_far[-1] + np.interp(rest_s, self.edges_s, so_far)
+        return expected
 
     def times(self, count: int, rng: np.random.Generator) -> Times:
         """The first `count` arrivals of a Poisson process of that rate, (count,) seconds.
