@@ -220,13 +220,13 @@ def test_bringing_the_cluster_to_a_split_moves_no_more_than_it_must() -> None:
     "watched",
     [
         ("system=modm-quality",),
-        ("system=modm-throughput", "controller=modm-throughput", "allocation=last-small"),
+        ("system=modm-throughput",),
     ],
 )
 def test_the_monitor_serves_what_a_split_for_another_load_cannot(watched: tuple[str, ...]) -> None:
     """With two large models where the load wants about ten, misses pile up; the monitor finds the split."""
     common = ("arrivals.rate_rpm=20", "trace.requests=900", "preload=300", "cluster.count=16")
     adapted = simulated(*watched, *common).summary
-    fixed = simulated("system=modm-throughput", "allocation.large=2", *common).summary
+    fixed = simulated("system=modm-fixed", "allocation.large=2", *common).summary
     assert adapted["latency_s"]["p99"] < fixed["latency_s"]["p99"]
     assert adapted["gpu"]["switches"] > 0
