@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import Cost
+from sim.control.failures import Failures
 from sim.control.monitor import GlobalMonitor
 from sim.control.roles import bring
 from sim.errors import ConfigError
 from sim.model import Model
 from sim.parts import Run
-from sim.request import HIT, MISS, Request
+from sim.request import COMPLETED, HIT, MISS, Request
 from sim.reuse.door import Direct
 from sim.schedule.hit_miss import HitMiss
 from sim.schedule.per_worker import PerWorker
@@ -78,9 +79,10 @@ class Bounded:
     st.floats(0, 1),
     st.sampled_from([0.0, 20.0, 400.0]),
     st.floats(20.0, 400.0),
+    st.sampled_from([None, "again", "failed"]),
 )
-def test_a_switch_never_drops_a_request(
-    seed: int, gpus: int, mode: Any, queues: Any, hit_rate: float, load_s: float, period_s: float
+def test_neither_a_switch_nor_an_outage_drops_a_request(
+    seed: int, gpus: int, mode: Any, queues: Any, hit_rate: float, load_s: float, period_s: float, lost: Any
 ) -> None:
     rng = np.random.default_rng(seed)
     rows = 120
@@ -96,11 +98,19 @@ def test_a_switch_never_drops_a_request(
         roles=["large"] * (gpus - 1) + ["large" if mode == "quality" else "small"],
         models=MODELS,
         scheduler=scheduler,
-        controllers=[GlobalMonitor(mode=mode, period_s=period_s), watch],
+        controllers=[
+            Failures(mean_up_s=None if lost is None else 500.0, mean_down_s=90.0, lost=lost or "again"),
+            GlobalMonitor(mode=mode, period_s=period_s),
+            watch,
+        ],
+        seed=seed,
     )
     run.run()  # raises where one is lost, ends twice, or a GPU is spent twice
     assert len(watch.seen) == rows
     assert len(scheduler) == 0
+    completed = int((run.record.facts["outcome"] == COMPLETED).sum())
+    assert completed == rows if lost != "failed" else completed <= rows
+    assert not run.cluster.serving()
 
 
 def windows(rates_rpm: list[float], hit_rate: float = 0.75, **settings: Any) -> list[dict[str, Any]]:
