@@ -45,6 +45,7 @@ SINGLE = {group: [choice.name for choice in choices(group)] for group in groups(
 NEEDED = {
     "trace=file": ["trace.path=t.parquet"],
     "controller=timetable": ["controller.at={0:{large:8,small:8}}"],
+    "controller=modm-hindsight": ["controller.folder=f"],
     "failures=outages": ["failures.outages={0:[[600,900]]}"],
     "encoder=clip": ["encoder.weights=f"],
     "encoder=precomputed": ["encoder.path=v.npy", "encoder.prompts=p.parquet"],
