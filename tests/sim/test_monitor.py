@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import Cost
+from sim.cluster.batch import WholeBatch
+from sim.cluster.whole import WholeRequest
 from sim.control.failures import Failures
 from sim.control.monitor import GlobalMonitor
 from sim.control.roles import bring
@@ -17,6 +19,7 @@ from sim.parts import Run
 from sim.request import COMPLETED, HIT, MISS, Request
 from sim.reuse.door import Direct
 from sim.schedule.hit_miss import HitMiss
+from sim.schedule.hit_miss_batching import HitMissBatching
 from sim.schedule.per_worker import PerWorker
 from tests.sim.lab import Given, engine, simulated
 from tests.sim.test_cluster import Acts
@@ -66,7 +69,7 @@ class Bounded:
         large = sum(worker.role == "large" for worker in workers)
         assert 1 <= large <= self.most
         assert len(workers) == self.run.cluster.gpus
-        assert all(worker.aboard <= 1 for worker in workers)
+        assert all(worker.aboard <= worker.limit for worker in workers)
         self.seen.append(large)
 
 
@@ -75,7 +78,7 @@ class Bounded:
     st.integers(0, 2**32),
     st.integers(2, 6),
     st.sampled_from(["quality", "throughput"]),
-    st.sampled_from([HitMiss, PerWorker]),
+    st.sampled_from([HitMiss, PerWorker, HitMissBatching]),
     st.floats(0, 1),
     st.sampled_from([0.0, 20.0, 400.0]),
     st.floats(20.0, 400.0),
@@ -88,7 +91,11 @@ def test_neither_a_switch_nor_an_outage_drops_a_request(
     rows = 120
     gaps = rng.exponential(1.0, rows) * np.repeat(rng.choice([0.2, 4.0, 60.0], 6), rows // 6)
     hits = set(np.flatnonzero(rng.random(rows) < hit_rate).tolist())
-    scheduler = queues() if queues is PerWorker else HitMiss(large_takes_hits=mode == "quality")
+    shared = mode == "quality"
+    if queues is HitMissBatching:
+        scheduler = HitMissBatching(3, 20.0, shared)
+    else:
+        scheduler = PerWorker() if queues is PerWorker else HitMiss(large_takes_hits=shared)
     watch = Bounded(gpus if mode == "quality" else gpus - 1)
     run = engine(
         np.cumsum(gaps),
@@ -98,6 +105,7 @@ def test_neither_a_switch_nor_an_outage_drops_a_request(
         roles=["large"] * (gpus - 1) + ["large" if mode == "quality" else "small"],
         models=MODELS,
         scheduler=scheduler,
+        executor=WholeBatch(3) if queues is HitMissBatching else WholeRequest(),
         controllers=[
             Failures(mean_up_s=None if lost is None else 500.0, mean_down_s=90.0, lost=lost or "again"),
             GlobalMonitor(mode=mode, period_s=period_s),
