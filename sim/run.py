@@ -140,7 +140,7 @@ def assemble(settings: Settings, *, progress: bool = False) -> Assembled:
     scheduler: Scheduler = parts.get("scheduler", Scheduler)
     executor: Executor = parts.get("executor", Executor)
     allocation: Allocation = parts.get("allocation", Allocation)
-    controller: Controller | None = parts.get("controller", Controller)
+    controllers = [parts.get(group, Controller) for group in ("failures", "controller")]
     parts.refuse_unread(system.name)
     selector: Selector | None = parts.get("selector", Selector)
     cache = parts.get("cache")
@@ -192,7 +192,7 @@ def assemble(settings: Settings, *, progress: bool = False) -> Assembled:
         door=door,
         scheduler=scheduler,
         executor=executor,
-        controllers=() if controller is None else (controller,),
+        controllers=[each for each in controllers if each is not None],
         seed=settings.seed,
         sample_s=settings.sample_s,
     )

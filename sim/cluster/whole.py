@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from backends.base import Work, WorkFailed, whole
 from sim.clock import COMPLETION, Clock
-from sim.cluster.residence import Loads, addons, ensure, seconds, spend
+from sim.cluster.residence import Loads, addons, cut, ensure, joules_of, seconds, spend
 from sim.errors import ConfigError
 from sim.parts import Cluster, Fact, Run, Worker
 from sim.record.record import STEP_SHARE
@@ -121,6 +121,19 @@ class WholeRequest:
             spend(self._run, worker, loads, request.start_s, self._run.clock._now)
         self._run.end(request, FAILED, reason)
         self._run.cluster.release(worker)
+
+    def abort(self, worker: Worker, now_s: float) -> list[Request]:
+        """See Executor."""
+
+        def its(call: object, arg: object) -> bool:
+            return call in (self._done, self._failed) and arg[0] is worker  # type: ignore[index]
+
+        lost = []
+        for until_s, (_, request, loads, *_) in self._clock.cancel(its):
+            joules = request.energy_j + joules_of(self._run, loads or [])
+            cut(self._run, worker, request.start_s, until_s, joules)
+            lost.append(request)
+        return lost
 
     def _ask(self, worker: Worker, request: Request) -> "Took":
         """What ``request`` takes, and what a live backend made of it."""

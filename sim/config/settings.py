@@ -85,6 +85,7 @@ class Settings(BaseModel):
     executor: dict[str, Any]
     allocation: dict[str, Any]
     controller: Chosen = None
+    failures: Chosen = None
     system: System
 
     def parts(self) -> Parts:
@@ -94,7 +95,7 @@ class Settings(BaseModel):
 
 PARTS = (
     *("door", "cache", "space", "selector", "admission", "eviction", "database", "store", "predictor"),
-    *("scheduler", "executor", "allocation", "controller"),
+    *("scheduler", "executor", "allocation", "controller", "failures"),
 )
 """Groups whose choices may need each other."""
 

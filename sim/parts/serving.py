@@ -54,6 +54,9 @@ class Scheduler(Protocol):
 class Executor(Protocol):
     """How a worker turns plans into time.
 
+    One that may lose a GPU has a method ``abort(worker, now_s) -> list[Request]``: whatever is aboard ``worker`` is let
+    go, nothing more of it happens, the seconds so far are spent (Cluster.spend), and no Run.end or Cluster.release.
+
     Attributes:
         limit: the most requests that may be aboard a worker at once.
     """
