@@ -49,6 +49,7 @@ NEEDED = {
     "failures=outages": ["failures.outages={0:[[600,900]]}"],
     "encoder=clip": ["encoder.weights=f"],
     "encoder=precomputed": ["encoder.path=v.npy", "encoder.prompts=p.parquet"],
+    "scheduler=routed": ["router=random"],
     "space=clip-images": ["space.images.folder=f", "space.images.weights=f"],
     "space=given-images": ["space.images.path=v.npy"],
 }
