@@ -121,7 +121,7 @@ def test_memory_that_runs_out_fails_that_request_alone(tmp_path: Path, monkeypat
 def test_latents_of_an_evicted_state_are_let_go(tmp_path: Path) -> None:
     """The cache holds what it says it holds: no tensor of an item that was evicted."""
     small = ("trace.requests=12", "cache.capacity=7", f"backend.images={tmp_path}", "models.large.width=64")
-    settings = check(configured("system=nirvana", *LIVE, *small, "models.large.height=64"))
+    settings = check(configured("system=nirvana", *LIVE, *small, "models.large.height=64", "models.large.steps=10"))
     engine = assemble(settings).engine
     engine.run()
     cache = engine.door.cache  # type: ignore[attr-defined]
