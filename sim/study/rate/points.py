@@ -36,7 +36,7 @@ class Points:
     def __init__(
         self, config: DictConfig, folder: Path, data: Path | None, slo: str, jobs: int, bar: "tqdm[Any]"
     ) -> None:
-        self._config, self._folder, self._data = config, folder, data
+        self._config, self._folder, self._data = config.copy(), folder, data
         self._slo, self._jobs, self._bar = slo, jobs, bar
         if not isinstance(OmegaConf.select(config, RATE), int | float):
             raise ConfigError(
@@ -64,10 +64,9 @@ class Points:
         return found
 
     def _at(self, replication: int, rate_rpm: float) -> dict[str, Any]:
-        config = self._config.copy()
-        OmegaConf.update(config, RATE, rate_rpm)
-        OmegaConf.update(config, SEED, self.seed(replication))
-        resolved = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        OmegaConf.update(self._config, RATE, rate_rpm)
+        OmegaConf.update(self._config, SEED, self.seed(replication))
+        resolved = OmegaConf.to_container(self._config, resolve=True, throw_on_missing=True)
         assert isinstance(resolved, dict)
         return {str(key): value for key, value in resolved.items()}
 
