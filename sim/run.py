@@ -140,7 +140,7 @@ def assemble(settings: Settings, *, progress: bool = False) -> Assembled:
     scheduler: Scheduler = parts.get("scheduler", Scheduler)
     executor: Executor = parts.get("executor", Executor)
     allocation: Allocation = parts.get("allocation", Allocation)
-    controller: Controller | None = parts.get("controller", Controller)
+    controllers = [parts.get(group, Controller) for group in ("failures", "controller")]
     parts.refuse_unread(system.name)
     selector: Selector | None = parts.get("selector", Selector)
     cache = parts.get("cache")
@@ -149,11 +149,7 @@ def assemble(settings: Settings, *, progress: bool = False) -> Assembled:
     quality: Quality = build(settings.quality, "quality", Quality)
     source: Source = build(settings.trace, "trace", Source)
     trace = source.load(stream(settings.seed, "trace"))
-    if len(trace) - settings.preload - settings.warmup <= 0:
-        raise ConfigError(
-            f"preload={settings.preload} and warmup={settings.warmup} leave nothing of the {len(trace)} requests of "
-            f"{trace.name} to measure; lower them or take a longer trace"
-        )
+    _check_left(trace, settings)
     models: dict[str, Model] = {role: build(m, f"models.{role}", Model) for role, m in settings.models.items()}
     backend: Backend = build(settings.backend, "backend", Backend)
     backend.open(Rows(trace))
@@ -168,11 +164,15 @@ def assemble(settings: Settings, *, progress: bool = False) -> Assembled:
         )
         return embed(trace, encoder, progress=None if progress else False)
 
+    schedule = arrivals.schedule(trace.arrival_s[settings.preload :], stream(settings.seed, "arrivals"))
+    if schedule.rows is not None:
+        trace = trace.head(settings.preload + schedule.rows)
+    _check_left(trace, settings)
     shapes, native = _shapes(trace, reference(models), settings.shapes), settings.shapes == "model"
     roles = allocation.roles(settings.cluster.count, models, backend)
     engine = Engine(
         workload=Workload(
-            arrivals.schedule(trace.arrival_s[settings.preload :], stream(settings.seed, "arrivals")),
+            schedule,
             shapes,
             standalone(backend, reference(models), shapes, native),
             native,
@@ -192,12 +192,21 @@ def assemble(settings: Settings, *, progress: bool = False) -> Assembled:
         door=door,
         scheduler=scheduler,
         executor=executor,
-        controllers=() if controller is None else (controller,),
+        controllers=[each for each in controllers if each is not None],
         seed=settings.seed,
         sample_s=settings.sample_s,
     )
     _assume(engine, trace, system, settings.addons, allocation.assumptions())
     return Assembled(trace, engine, None if selector is None else selector.alpha, quality)
+
+
+def _check_left(trace: Trace, settings: Settings) -> None:
+    """Raise ConfigError where nothing of ``trace`` is left to be measured."""
+    if len(trace) - settings.preload - settings.warmup <= 0:
+        raise ConfigError(
+            f"preload={settings.preload} and warmup={settings.warmup} leave nothing of the {len(trace)} requests of "
+            f"{trace.name} to measure; lower them or take a longer trace"
+        )
 
 
 def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated: list[Assumption]) -> None:

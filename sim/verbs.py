@@ -7,7 +7,6 @@ error is told before seconds of imports.
 """
 
 import argparse
-import errno
 import math
 import os
 import re
@@ -46,8 +45,11 @@ from traces.error import TraceError
 REFUSED = (ConfigError, TraceError, BackendError, SimulationError)
 """What the user can put right; a SimulationError is a policy's, and the policies may be the user's own."""
 
-VALUED = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p")
+VALUED = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p", "--cfg", "-c")
 """Hydra's options that take a value."""
+
+ASKED = ("--info", "-i")
+"""That which takes a value or none, for which an override after it would be taken."""
 
 LOOKING = frozenset(("--cfg", "-c", "--info", "-i", "--hydra-help", "--version", "--resolve"))
 """Those of its options that run nothing."""
@@ -94,10 +96,6 @@ def run(given: Sequence[str]) -> int:
             return _planned(given[1:])
         return _of_files(given)
     except REFUSED as error:
-        return refuse(error)
-    except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:
-            raise
         return refuse(error)
 
 
@@ -224,6 +222,7 @@ def _arranged(words: Sequence[str]) -> list[str]:
     """
     options: list[str] = []
     overrides: list[str] = []
+    before = ""
     rest = iter(words)
     for word in rest:
         if word in VALUED:
@@ -233,8 +232,13 @@ def _arranged(words: Sequence[str]) -> list[str]:
         else:
             if word.startswith("--experimental-rerun"):
                 raise ConfigError("--experimental-rerun: a pickle can run anything; repeat a run from its config.yaml")
-            said = word if word.startswith("-") else readable(word)
-            (options if word.startswith("-") else overrides).append(f"++{said}" if _of_a_part(word) else said)
+            of_before = before in ASKED and "=" not in word and not word.startswith("-")
+            options += ["all"] if before in ASKED and not of_before else []
+            said = word if word.startswith("-") or of_before else readable(word)
+            chosen = options if word.startswith("-") or of_before else overrides
+            chosen.append(f"++{said}" if _of_a_part(word) else said)
+        before = word
+    options += ["all"] if before in ASKED else []
     return [*options, *overrides]
 
 

@@ -82,9 +82,11 @@ class Settings(BaseModel):
     store: Chosen = None
     predictor: Chosen = None
     scheduler: dict[str, Any]
+    router: Chosen = None
     executor: dict[str, Any]
     allocation: dict[str, Any]
     controller: Chosen = None
+    failures: Chosen = None
     system: System
 
     def parts(self) -> Parts:
@@ -94,7 +96,7 @@ class Settings(BaseModel):
 
 PARTS = (
     *("door", "cache", "space", "selector", "admission", "eviction", "database", "store", "predictor"),
-    *("scheduler", "executor", "allocation", "controller"),
+    *("scheduler", "router", "executor", "allocation", "controller", "failures"),
 )
 """Groups whose choices may need each other."""
 

@@ -106,7 +106,7 @@ def filled(engine: Engine) -> Engine:
 
 
 @pytest.mark.parametrize("search", ["exact", "remembered"])
-@pytest.mark.parametrize("system", ["nirvana", "nirvana-no-predictor", "modm-throughput"])
+@pytest.mark.parametrize("system", ["nirvana", "nirvana-no-predictor", "modm-fixed"])
 def test_a_10k_cache(benchmark: Benchmark, system: str, search: str) -> None:
     """10,000 entries from the start, as many evictions as insertions: searched anew, and looked up.
 
@@ -114,7 +114,7 @@ def test_a_10k_cache(benchmark: Benchmark, system: str, search: str) -> None:
     its exact search is not one of 10,000, and has no budget.
     """
     count, held = 50_000 // SCALE, 10_000 // SCALE
-    items = held if system == "modm-throughput" else held * 5
+    items = held if system == "modm-fixed" else held * 5
     overrides = (f"trace.requests={count + held}", f"preload={held}", "arrivals.rate_rpm=10", f"system={system}")
     settings = check(configured(*overrides, f"search={search}", f"cache.capacity={items}"))
     assembled = assemble(settings)
@@ -129,8 +129,8 @@ def test_a_10k_cache(benchmark: Benchmark, system: str, search: str) -> None:
         return filled(made)
 
     budgets = {
-        ("modm-throughput", "exact"): 5_000,
-        ("modm-throughput", "remembered"): 50_000,
+        ("modm-fixed", "exact"): 5_000,
+        ("modm-fixed", "remembered"): 50_000,
         ("nirvana-no-predictor", "remembered"): 50_000,  # nirvana trains its predictor
     }
     budget = budgets.get((system, search))

@@ -45,8 +45,11 @@ SINGLE = {group: [choice.name for choice in choices(group)] for group in groups(
 NEEDED = {
     "trace=file": ["trace.path=t.parquet"],
     "controller=timetable": ["controller.at={0:{large:8,small:8}}"],
+    "controller=modm-hindsight": ["controller.folder=f"],
+    "failures=outages": ["failures.outages={0:[[600,900]]}"],
     "encoder=clip": ["encoder.weights=f"],
     "encoder=precomputed": ["encoder.path=v.npy", "encoder.prompts=p.parquet"],
+    "scheduler=routed": ["router=random"],
     "space=clip-images": ["space.images.folder=f", "space.images.weights=f"],
     "space=given-images": ["space.images.path=v.npy"],
 }
@@ -74,7 +77,7 @@ def test_every_choice_can_be_taken(turn: int) -> None:
     for group in PARTS:
         # Final images go with every door; latents do not.
         parts = Parts(nodes if group == "cache" else {**nodes, "cache": images})
-        assert (parts.get(group) is None) == (f"{group}=none" in words and group == "controller")
+        assert (parts.get(group) is None) == (f"{group}=none" in words and group in ("controller", "failures"))
 
 
 @pytest.mark.parametrize(("group", "choice"), DESIGNS)
@@ -83,7 +86,8 @@ def test_every_design_has_its_parts_and_reads_all_of_them(group: str, choice: st
     parts = settings.parts()
     for part in ("door", "scheduler", "executor", "allocation"):
         assert parts.get(part) is not None
-    parts.get("controller")  # which the run takes where there is one
+    for part in ("controller", "failures"):  # which the run takes where there is one
+        parts.get(part)
     parts.refuse_unread(settings.system.name)
 
 

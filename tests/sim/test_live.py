@@ -30,7 +30,7 @@ def live(system: str, family: str, images: Path, *more: str) -> Outcome:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("system", ["nirvana", "modm-throughput"])
+@pytest.mark.parametrize("system", ["nirvana", "modm-fixed"])
 def test_every_family_serves_a_trace(system: str, family: str, tmp_path: Path) -> None:
     """Images come out; the records hold K, sources and seconds that were really measured."""
     from PIL import Image
@@ -74,7 +74,7 @@ def test_preloaded_artifacts_are_really_made(tmp_path: Path) -> None:
 def test_a_worker_that_changes_models_really_loads_them(tmp_path: Path) -> None:
     """One queue over both models: every change is a load that was done and timed."""
     one_queue = ("scheduler=fcfs", "allocation=uniform-large", "cluster.count=1")
-    outcome = live("modm-throughput", "sd1.5", tmp_path / "images", *one_queue, f"backend.store={tmp_path / 'weights'}")
+    outcome = live("modm-fixed", "sd1.5", tmp_path / "images", *one_queue, f"backend.store={tmp_path / 'weights'}")
     rows = outcome.requests.to_pandas()
     changed = rows.sort_values("start_s").model.astype(str)
     switches = int((changed.to_numpy()[1:] != changed.to_numpy()[:-1]).sum())

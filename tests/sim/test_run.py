@@ -68,7 +68,7 @@ COLUMNS = [
         "lookup",
     ),
 ]
-SYSTEMS = ("vanilla", "small-model", "pinecone", "nirvana", "nirvana-no-predictor", "modm-throughput")
+SYSTEMS = ("vanilla", "small-model", "pinecone", "nirvana", "nirvana-no-predictor", "modm-fixed", "modm-throughput")
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +139,8 @@ def test_every_summary_names_what_it_rests_on(finished: dict[str, Outcome]) -> N
     assert {"the trace is synthetic", "text-to-image similarity", "GPU power, at work and idle [W]"} <= said
     assert {"step time of sd3.5-large on mi210", "step time of sdxl on mi210"} <= said
     assert {"similarity of prompts", "fetch time of an image [s]"} <= said
-    assert "hit rate and share of steps left that the split is planned for" in said
+    planned = {a["what"] for a in finished["modm-fixed"].summary["assumptions"]}
+    assert "hit rate and share of steps left that the split is planned for" in planned
     assert "similarity for retrieval" in {a["what"] for a in finished["pinecone"].summary["assumptions"]}
     assert "text-to-image similarity" not in {a["what"] for a in finished["nirvana"].summary["assumptions"]}
 
@@ -333,7 +334,7 @@ def test_shapes_of_the_trace_change_the_times_and_the_limits() -> None:
         (["preload=100", "trace.requests=100"], "leave nothing of the 100 requests"),
         (["warmup=100", "trace.requests=100"], "leave nothing of the 100 requests"),
         (["system=modm-throughput", "cluster.count=1"], "at least 2 GPUs"),
-        (["system=modm-throughput", "allocation.large=16"], "expected 1 to 15"),
+        (["system=modm-fixed", "allocation.large=16"], "expected 1 to 15"),
         (["system=small-model", "cluster=h800"], "needs a model in role 'small'"),
         (["door.role=huge"], "needs a model in role 'huge'"),
         (["door._target_=sim.nowhere.Door"], "sim.nowhere cannot be imported"),
@@ -349,7 +350,7 @@ def test_shapes_of_the_trace_change_the_times_and_the_limits() -> None:
         (["cluster.gpu.usd_per_gpu_h=inf"], r"cluster\.gpu: expected"),
         (["models.large.steps=99999999999"], "10,000 steps"),
         (
-            ["system=modm-throughput", "allocation.hit_rate=1", "allocation.steps_left=0"],
+            ["system=modm-fixed", "allocation.hit_rate=1", "allocation.steps_left=0"],
             "no work to split",
         ),
         (
