@@ -128,8 +128,10 @@ SMALL = ("system=vanilla", "cluster.count=1", "trace.requests=200")
 OPTIONS = ("--from", "0.15", "--to", "0.7", "--replications", "2", "--tolerance", "1")
 
 
-def test_a_search_is_made_once_and_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Interrupted, it goes on with the runs that are there, and another share takes them too; a report reads them."""
+def test_a_search_is_made_once_and_gives_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Interrupted, it goes on with the runs that are there, and another share takes them too; so does the command."""
     with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", overrides=["run.dir=unused", *SMALL])
     made: list[float] = []
@@ -160,15 +162,17 @@ def test_a_search_is_made_once_and_gives_the_same_bytes(tmp_path: Path, monkeypa
     assert fewer["rate_rpm"]["mean"] < found["rate_rpm"]["mean"]
     assert len(made) < len(fewer["runs"])
 
-
-def test_the_verb_prints_the_answer_and_keeps_to_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["plan", "rate", *SMALL, *OPTIONS, "--violations", "0.2", "-o", str(tmp_path / "one")]
+    made.clear()
+    before = (folder / "rate.json").read_bytes()
+    words = ["plan", "rate", *SMALL, *OPTIONS, "--violations", "0.1", "-o", str(folder)]
     assert run(words) == 0
     said = capsys.readouterr()
     assert said.err == ""  # no bar where nobody looks
-    first, *files = said.out.splitlines()
+    first, *files_said = said.out.splitlines()
     assert first.startswith("vanilla: ")
-    assert files == [str(tmp_path / "one" / name) for name in ("rate.json", "rate.png")]
+    assert files_said == [str(folder / name) for name in ("rate.json", "rate.png")]
+    assert made == []
+    assert (folder / "rate.json").read_bytes() == before
     assert run([*words, "seed=7"]) == 2
     assert "another sweep" in capsys.readouterr().err
 
@@ -188,6 +192,7 @@ def test_the_verb_prints_the_answer_and_keeps_to_its_folder(tmp_path: Path, caps
         (["rate", "-m", "seed=1,2"], "-m: a search is of one configuration"),
         (["rate", "arrivals.rate_rpm=3"], "arrivals.rate_rpm=3: is what is searched for"),
         (["rate", "arrivals=closed"], "arrivals.rate_rpm: traces.arrivals.closed.Closed has no rate"),
+        (["rate", "arrivals=loadgen"], "arrivals.seed: these arrivals are the same whatever the run's seed"),
         (["rate", "cluster.count=none"], "cluster.count"),
         (["rate", "system=none-such"], "none-such"),
         (["cheapest"], "plan: found cheapest, expected rate"),

@@ -30,7 +30,7 @@ class Points:
         bar: goes on by one with every run.
 
     Raises:
-        ConfigError: the arrivals have no rate.
+        ConfigError: the arrivals have no rate, or are the same for every seed.
     """
 
     def __init__(
@@ -42,6 +42,11 @@ class Points:
             raise ConfigError(
                 f"{RATE}: {OmegaConf.select(config, 'arrivals._target_')} has no rate to search for; choose "
                 "arrivals=poisson, day or fluctuating"
+            )
+        if OmegaConf.select(config, "arrivals.seed") is not None:
+            raise ConfigError(
+                "arrivals.seed: these arrivals are the same whatever the run's seed, and replications that do not "
+                "differ tell nothing of noise; choose arrivals=poisson, day or fluctuating"
             )
         self._seed = int(OmegaConf.select(config, SEED))
 
