@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from sim.config.theirs import at_hand
 from sim.ending import end_with_parent
-from sim.errors import ConfigError
+from sim.errors import ConfigError, SimulationError
 from sim.run import again, save, simulate
 from sim.rundir import SUMMARY, claimed, config_of, holds_run
 from sim.study.rate.search import DIGITS, Point
@@ -81,8 +81,11 @@ def _run(folder: Path, config: dict[str, Any], data: Path | None) -> dict[str, A
     end_with_parent()
     with claimed(folder) as claim:
         if not holds_run(folder):
-            with at_hand(Path.cwd(), config, data):
-                outcome = simulate(config)
+            try:
+                with at_hand(Path.cwd(), config, data):
+                    outcome = simulate(config)
+            except SimulationError as error:  # of one rate and seed, perhaps, and not of the others
+                raise SimulationError(f"{folder.name}: {error}") from None
             save(outcome, claim)
             return outcome.summary
         if config_of(folder) != again(config):
