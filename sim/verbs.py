@@ -31,7 +31,7 @@ from yaml import YAMLError
 
 from backends.base import BackendError
 from sim.config.choices import groups, overview
-from sim.config.hydra_node import guarded
+from sim.config.hydra_node import MODE, guarded
 from sim.config.override import readable
 from sim.config.settings import check
 from sim.config.theirs import at_hand
@@ -180,6 +180,7 @@ def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usa
         sys.argv = ["mezzotint", *_arranged(overrides)]
         _refuse_null(overrides)
         _refuse_no_jobs(overrides)
+        _refuse_mode(overrides)
         several = "-m" in overrides or "--multirun" in overrides
         main = hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")
         with guarded(), warnings.catch_warnings():
@@ -296,6 +297,13 @@ def _refuse_no_jobs(words: Sequence[str]) -> None:
         key, _, value = word.lstrip("+").partition("=")
         if key == "hydra.launcher.n_jobs" and value == "0":
             raise ConfigError(f"{key}: found 0, expected 1 or more processes at a time, or -1 for all cores")
+
+
+def _refuse_mode(words: Sequence[str]) -> None:
+    """A sweep that we do not know of would write where another one may be writing."""
+    for word in words:
+        if word.lstrip("+~").partition("=")[0] == MODE:
+            raise ConfigError(f"{MODE}: found {word!r}; leave it out, -m alone says that a run is a sweep")
 
 
 def job(config: DictConfig) -> None:

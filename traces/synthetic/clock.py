@@ -2,9 +2,9 @@
 
 import math
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
-from scipy.signal import lfilter
 from scipy.special import i0
 
 from traces.synthetic.laws import Floats
@@ -63,5 +63,6 @@ class Clock:
             keep = math.exp(-step_s / self.burst_s)
             noise = rng.standard_normal(len(time_s))
             noise[1:] *= math.sqrt(1 - keep**2)
-            rate = rate * np.exp(sigma * lfilter([1.0], [1.0, -keep], noise) - sigma**2 / 2)
+            level = np.fromiter(accumulate(noise.tolist(), lambda was, step: keep * was + step), np.float64, len(noise))
+            rate = rate * np.exp(sigma * level - sigma**2 / 2)
         return np.asarray(rate, np.float64)
