@@ -67,6 +67,12 @@ class ControlPoint(Point):
     nets: Count
 
 
+class GangPoint(Point):
+    """One step on ``gpus`` GPUs at once, by whatever parallelism the source says."""
+
+    gpus: Annotated[int, Field(ge=2)]
+
+
 class LoraTiming(BaseModel):
     """What one LoRA of the denoiser costs, median seconds of each operation.
 
@@ -127,7 +133,9 @@ class Profile(BaseModel):
     ``vae_encode`` and ``vae_decode`` are per batch too, the latter with post-processing. ``load_s`` is the
     time to put the model on the GPU, null where nobody published it, and ``weights_bytes`` what it takes there;
     ``power_w`` is the device's draw while it denoises; ``scatter`` how single requests deviate from all of these.
-    ``source`` says who measured it.
+    ``gang_step`` is a step on several GPUs at once. ``source`` says who measured it, ``validation`` how far runs that
+    were replayed with it are from what was measured, where somebody looked. Of a profile without steps, say of a VAE
+    alone, nothing can be served.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, ignored_types=(cached_property,))
@@ -141,7 +149,9 @@ class Profile(BaseModel):
     dtype: str | None = None
     versions: dict[str, str] = {}
     notes: str | None = None
-    step: Annotated[list[Point], Field(min_length=1)]
+    validation: str | None = None
+    step: list[Point]
+    gang_step: list[GangPoint] = []
     text_encode: list[Timing] = []
     vae_encode: list[Point] = []
     vae_decode: list[Point] = []
@@ -154,6 +164,12 @@ class Profile(BaseModel):
     weights_bytes: Count | None = None
     power_w: Quantity | None = None
     scatter: Scatter | None = None
+
+    @cached_property
+    def gang_tables(self) -> dict[int, Table]:
+        """Seconds of a step by number of GPUs, each a Table; empty if not measured."""
+        sizes = sorted({point.gpus for point in self.gang_step})
+        return {n: _timed([point for point in self.gang_step if point.gpus == n]) for n in sizes}
 
     @cached_property
     def tables(self) -> dict[str, Table]:
@@ -212,12 +228,17 @@ def read(path: Path | Traversable) -> Profile:
             "restore or re-measure it"
         )
     try:
-        return Profile.model_validate(content)
+        profile = Profile.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         found = "" if first["type"] == "missing" else f", found {shortened(first['input'])}"
         raise BackendError(f"{path}: {key}: {first['msg']}{found}; correct or re-measure it") from None
+    if not profile.tables:
+        raise BackendError(
+            f"{path}: step: found no point, expected the time of a step or of another stage; re-measure it"
+        )
+    return profile
 
 
 def write(profile: Profile, path: Path) -> None:
@@ -228,7 +249,7 @@ def write(profile: Profile, path: Path) -> None:
     Raises BackendError naming the file when it cannot be written.
     """
     content = profile.model_dump(mode="json", by_alias=True, exclude_none=True)
-    told = {key: value for key, value in content.items() if value not in ([], {})}
+    told = {key: value for key, value in content.items() if value not in ([], {}) or key == "step"}
     told["schema"] = told.pop("schema")
     text = yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=118, default_flow_style=None)
     with atomic_write(path, BackendError) as temporary:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import fsum
+from math import fsum, inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,9 +42,12 @@ class Profiled:
         folder: a folder of further profiles, which replace the shipped ones of the same model. Every YAML file in it is
             one, by its keys ``gpu`` and ``model`` and not by its name; hidden files aside.
         seed: of what is drawn.
+        service_factor: what every second of a stage is multiplied with, loads left out; of a sweep of it one sees what
+            an error of the profile does to latencies. It moves the standalone latency too, and so the SLO's limits.
 
     Raises:
-        BackendError: a folder or profile that cannot be read, or two profiles of one GPU and model in a folder.
+        BackendError: a factor that is not positive, a folder or profile that cannot be read, or two profiles of one GPU
+            and model in a folder.
     """
 
     gpu: str
@@ -52,9 +55,11 @@ class Profiled:
     unpublished_load_s: float = 20.0
     folder: str | Path | None = None
     seed: int = 0
+    service_factor: float = 1.0
     live: bool = field(init=False, default=False)
     by_row: bool = field(init=False, default=False)
     quality_basis: str | None = field(init=False, default=None)
+    gangs: frozenset[int] = field(init=False)
     profiles: dict[str, Profile] = field(init=False)
     # One step by shape and batch: a change of a batch costs a look-up or two.
     _steps: dict[tuple[str, int], Cost] = field(init=False, default_factory=dict)
@@ -72,12 +77,15 @@ class Profiled:
     def __post_init__(self) -> None:
         if not self.unpublished_load_s >= 0:
             raise BackendError(f"unpublished_load_s: found {self.unpublished_load_s}, expected 0 or more seconds")
+        if not 0 < self.service_factor < inf:
+            raise BackendError(f"backend.service_factor: found {self.service_factor}, expected a number over 0")
         folders = [shipped()]
         if self.folder is not None:
             if not Path(self.folder).is_dir():
                 raise BackendError(f"{self.folder}: not a folder of profiles; name one or leave backend.folder null")
             folders.append(Path(self.folder))
         self.profiles = find(self.gpu, folders)
+        self.gangs = frozenset(n for profile in self.profiles.values() for n in profile.gang_tables)
         self.by_row = any(profile.scatter is not None for profile in self.profiles.values())
         self._draws = Draws(self.seed)
 
@@ -87,7 +95,12 @@ class Profiled:
     def require(self, model: str) -> None:
         """See Backend.require."""
         if model in self.profiles:
-            return
+            if self.profiles[model].step:
+                return
+            raise BackendError(
+                f"profile of {model} on {self.gpu}: step: nobody measured how long a step takes, so nothing can be "
+                "served; choose another models= or cluster=, or measure it and name its folder with backend.folder"
+            )
         there = ", ".join(sorted(self.profiles)) or "none yet"
         raise BackendError(
             f"no profile of {model} on {self.gpu} (profiles of {self.gpu}: {there}); choose another "
@@ -162,6 +175,19 @@ class Profiled:
         stages = whole(self, Work(work.model, work.width, work.height, work.steps, controlnets=work.controlnets))
         return stages.denoise_s + stages.other_s
 
+    def times_faster(self, model: str, width: int, height: int, gpus: int) -> float | None:
+        """How many times faster than on one GPU a step is on ``gpus``, one of ``gangs``; None where nobody measured it.
+
+        Raises BackendError outside the grid unless ``extrapolate`` is ``warn``.
+        """
+        self.require(model)
+        profile = self.profiles[model]
+        table = profile.gang_tables.get(gpus)
+        if table is None:
+            return None
+        alone_s = self._at(profile.tables["step"], "step", model, width, height, 1)
+        return alone_s / self._at(table, f"step on {gpus} GPUs", model, width, height, 1)
+
     # -- what lies in memory -------------------------------------------------------------------------------
 
     def load(self, asset: Asset) -> Cost:
@@ -216,7 +242,7 @@ class Profiled:
             self.require(model)
             table = self.profiles[model].tables.get(operation)
             size = (1, 1) if operation == "text_encode" else (width, height)
-            found = 0.0 if table is None else self._at(table, operation, model, *size, batch)
+            found = 0.0 if table is None else self._at(table, operation, model, *size, batch) * self.service_factor
             self._times[key] = found
         return found
 
@@ -227,12 +253,13 @@ class Profiled:
         if work.controlnets:
             tables: dict[int, Table | None] = {0: None, **self.profiles[model].controlnet_tables}
             nets = len(work.controlnets)
-            seconds += self._of_nets(tables, "controlnet_step", model, width, height, batch, nets)
+            extra_s = self._of_nets(tables, "controlnet_step", model, width, height, batch, nets)
+            seconds += extra_s * self.service_factor
         table = self.profiles[model].energy_table
         if table is None:
             joules = self._cost(model, seconds).joules
         else:
-            joules = self._at(table, "energy", model, width, height, batch) * (seconds / plain_s)
+            joules = self._at(table, "energy", model, width, height, batch) * (seconds / plain_s) * self.service_factor
         self._stepped.add(model)
         cost = self._steps[work.shape, batch] = Cost(seconds, joules)
         return cost
@@ -315,6 +342,8 @@ class Profiled:
             for name, profile in used.items()
             if (basis := _energy(profile)) is not None
         ]
+        if self.service_factor != 1.0 and used:
+            said.append(Assumption("seconds of all stages, times", self.service_factor, "backend.service_factor"))
         said += [
             Assumption(
                 f"load time of {model} on {self.gpu} [s]",

@@ -26,6 +26,9 @@ Seconds = Annotated[float, Ge(0), Le(1e9)]
 SomeSeconds = Annotated[float, Ge(1e-9), Le(1e9)]
 """A length of simulated time that is not nothing."""
 
+Seed = Annotated[int, Ge(0), Le(2**64 - 1)]
+"""What a random generator elsewhere was seeded with: a word of 64 bits."""
+
 Share = Annotated[float, Ge(0), Le(1)]
 """A part of a whole."""
 

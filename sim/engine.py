@@ -90,6 +90,7 @@ class Engine:
         self._ended = 0
         self._seen, self._idle = -1, 0
         self._area_s = 0.0
+        self._tell_ended: Callable[[Request, float], None] | None = getattr(scheduler, "ended", None)
 
     # -- what a part is given and declares: see sim.parts.Run ----------------------------------------------------
 
@@ -262,6 +263,8 @@ class Engine:
         self.record.facts.end(request, now_s, outcome, reason)
         self._area_s += now_s
         self._ended += 1
+        if self._tell_ended is not None:
+            self._tell_ended(request, now_s)
         if outcome == COMPLETED and self.door.completed(request):
             self.clock.at(now_s, INSERTION, self._insert, request)
         if self._ended == self.rows:

@@ -25,6 +25,7 @@ from sim.errors import ConfigError
 from sim.gpu import Gpu
 from sim.model import Model, reference
 from sim.parts import Allocation, Controller, Door, Executor, Scheduler, Selector
+from sim.record.ages import on_own_clock
 from sim.record.quality import Judgement, Quality
 from sim.record.series import series
 from sim.record.summary import summarise
@@ -128,7 +129,8 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         write_timeline(record, path, engine.cluster.gpus, engine.cluster.gpus_of, ids.to_pylist())
 
     kept = timeline if settings.timeline else None
-    return Outcome(summary, record.facts.table(ids), series(record), again(config), kept)
+    table = record.facts.table(ids, on_own_clock(record.facts, trace))
+    return Outcome(summary, table, series(record), again(config), kept)
 
 
 def assemble(settings: Settings, *, progress: bool = False) -> Assembled:
@@ -147,11 +149,7 @@ def assemble(settings: Settings, *, progress: bool = False) -> Assembled:
     quality: Quality = build(settings.quality, "quality", Quality)
     source: Source = build(settings.trace, "trace", Source)
     trace = source.load(stream(settings.seed, "trace"))
-    if len(trace) - settings.preload - settings.warmup <= 0:
-        raise ConfigError(
-            f"preload={settings.preload} and warmup={settings.warmup} leave nothing of the {len(trace)} requests of "
-            f"{trace.name} to measure; lower them or take a longer trace"
-        )
+    _check_left(trace, settings)
     models: dict[str, Model] = {role: build(m, f"models.{role}", Model) for role, m in settings.models.items()}
     backend: Backend = build(settings.backend, "backend", Backend)
     backend.open(Rows(trace))
@@ -166,11 +164,15 @@ def assemble(settings: Settings, *, progress: bool = False) -> Assembled:
         )
         return embed(trace, encoder, progress=None if progress else False)
 
+    schedule = arrivals.schedule(trace.arrival_s[settings.preload :], stream(settings.seed, "arrivals"))
+    if schedule.rows is not None:
+        trace = trace.head(settings.preload + schedule.rows)
+    _check_left(trace, settings)
     shapes, native = _shapes(trace, reference(models), settings.shapes), settings.shapes == "model"
     roles = allocation.roles(settings.cluster.count, models, backend)
     engine = Engine(
         workload=Workload(
-            arrivals.schedule(trace.arrival_s[settings.preload :], stream(settings.seed, "arrivals")),
+            schedule,
             shapes,
             standalone(backend, reference(models), shapes, native),
             native,
@@ -196,6 +198,15 @@ def assemble(settings: Settings, *, progress: bool = False) -> Assembled:
     )
     _assume(engine, trace, system, settings.addons, allocation.assumptions())
     return Assembled(trace, engine, None if selector is None else selector.alpha, quality)
+
+
+def _check_left(trace: Trace, settings: Settings) -> None:
+    """Raise ConfigError where nothing of ``trace`` is left to be measured."""
+    if len(trace) - settings.preload - settings.warmup <= 0:
+        raise ConfigError(
+            f"preload={settings.preload} and warmup={settings.warmup} leave nothing of the {len(trace)} requests of "
+            f"{trace.name} to measure; lower them or take a longer trace"
+        )
 
 
 def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated: list[Assumption]) -> None:

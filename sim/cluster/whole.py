@@ -1,7 +1,7 @@
 """The whole-request executor: a worker runs one request at a time, from load to decode (batch size 1)."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from backends.base import Work, WorkFailed, whole
 from sim.clock import COMPLETION, Clock
@@ -33,10 +33,11 @@ class WholeRequest:
     2.3), and so do NIRVANA (7.1) and MoDM's artifact.
 
     Args:
-        speedup: GPUs of a gang -> how many times faster than on one its steps are.
+        speedup: GPUs of a gang -> how many times faster than on one its steps are; goes before what the backend's
+            profile measured of gangs.
 
     Raises:
-        ConfigError: a speedup that is not positive, or a gang of a size that has none.
+        ConfigError: a speedup that is not positive, or a gang of a size that has none there and was not measured.
     """
 
     speedup: dict[int, float] = field(default_factory=dict)
@@ -61,7 +62,7 @@ class WholeRequest:
         self._clock, self._cluster, self._by_row = run.clock, run.cluster, run.backend.by_row
         self._watts = run.cluster.gpu.energy_j(1.0)
         self._addons = run.workload.addons is not None
-        self._share = run.fact(STEP_SHARE, shown=False) if self.speedup else None
+        self._share = run.fact(STEP_SHARE, shown=False) if self.speedup or getattr(run.backend, "gangs", ()) else None
 
     def accept(self, worker: Worker, request: Request) -> None:
         """See Executor.accept."""
@@ -88,7 +89,7 @@ class WholeRequest:
             self._check_memory(worker, self._run.work(request))
         denoise_s, other_s, busy_s, joules, watts = took
         if len(worker.gpus) > 1:
-            denoise_s, other_s, busy_s, joules, watts = self._on_a_gang(took, len(worker.gpus))
+            denoise_s, other_s, busy_s, joules, watts = self._on_a_gang(took, len(worker.gpus), request)
         if request.fetch_s or loads:
             busy_s = request.load_s + request.fetch_s + denoise_s + other_s
         now_s = clock._now
@@ -147,17 +148,23 @@ class WholeRequest:
         runs = [addons(work.model, work.controlnets, work.loras)]
         self._cluster.check_memory(worker, self._run.backend.peak_bytes((work,)), runs)
 
-    def _on_a_gang(self, took: "Took", gpus: int) -> "Took":
+    def _on_a_gang(self, took: "Took", gpus: int, request: Request) -> "Took":
         """The same on ``gpus`` GPUs at once, each at the draw that was measured on one."""
-        denoise_s = took.denoise_s / self._times_faster(gpus)
+        denoise_s = took.denoise_s / self._times_faster(gpus, request)
         busy_s = denoise_s + took.other_s
         joules = None if took.joules is None else took.joules * gpus * busy_s / took.busy_s
         return Took(denoise_s, took.other_s, busy_s, joules, took.watts * gpus)
 
-    def _times_faster(self, gpus: int) -> float:
-        if gpus not in self.speedup:
+    def _times_faster(self, gpus: int, request: Request) -> float:
+        if gpus in self.speedup:
+            return self.speedup[gpus]
+        backend: Any = self._run.backend
+        measured: float | None = None
+        if gpus in getattr(backend, "gangs", ()):
+            measured = backend.times_faster(request.model, request.width, request.height, gpus)
+        if measured is None:
             raise ConfigError(
                 f"executor.speedup: a request runs on {gpus} GPUs and nothing says how much faster that is; give a "
                 f"figure, executor.speedup={{{gpus}: ...}}"
             )
-        return self.speedup[gpus]
+        return measured

@@ -19,6 +19,9 @@ CONF = resources.files("conf")
 _ENTRY = re.compile(r"  - (?P<name>\w+): \S+ +# (?P<line>.*)")
 _ENDING = ".yaml"
 
+PROFILES = "profiles"
+"""What may be listed beside the groups."""
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -66,7 +69,7 @@ def _first_comment(file: Traversable) -> str:
 
 def overview() -> str:
     """The groups, a line each."""
-    return _table([(f"{name}=", line) for name, line in groups().items()])
+    return table([(f"{name}=", line) for name, line in groups().items()])
 
 
 def listed(words: Sequence[str]) -> int:
@@ -74,22 +77,40 @@ def listed(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="mezzotint list", description="Print what a run can be composed of: the groups, or the choices of one."
     )
-    parser.add_argument("group", nargs="?", metavar="GROUP", help="such as eviction (default: all groups, a line each)")
+    parser.add_argument(
+        "group", nargs="?", metavar="GROUP", help="such as eviction, or profiles (default: all groups, a line each)"
+    )
     parser.add_argument(
         "--config-dir", "-cd", type=Path, metavar="DIR", help="a folder with groups of your own, marked * in the list"
     )
+    parser.add_argument(
+        "--folder", type=Path, metavar="DIR", help=f"{PROFILES}: a folder of your own profiles beside the shipped ones"
+    )
     given = parser.parse_args(words)
+    if given.folder is not None and given.group != PROFILES:
+        raise ConfigError(f"--folder: goes with `mezzotint list {PROFILES}` alone")
     if given.group is None:
         print(overview())
         print("\n`mezzotint list GROUP` prints the choices of a group; `mezzotint run GROUP=CHOICE` takes one.")
+        print("`mezzotint list profiles` prints what was measured on which GPU, and by whom.")
+        return 0
+    if given.group == PROFILES:
+        from sim.config.profiles import profiles  # what reads profiles need not be imported to list groups
+
+        if given.config_dir is not None:
+            raise ConfigError("list profiles: takes no --config-dir; name the folder of your profiles with --folder")
+        print(profiles(given.folder))
         return 0
     found = choices(given.group.removesuffix("="), given.config_dir)
-    print(_table([(f"{choice.name}{' *' if choice.own else ''}", choice.line) for choice in found]))
+    print(table([(f"{choice.name}{' *' if choice.own else ''}", choice.line) for choice in found]))
     if any(choice.own for choice in found):
         print(f"\n* from {given.config_dir}")
     return 0
 
 
-def _table(rows: Sequence[tuple[str, str]]) -> str:
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:<{width}}  {line}".rstrip() for name, line in rows)
+def table(rows: Sequence[tuple[str, ...]]) -> str:
+    """Rows of as many cells each, in columns; the last one is as wide as it is."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths[-1] = 0
+    lines = ("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)

@@ -82,6 +82,7 @@ class Settings(BaseModel):
     store: Chosen = None
     predictor: Chosen = None
     scheduler: dict[str, Any]
+    router: Chosen = None
     executor: dict[str, Any]
     allocation: dict[str, Any]
     controller: Chosen = None
@@ -95,7 +96,7 @@ class Settings(BaseModel):
 
 PARTS = (
     *("door", "cache", "space", "selector", "admission", "eviction", "database", "store", "predictor"),
-    *("scheduler", "executor", "allocation", "controller", "failures"),
+    *("scheduler", "router", "executor", "allocation", "controller", "failures"),
 )
 """Groups whose choices may need each other."""
 

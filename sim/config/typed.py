@@ -27,11 +27,17 @@ _SIGNS: Mapping[type, tuple[str, str]] = {
 }
 
 
-def _number(value: Any) -> Any:
+def _bounded(value: Any) -> Any:
+    """A number whose type says itself how large it may be."""
     if isinstance(value, bool):
         raise ValueError("expected a number")
     if isinstance(value, float) and math.isnan(value):
         raise ValueError("expected a number")
+    return value
+
+
+def _number(value: Any) -> Any:
+    value = _bounded(value)
     if isinstance(value, int) and abs(value) > LARGEST:
         raise ValueError("expected a smaller number")
     return value
@@ -64,7 +70,8 @@ def strict(hint: Any) -> Any:
         return _STRICT[hint]
     if typing.get_origin(hint) is Annotated:
         inner, *said = typing.get_args(hint)
-        return Annotated[(strict(inner), *said)]
+        ends = inner is int and any(isinstance(each, Le | Lt) for each in said)
+        return Annotated[(inner, *said, BeforeValidator(_bounded))] if ends else Annotated[(strict(inner), *said)]
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         return reduce(or_, [strict(part) for part in typing.get_args(hint)])
     origin, parts = typing.get_origin(hint), typing.get_args(hint)

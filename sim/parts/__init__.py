@@ -7,7 +7,7 @@ the rooms that implement it.
 from sim.parts.cluster import Cluster, Worker
 from sim.parts.reuse import Admission, Change, Delay, Eviction, Item, Predictor, Selector, Shape, Watcher
 from sim.parts.run import Fact, Log, Run
-from sim.parts.serving import Allocation, Controller, Door, Executor, Scheduler, Steps
+from sim.parts.serving import Allocation, Controller, Door, Executor, Router, Scheduler, Steps
 
 __all__ = [
     "Admission",
@@ -23,6 +23,7 @@ __all__ = [
     "Item",
     "Log",
     "Predictor",
+    "Router",
     "Run",
     "Scheduler",
     "Selector",

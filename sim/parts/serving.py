@@ -32,7 +32,8 @@ class Scheduler(Protocol):
     """Who runs next, and where. It keeps queues; who has room is asked of the cluster.
 
     A scheduler with a queue for each worker may have a method ``keeps(worker) -> bool``: whether a worker that is
-    ordered to another role has requests in its queue to end before it changes.
+    ordered to another role has requests in its queue to end before it changes. One that keeps account of what is
+    outstanding may have ``ended(request, now_s)``, told of every request that ends.
     """
 
     def bind(self, run: Run) -> None: ...
@@ -48,6 +49,22 @@ class Scheduler(Protocol):
 
     def __len__(self) -> int:
         """Requests that wait."""
+
+
+@runtime_checkable
+class Router(Protocol):
+    """To which worker a request goes when it comes, where each has a queue of its own (``scheduler=routed``)."""
+
+    def bind(self, run: Run) -> None: ...
+
+    def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
+        """One of ``workers``, those that may serve ``request``, room or not."""
+
+    def sent(self, worker: Worker, request: Request, now_s: float) -> None:
+        """``request`` went to ``worker``: it is outstanding there."""
+
+    def left(self, worker: Worker, request: Request, now_s: float) -> None:
+        """It ended, or is about to be sent elsewhere."""
 
 
 @runtime_checkable

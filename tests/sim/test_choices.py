@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_module
-from omegaconf import OmegaConf
 
 from backends.base import Backend
 from sim.cli import main
@@ -49,6 +47,7 @@ NEEDED = {
     "failures=outages": ["failures.outages={0:[[600,900]]}"],
     "encoder=clip": ["encoder.weights=f"],
     "encoder=precomputed": ["encoder.path=v.npy", "encoder.prompts=p.parquet"],
+    "scheduler=routed": ["router=random"],
     "space=clip-images": ["space.images.folder=f", "space.images.weights=f"],
     "space=given-images": ["space.images.path=v.npy"],
 }
@@ -203,11 +202,7 @@ def test_a_child_system_replaces_a_part_whole(tmp_path: Path) -> None:
 
 def _with(folder: Path, *overrides: str) -> dict[str, Any]:
     """What `--config-dir` composes."""
-    with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", overrides=[f"hydra.searchpath=[file://{folder}]", "run.dir=unused", *overrides])
-    plain = OmegaConf.to_container(config, resolve=True)
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
+    return configured(f"hydra.searchpath=[file://{folder}]", *overrides)
 
 
 @pytest.mark.parametrize(

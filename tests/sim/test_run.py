@@ -43,6 +43,7 @@ SCHEMA = {
         "fallbacks",
         "source_age_s",
         "predictor",
+        "source_age_trace_s",
     ],
     "addons": ["loads_per_request", "stall_s", "stalled_share"],
     "gpu": ["count", "busy_fraction", "seconds", "switches", "switch_s", "batch_mean", "step_saving"],
@@ -53,8 +54,19 @@ SCHEMA = {
 }
 COLUMNS = [
     *("request_id", "arrival_s", "start_s", "finish_s", "outcome", "reason", "model", "worker", "width", "height"),
-    *("steps", "skipped", "similarity", "source_id", "source_age_s", "search_s", "fetch_s", "load_s", "stall_s"),
-    *("denoise_s", "decode_s", "batch_mean", "quality_factor", "energy_j", "lookup"),
+    *("steps", "skipped", "similarity", "source_id", "source_age_s", "source_age_trace_s"),
+    *(
+        "search_s",
+        "fetch_s",
+        "load_s",
+        "stall_s",
+        "denoise_s",
+        "decode_s",
+        "batch_mean",
+        "quality_factor",
+        "energy_j",
+        "lookup",
+    ),
 ]
 SYSTEMS = ("vanilla", "small-model", "pinecone", "nirvana", "nirvana-no-predictor", "modm-fixed", "modm-throughput")
 

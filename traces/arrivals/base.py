@@ -28,6 +28,8 @@ class Schedule:
             m < n the loop is closed: the first m arrive at `times`, and each later one arrives
             `think_s` after some earlier request ends.
         think_s: seconds between the end of a request and the next arrival in a closed loop.
+        rows: rows of the trace that arrive at all, of its head; None is all. A generator that stops by its own clock
+            takes fewer.
 
     Raises:
         TraceError: `times` is not one row of finite seconds that never fall and end before `LAST_S`, or `think_s`
@@ -36,6 +38,7 @@ class Schedule:
 
     times: Times
     think_s: float = 0.0
+    rows: int | None = None
 
     def __post_init__(self) -> None:
         times = self.times

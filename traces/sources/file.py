@@ -1,12 +1,11 @@
 """A canonical trace that lies on disk."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from traces.error import TraceError
-from traces.table.digest import content_digest
 from traces.table.trace import Trace, read
 
 
@@ -32,7 +31,4 @@ class File:
     def load(self, rng: np.random.Generator) -> Trace:
         """Read and verify the file; nothing is random. Raises TraceError as `traces.table.trace.read`."""
         whole = read(Path(self.path).expanduser())
-        if self.requests is None or self.requests >= len(whole):
-            return whole
-        head = whole.table.slice(0, self.requests).combine_chunks()
-        return replace(whole, table=head, digest=content_digest(head), path=None)  # what is kept of it goes by digest
+        return whole if self.requests is None else whole.head(self.requests)

@@ -46,7 +46,9 @@ def inherited_from(afresh: Flags, parent: Indices) -> Indices:
         source = further
 
 
-def weighted(rows: Sequence[Sequence[Any]], what: str, width: int) -> tuple[Indices, Floats]:
+def weighted(
+    rows: Sequence[Sequence[Any]], what: str, width: int, where: str = "synthetic trace"
+) -> tuple[Indices, Floats]:
     """Split rows of `width` positive whole numbers and a weight: (n, width) values, (n,) weights that sum to 1.
 
     Raises:
@@ -56,10 +58,10 @@ def weighted(rows: Sequence[Sequence[Any]], what: str, width: int) -> tuple[Indi
     try:
         table = np.array([list(row) for row in rows], np.float64)
     except (TypeError, ValueError) as error:
-        raise TraceError(f"synthetic trace: {what}={rows!r}, {expected}") from error
+        raise TraceError(f"{where}: {what}={rows!r}, {expected}") from error
     if table.shape[1:] != (width + 1,) or not (np.isfinite(table) & (table > 0)).all():
-        raise TraceError(f"synthetic trace: {what}={rows!r}, {expected}")
+        raise TraceError(f"{where}: {what}={rows!r}, {expected}")
     values = table[:, :-1].astype(np.int64)
     if (values != table[:, :-1]).any():
-        raise TraceError(f"synthetic trace: {what}={rows!r}, {expected}")
+        raise TraceError(f"{where}: {what}={rows!r}, {expected}")
     return values, table[:, -1] / table[:, -1].sum()

@@ -55,6 +55,13 @@ class Trace:
         values: npt.NDArray[np.float64] = self.table.column("arrival_s").to_numpy()
         return values
 
+    def head(self, rows: int) -> "Trace":
+        """Its first `rows` requests; itself where it has no more."""
+        if rows >= len(self):
+            return self
+        table = self.table.slice(0, rows).combine_chunks()
+        return replace(self, table=table, digest=content_digest(table), path=None)  # what is kept of it goes by digest
+
     @property
     def span_s(self) -> float:
         """Seconds from the first arrival to the last."""

@@ -11,13 +11,13 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_module
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from sim.config.hydra_node import composed as compose
 from traces.error import TraceError
 from traces.table.trace import about
 
@@ -59,8 +59,7 @@ def sweep(experiment: str, overrides: Sequence[str] = ()) -> list[Point]:
     """
     chosen = [f"experiment={experiment}", *overrides]
     try:
-        with initialize_config_module("conf", version_base="1.3"):
-            whole = compose("config", overrides=chosen, return_hydra_config=True)
+        whole = compose(chosen, hydra_too=True)
         params = OmegaConf.to_container(whole.hydra.sweeper.params or OmegaConf.create())
     except (HydraException, OmegaConfBaseException):
         return [Point(experiment, {}, tuple(chosen))]
@@ -93,8 +92,7 @@ def composed(point: Point) -> Config:
     Raises:
         HydraException, OmegaConfBaseException: a choice does not exist or does not go with another.
     """
-    with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", overrides=[*point.overrides, "run.dir=unnamed"])
+    config = compose([*point.overrides, "run.dir=unnamed"])
     plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}

@@ -1,0 +1,102 @@
+"""The batching server of NVIDIA's MLPerf harness: batches are formed by count and by the clock, whoever is free."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from conf.ranges import Count, Seconds
+from sim.clock import CONTROL
+from sim.errors import ConfigError
+from sim.parts import Run, Worker
+from sim.request import Request
+
+Batch = deque[Request]
+
+
+@dataclass(slots=True)
+class BatchServer:
+    """One first-in-first-out queue of batches for all workers (``executor=whole-batch``); the next free one takes one.
+
+    A batch leaves when ``batch_most`` requests wait, or when ``batch_limit_s`` has passed since the last was formed,
+    which is looked at on each arrival, and after as long without one. So a batch is closed whether or not a worker is
+    free to take it, and may set out smaller than one formed later would be.
+
+    Source: the harness of NVIDIA's MLPerf Inference submissions, SDXL, server scenario (rounds v4.1 and v5.1).
+
+    Args:
+        batch_most: requests in a batch; as many leave at once.
+        batch_limit_s: seconds after which those who wait leave too.
+
+    Raises:
+        ConfigError: a batch above what the executor takes.
+    """
+
+    batch_most: Count = 8
+    batch_limit_s: Seconds = 5.0
+    _run: Run = field(init=False, repr=False)
+    _forming: Batch = field(init=False, default_factory=deque, repr=False)
+    _formed: deque[Batch] = field(init=False, default_factory=deque, repr=False)
+    _waiting: int = field(init=False, default=0, repr=False)
+    _last_formed_s: float | None = field(init=False, default=None, repr=False)
+    _last_came_s: float = field(init=False, default=0.0, repr=False)
+    _looks: bool = field(init=False, default=False, repr=False)
+    _taking: dict[int, Batch] = field(init=False, default_factory=dict, repr=False)
+
+    def bind(self, run: Run) -> None:
+        """See Scheduler.bind."""
+        self._run = run
+        limit = run.cluster.workers[0].limit
+        if self.batch_most > limit:
+            raise ConfigError(
+                f"scheduler.batch_most: found {self.batch_most}; the executor takes {limit} at once: raise "
+                "executor.limit, or choose executor=whole-batch"
+            )
+
+    def offer(self, request: Request, now_s: float) -> Worker | None:
+        """See Scheduler.offer. A worker is given its batch by ``next``."""
+        self._forming.append(request)
+        self._waiting += 1
+        self._last_came_s = now_s
+        if self._last_formed_s is None:
+            self._last_formed_s = now_s  # the clock runs from the first request
+        if len(self._forming) >= self.batch_most or now_s - self._last_formed_s >= self.batch_limit_s:
+            self._form(now_s)
+        elif not self._looks:
+            self._looks = True
+            self._run.clock.at(now_s + self.batch_limit_s, CONTROL, self._look)
+        return None
+
+    def next(self, worker: Worker, now_s: float) -> Request | None:
+        """See Scheduler.next. A free worker is given the batch that was formed first, one request at a time."""
+        batch = self._taking.get(worker.id)
+        if not batch:
+            if worker.aboard or not self._formed:
+                return None
+            batch = self._taking[worker.id] = self._formed.popleft()
+        self._waiting -= 1
+        return batch.popleft()
+
+    def moved(self, worker: Worker, now_s: float) -> None:
+        """See Scheduler.moved."""
+
+    def _look(self, _: None) -> None:
+        """``batch_limit_s`` after some arrival: those who wait leave, unless another came since."""
+        self._looks = False
+        now_s = self._run.clock._now
+        due_s = self._last_came_s + self.batch_limit_s
+        if not self._forming:
+            return
+        if due_s > now_s:
+            self._looks = True
+            self._run.clock.at(due_s, CONTROL, self._look)
+        else:
+            self._form(now_s)
+
+    def _form(self, now_s: float) -> None:
+        self._formed.append(self._forming)
+        self._forming, self._last_formed_s = deque(), now_s
+        for worker in self._run.cluster.idle():
+            self._run.pull(worker)
+            return
+
+    def __len__(self) -> int:
+        return self._waiting

@@ -1,0 +1,199 @@
+"""Routers: to which of several workers a request goes when it comes. Ties are broken at random."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from backends.base import Work, whole
+from sim.errors import ConfigError
+from sim.parts import Run, Worker
+from sim.request import Request
+
+STREAM = "router"
+
+
+@dataclass(slots=True)
+class Random:
+    """A uniform choice, whatever the workers do."""
+
+    _rng: np.random.Generator = field(init=False, repr=False)
+
+    def bind(self, run: Run) -> None:
+        """See Router.bind."""
+        self._rng = run.rng(STREAM)
+
+    def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
+        """See Router.choose."""
+        return workers[int(self._rng.integers(len(workers)))]
+
+    def sent(self, worker: Worker, request: Request, now_s: float) -> None:
+        """See Router.sent."""
+
+    def left(self, worker: Worker, request: Request, now_s: float) -> None:
+        """See Router.left."""
+
+
+@dataclass(slots=True)
+class RoundRobin:
+    """Each in turn; of several models, each model's workers in their own turn."""
+
+    _turns: dict[str | None, int] = field(init=False, default_factory=dict, repr=False)
+
+    def bind(self, run: Run) -> None:
+        """See Router.bind."""
+
+    def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
+        """See Router.choose."""
+        turn = self._turns.get(request.model, 0)
+        self._turns[request.model] = turn + 1
+        return workers[turn % len(workers)]
+
+    def sent(self, worker: Worker, request: Request, now_s: float) -> None:
+        """See Router.sent."""
+
+    def left(self, worker: Worker, request: Request, now_s: float) -> None:
+        """See Router.left."""
+
+
+@dataclass(slots=True)
+class LeastRequests:
+    """The worker with the fewest requests outstanding, waiting or running."""
+
+    _tally: "Tally" = field(init=False, repr=False)
+
+    def bind(self, run: Run) -> None:
+        """See Router.bind."""
+        self._tally = Tally(run.rng(STREAM))
+
+    def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
+        """See Router.choose."""
+        return self._tally.least(workers)
+
+    def sent(self, worker: Worker, request: Request, now_s: float) -> None:
+        """See Router.sent."""
+        self._tally.add(worker, request, 1)
+
+    def left(self, worker: Worker, request: Request, now_s: float) -> None:
+        """See Router.left."""
+        self._tally.remove(worker, request)
+
+
+@dataclass(slots=True)
+class LeastDeclaredCost:
+    """The worker with the least outstanding steps x pixels, as requests declare them: what runs counts in full.
+
+    It needs no profile, and knows nothing of what a step of each size takes.
+
+    Source: llm-d's router for diffusion serving (llm-d-router, 2053).
+    """
+
+    _tally: "Tally" = field(init=False, repr=False)
+
+    def bind(self, run: Run) -> None:
+        """See Router.bind."""
+        self._tally = Tally(run.rng(STREAM))
+
+    def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
+        """See Router.choose."""
+        return self._tally.least(workers)
+
+    def sent(self, worker: Worker, request: Request, now_s: float) -> None:
+        """See Router.sent."""
+        self._tally.add(worker, request, request.steps * request.width * request.height)
+
+    def left(self, worker: Worker, request: Request, now_s: float) -> None:
+        """See Router.left."""
+        self._tally.remove(worker, request)
+
+
+@dataclass(slots=True)
+class LeastWorkLeft:
+    """The worker that would be done first with what it has, if each request took what its profile says alone on it.
+
+    What runs counts with what is left of it. Seconds are the typical ones, those of the steps that a plan really runs;
+    how a single request deviates from them is not known beforehand.
+
+    Raises:
+        ConfigError: a live backend, which cannot say beforehand what a request takes.
+    """
+
+    _run: Run = field(init=False, repr=False)
+    _tally: "Tally" = field(init=False, repr=False)
+    _until_s: dict[Worker, float] = field(init=False, default_factory=dict, repr=False)
+    _known_ns: dict[tuple[object, ...], int] = field(init=False, default_factory=dict, repr=False)
+
+    def bind(self, run: Run) -> None:
+        """See Router.bind."""
+        if run.backend.live:
+            raise ConfigError(
+                "router: least-work-left asks a profile what a request will take, and a live backend has none; choose "
+                "least-requests or least-declared-cost"
+            )
+        self._run, self._tally = run, Tally(run.rng(STREAM))
+
+    def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
+        """See Router.choose."""
+        return self._tally.least(workers, lambda worker: self._left_s(worker, now_s))
+
+    def sent(self, worker: Worker, request: Request, now_s: float) -> None:
+        """See Router.sent."""
+        nanoseconds = self._expected_ns(request)
+        self._until_s[worker] = now_s + self._left_s(worker, now_s) + nanoseconds / 1e9
+        self._tally.add(worker, request, nanoseconds)
+
+    def left(self, worker: Worker, request: Request, now_s: float) -> None:
+        """See Router.left."""
+        self._tally.remove(worker, request)
+
+    def _left_s(self, worker: Worker, now_s: float) -> float:
+        """Until all would be done; no more than all that is outstanding, if some was quicker than it should be."""
+        outstanding_s = self._tally.of(worker) / 1e9
+        return min(max(self._until_s.get(worker, now_s) - now_s, 0.0), outstanding_s)
+
+    def _expected_ns(self, request: Request) -> int:
+        """Whole nanoseconds, whose sums have no rounding in them."""
+        key = (request.model, request.width, request.height, request.steps, request.skipped, request.refine)
+        found = self._known_ns.get(key)
+        if found is None:
+            work: Work = self._run.work(request)
+            work.row = -1  # a typical one
+            alone = whole(self._run.backend, work)
+            found = self._known_ns[key] = round((alone.denoise_s + alone.other_s) * 1e9)
+        return found
+
+
+class Tally:
+    """A whole number for each worker: the sum over what is outstanding on it.
+
+    Args:
+        rng: breaks ties.
+    """
+
+    __slots__ = ("_counted", "_rng", "_sums")
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+        self._sums: dict[Worker, int] = {}
+        self._counted: dict[Request, int] = {}
+
+    def of(self, worker: Worker) -> int:
+        """The sum of ``worker``."""
+        return self._sums.get(worker, 0)
+
+    def add(self, worker: Worker, request: Request, count: int) -> None:
+        """``request`` is outstanding on ``worker``."""
+        self._sums[worker] = self.of(worker) + count
+        self._counted[request] = count
+
+    def remove(self, worker: Worker, request: Request) -> None:
+        """And not any more."""
+        self._sums[worker] -= self._counted.pop(request)
+
+    def least(self, workers: Sequence[Worker], value: Callable[[Worker], Any] | None = None) -> Worker:
+        """The worker with the least ``value`` (its sum), one of them at random where several have it."""
+        values = [(value or self.of)(worker) for worker in workers]
+        least = min(values)
+        tied = [worker for worker, found in zip(workers, values, strict=True) if found == least]
+        return tied[0] if len(tied) == 1 else tied[int(self._rng.integers(len(tied)))]

@@ -1,0 +1,95 @@
+"""The profiles that travel with the package: listed with their sources, and what can and cannot be asked of them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from backends.base import Asset, BackendError, Work, whole
+from backends.profile import shipped, within
+from backends.profiled import Profiled
+from sim.cli import main
+from sim.cluster.whole import WholeRequest
+from sim.model import Model
+from sim.parts import Run, Worker
+from sim.request import Request
+from tests.sim.lab import engine
+
+SHIPPED = within(shipped())
+MODEL = Asset("model", "z-image-turbo", "z-image-turbo")
+
+
+def test_every_profile_is_listed_with_who_measured_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "profiles"]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert len(lines) == len(SHIPPED) > 50
+    for profile, line in zip(sorted(SHIPPED, key=lambda each: (each.gpu, each.model)), lines, strict=True):
+        assert line.split()[:2] == [profile.gpu, profile.model]
+        assert " ".join(profile.source.split()) in line
+        assert not profile.source.startswith("MLPerf") or "not verified by MLCommons" in line
+
+
+def test_a_folder_of_one_s_own_is_listed_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        "{schema: 1, model: m, gpu: a-gpu, source: me, step: [{width: 8, height: 8, batch: 2, seconds: 1}]}"
+    )
+    assert main(["list", "profiles", "--folder", str(tmp_path)]) == 0
+    assert "a-gpu" in capsys.readouterr().out
+    (tmp_path / "mine.yaml").write_text("nothing")
+    assert main(["list", "profiles", "--folder", str(tmp_path)]) == 2
+    assert main(["list", "eviction", "--folder", str(tmp_path)]) == 2
+
+
+@pytest.mark.parametrize("factor", [0.98, 1.03])
+def test_the_service_factor_moves_seconds_and_joules_and_no_load(factor: float) -> None:
+    plain, moved = Profiled("h100"), Profiled("h100", service_factor=factor)
+    work = Work("z-image-turbo", 1024, 1024, 9)
+    one, other = whole(plain, work), whole(moved, Work("z-image-turbo", 1024, 1024, 9))
+    assert other.denoise_s == pytest.approx(factor * one.denoise_s)
+    assert other.other_s == pytest.approx(factor * one.other_s)
+    assert moved.load(MODEL).seconds == plain.load(MODEL).seconds
+    assert [said.value for said in moved.assumptions() if "times" in said.what] == [factor]
+    assert not [said for said in plain.assumptions() if said.value == factor]
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_factor_that_is_none_is_refused(factor: float) -> None:
+    with pytest.raises(BackendError, match="service_factor"):
+        Profiled("h100", service_factor=factor)
+
+
+class InGangs:
+    """Every request on a gang of all GPUs."""
+
+    def bind(self, run: Run) -> None:
+        self.run = run
+
+    def offer(self, request: Request, now_s: float) -> Worker | None:
+        return self.run.cluster.gang(list(self.run.cluster.idle()), "large", now_s)
+
+    def next(self, worker: Worker, now_s: float) -> Request | None:
+        return None
+
+    def moved(self, worker: Worker, now_s: float) -> None:
+        pass
+
+    def __len__(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(("gpus", "seconds"), [(2, 2.68), (4, 1.63)])
+def test_a_gang_takes_what_was_measured_of_one(gpus: int, seconds: float) -> None:
+    model = Model("flux-dev-xdit", 28, 1024, 1024)
+    run = engine(
+        [0.0], [4.3], gpus, backend=Profiled("h100"), models={"large": model}, scheduler=InGangs(),
+        executor=WholeRequest(), shapes=tuple(np.array([value], np.int32) for value in (1024, 1024, 28)),
+    )  # fmt: skip
+    run.run()
+    assert run.record.facts["finish_s"][0] == pytest.approx(seconds, rel=1e-4)
+
+
+def test_of_a_vae_alone_nothing_is_served() -> None:
+    backend = Profiled("rtx-4090")
+    assert backend.profiles["sdxl"].tables["vae_decode"].at(512 * 512, 1) == 0.057
+    with pytest.raises(BackendError, match="nobody measured how long a step takes"):
+        backend.require("sdxl")

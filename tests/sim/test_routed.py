@@ -1,0 +1,121 @@
+"""Routers against models of them that look at everything anew for every request."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.base import Cost, Work
+from sim.errors import ConfigError
+from sim.model import Model
+from sim.parts import Router
+from sim.schedule.routed import Routed
+from sim.schedule.routers import LeastDeclaredCost, LeastRequests, LeastWorkLeft, Random, RoundRobin
+from tests.sim.lab import Given, engine, simulated
+
+ROUTERS: list[Callable[[], Router]] = [Random, RoundRobin, LeastRequests, LeastDeclaredCost, LeastWorkLeft]
+
+
+class BySize(Given):
+    """A request takes a second for each 64 pixels of its width and a hundredth for each step, whatever its row."""
+
+    by_row = False
+
+    def steps(self, works: list[Work], count: int = 1) -> Cost:  # type: ignore[override]
+        for work in works:
+            work.done += count
+        return Cost(sum(seconds(work.width, work.steps) * count / work.steps for work in works))
+
+
+def seconds(width: int, steps: int) -> float:
+    return width / 64 + steps / 128
+
+
+def brute(router: Router, times: list[float], shapes: list[tuple[int, int]], at: list[int]) -> list[list[float]]:
+    """What each worker has outstanding when each request comes, by the router's own measure, from where others went."""
+    free = [0.0] * (max(at) + 1)
+    spans: list[tuple[int, float, float]] = []  # worker, from, until, in the order of arrival
+    for time, (width, steps), worker in zip(times, shapes, at, strict=True):
+        begin = max(free[worker], time)
+        free[worker] = begin + seconds(width, steps)
+        spans.append((worker, begin, free[worker]))
+    found = []
+    for row, time in enumerate(times):
+        held = [0.0] * 8
+        for (worker, begin, until), (width, steps) in zip(spans[:row], shapes, strict=False):
+            if until > time:
+                held[worker] += {
+                    LeastRequests: 1.0,
+                    LeastDeclaredCost: float(width * width * steps),
+                    LeastWorkLeft: until - max(begin, time),
+                }[type(router)]
+        found.append(held)
+    return found
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    make=st.sampled_from(ROUTERS),
+    gaps=st.lists(st.integers(0, 500), min_size=1, max_size=40),
+    sizes=st.lists(st.tuples(st.sampled_from([64, 128, 256]), st.sampled_from([16, 32, 64])), min_size=40, max_size=40),
+    gpus=st.integers(1, 5),
+)
+def test_each_goes_where_its_router_says_and_is_served_in_order(
+    make: Callable[[], Router], gaps: list[int], sizes: list[tuple[int, int]], gpus: int
+) -> None:
+    times = [(sum(gaps[: i + 1]) * 2 + 1) / 4096 * 8 for i in range(len(gaps))]
+    shapes = sizes[: len(times)]
+    columns = tuple(
+        np.array(column, np.int32)
+        for column in ([w for w, _ in shapes], [w for w, _ in shapes], [s for _, s in shapes])
+    )
+    router = make()
+    run = engine(
+        times, [seconds(*shape) for shape in shapes], gpus, backend=BySize([]), scheduler=Routed(router),
+        shapes=columns, native=False, models={"large": Model("large", 50, 64, 64)},
+    )  # fmt: skip
+    run.run()
+    at = [int(worker) for worker in run.record.facts["worker"]]
+    free = [0.0] * gpus
+    for row, worker in enumerate(at):
+        free[worker] = max(free[worker], times[row]) + seconds(*shapes[row])
+        assert run.record.facts["finish_s"][row] == pytest.approx(free[worker], rel=1e-12)
+    if make is RoundRobin:
+        assert at == [row % gpus for row in range(len(at))]
+    elif make is not Random:
+        for held, worker in zip(brute(router, times, shapes, at), at, strict=True):
+            assert held[worker] <= min(held[:gpus]) + 1e-6
+
+
+def test_a_random_router_is_fair_and_follows_the_seed() -> None:
+    def went(seed: int) -> list[int]:
+        times, full_s = np.arange(3000.0), [0.5] * 3000
+        run = engine(times, full_s, 3, scheduler=Routed(Random()), seed=seed)
+        run.run()
+        return [int(worker) for worker in run.record.facts["worker"]]
+
+    first = went(1)
+    assert first == went(1) != went(2)
+    assert np.bincount(first) == pytest.approx(1000, abs=4 * (3000 * 2 / 9) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    "router", ["random", "round-robin", "least-requests", "least-declared-cost", "least-work-left"]
+)
+@pytest.mark.parametrize(
+    "system", [("system=nirvana",), ("system=modm-quality",), ("executor=step-by-step", "extrapolate=warn")]
+)
+def test_every_system_can_use_every_router(system: tuple[str, ...], router: str) -> None:
+    """The monitor of MoDM changes roles on the way: whoever waits is sent anew, and nobody is lost."""
+    outcome = simulated(
+        *system, "scheduler=routed", f"router={router}", "trace.requests=60", "trace.history=100", "preload=20",
+        "arrivals.rate_rpm=40", "cluster.count=4",
+    )  # fmt: skip
+    assert outcome.summary["requests"]["completed"] == 40
+
+
+def test_a_router_alone_changes_nothing_and_is_refused() -> None:
+    with pytest.raises(ConfigError, match="router: nothing in system=vanilla takes one"):
+        simulated("router=random", "trace.requests=10", "trace.history=0")

@@ -1,0 +1,64 @@
+"""The arrivals of MLPerf's load generator, regenerated from the seed in a submission's log."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from conf.ranges import Seed
+from traces.arrivals.base import MOST_RPM, Schedule, Times
+from traces.error import TraceError
+from traces.table.validation import check_count, check_number
+
+MOST_S = 1e9
+"""Thirty years."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadGen:
+    """The Poisson process of MLPerf Inference's server scenario, draw for draw.
+
+    Gaps come from a Mersenne Twister seeded with `seed` mod 2^32: two draws of 32 bits are u = (g0 + g1 2^32) / 2^64,
+    and the gap is -ln(1 - u) / rate, cut to whole nanoseconds. The first request comes at 0. Requests are issued until
+    both `least_s` and `least_requests` are reached; one that falls just after the duration is the last. Rows of the
+    trace beyond that do not arrive.
+
+    Source: published logs of SDXL server submissions (MLPerf Inference v4.1 and v5.1), whose scheduled rates this makes
+    again to all printed digits.
+
+    Args:
+        seed: the log's `schedule_rng_seed`.
+        rate_rpm: requests per minute; 60 times the log's `target_qps`.
+        least_requests: the log's `min_query_count`.
+        least_s: seconds; the log's `min_duration`.
+
+    Raises:
+        TraceError: an argument is out of its range.
+    """
+
+    seed: Seed
+    rate_rpm: float
+    least_requests: int = 100
+    least_s: float = 600.0
+
+    def __post_init__(self) -> None:
+        check_number("arrivals", "seed", self.seed, least=0, most=2**64 - 1)
+        check_number("arrivals", "rate_rpm", self.rate_rpm, above=0.0, most=MOST_RPM)
+        check_count("arrivals", "least_requests", self.least_requests)
+        check_number("arrivals", "least_s", self.least_s, least=0.0, most=MOST_S)
+
+    def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
+        """See Arrivals.schedule; nothing is drawn from `rng`. Raises TraceError where the trace has too few rows."""
+        rows = len(own_clock_s)
+        twister = np.random.RandomState(self.seed % 2**32)  # the generator that the log's seed is one of
+        uniform = np.frombuffer(twister.bytes(8 * max(rows - 1, 0)), "<u8").astype(np.float64) / 2.0**64
+        uniform = np.minimum(uniform, np.nextafter(1.0, 0.0))  # the largest round to 1
+        gaps_ns = np.floor(-np.log(1.0 - uniform) / (self.rate_rpm / 60.0) * 1e9).astype(np.int64)
+        times_ns = np.concatenate([np.zeros(1, np.int64), np.cumsum(gaps_ns)])
+        last = max(int(np.searchsorted(times_ns, self.least_s * 1e9)), self.least_requests - 1)
+        if last >= rows:
+            expected = max(self.least_requests, self.least_s * self.rate_rpm / 60.0)
+            raise TraceError(
+                f"arrivals: the load generator issues about {expected:,.0f} requests at {self.rate_rpm:g} a minute, "
+                f"and the trace has {rows:,}; take a longer one (trace.requests={round(1.2 * expected) + 100})"
+            )
+        return Schedule(times_ns[: last + 1] / 1e9, rows=last + 1)

@@ -1,0 +1,68 @@
+"""Requests of a few shapes, drawn by weight: the standard mixes of the engines' own benchmarks."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from conf.ranges import Seed
+from traces.error import TraceError
+from traces.synthetic.laws import weighted
+from traces.table.ingest import ORDER_ONLY
+from traces.table.trace import Trace, make
+from traces.table.validation import check_count, check_number
+
+WHERE = "mix"
+
+MOST = 10**7
+
+
+@dataclass(slots=True, kw_only=True)
+class Mix:
+    """Requests without prompts whose sizes and steps are drawn independently, an order and no times.
+
+    The draws are those of Python's `random.Random(seed).choices`, as the clients of vLLM-Omni's and llm-d's benchmarks
+    make them, so that the same seed gives the requests that were really sent.
+
+    Args:
+        shapes: [width, height, steps, weight] rows, sizes in pixels.
+        requests: number of rows.
+        seed: of Python's `random`.
+        name: what reports call the trace.
+
+    Raises:
+        TraceError: an argument is out of its range.
+    """
+
+    shapes: Sequence[Sequence[float]]
+    requests: int = 1000
+    seed: Seed = 42
+    name: str = "mix"
+
+    def __post_init__(self) -> None:
+        check_count(WHERE, "requests", self.requests, MOST)
+        check_number(WHERE, "seed", self.seed, least=0, most=2**64 - 1)
+        if (weighted(self.shapes, "shapes", 3, WHERE)[0] > 65_536).any():
+            raise TraceError(f"{WHERE}: shapes={self.shapes!r}, expected sizes of at most 65,536 pixels")
+
+    def load(self, rng: np.random.Generator) -> Trace:
+        """Draw the requests; nothing is drawn from `rng`."""
+        weights = [float(row[3]) for row in self.shapes]
+        which = random.Random(self.seed).choices(range(len(weights)), weights, k=self.requests)
+        drawn = weighted(self.shapes, "shapes", 3, WHERE)[0][which]
+        return make(
+            {
+                "request_id": [f"r{row}" for row in range(self.requests)],
+                "arrival_s": np.arange(self.requests, dtype=np.float64),
+                "width": drawn[:, 0],
+                "height": drawn[:, 1],
+                "steps": drawn[:, 2],
+                "images": np.ones(self.requests, np.int64),
+                "seed": np.arange(self.requests),
+            },
+            name=self.name,
+            source=f"a mix of {len(weights)} shapes, drawn by weight from Python's random, seed {self.seed}",
+            notes={"synthetic": True, "arrival_s": ORDER_ONLY},
+            where=WHERE,
+        )
