@@ -1,5 +1,6 @@
 """The whole-request executor: a worker runs one request at a time, from load to decode (batch size 1)."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -62,7 +63,8 @@ class WholeRequest:
         self._clock, self._cluster, self._by_row = run.clock, run.cluster, run.backend.by_row
         self._watts = run.cluster.gpu.energy_j(1.0)
         self._addons = run.workload.addons is not None
-        self._share = run.fact(STEP_SHARE, shown=False) if self.speedup or getattr(run.backend, "gangs", ()) else None
+        together: Collection[int] = self.speedup or getattr(run.backend, "gangs", ())
+        self._share = run.fact(STEP_SHARE, shown=False) if together else None
 
     def accept(self, worker: Worker, request: Request) -> None:
         """See Executor.accept."""

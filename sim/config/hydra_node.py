@@ -67,7 +67,8 @@ def composed(overrides: Sequence[str], *, hydra_too: bool = False) -> DictConfig
         ConfigError: settings of Hydra's that are not ours.
     """
     with guarded(), initialize_config_module("conf", version_base="1.3"):
-        return compose("config", overrides=list(overrides), return_hydra_config=hydra_too)
+        config: DictConfig = compose("config", overrides=list(overrides), return_hydra_config=hydra_too)
+        return config
 
 
 class Loader(ConfigLoaderImpl):  # type: ignore[misc]

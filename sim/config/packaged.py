@@ -9,7 +9,7 @@ from functools import cache
 from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.core_plugins.importlib_resources_config_source import ImportlibResourcesConfigSource
 from hydra.core.config_search_path import ConfigSearchPath
-from hydra.plugins.config_source import ConfigResult
+from hydra.plugins.config_source import ConfigResult, ConfigSource
 
 
 class Packaged(ImportlibResourcesConfigSource):  # type: ignore[misc]
@@ -27,7 +27,7 @@ class Repository(ConfigRepository):  # type: ignore[misc]
         """Open what the search path names."""
         super().initialize_sources(config_search_path)
         # By its scheme: Hydra imports its plugins once more, as classes of their own.
-        self.sources = [
+        self.sources: list[ConfigSource] = [
             Packaged(source.provider, source.full_path()) if source.scheme() == Packaged.scheme() else source
             for source in self.sources
         ]

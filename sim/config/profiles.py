@@ -23,7 +23,7 @@ def profiles(folder: Path | None = None) -> str:
     except BackendError as error:
         raise ConfigError(str(error)) from None
     found = {(each.gpu, each.model): each for each in every}
-    lines = [("GPU", "model", "sizes", "batches", "GPUs", "source")]
+    lines: list[tuple[str, ...]] = [("GPU", "model", "sizes", "batches", "GPUs", "source")]
     lines += [_line(found[key]) for key in sorted(found)]
     return table(lines)
 
