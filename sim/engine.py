@@ -303,6 +303,8 @@ class Engine:
         request.worker = MISSING
         request.start_s = request.load_s = request.denoise_s = request.decode_s = request.energy_j = 0.0
         request.left = request.steps - request.skipped
+        if self._tell_ended is not None:
+            self._tell_ended(request, self.clock._now)
         self._enter(request)
 
     # -- what is written beside the requests ---------------------------------------------------------------------

@@ -33,7 +33,7 @@ class Scheduler(Protocol):
 
     A scheduler with a queue for each worker may have a method ``keeps(worker) -> bool``: whether a worker that is
     ordered to another role has requests in its queue to end before it changes. One that keeps account of what is
-    outstanding may have ``ended(request, now_s)``, told of every request that ends.
+    outstanding may have ``ended(request, now_s)``, told of every request that ends or that a GPU lost.
     """
 
     def bind(self, run: Run) -> None: ...

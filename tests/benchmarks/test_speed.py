@@ -172,6 +172,30 @@ def test_a_million_requests(benchmark: Benchmark, policy: str, items: int) -> No
     assert run.record.facts["evictions"].sum() > count / 10
 
 
+@pytest.mark.parametrize("system", ["modm-throughput", "modm-quality"])
+def test_modm_with_its_monitor(benchmark: Benchmark, system: str) -> None:
+    """A million requests with 100,000 images held, full from the start; the monitor splits 16 workers every 3 minutes.
+
+    Whom each prompt resembles is drawn from a law (families.py), and not searched for.
+    """
+    count, held = 1_000_000 // SCALE, 100_000 // SCALE
+    overrides = (f"trace.requests={count + held}", f"preload={held}", "arrivals.rate_rpm=18")
+    settings = check(configured(*overrides, f"system={system}", f"cache.capacity={held}"))
+    search = Known(neighbours(count + held, FLOOR, np.random.default_rng(0)))
+
+    def make() -> Engine:
+        made = assemble(settings).engine
+        made.similarity.search = search
+        made.similarity.embeddings = lambda: np.zeros((count + held, 1), np.float32)
+        return filled(made)
+
+    run = timed(benchmark, count, make, 50_000, rounds=1)
+    weighed(benchmark, lambda: make().run())
+    assert run.arrived == count
+    assert 0.05 < run.hits / run.lookups < 0.99
+    assert sum(what == "split" for _, what, _ in run.record.decisions) > count / 18 / 3 / 2
+
+
 @pytest.mark.parametrize(("how", "held"), [("exact", 10_000), ("exact", 100_000), ("approximate", 100_000)])
 def test_search_alone(benchmark: Benchmark, how: str, held: int) -> None:
     """A sliding window over the prompts of the built-in trace, 512 dimensions: find, evict, insert.

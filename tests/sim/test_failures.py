@@ -1,5 +1,6 @@
 """GPUs that go out of service: what they ran is put back or fails, what they hold is loaded again, nothing is lost."""
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,13 @@ from sim.cluster.steps import StepByStep
 from sim.cluster.whole import WholeRequest
 from sim.control.failures import Failures
 from sim.errors import ConfigError, SimulationError
-from sim.request import COMPLETED, FAILED
+from sim.parts import Run, Worker
+from sim.request import COMPLETED, FAILED, Request
+from sim.schedule.batch_server import BatchServer
 from sim.schedule.batching import Batching
 from sim.schedule.fcfs import Fcfs
+from sim.schedule.routed import Routed
+from sim.schedule.routers import RoundRobin
 from tests.sim.lab import Given, engine, simulated
 from tests.sim.test_cluster import Acts
 
@@ -79,10 +84,26 @@ def test_an_order_to_a_gpu_that_is_down_is_what_it_loads_when_it_is_back() -> No
     assert run.cluster.workers[0].model == run.cluster.workers[0].role == "small"
 
 
+class Counting(RoundRobin):
+    """Counts what is outstanding at each worker."""
+
+    def bind(self, run: Run) -> None:
+        super().bind(run)
+        self.outstanding: Counter[int] = Counter()
+
+    def sent(self, worker: Worker, request: Request, now_s: float) -> None:
+        self.outstanding[worker.id] += 1
+
+    def left(self, worker: Worker, request: Request, now_s: float) -> None:
+        self.outstanding[worker.id] -= 1
+
+
 EXECUTORS = {
     "whole": lambda: (WholeRequest(), Fcfs()),
     "batch": lambda: (WholeBatch(4), Batching(4, 3.0)),
     "steps": lambda: (StepByStep(4), Fcfs()),
+    "server": lambda: (WholeBatch(4), BatchServer(4, 3.0)),
+    "routed": lambda: (WholeRequest(), Routed(Counting())),
 }
 
 
@@ -114,6 +135,8 @@ def test_every_executor_may_lose_a_gpu_at_any_time(seed: int, how: str, gpus: in
     facts = run.record.facts
     failed = facts["outcome"] == FAILED
     assert len(scheduler) == 0
+    if isinstance(scheduler, Routed):
+        assert not +scheduler.router.outstanding  # type: ignore[attr-defined]
     assert not failed.any() or lost == "failed"
     done = ~failed
     assert (facts["finish_s"][done] >= facts["start_s"][done] + 0.99 * facts["denoise_s"][done]).all()
