@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from sim.ending import Terminated, end_workers, told_to_stop
@@ -14,7 +15,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
         _leave_working_directory()
-    # What a verb needs takes seconds to import; each imports its own.
+    from sim.refusal import refuse  # what a verb needs takes seconds to import; each imports its own
+
+    status = 0
+    try:
+        status = _done(given)
+        sys.stdout.flush()  # while it can still be told that it cannot be written
+    except BrokenPipeError:
+        _let_go_of_output()
+        return 141
+    except OSError as error:
+        status = status or refuse(error)
+        _let_go_of_output()
+    return status
+
+
+def _done(given: Sequence[str]) -> int:
+    """Do what was asked for; returns the exit status."""
     from sim.config.choices import listed
     from sim.refusal import refuse
 
@@ -36,9 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         end_workers()
         print("mezzotint: interrupted", file=sys.stderr)
         return 143 if isinstance(stop, Terminated) else 130
-    except BrokenPipeError:
+
+
+def _let_go_of_output() -> None:
+    """What is still held for standard output would be tried, and fail, again at the end."""
+    with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
 
 
 def _leave_working_directory() -> None:

@@ -1,7 +1,7 @@
 """The clock: SimPy's event loop, with exact absolute times and a written order of same-time events."""
 
 from collections.abc import Callable, Iterable, Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import repeat
 from math import inf
 from typing import Any
@@ -44,6 +44,16 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         Calls of the same instant and order are made in the order of asking.
         """
         heappush(self._queue, (time_s, order, next(self._eid), call, arg))
+
+    def cancel(self, unwanted: Callable[[Callable[[Any], None], Any], bool]) -> list[tuple[float, Any]]:
+        """Take back the calls for which ``unwanted(call, arg)`` holds: their times and arguments, in the order of being
+        made. Every call that waits is looked at, so that whoever asks for one need not be able to."""
+        queue = self._queue
+        gone = sorted(entry for entry in queue if unwanted(entry[3], entry[4]))
+        taken = {entry[2] for entry in gone}
+        queue[:] = [entry for entry in queue if entry[2] not in taken]
+        heapify(queue)
+        return [(entry[0], entry[4]) for entry in gone]
 
     def feed(self, times: Iterable[float], order: int, call: Callable[[Any], None], args: Iterable[Any]) -> None:
         """Have ``call(arg)`` made at each of ``times``, which do not fall: as ``at``, asked for each as the one before

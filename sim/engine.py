@@ -23,7 +23,7 @@ from sim.model import Model, in_role
 from sim.parts import Controller, Door, Executor, Scheduler
 from sim.record.facts import Fact, Facts
 from sim.record.record import Log, Record
-from sim.request import COMPLETED, HIT, Request
+from sim.request import COMPLETED, HIT, MISSING, Request
 from sim.streams import stream
 from sim.workload import Similarity, Workload
 
@@ -281,6 +281,31 @@ class Engine:
         """All that this instant holds is done, and so is the run: actors end with the last request."""
         self.cluster.stop()
         self.clock.stop()
+
+    # -- GPUs that fail ------------------------------------------------------------------------------------------
+
+    def fail(self, worker: Any) -> list[Request]:
+        """See Run.fail. Raises SimulationError where the executor cannot lose a GPU."""
+        now_s = self.clock._now
+        abort = getattr(self.executor, "abort", None)
+        if abort is None:
+            executor = type(self.executor)
+            raise SimulationError(
+                f"{worker} fails and the executor ({executor.__module__}.{executor.__qualname__}) has no method abort; "
+                "choose another executor= or failures=none"
+            )
+        lost: list[Request] = abort(worker, now_s)
+        self.cluster.fail(worker, now_s)
+        return lost
+
+    def requeue(self, request: Request) -> None:
+        """See Run.requeue."""
+        request.worker = MISSING
+        request.start_s = request.load_s = request.denoise_s = request.decode_s = request.energy_j = 0.0
+        request.left = request.steps - request.skipped
+        if self._tell_ended is not None:
+            self._tell_ended(request, self.clock._now)
+        self._enter(request)
 
     # -- what is written beside the requests ---------------------------------------------------------------------
 

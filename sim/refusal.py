@@ -23,6 +23,8 @@ def refuse(error: Exception, where: str = "") -> int:
         message = f"{error.full_key}: needs a value and nothing sets it; add {error.full_key}=... to the command"
     elif isinstance(error, OSError) and error.filename is not None:
         message = f"{error.filename}: cannot be used ({error.strerror}); check the path or name another"
+    elif isinstance(error, OSError) and error.errno is not None:
+        message = f"what was asked for cannot be written ({error.strerror}); free the disk or write elsewhere"
     elif isinstance(error, OmegaConfBaseException):
         said = _RAISED.sub("", message.partition("full_key:")[0].strip()) or "cannot be resolved; correct its ${...}"
         message = f"{error.full_key}: {said}" if error.full_key and error.full_key not in said else said

@@ -25,6 +25,7 @@ from sim.errors import ConfigError
 from sim.gpu import Gpu
 from sim.model import Model, reference
 from sim.parts import Allocation, Controller, Door, Executor, Scheduler, Selector
+from sim.record.ages import on_own_clock
 from sim.record.quality import Judgement, Quality
 from sim.record.series import series
 from sim.record.summary import summarise
@@ -128,7 +129,8 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         write_timeline(record, path, engine.cluster.gpus, engine.cluster.gpus_of, ids.to_pylist())
 
     kept = timeline if settings.timeline else None
-    return Outcome(summary, record.facts.table(ids), series(record), again(config), kept)
+    table = record.facts.table(ids, on_own_clock(record.facts, trace))
+    return Outcome(summary, table, series(record), again(config), kept)
 
 
 def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None = None) -> Assembled:
@@ -144,7 +146,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     scheduler: Scheduler = parts.get("scheduler", Scheduler)
     executor: Executor = parts.get("executor", Executor)
     allocation: Allocation = parts.get("allocation", Allocation)
-    controller: Controller | None = parts.get("controller", Controller)
+    controllers = [parts.get(group, Controller) for group in ("failures", "controller")]
     parts.refuse_unread(system.name)
     selector: Selector | None = parts.get("selector", Selector)
     cache = parts.get("cache")
@@ -198,7 +200,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         door=door,
         scheduler=scheduler,
         executor=executor,
-        controllers=() if controller is None else (controller,),
+        controllers=[each for each in controllers if each is not None],
         seed=settings.seed,
         sample_s=settings.sample_s,
     )

@@ -7,7 +7,6 @@ error is told before seconds of imports.
 """
 
 import argparse
-import errno
 import math
 import os
 import re
@@ -32,7 +31,7 @@ from yaml import YAMLError
 
 from backends.base import BackendError
 from sim.config.choices import groups, overview
-from sim.config.hydra_node import guarded
+from sim.config.hydra_node import MODE, guarded
 from sim.config.override import readable
 from sim.config.settings import check
 from sim.config.theirs import at_hand
@@ -46,8 +45,11 @@ from traces.error import TraceError
 REFUSED = (ConfigError, TraceError, BackendError, SimulationError)
 """What the user can put right; a SimulationError is a policy's, and the policies may be the user's own."""
 
-VALUED = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p")
+VALUED = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p", "--cfg", "-c")
 """Hydra's options that take a value."""
+
+ASKED = ("--info", "-i")
+"""That which takes a value or none, for which an override after it would be taken."""
 
 LOOKING = frozenset(("--cfg", "-c", "--info", "-i", "--hydra-help", "--version", "--resolve"))
 """Those of its options that run nothing."""
@@ -90,12 +92,10 @@ def run(given: Sequence[str]) -> int:
             # A choice of another trace or other arrivals brings its own length or rate.
             usual = [word for word in VALIDATE if chosen.isdisjoint(_said(word))]
             return configured([*usual, *given[1:]], validation, VALIDATE_HELP)
+        if given[:1] == ["plan"]:
+            return _planned(given[1:])
         return _of_files(given)
     except REFUSED as error:
-        return refuse(error)
-    except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:
-            raise
         return refuse(error)
 
 
@@ -118,6 +118,7 @@ def _of_files(given: Sequence[str]) -> int:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
         verbs.add_parser("run", help="one simulation, or a sweep with -m", add_help=False)
         verbs.add_parser("list", help="what a run can be composed of, with a line on each choice", add_help=False)
+        verbs.add_parser("plan", help="the highest request rate within a latency limit: plan rate", add_help=False)
         verbs.add_parser("validate", help="serve live, simulate the same, print the error", add_help=False)
         traces.cli.add_parser(verbs)
         sim.study.cli.add_parser(verbs)
@@ -131,6 +132,28 @@ def _of_files(given: Sequence[str]) -> int:
         return status
     except ReportError as error:
         return refuse(error)
+
+
+def _planned(given: Sequence[str]) -> int:
+    """What is searched for over runs of one configuration. Returns the exit status."""
+    from sim.study.rate.command import find, parsed, usage
+
+    if any(word in ("-h", "--help") for word in given):
+        print(usage(), end="")
+        return 0
+    if given[:1] != ["rate"]:
+        raise ConfigError(f"plan: found {given[0] if given else 'nothing'}, expected rate, as in mezzotint plan rate")
+    asked = parsed(given[1:])
+
+    def task(config: DictConfig) -> None:
+        with _told(False):
+            plain, folder = _resolved(config)
+            check_place(folder)
+            folder = unclaimed(folder) if _of_the_moment(config) else folder
+            lines = find(asked, config, check(plain), folder, _data())
+        print(*lines, sep="\n")
+
+    return configured(asked.words, task, usage())
 
 
 def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usage: str) -> int:
@@ -157,6 +180,7 @@ def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usa
         sys.argv = ["mezzotint", *_arranged(overrides)]
         _refuse_null(overrides)
         _refuse_no_jobs(overrides)
+        _refuse_mode(overrides)
         several = "-m" in overrides or "--multirun" in overrides
         main = hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")
         with guarded(), warnings.catch_warnings():
@@ -199,6 +223,7 @@ def _arranged(words: Sequence[str]) -> list[str]:
     """
     options: list[str] = []
     overrides: list[str] = []
+    before = ""
     rest = iter(words)
     for word in rest:
         if word in VALUED:
@@ -208,8 +233,13 @@ def _arranged(words: Sequence[str]) -> list[str]:
         else:
             if word.startswith("--experimental-rerun"):
                 raise ConfigError("--experimental-rerun: a pickle can run anything; repeat a run from its config.yaml")
-            said = word if word.startswith("-") else readable(word)
-            (options if word.startswith("-") else overrides).append(f"++{said}" if _of_a_part(word) else said)
+            of_before = before in ASKED and "=" not in word and not word.startswith("-")
+            options += ["all"] if before in ASKED and not of_before else []
+            said = word if word.startswith("-") or of_before else readable(word)
+            chosen = options if word.startswith("-") or of_before else overrides
+            chosen.append(f"++{said}" if _of_a_part(word) else said)
+        before = word
+    options += ["all"] if before in ASKED else []
     return [*options, *overrides]
 
 
@@ -267,6 +297,13 @@ def _refuse_no_jobs(words: Sequence[str]) -> None:
         key, _, value = word.lstrip("+").partition("=")
         if key == "hydra.launcher.n_jobs" and value == "0":
             raise ConfigError(f"{key}: found 0, expected 1 or more processes at a time, or -1 for all cores")
+
+
+def _refuse_mode(words: Sequence[str]) -> None:
+    """A sweep that we do not know of would write where another one may be writing."""
+    for word in words:
+        if word.lstrip("+~").partition("=")[0] == MODE:
+            raise ConfigError(f"{MODE}: found {word!r}; leave it out, -m alone says that a run is a sweep")
 
 
 def job(config: DictConfig) -> None:
@@ -328,9 +365,14 @@ def _of_the_moment(config: DictConfig) -> bool:
 
 def _classes(plain: dict[str, Any]) -> AbstractContextManager[None]:
     """Classes of the user's may be imported from the working directory, unless the configuration came from there."""
+    return at_hand(Path.cwd(), plain, _data())
+
+
+def _data() -> Path | None:
+    """The folder that the configuration lies in, if it is a run's."""
     sources = HydraConfig.get().runtime.config_sources
     data = [Path(source.path) for source in sources if source.provider == "main" and source.schema == "file"]
-    return at_hand(Path.cwd(), plain, data[0] if data else None)
+    return data[0] if data else None
 
 
 @contextmanager

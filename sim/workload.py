@@ -36,10 +36,15 @@ def in_full(backend: Backend, model: str, width: int, height: int, steps: int) -
     return whole(backend, Work(model, width, height, steps))
 
 
-def alone_s(backend: Backend, model: Model) -> float:
-    """Seconds of one full generation at the model's own shape, alone on a GPU: the standalone latency."""
-    cost = in_full(backend, model.name, model.width, model.height, model.steps)
-    return cost.denoise_s + cost.other_s
+def alone_s(backend: Backend, model: Model, batch: int = 1) -> float:
+    """Seconds of one full generation at the model's own shape, alone on a GPU: the standalone latency. Of several
+    together, with a ``batch``."""
+    if batch == 1:
+        cost = in_full(backend, model.name, model.width, model.height, model.steps)
+        return cost.denoise_s + cost.other_s
+    works = [Work(model.name, model.width, model.height, model.steps) for _ in range(batch)]
+    stages = (backend.begin(works), backend.steps(works, model.steps), backend.end(works))
+    return sum(stage.seconds for stage in stages)
 
 
 def standalone(backend: Backend, model: Model, shapes: Shapes, native: bool) -> Standalone:

@@ -2,10 +2,8 @@
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -76,18 +74,14 @@ def run(args: argparse.Namespace) -> int:
         TraceError: what is read is malformed, or the output cannot be written.
     """
     try:
-        status = _run(args)
-        sys.stdout.flush()
+        return _run(args)
     except BrokenPipeError:
         raise
     except OSError as error:
-        with suppress(OSError):  # what is still held would be tried, and fail, again at the end
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         reason = error.strerror or str(error)
         raise TraceError(
             f"trace {args.verb}: cannot be written ({reason}); free the disk or name another file"
         ) from error
-    return status
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -39,6 +39,7 @@ class FewSmall:
 
     def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
         """See Allocation.roles."""
+        _enough(gpus)
         if not 1 <= self.small <= gpus - 1:
             raise ConfigError(
                 f"allocation.small: found {self.small} of {gpus} GPUs; expected 1 to {gpus - 1}, so that both models "
@@ -81,8 +82,7 @@ class FixedSplit:
 
     def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
         """See Allocation.roles. The large ones come first."""
-        if gpus < 2:
-            raise ConfigError(f"cluster.count: found {gpus}; a large and a small model need at least 2 GPUs")
+        _enough(gpus)
         large = self._planned(gpus, models, backend) if self.large is None else self.large
         if not 1 <= large <= gpus - 1:
             raise ConfigError(
@@ -108,6 +108,11 @@ class FixedSplit:
         if misses + hits == 0:
             raise ConfigError("allocation: hit_rate 1 with steps_left 0 leaves no work to split GPUs for")
         return min(max(round(gpus * misses / (misses + hits)), 1), gpus - 1)
+
+
+def _enough(gpus: int) -> None:
+    if gpus < 2:
+        raise ConfigError(f"cluster.count: found {gpus}; a large and a small model need at least 2 GPUs")
 
 
 def _split(first: str, count: int, second: str, others: int, models: Mapping[str, Model]) -> list[str]:

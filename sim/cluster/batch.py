@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from backends.base import Cost, Work, WorkFailed
 from sim.clock import COMPLETION, DISPATCH
-from sim.cluster.residence import Loads, addons, ensure, seconds, spend
+from sim.cluster.residence import Loads, addons, cut, ensure, joules_of, seconds, spend
 from sim.errors import ConfigError, SimulationError
 from sim.parts import Fact, Run, Worker
 from sim.record.record import BATCH_MEAN, STEP_SHARE
@@ -101,6 +101,25 @@ class WholeBatch:
             request.energy_j = drawn / len(batch)
             run.end(request)
         run.cluster.release(worker, len(batch))
+
+    def abort(self, worker: Worker, now_s: float) -> list[Request]:
+        """See Executor. A batch that was formed at this very instant has not begun."""
+        run = self._run
+        lost = self._formed.pop(worker.id, [])
+        self._loads.pop(worker.id, None)
+        run.clock.cancel(lambda call, arg: call == self._start and arg is worker)
+        for until_s, (_, batch, loads, joules) in run.clock.cancel(
+            lambda call, arg: call == self._done and arg[0] is worker
+        ):
+            drawn = None if joules is None else joules + joules_of(run, loads)
+            cut(run, worker, batch[0].start_s, until_s, drawn)
+            lost += batch
+        for until_s, (_, batch, _, from_s, _) in run.clock.cancel(
+            lambda call, arg: call == self._failed and arg[0] is worker
+        ):
+            cut(run, worker, from_s, until_s, None)
+            lost += batch
+        return lost
 
     def _failed(self, ran: tuple[Worker, list[Request], Loads, float, str]) -> None:
         worker, batch, loads, from_s, reason = ran

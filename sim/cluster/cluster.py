@@ -175,6 +175,8 @@ class Cluster:
             reason = "was disbanded"
         elif worker.ordered is not None or worker.loading:
             reason = "drains or loads for another role"
+        elif worker.down:
+            reason = "failed and is not back"
         elif worker.closed:
             reason = "runs a batch"
         else:
@@ -196,7 +198,9 @@ class Cluster:
         self._record.decisions.append((now_s, "order", {"worker": worker.id, "from": worker.role, "to": role}))
         worker._role = role
         worker.finishing = False
-        if in_role(self.models, role).name == worker.model and not worker.loading:  # back before it had begun to load
+        if worker.down:
+            pass  # it loads when it is back
+        elif in_role(self.models, role).name == worker.model and not worker.loading:  # back before it had begun to load
             worker.ordered = None
             self._open_again(worker)
         else:
@@ -241,14 +245,47 @@ class Cluster:
 
     def stop(self) -> None:
         """The run is over: loads that are under way were work as far as they came."""
+        for worker in list(self._loads):
+            self._cut_load(worker)
+
+    def _cut_load(self, worker: Worker) -> None:
+        """The load that is under way on ``worker`` ends where it is."""
         now_s = self._clock._now
-        for worker, (model, from_s, until_s, joules) in self._loads.items():
-            worker.model_code = self._record.ledger.models[model]
-            share = (now_s - from_s) / (until_s - from_s) if until_s > from_s else 1.0
-            self.spend(worker, from_s, now_s, "load", None if joules is None else joules * share)
+        model, from_s, until_s, joules = self._loads.pop(worker)
+        models = self._record.ledger.models
+        worker.model_code = models.setdefault(model, len(models))
+        share = (now_s - from_s) / (until_s - from_s) if until_s > from_s else 1.0
+        self.spend(worker, from_s, now_s, "load", None if joules is None else joules * share)
 
     def _open_again(self, worker: Mine) -> None:
         self._clock.at(self._clock._now, COMPLETION, self._pull, worker)
+
+    # -- failures ----------------------------------------------------------------------------------------------
+
+    def fail(self, worker: Mine, now_s: float) -> None:
+        """See sim.parts.Cluster.fail. Raises SimulationError for one that is down, or is or was part of a gang."""
+        if worker.down or worker.gang is not None or len(worker.gpus) > 1:
+            what = "is down already" if worker.down else "serves in a gang, of which no GPU can fail"
+            raise SimulationError(f"{caller()} fails {worker}, which {what}")
+        if worker.lane is not None:
+            self._rooms.remove(worker)
+        if worker in self._loads:
+            self._clock.cancel(lambda call, arg: call == self._loaded and arg is worker)
+            self._cut_load(worker)
+        worker.aboard, worker.ordered = 0, None
+        worker.loading = worker.finishing = worker.closed = False
+        worker.down = True
+        worker.settle()
+        self._record.decisions.append((now_s, "failure", {"worker": worker.id}))
+        self._moved(worker, now_s)
+
+    def repair(self, worker: Mine, now_s: float) -> None:
+        """See sim.parts.Cluster.repair. Raises SimulationError for one that is not down."""
+        if not worker.down:
+            raise SimulationError(f"{caller()} repairs {worker}, which is not down")
+        worker.down = False
+        self._record.decisions.append((now_s, "repair", {"worker": worker.id}))
+        self._load(worker)
 
     # -- gangs -------------------------------------------------------------------------------------------------
 

@@ -60,6 +60,20 @@ def spend(run: Run, worker: Worker, loads: Loads, from_s: float, until_s: float)
     return from_s, joules
 
 
+def joules_of(run: Run, loads: Loads) -> float:
+    """What ``loads`` draw; NaN where the power is not known."""
+    gpu = run.cluster.gpu
+    return sum((gpu.energy_j(cost.seconds) if cost.joules is None else cost.joules for _, cost in loads), 0.0)
+
+
+def cut(run: Run, worker: Worker, from_s: float, until_s: float, joules: float | None) -> None:
+    """Tell the cluster of work that was to last from ``from_s`` until ``until_s`` and draw ``joules``, and that is lost
+    now: as much of it as there was."""
+    now_s = run.clock._now
+    share = (now_s - from_s) / (until_s - from_s) if until_s > from_s else 0.0
+    run.cluster.spend(worker, from_s, now_s, "lost", None if joules is None else joules * share)
+
+
 def _add(run: Run, worker: Worker, request: Request, model: str, active: Iterable[Request], loads: Loads) -> None:
     wanted = request.addons or NONE
     patched = [asset for asset in worker.resident if asset.kind == "lora"]

@@ -138,6 +138,23 @@ class StepByStep:
         elif station.planned:
             self._cut(station)
 
+    def abort(self, worker: Worker, now_s: float) -> list[Request]:
+        """See Executor."""
+        station = self._stations.pop(worker.id, None)
+        if station is None:
+            return []
+        run, lost = self._run, [seat.request for seat in station.seats]
+        stages = run.clock.cancel(lambda _, arg: isinstance(arg, tuple) and bool(arg) and arg[0] is station)
+        for _, (_, *what) in stages:  # whoever is prepared or decoded is no longer, or not yet, among the active
+            lost += [part.request for part in what if isinstance(part, Seat)]
+            lost += [part for part in what if isinstance(part, Request)]
+        lost += station.joining
+        if any(isinstance(what[1], int) for _, what in stages) and not station.planned:
+            return lost  # its turn comes at this instant, and nothing has begun
+        if stages:
+            run.cluster.spend(worker, max(worker.until_s, station.anchor_s), now_s, "lost")  # type: ignore[attr-defined]
+        return lost
+
     def cut(self, worker: Worker) -> None:
         """See Steps.bind."""
         station = self._stations.get(worker.id)

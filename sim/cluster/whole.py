@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from backends.base import Work, WorkFailed, whole
 from sim.clock import COMPLETION, Clock
-from sim.cluster.residence import Loads, addons, ensure, seconds, spend
+from sim.cluster.residence import Loads, addons, cut, ensure, joules_of, seconds, spend
 from sim.errors import ConfigError
 from sim.parts import Cluster, Fact, Run, Worker
 from sim.record.record import STEP_SHARE
@@ -63,8 +63,8 @@ class WholeRequest:
         self._clock, self._cluster, self._by_row = run.clock, run.cluster, run.backend.by_row
         self._watts = run.cluster.gpu.energy_j(1.0)
         self._addons = run.workload.addons is not None
-        gangs: Collection[int] = getattr(run.backend, "gangs", frozenset())
-        self._share = run.fact(STEP_SHARE, shown=False) if self.speedup or gangs else None
+        together: Collection[int] = self.speedup or getattr(run.backend, "gangs", ())
+        self._share = run.fact(STEP_SHARE, shown=False) if together else None
 
     def accept(self, worker: Worker, request: Request) -> None:
         """See Executor.accept."""
@@ -125,6 +125,19 @@ class WholeRequest:
         self._run.end(request, FAILED, reason)
         self._run.cluster.release(worker)
 
+    def abort(self, worker: Worker, now_s: float) -> list[Request]:
+        """See Executor."""
+
+        def its(call: object, arg: object) -> bool:
+            return call in (self._done, self._failed) and arg[0] is worker  # type: ignore[index]
+
+        lost = []
+        for until_s, (_, request, loads, *_) in self._clock.cancel(its):
+            joules = request.energy_j + joules_of(self._run, loads or [])
+            cut(self._run, worker, request.start_s, until_s, joules)
+            lost.append(request)
+        return lost
+
     def _ask(self, worker: Worker, request: Request) -> "Took":
         """What ``request`` takes, and what a live backend made of it."""
         work = self._run.work(request)
@@ -149,7 +162,7 @@ class WholeRequest:
             return self.speedup[gpus]
         backend: Any = self._run.backend
         measured: float | None = None
-        if gpus in getattr(backend, "gangs", frozenset()):
+        if gpus in getattr(backend, "gangs", ()):
             measured = backend.times_faster(request.model, request.width, request.height, gpus)
         if measured is None:
             raise ConfigError(

@@ -27,7 +27,8 @@ class Worker:
         loading: whether a load is under way.
         finishing: whether it goes on taking what its scheduler keeps for it, though ordered elsewhere.
         closed: whether its executor takes nothing more for now.
-        open: whether it takes requests: not while it drains, loads, is closed or part of a gang.
+        down: whether it failed and is not there.
+        open: whether it takes requests: not while it drains, loads, is closed, down or part of a gang.
         model_code: what stands for its model in the ledger.
         gang: the gang that this GPU is part of now, or None.
         lane: where it is listed among those with room; None where it is not.
@@ -39,6 +40,7 @@ class Worker:
         "_role",
         "aboard",
         "closed",
+        "down",
         "finishing",
         "gang",
         "gpus",
@@ -67,6 +69,7 @@ class Worker:
         self.loading = False
         self.finishing = False
         self.closed = False
+        self.down = False
         self.open = True
         self.gang: Worker | None = None
         self.lane: deque[Worker] | None = None
@@ -94,7 +97,7 @@ class Worker:
     def settle(self) -> None:
         """Work out whether it is open, after what that rests on has changed."""
         waits = self.ordered is not None and not self.finishing
-        self.open = not waits and not self.loading and not self.closed and self.gang is None
+        self.open = not waits and not self.loading and not self.closed and not self.down and self.gang is None
 
     def __repr__(self) -> str:
         return f"worker {self.id} ({self._role})"

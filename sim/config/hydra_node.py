@@ -6,19 +6,24 @@ that touches it is refused after it was composed and before anything of it is ca
 data, and tells Hydra only what we wrote there.
 """
 
-from collections.abc import Iterator, Mapping
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 import hydra._internal.hydra
 import yaml
+from hydra import compose, initialize_config_module
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from conf.document import DocumentError, parse
 from sim.config.choices import CONF
+from sim.config.packaged import Repository
 from sim.config.theirs import TARGET
 from sim.errors import ConfigError
 
@@ -30,6 +35,9 @@ OWN = {
     "sweeper": ("hydra._internal.core_plugins.basic_sweeper.BasicSweeper",),
 }
 """What launches and sweeps on this machine; another one is chosen on the command line alone."""
+
+MODE = "hydra.mode"
+"""Whether a run is a sweep: ours to set, from -m."""
 
 SILENT: dict[str, Any] = {"version": 1, "root": None, "disable_existing_loggers": False}
 """Hydra's logging that is none."""
@@ -52,11 +60,38 @@ def guarded() -> Iterator[None]:
         hydra._internal.hydra.ConfigLoaderImpl = before
 
 
+def composed(overrides: Sequence[str], *, hydra_too: bool = False) -> DictConfig:
+    """What ``overrides`` make of conf/config.yaml, unresolved; with Hydra's own settings under ``hydra`` if asked.
+
+    Raises:
+        HydraException, OmegaConfBaseException: a choice does not exist or does not go with another.
+        ConfigError: settings of Hydra's that are not ours.
+    """
+    words = tuple(overrides)
+    elsewhere = any("searchpath" in word for word in words)  # files of the user's, which may change
+    make = _composed.__wrapped__ if elsewhere else _composed
+    config: DictConfig = pickle.loads(make(words, hydra_too))
+    return config
+
+
+@lru_cache(maxsize=256)  # a scorecard and its pages ask for the same points again and again
+def _composed(overrides: tuple[str, ...], hydra_too: bool) -> bytes:
+    with guarded(), initialize_config_module("conf", version_base="1.3"):
+        return pickle.dumps(compose("config", overrides=list(overrides), return_hydra_config=hydra_too))
+
+
 class Loader(ConfigLoaderImpl):  # type: ignore[misc]
     """Hydra's own, which goes to the processes of a sweep as it is; Hydra offers no other place to look."""
 
+    def __init__(self, config_search_path: ConfigSearchPath) -> None:
+        super().__init__(config_search_path)
+        self.repository = Repository(config_search_path)
+
     def load_configuration(self, *args: Any, **kwargs: Any) -> DictConfig:
         """Compose. Raises ConfigError for settings of Hydra's that are not ours."""
+        if kwargs["run_mode"] is RunMode.MULTIRUN and not kwargs["validate_sweep_overrides"]:
+            # Hydra composes all of it first to see whether a file asks for a sweep: -m does, and nothing else.
+            raise ConfigError(f"{MODE}: -m alone says that a run is a sweep")
         config: DictConfig = super().load_configuration(*args, **kwargs)
         refuse(config.hydra)
         return config

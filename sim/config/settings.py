@@ -86,6 +86,7 @@ class Settings(BaseModel):
     executor: dict[str, Any]
     allocation: dict[str, Any]
     controller: Chosen = None
+    failures: Chosen = None
     system: System
 
     def parts(self) -> Parts:
@@ -95,7 +96,7 @@ class Settings(BaseModel):
 
 PARTS = (
     *("door", "cache", "space", "selector", "admission", "eviction", "database", "store", "predictor"),
-    *("scheduler", "router", "executor", "allocation", "controller"),
+    *("scheduler", "router", "executor", "allocation", "controller", "failures"),
 )
 """Groups whose choices may need each other."""
 

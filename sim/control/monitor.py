@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 import simpy
 
+from sim.control.forecast import Forecast
 from sim.control.pid import Pid
-from sim.control.roles import bring
+from sim.control.roles import bring, serving
 from sim.control.split import Demand, carries, demand, quality_split, throughput_split
 from sim.errors import ConfigError
 from sim.model import in_role
@@ -41,7 +42,8 @@ class GlobalMonitor:
     At the end of each window it takes the window's request rate, hit rate and steps left, works out the number of
     large models that ``mode`` asks for, moves its PID towards that, and orders workers until as many hold the large
     model as the PID says, rounded and kept in [1, N] ([1, N-1] in throughput mode, where only a small one takes hits).
-    A window in which nothing came changes nothing.
+    A window in which nothing came changes nothing. With a ``forecast`` it does not plan for the window that is over but
+    for those to come: for the highest rate that is expected of the next ``ahead``, with the last hits that there were.
 
     Where even the most hits-carrying split of the present small model cannot serve the load it steps down to the next
     smaller one at once, and back up when the larger one has carried the load with room to spare for ``patience``
@@ -57,6 +59,9 @@ class GlobalMonitor:
         miss_role: the role that takes misses; the other roles, in the models' order, are the ladder of small ones.
         margin: share of the capacity that must be free before it steps back up.
         patience: windows in a row for which it must be.
+        forecast: what expects the next windows' rate; None takes the last one's (MoDM).
+        ahead: windows that it looks ahead with a forecast.
+        batch: requests that a GPU serves at once, whose throughput counts as its (MoDM profiles 1).
 
     Raises:
         ConfigError: a setting out of its range, or models that lack a smaller one.
@@ -72,9 +77,13 @@ class GlobalMonitor:
     miss_role: str = "large"
     margin: float = 0.15
     patience: int = 3
+    forecast: Forecast | None = None
+    ahead: int = 1
+    batch: int = 1
     _pid: Pid = field(init=False, repr=False)
     _run: Run = field(init=False, repr=False)
     _window: Window = field(init=False, repr=False, default_factory=Window)
+    _last: Window = field(init=False, repr=False, default_factory=Window)
     _ladder: list[str] = field(init=False, repr=False)
     _rpm: dict[str, float] = field(init=False, repr=False)
     _rung: int = field(init=False, default=0)
@@ -90,6 +99,8 @@ class GlobalMonitor:
                 f"controller: found safety={self.safety}, margin={self.margin}, patience={self.patience}; expected a "
                 "safety in (0, 1], a margin in [0, 1) and a patience of 1 window or more"
             )
+        if self.ahead < 1 or self.batch < 1:
+            raise ConfigError(f"controller: found ahead={self.ahead}, batch={self.batch}; expected 1 or more")
 
     def bind(self, run: Run) -> None:
         """See Controller.bind."""
@@ -98,12 +109,14 @@ class GlobalMonitor:
         self._ladder = [role for role in run.models if role != self.miss_role]
         if not self._ladder:
             raise ConfigError("controller: the monitor splits GPUs between two models or more; choose another models=")
-        self._rpm = {role: 60 / alone_s(run.backend, run.model(role)) for role in run.models}
+        self._rpm = {role: 60 * self.batch / alone_s(run.backend, run.model(role), self.batch) for role in run.models}
+        if self.forecast is not None:
+            self.forecast.begin(self.period_s)
         workers = run.cluster.workers
         self._target = sum(worker.role == self.miss_role for worker in workers)
         self._pid.x = float(self._target)
         for role in run.models:
-            run.gauge(f"gpus_{role}", partial(_serving, run, role))
+            run.gauge(f"gpus_{role}", partial(serving, run.cluster, role))
         run.gauge("large_target", lambda _: self._target)
         run.gauge("large_pid", lambda _: self._pid.x)
         run.process(self._watch())
@@ -123,7 +136,19 @@ class GlobalMonitor:
             yield clock.sleep_until(end_s)
             window, self._window = self._window, Window()
             if window.requests:
+                self._last = window
+            if self.forecast is not None:
+                self.forecast.observed(60 * window.requests / self.period_s)
+                self._act(self._expected(self.forecast))
+            elif window.requests:
                 self._act(window.demand(self.period_s))
+
+    def _expected(self, forecast: Forecast) -> Demand:
+        """What the windows to come ask for at most."""
+        rate = max(forecast.expected(ahead) for ahead in range(1, self.ahead + 1))
+        seen = self._last.demand(self.period_s)
+        times = rate * self.period_s / (60 * self._last.requests) if self._last.requests else 0.0
+        return Demand(seen.miss_rpm * times, seen.hit_rpm * times)
 
     def _act(self, asked: Demand) -> None:
         gpus = self._run.cluster.gpus
@@ -163,8 +188,3 @@ class GlobalMonitor:
                 if found is not None:
                     return found
         return throughput_split(gpus, asked, large_rpm, small_rpm)
-
-
-def _serving(run: Run, role: str, now_s: float) -> int:
-    """GPUs that serve ``role`` or are on the way to."""
-    return sum(worker.role == role for worker in run.cluster.workers)

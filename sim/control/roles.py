@@ -6,6 +6,11 @@ from collections.abc import Mapping
 from sim.parts import Cluster
 
 
+def serving(cluster: Cluster, role: str, now_s: float = 0.0) -> int:
+    """GPUs that serve ``role`` or are on the way to."""
+    return sum(worker.role == role for worker in cluster.workers)
+
+
 def bring(cluster: Cluster, split: Mapping[str, int], now_s: float) -> None:
     """Order workers until as many serve each role as ``split`` says, which must add up to the cluster.
 

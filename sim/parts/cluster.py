@@ -78,6 +78,12 @@ class Cluster(Protocol):
         """Have ``worker`` serve ``role``: it takes nothing more, ends what is aboard, loads the role's model and opens
         again. The load is time and energy of its GPU. An order that comes before the load began replaces the last."""
 
+    def fail(self, worker: Worker, now_s: float) -> None:
+        """The GPU of ``worker`` goes out of service, and nothing is aboard it any more (Run.fail asks the executor)."""
+
+    def repair(self, worker: Worker, now_s: float) -> None:
+        """It is back, its memory empty: it loads the model of its role and opens."""
+
     def gang(self, workers: Sequence[Worker], role: str, now_s: float) -> Worker:
         """One worker of several idle ones, until it is disbanded."""
 

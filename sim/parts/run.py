@@ -1,6 +1,6 @@
 """What a part finds when it is bound: the run that it is a part of."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -103,6 +103,15 @@ class Run(Protocol):
 
     def decided(self, what: str, **details: Any) -> None:
         """Note a decision, for the timeline."""
+
+    # -- GPUs that fail ----------------------------------------------------------------------------------------
+
+    def fail(self, worker: Worker) -> Sequence[Request]:
+        """The GPU of ``worker`` goes out of service until Cluster.repair: the requests that it had aboard, of which the
+        caller says what becomes (``requeue``, or ``end``)."""
+
+    def requeue(self, request: Request) -> None:
+        """Offer ``request``, which a GPU lost, to the scheduler anew; it keeps its plan and begins from its step K."""
 
     # -- what executors say, and schedulers and controllers may ask ----------------------------------------------
 

@@ -33,7 +33,7 @@ class Scheduler(Protocol):
 
     A scheduler with a queue for each worker may have a method ``keeps(worker) -> bool``: whether a worker that is
     ordered to another role has requests in its queue to end before it changes. One that keeps account of what is
-    outstanding may have ``ended(request, now_s)``, told of every request that ends.
+    outstanding may have ``ended(request, now_s)``, told of every request that ends or that a GPU lost.
     """
 
     def bind(self, run: Run) -> None: ...
@@ -70,6 +70,9 @@ class Router(Protocol):
 @runtime_checkable
 class Executor(Protocol):
     """How a worker turns plans into time.
+
+    One that may lose a GPU has a method ``abort(worker, now_s) -> list[Request]``: whatever is aboard ``worker`` is let
+    go, nothing more of it happens, the seconds so far are spent (Cluster.spend), and no Run.end or Cluster.release.
 
     Attributes:
         limit: the most requests that may be aboard a worker at once.

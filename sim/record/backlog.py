@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from sim.record.facts import Facts
 
@@ -51,7 +51,7 @@ def backlog(facts: Facts, start_s: float) -> dict[str, Any]:
     left_s = np.where(left_s - entered_s > 1e-9 * np.maximum(1.0, left_s), left_s, entered_s)
     queue = _so_far(entered_s, start_s, last_s) - _so_far(left_s, start_s, last_s)
     change = np.diff(queue)
-    grows = bool(_trend(change) > stats.t.ppf(1 - FALSE_ALARM, SPANS - 1))
+    grows = bool(_trend(change) > stdtrit(SPANS - 1, 1 - FALSE_ALARM))
     return said | {
         "grows": grows,
         "per_hour": float(queue[-1] - queue[0]) * 3600 / span_s,

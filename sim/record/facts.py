@@ -46,7 +46,7 @@ ENDED_AT = PLACE["arrival_s"]
 write_planned = Struct("@" + "".join(PLANNED.values())).pack_into
 write_ended = Struct("@" + "".join((ENDED | SERVED).values())).pack_into
 
-SAID = ("request_id", "reason", "source_id", "quality_factor")
+SAID = ("request_id", "reason", "source_id", "source_age_trace_s", "quality_factor")
 """Columns of requests.parquet that are worked out, and so are no facts."""
 
 NULLS = {float: np.nan, int: MISSING, bool: False}
@@ -204,11 +204,11 @@ class Facts:
         self._records["finish_s"][row] = now_s
         self._records["outcome"][row] = outcome
 
-    def table(self, request_ids: pa.ChunkedArray) -> pa.Table:
+    def table(self, request_ids: pa.ChunkedArray, source_age_trace_s: NDArray[np.float64]) -> pa.Table:
         """The table of requests.parquet, in the order of the trace.
 
         ``request_ids`` are those of the whole trace: sources may be among the rows at its head that were not
-        served. What is -1 or NaN here is null there.
+        served. ``source_age_trace_s`` is that of ``sim.record.ages``, (rows,). What is -1 or NaN here is null there.
         """
         served = request_ids.slice(self.first)
         reasons: list[str | None] = [None] * len(self)
@@ -231,6 +231,7 @@ class Facts:
             "similarity": _reals(self["similarity"]),
             "source_id": request_ids.take(_integers(self["source"])),
             "source_age_s": _reals(self["source_age_s"]),
+            "source_age_trace_s": _reals(source_age_trace_s),
             "search_s": _reals(self["search_s"]),
             "fetch_s": _reals(self["fetch_s"]),
             "load_s": _reals(self["load_s"]),

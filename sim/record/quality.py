@@ -177,9 +177,12 @@ class Published:
         if row.design and (unlike := departure(config, self.designs[row.design])):
             return Judgement(factor, basis=basis, reason=_not_carried(table, unlike))
         mean = self._ratio(row.scores, table)
-        hits = images.hits_on(row.small)
-        if not images.hits_on(None).any():
+        hits, all_hits = images.hits_on(row.small), images.hits_on(None)
+        if not all_hits.any():
             return Judgement(factor, basis=basis, published=row.scores)
+        if row.small and (all_hits & ~hits).any():  # a monitor had others refine them
+            reason = f"hits ran elsewhere than on {row.small} too"
+            return Judgement(factor, basis=basis, reason=_not_carried(table, reason))
         if row.by_k:
             for k, scores in row.by_k.items():
                 factor[hits & (images.k == k)] = self._ratio(scores, table)

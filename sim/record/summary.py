@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.parts import Run
+from sim.record.ages import on_own_clock
 from sim.record.backlog import backlog
 from sim.record.cost import Service, cost
 from sim.record.quality import Judgement
@@ -117,7 +118,7 @@ def summarise(
         "latency_s": spread(view.latency_s[view.completed]),
         "queue_s": spread(view.queue_s[view.completed]),
         "slo": {f"{multiple:g}x": view.violations(multiple * limits) for multiple in slo},
-        "cache": view.cache(),
+        "cache": view.cache() | {"source_age_trace_s": median_and_p90(on_own_clock(record.facts, trace)[warmup:])},
         "addons": {
             "loads_per_request": {"controlnet": None, "lora": None},
             "stall_s": {"p95": None},
@@ -210,7 +211,6 @@ class Window:
         lookups, hits = sum(came_to[1:]), came_to[HIT]
         hit = self.column("source") != MISSING
         ks, counts = np.unique(self.column("k")[hit], return_counts=True)
-        ages = self.column("source_age_s")[hit]
         said |= {
             "lookups": lookups,
             "hits": hits,
@@ -223,11 +223,7 @@ class Window:
             "fallbacks": {"database": came_to[NO_DATABASE], "store": came_to[NO_STORE]},
             "predictor": self.predictor(came_to),
         }
-        if hits:
-            said["source_age_s"] = {
-                "p50": float(np.percentile(ages, 50)),
-                "p90": float(np.percentile(ages, 90)),
-            }
+        said["source_age_s"] = median_and_p90(self.column("source_age_s")[hit])
         return said
 
     def predictor(self, came_to: Sequence[int]) -> dict[str, Any]:
@@ -277,6 +273,14 @@ def spread(seconds: Reals) -> dict[str, float | None]:
         "p99": p99,
         "max": float(seconds.max()),
     }
+
+
+def median_and_p90(seconds: Reals) -> dict[str, float | None]:
+    """Two percentiles (linear interpolation) of what is known of ``seconds``; null where nothing is."""
+    known = seconds[~np.isnan(seconds)]
+    if not len(known):
+        return {"p50": None, "p90": None}
+    return {"p50": float(np.percentile(known, 50)), "p90": float(np.percentile(known, 90))}
 
 
 def _ratio(part: float, whole: float) -> float | None:

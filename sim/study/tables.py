@@ -59,6 +59,10 @@ class Column:
 
 def columns(runs: Sequence[Run]) -> list[Column]:
     """The comparison's columns; one for each SLO multiple that some run measured."""
+    ages = (
+        Column("Source age p50", "min", ("cache", "source_age_s", "p50"), scale=1 / 60),
+        Column("in the trace", "min", ("cache", "source_age_trace_s", "p50"), scale=1 / 60),
+    )
     until_last = Column("Until the last arrival", "rpm", ("throughput_until_last_arrival_rpm",), better=1)
     return [
         *(
@@ -74,6 +78,7 @@ def columns(runs: Sequence[Run]) -> list[Column]:
         *([until_last] if any(run.backlog_grows and run.number(*until_last.keys) is not None for run in runs) else []),
         Column("Hit rate", "%", ("cache", "hit_rate"), percent=True, better=1),
         Column("Compute saved", "%", ("cache", "compute_saving"), percent=True, better=1),
+        *(age for age in ages if any(run.number(*age.keys) is not None for run in runs)),
         Column("GPU busy", "%", ("gpu", "busy_fraction"), percent=True),
         Column("Energy per image", "kJ", ("energy_j", "per_image"), scale=1e-3, better=-1),
     ]
@@ -221,6 +226,11 @@ def notes(runs: Sequence[Run]) -> list[str]:
         )
     said.append("Quality is that of the images served over that of the large model's in full: 1 loses nothing.")
     said.append("A dash marks a quantity that does not apply or was not measured.")
+    if any(run.number("cache", "source_age_s", "p50") is not None for run in runs):
+        said.append(
+            "Source age is how old what a hit starts from is: since it was finished in the run and, in the trace, "
+            "between the two requests, which is the age that it had in the service."
+        )
     for reason, who in unknown_quality(runs):
         said.append(f"Quality is not known of {who}: {reason}.")
     return said

@@ -44,13 +44,15 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """A finished validation: the figures compared, how many requests and hits, and the files written."""
+    """A finished validation: the figures compared, how many requests and hits, how many requests ran on the same model
+    from the same step in both runs, and the files written."""
 
     system: str
     device: str
     requests: int
     hits_live: int
     hits_simulated: int
+    same_plan: int
     rows: tuple[Comparison, ...]
     files: tuple[Path, ...]
 
@@ -58,7 +60,8 @@ class Validation:
         """The error table as Markdown."""
         lines = [
             f"{self.system} on {self.device}, {self.requests} requests; "
-            f"{self.hits_live} hits live, {self.hits_simulated} simulated",
+            f"{self.hits_live} hits live, {self.hits_simulated} simulated; "
+            f"{self.same_plan} ran on the same model from the same step",
             "",
             "| | live | simulated | error |",
             "|---|---:|---:|---:|",
@@ -124,15 +127,29 @@ def _compared(live: Outcome, simulated: Outcome, device: str, folder: Path) -> V
         ("throughput [1/min]", said["throughput_rpm"], guessed["throughput_rpm"]),
         ("GPU-seconds", _gpu_s(live), _gpu_s(simulated)),
     ]
+    if said["gpu"]["switches"]:
+        pairs += [
+            ("models loaded in the place of others", said["gpu"]["switches"], guessed["gpu"]["switches"]),
+            ("GPU-seconds of that", said["gpu"]["switch_s"], guessed["gpu"]["switch_s"]),
+        ]
     return Validation(
         system=said["system"],
         device=device,
         requests=said["requests"]["arrived"],
         hits_live=said["cache"]["hits"] or 0,
         hits_simulated=guessed["cache"]["hits"] or 0,
+        same_plan=_same_plan(live, simulated),
         rows=tuple(Comparison(what, float(a or 0), float(b or 0)) for what, a, b in pairs),
         files=tuple(folder / f"validation.{ending}" for ending in ("md", "json", "png")),
     )
+
+
+def _same_plan(live: Outcome, simulated: Outcome) -> int:
+    one, other = (
+        outcome.requests.select(["model", "skipped"]).to_pandas().astype({"model": str})
+        for outcome in (live, simulated)
+    )
+    return int((one == other).all(axis=1).sum())
 
 
 def _gpu_s(outcome: Outcome) -> float:
@@ -141,7 +158,7 @@ def _gpu_s(outcome: Outcome) -> float:
 
 
 def _facts(found: Validation) -> dict[str, Any]:
-    kept = ("system", "device", "requests", "hits_live", "hits_simulated")
+    kept = ("system", "device", "requests", "hits_live", "hits_simulated", "same_plan")
     rows = [{"what": r.what, "live": r.live, "simulated": r.simulated, "error": r.error} for r in found.rows]
     return {name: getattr(found, name) for name in kept} | {"rows": rows}
 

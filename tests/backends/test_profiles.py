@@ -52,6 +52,7 @@ def test_outside_the_grid_is_known_to_be_outside(at: tuple[int, int]) -> None:
         ("mi210", "sd3.5-large", 1024, 50, 91.5),
         ("mi210", "sdxl", 1024, 50, 16.5),
         ("mi210", "sana-1.6b", 1024, 50, 6.5),
+        ("a40", "sd3.5-large", 1024, 50, 60.0),
         ("h800", "sdxl", 1024, 50, 2.88),
     ],
 )
@@ -99,7 +100,7 @@ def test_a_load_time_that_nobody_published_is_an_assumption() -> None:
     assert [said.value for said in backend.assumptions() if said.what == "load time of sdxl on mi210 [s]"] == [12.5]
 
 
-@pytest.mark.parametrize("gpu", ["a40", "nosuch"])
+@pytest.mark.parametrize("gpu", ["v100", "nosuch"])
 def test_a_gpu_without_profiles_says_so(gpu: str) -> None:
     with pytest.raises(BackendError, match=rf"no profile of sdxl on {gpu} \(profiles of {gpu}: none yet\)"):
         Profiled(gpu).require("sdxl")

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 import conf
 from conf.atomic import atomic_write
 from sim.cli import main
 from sim.config.choices import choices, groups
+from sim.config.hydra_node import composed as compose
 from sim.run import again, simulate
 from sim.verbs import REFUSED
 from tests.fuzz.inputs import digest
@@ -82,8 +82,7 @@ def composed(words: tuple[str, ...]) -> Tree:
     """The configuration that ``words`` compose, resolved, as ``--cfg job`` prints it."""
     kept = KEPT / f"{digest(repr((_version(), words)).encode())}.pickle"
     if not kept.is_file():
-        with initialize_config_module(config_module="conf", version_base="1.3"):
-            config = OmegaConf.to_container(compose("config", overrides=[*words, "run.dir=out"]), resolve=True)
+        config = OmegaConf.to_container(compose([*words, "run.dir=out"]), resolve=True)
         with atomic_write(kept, RuntimeError) as part:
             part.write_bytes(pickle.dumps(config))
     found: Tree = pickle.loads(kept.read_bytes())

@@ -42,6 +42,11 @@ def new(override: str) -> str:
     return f"{mark}{'.'.join(words[at[-1] :])}{value}"
 
 
+SPLIT = ("controller=none", "allocation=fixed-split")
+"""What the old form's modm-throughput was, whatever the new one's is."""
+
+
 def rewritten(overrides: Iterable[str]) -> list[str]:
     """Each of ``overrides`` in the new form."""
-    return [new(override) for override in overrides]
+    found = [new(override) for override in overrides]
+    return [*found, *SPLIT] if "system=modm-throughput" in found else found

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from backends.base import Asked, Asset, Cost, Work
 from conf.assumption import Assumption
 from sim.cluster.cluster import Cluster
 from sim.cluster.whole import WholeRequest
+from sim.config.hydra_node import composed
 from sim.engine import Engine
 from sim.gpu import Gpu
 from sim.model import Model
@@ -110,9 +110,7 @@ def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
 
 def configured(*overrides: str) -> dict[str, Any]:
     """The resolved configuration, as the command line would compose it."""
-    with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", overrides=["run.dir=unused", *overrides])
-    plain = OmegaConf.to_container(config, resolve=True)
+    plain = OmegaConf.to_container(composed(["run.dir=unused", *overrides]), resolve=True)
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
 

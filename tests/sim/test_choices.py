@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_module
-from omegaconf import OmegaConf
 
 from backends.base import Backend
 from sim.cli import main
 from sim.config.build import Parts, build
 from sim.config.choices import CONF, choices, groups
+from sim.config.hydra_node import composed
 from sim.config.settings import PARTS, check
 from sim.errors import ConfigError
 from sim.gpu import Gpu
@@ -45,6 +45,8 @@ SINGLE = {group: [choice.name for choice in choices(group)] for group in groups(
 NEEDED = {
     "trace=file": ["trace.path=t.parquet"],
     "controller=timetable": ["controller.at={0:{large:8,small:8}}"],
+    "controller=modm-hindsight": ["controller.folder=f"],
+    "failures=outages": ["failures.outages={0:[[600,900]]}"],
     "encoder=clip": ["encoder.weights=f"],
     "encoder=precomputed": ["encoder.path=v.npy", "encoder.prompts=p.parquet"],
     "scheduler=routed": ["router=random"],
@@ -75,7 +77,7 @@ def test_every_choice_can_be_taken(turn: int) -> None:
     for group in PARTS:
         # Final images go with every door; latents do not.
         parts = Parts(nodes if group == "cache" else {**nodes, "cache": images})
-        assert (parts.get(group) is None) == (f"{group}=none" in words and group == "controller")
+        assert (parts.get(group) is None) == (f"{group}=none" in words and group in ("controller", "failures"))
 
 
 @pytest.mark.parametrize(("group", "choice"), DESIGNS)
@@ -84,7 +86,8 @@ def test_every_design_has_its_parts_and_reads_all_of_them(group: str, choice: st
     parts = settings.parts()
     for part in ("door", "scheduler", "executor", "allocation"):
         assert parts.get(part) is not None
-    parts.get("controller")  # which the run takes where there is one
+    for part in ("controller", "failures"):  # which the run takes where there is one
+        parts.get(part)
     parts.refuse_unread(settings.system.name)
 
 
@@ -199,13 +202,21 @@ def test_a_child_system_replaces_a_part_whole(tmp_path: Path) -> None:
     assert _with(tmp_path, "system=grandchild", "cache=modm")["cache"] == configured("system=modm-throughput")["cache"]
 
 
+def test_what_is_read_once_composes_as_hydra_does_and_is_the_caller_s() -> None:
+    """Asked for again after what was handed out was changed, it is the same."""
+    for words in (["run.dir=unused", "system=nirvana"], ["run.dir=unused", "experiment=nirvana-table3", "seed=7"]):
+        with initialize_config_module("conf", version_base="1.3"):
+            expected = compose("config", overrides=words)
+        for _ in range(2):
+            got = composed(words)
+            assert got == expected
+            got.seed, got.cluster.count = 999, 1
+            assert composed([*words, "preload=3"]).preload == 3
+
+
 def _with(folder: Path, *overrides: str) -> dict[str, Any]:
     """What `--config-dir` composes."""
-    with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", overrides=[f"hydra.searchpath=[file://{folder}]", "run.dir=unused", *overrides])
-    plain = OmegaConf.to_container(config, resolve=True)
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
+    return configured(f"hydra.searchpath=[file://{folder}]", *overrides)
 
 
 @pytest.mark.parametrize(

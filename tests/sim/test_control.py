@@ -113,7 +113,7 @@ def test_an_actors_exception_ends_the_run_as_itself() -> None:
 
 # -- the timetable -----------------------------------------------------------------------------------------------
 
-MODM = ("system=modm-throughput", "trace.requests=600", "arrivals.rate_rpm=14", "cluster.count=8", "allocation.large=4")
+MODM = ("system=modm-fixed", "trace.requests=600", "arrivals.rate_rpm=14", "cluster.count=8", "allocation.large=4")
 PLAN = "controller.at={600: {large: 6, small: 2}, 1500: {large: 2, small: 6}}"
 
 

@@ -46,7 +46,7 @@ def direct(draw: st.DrawFn) -> Request:
 
 def table(facts: Facts) -> dict[str, list[object]]:
     ids = pa.chunked_array([[f"r{row}" for row in range(FIRST + ROWS)]])
-    columns: dict[str, list[object]] = facts.table(ids).to_pydict()
+    columns: dict[str, list[object]] = facts.table(ids, np.full(ROWS, np.nan)).to_pydict()
     return columns
 
 

@@ -21,8 +21,8 @@ LIVE = ("backend=live", "backend.device=cpu", "cluster=local", "trace.requests=2
 
 
 def live(system: str, family: str, images: Path, *more: str) -> Outcome:
-    """20 requests of 20 steps at 64 pixels, in a trace whose users repeat themselves often."""
-    shape = {"width": 64, "height": 64, "steps": 20}
+    """20 requests of 10 steps at 64 pixels, in a trace whose users repeat themselves often."""
+    shape = {"width": 64, "height": 64, "steps": 10}
     sizes = [f"models.{role}.{key}={value}" for role in ("large", "small") for key, value in shape.items()]
     names = [f"models.large.name={family}-tiny", f"models.small.name={PARTNER[family]}-tiny"]
     repeats = ["trace.users=3", "trace.repeat_share=0.3"]
@@ -30,7 +30,7 @@ def live(system: str, family: str, images: Path, *more: str) -> Outcome:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("system", ["nirvana", "modm-throughput"])
+@pytest.mark.parametrize("system", ["nirvana", "modm-fixed"])
 def test_every_family_serves_a_trace(system: str, family: str, tmp_path: Path) -> None:
     """Images come out; the records hold K, sources and seconds that were really measured."""
     from PIL import Image
@@ -58,7 +58,7 @@ def test_every_family_serves_a_trace(system: str, family: str, tmp_path: Path) -
 
 
 def test_fewer_steps_take_less_time(tmp_path: Path) -> None:
-    rows = live("nirvana", "sdxl", tmp_path).requests.to_pandas()
+    rows = live("nirvana", "sdxl", tmp_path, "models.large.steps=20", "models.small.steps=20").requests.to_pandas()
     per_step = rows.denoise_s / (rows.steps - rows.skipped)
     assert rows.skipped.nunique() > 1
     assert per_step.max() < 3 * per_step.median()
@@ -74,7 +74,7 @@ def test_preloaded_artifacts_are_really_made(tmp_path: Path) -> None:
 def test_a_worker_that_changes_models_really_loads_them(tmp_path: Path) -> None:
     """One queue over both models: every change is a load that was done and timed."""
     one_queue = ("scheduler=fcfs", "allocation=uniform-large", "cluster.count=1")
-    outcome = live("modm-throughput", "sd1.5", tmp_path / "images", *one_queue, f"backend.store={tmp_path / 'weights'}")
+    outcome = live("modm-fixed", "sd1.5", tmp_path / "images", *one_queue, f"backend.store={tmp_path / 'weights'}")
     rows = outcome.requests.to_pandas()
     changed = rows.sort_values("start_s").model.astype(str)
     switches = int((changed.to_numpy()[1:] != changed.to_numpy()[:-1]).sum())
@@ -121,7 +121,7 @@ def test_memory_that_runs_out_fails_that_request_alone(tmp_path: Path, monkeypat
 def test_latents_of_an_evicted_state_are_let_go(tmp_path: Path) -> None:
     """The cache holds what it says it holds: no tensor of an item that was evicted."""
     small = ("trace.requests=12", "cache.capacity=7", f"backend.images={tmp_path}", "models.large.width=64")
-    settings = check(configured("system=nirvana", *LIVE, *small, "models.large.height=64"))
+    settings = check(configured("system=nirvana", *LIVE, *small, "models.large.height=64", "models.large.steps=10"))
     engine = assemble(settings).engine
     engine.run()
     cache = engine.door.cache  # type: ignore[attr-defined]

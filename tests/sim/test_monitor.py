@@ -8,14 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import Cost
+from sim.cluster.batch import WholeBatch
+from sim.cluster.whole import WholeRequest
+from sim.control.failures import Failures
 from sim.control.monitor import GlobalMonitor
 from sim.control.roles import bring
 from sim.errors import ConfigError
 from sim.model import Model
 from sim.parts import Run
-from sim.request import HIT, MISS, Request
+from sim.request import COMPLETED, HIT, MISS, Request
 from sim.reuse.door import Direct
 from sim.schedule.hit_miss import HitMiss
+from sim.schedule.hit_miss_batching import HitMissBatching
 from sim.schedule.per_worker import PerWorker
 from tests.sim.lab import Given, engine, simulated
 from tests.sim.test_cluster import Acts
@@ -65,7 +69,7 @@ class Bounded:
         large = sum(worker.role == "large" for worker in workers)
         assert 1 <= large <= self.most
         assert len(workers) == self.run.cluster.gpus
-        assert all(worker.aboard <= 1 for worker in workers)
+        assert all(worker.aboard <= worker.limit for worker in workers)
         self.seen.append(large)
 
 
@@ -74,19 +78,24 @@ class Bounded:
     st.integers(0, 2**32),
     st.integers(2, 6),
     st.sampled_from(["quality", "throughput"]),
-    st.sampled_from([HitMiss, PerWorker]),
+    st.sampled_from([HitMiss, PerWorker, HitMissBatching]),
     st.floats(0, 1),
     st.sampled_from([0.0, 20.0, 400.0]),
     st.floats(20.0, 400.0),
+    st.sampled_from([None, "again", "failed"]),
 )
-def test_a_switch_never_drops_a_request(
-    seed: int, gpus: int, mode: Any, queues: Any, hit_rate: float, load_s: float, period_s: float
+def test_neither_a_switch_nor_an_outage_drops_a_request(
+    seed: int, gpus: int, mode: Any, queues: Any, hit_rate: float, load_s: float, period_s: float, lost: Any
 ) -> None:
     rng = np.random.default_rng(seed)
     rows = 120
     gaps = rng.exponential(1.0, rows) * np.repeat(rng.choice([0.2, 4.0, 60.0], 6), rows // 6)
     hits = set(np.flatnonzero(rng.random(rows) < hit_rate).tolist())
-    scheduler = queues() if queues is PerWorker else HitMiss(large_takes_hits=mode == "quality")
+    shared = mode == "quality"
+    if queues is HitMissBatching:
+        scheduler = HitMissBatching(3, 20.0, shared)
+    else:
+        scheduler = PerWorker() if queues is PerWorker else HitMiss(large_takes_hits=shared)
     watch = Bounded(gpus if mode == "quality" else gpus - 1)
     run = engine(
         np.cumsum(gaps),
@@ -96,11 +105,20 @@ def test_a_switch_never_drops_a_request(
         roles=["large"] * (gpus - 1) + ["large" if mode == "quality" else "small"],
         models=MODELS,
         scheduler=scheduler,
-        controllers=[GlobalMonitor(mode=mode, period_s=period_s), watch],
+        executor=WholeBatch(3) if queues is HitMissBatching else WholeRequest(),
+        controllers=[
+            Failures(mean_up_s=None if lost is None else 500.0, mean_down_s=90.0, lost=lost or "again"),
+            GlobalMonitor(mode=mode, period_s=period_s),
+            watch,
+        ],
+        seed=seed,
     )
     run.run()  # raises where one is lost, ends twice, or a GPU is spent twice
     assert len(watch.seen) == rows
     assert len(scheduler) == 0
+    completed = int((run.record.facts["outcome"] == COMPLETED).sum())
+    assert completed == rows if lost != "failed" else completed <= rows
+    assert not run.cluster.serving()
 
 
 def windows(rates_rpm: list[float], hit_rate: float = 0.75, **settings: Any) -> list[dict[str, Any]]:
@@ -220,13 +238,13 @@ def test_bringing_the_cluster_to_a_split_moves_no_more_than_it_must() -> None:
     "watched",
     [
         ("system=modm-quality",),
-        ("system=modm-throughput", "controller=modm-throughput", "allocation=last-small"),
+        ("system=modm-throughput",),
     ],
 )
 def test_the_monitor_serves_what_a_split_for_another_load_cannot(watched: tuple[str, ...]) -> None:
     """With two large models where the load wants about ten, misses pile up; the monitor finds the split."""
     common = ("arrivals.rate_rpm=20", "trace.requests=900", "preload=300", "cluster.count=16")
     adapted = simulated(*watched, *common).summary
-    fixed = simulated("system=modm-throughput", "allocation.large=2", *common).summary
+    fixed = simulated("system=modm-fixed", "allocation.large=2", *common).summary
     assert adapted["latency_s"]["p99"] < fixed["latency_s"]["p99"]
     assert adapted["gpu"]["switches"] > 0

@@ -2,6 +2,8 @@
 
 import contextlib
 import io
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -9,8 +11,10 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from sim.cli import main
 from sim.errors import ConfigError
 from sim.refusal import LONGEST, USAGE_ERROR, refuse
+from traces.table.trace import make, write
 
 
 def said(error: Exception) -> str:
@@ -38,3 +42,33 @@ def test_an_interpolation_that_means_nothing_is_told_by_its_key(value: str) -> N
     around = ConfigError()
     around.__cause__ = raised.value
     assert said(around) == said(raised.value), "Hydra's, around it, says nothing"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize(
+    "words", [["list"], ["--version"], ["run", "--help"], ["report", "{run}"], ["trace", "describe", "{trace}"]]
+)
+def test_a_full_disk_behind_standard_output_is_one_line(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run, trace = tmp_path / "run", tmp_path / "t.parquet"
+    if "{run}" in words:
+        assert main(["run", "trace.requests=20", f"run.dir={run}"]) == 0
+    write(make({"request_id": ["a", "b"], "arrival_s": [0.0, 1.0], "prompt": ["x", "y"]}, name="n", source="s"), trace)
+    said = io.StringIO()
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr("sys.stdout", full)
+        monkeypatch.setattr("sys.stderr", said)
+        status = main([word.format(run=run, trace=trace) for word in words])
+        monkeypatch.undo()
+    assert status == USAGE_ERROR
+    assert re.fullmatch(
+        r"mezzotint: error: .*cannot be written \(No space left on device\); .*elsewhere\n", said.getvalue()
+    )
+
+
+@pytest.mark.parametrize("words", [["--cfg", "job"], ["--cfg=job"], ["-c", "job"], ["--info", "defaults"]])
+def test_what_a_run_would_be_is_printed(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Options of Hydra's that take a value, apart from it or joined to it."""
+    assert main(["run", *words, "system=nirvana"]) == 0
+    assert "selector" in capsys.readouterr().out

@@ -43,6 +43,7 @@ SCHEMA = {
         "fallbacks",
         "source_age_s",
         "predictor",
+        "source_age_trace_s",
     ],
     "addons": ["loads_per_request", "stall_s", "stalled_share"],
     "gpu": ["count", "busy_fraction", "seconds", "switches", "switch_s", "batch_mean", "step_saving"],
@@ -53,10 +54,21 @@ SCHEMA = {
 }
 COLUMNS = [
     *("request_id", "arrival_s", "start_s", "finish_s", "outcome", "reason", "model", "worker", "width", "height"),
-    *("steps", "skipped", "similarity", "source_id", "source_age_s", "search_s", "fetch_s", "load_s", "stall_s"),
-    *("denoise_s", "decode_s", "batch_mean", "quality_factor", "energy_j", "lookup"),
+    *("steps", "skipped", "similarity", "source_id", "source_age_s", "source_age_trace_s"),
+    *(
+        "search_s",
+        "fetch_s",
+        "load_s",
+        "stall_s",
+        "denoise_s",
+        "decode_s",
+        "batch_mean",
+        "quality_factor",
+        "energy_j",
+        "lookup",
+    ),
 ]
-SYSTEMS = ("vanilla", "small-model", "pinecone", "nirvana", "nirvana-no-predictor", "modm-throughput")
+SYSTEMS = ("vanilla", "small-model", "pinecone", "nirvana", "nirvana-no-predictor", "modm-fixed", "modm-throughput")
 
 
 @pytest.fixture(scope="module")
@@ -127,14 +139,16 @@ def test_every_summary_names_what_it_rests_on(finished: dict[str, Outcome]) -> N
     assert {"the trace is synthetic", "text-to-image similarity", "GPU power, at work and idle [W]"} <= said
     assert {"step time of sd3.5-large on mi210", "step time of sdxl on mi210"} <= said
     assert {"similarity of prompts", "fetch time of an image [s]"} <= said
-    assert "hit rate and share of steps left that the split is planned for" in said
+    planned = {a["what"] for a in finished["modm-fixed"].summary["assumptions"]}
+    assert "hit rate and share of steps left that the split is planned for" in planned
     assert "similarity for retrieval" in {a["what"] for a in finished["pinecone"].summary["assumptions"]}
     assert "text-to-image similarity" not in {a["what"] for a in finished["nirvana"].summary["assumptions"]}
 
 
-def test_vanilla_saturates_at_the_published_rate() -> None:
+@pytest.mark.parametrize("arrivals", ["arrivals.rate_rpm=20", "arrivals=saturation"])
+def test_vanilla_saturates_at_the_published_rate(arrivals: str) -> None:
     """MoDM's artifact: 16 MI210 at 91.5 s are 10.49 requests/min."""
-    said = simulated("system=vanilla", "arrivals.rate_rpm=20", "trace.requests=3200").summary
+    said = simulated("system=vanilla", arrivals, "trace.requests=3200").summary
     assert said["throughput_rpm"] == pytest.approx(16 * 60 / 91.5, rel=0.01)
     assert said["gpu"]["busy_fraction"] > 0.99
 
@@ -321,7 +335,8 @@ def test_shapes_of_the_trace_change_the_times_and_the_limits() -> None:
         (["preload=100", "trace.requests=100"], "leave nothing of the 100 requests"),
         (["warmup=100", "trace.requests=100"], "leave nothing of the 100 requests"),
         (["system=modm-throughput", "cluster.count=1"], "at least 2 GPUs"),
-        (["system=modm-throughput", "allocation.large=16"], "expected 1 to 15"),
+        (["system=modm-fixed", "cluster.count=1"], "at least 2 GPUs"),
+        (["system=modm-fixed", "allocation.large=16"], "expected 1 to 15"),
         (["system=small-model", "cluster=h800"], "needs a model in role 'small'"),
         (["door.role=huge"], "needs a model in role 'huge'"),
         (["door._target_=sim.nowhere.Door"], "sim.nowhere cannot be imported"),
@@ -337,7 +352,7 @@ def test_shapes_of_the_trace_change_the_times_and_the_limits() -> None:
         (["cluster.gpu.usd_per_gpu_h=inf"], r"cluster\.gpu: expected"),
         (["models.large.steps=99999999999"], "10,000 steps"),
         (
-            ["system=modm-throughput", "allocation.hit_rate=1", "allocation.steps_left=0"],
+            ["system=modm-fixed", "allocation.hit_rate=1", "allocation.steps_left=0"],
             "no work to split",
         ),
         (

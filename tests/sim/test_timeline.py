@@ -18,7 +18,7 @@ from tests.sim.test_cluster import Acts, Ganging
 
 SMALL = ("trace.requests=60", "arrivals.rate_rpm=9")
 MODM = (
-    "system=modm-throughput", "trace.requests=200", "arrivals.rate_rpm=8", "cluster.count=4", "controller=timetable",
+    "system=modm-fixed", "trace.requests=200", "arrivals.rate_rpm=8", "cluster.count=4", "controller=timetable",
     "controller.at={300: {large: 1, small: 3}, 900: {large: 3, small: 1}}", "sample_s=30",
 )  # fmt: skip
 

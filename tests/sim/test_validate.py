@@ -52,3 +52,28 @@ def test_what_is_usual_gives_way_to_a_trace_of_one_s_own(tmp_path: Path, capsys:
 def test_help_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "--help"]) == 0
     assert "print the error" in capsys.readouterr().out
+
+
+MODM = (
+    "system=modm-throughput", "cluster.count=6", "trace.users=2", "trace.repeat_share=0.5", "seed=5",
+    "arrivals.rate_rpm=1000", "controller.period_s=0.9", "controller.kp=1", "controller.ki=0", "controller.kd=0",
+    *(f"models.{role}.{side}=64" for role in ("large", "small") for side in ("width", "height")),
+    "models.large.steps=10", "models.small.steps=10",
+)  # fmt: skip
+"""Six GPUs of which the monitor wants five large ones in the first window and few in the second."""
+
+
+def test_modms_monitor_really_switches_models_and_the_simulation_follows(tmp_path: Path) -> None:
+    images = tmp_path / "images"
+    words = ("trace.requests=36", f"backend.images={images}", f"run.dir={tmp_path / 'found'}")
+    assert main(["validate", *MODM, *words]) == 0
+    facts = json.loads((tmp_path / "found" / "validation.json").read_text())
+    rows = {row["what"]: row for row in facts["rows"]}
+    loaded = rows["models loaded in the place of others"]
+    assert loaded["live"] >= 2
+    assert loaded["simulated"] == pytest.approx(loaded["live"], abs=2)
+    assert rows["GPU-seconds of that"]["live"] > 0
+    assert len(list(images.glob("*.png"))) == 36
+    assert facts["same_plan"] >= 25
+    assert abs(facts["hits_live"] - facts["hits_simulated"]) <= 8
+    assert all(-0.9 < row["error"] < 9 for row in facts["rows"])

@@ -66,6 +66,7 @@ def summary_of(system: str, times: dict[str, Any], *, seed: int, gpus: int, warm
             "holes": 0,
             "evictions": 3,
             "source_age_s": {"p50": 80.0, "p90": 4000.0},
+            "source_age_trace_s": {"p50": 150.0, "p90": 9000.0},
         }
         if hit_rate is not None
         else None

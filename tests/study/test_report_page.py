@@ -14,7 +14,7 @@ from sim.study import cli
 from sim.study.compare import beyond_noise, cells
 from sim.study.report import write_report
 from sim.study.runs import ReportError, Run, load_runs
-from sim.study.tables import Entry, assumptions, columns, comparison, headline, notes, number
+from sim.study.tables import DASH, Entry, assumptions, columns, comparison, headline, notes, number
 
 Fabricate = Callable[..., Path]
 
@@ -101,6 +101,17 @@ def column(runs: Sequence[Run], title: str) -> dict[str, Entry]:
     """A column of the comparison, by series."""
     place = [each.title for each in columns(runs)].index(title)
     return {row.series: row.entries[place] for row in comparison(runs)}
+
+
+def test_ages_of_what_is_reused_are_told_on_both_clocks_where_something_is(four: Path) -> None:
+    runs = load_runs([four])
+    for title, minutes in (("Source age p50", "1.33"), ("in the trace", "2.50")):
+        assert column(runs, title)["nirvana"].text == minutes
+        assert column(runs, title)["vanilla"].text == DASH
+    assert any("Source age" in note for note in notes(runs))
+    alone = [run for run in runs if run.system == "vanilla"]
+    assert "Source age p50" not in [each.title for each in columns(alone)]
+    assert not any("Source age" in note for note in notes(alone))
 
 
 def test_one_seed_proves_nothing_best(four: Path) -> None:

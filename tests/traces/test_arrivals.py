@@ -8,14 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 import conf
 from traces.arrivals.base import LAST_S, Arrivals, Schedule
 from traces.arrivals.closed import Closed
+from traces.arrivals.day import Day
+from traces.arrivals.fluctuating import Fluctuating
 from traces.arrivals.poisson import Poisson
+from traces.arrivals.profile import Profile
 from traces.arrivals.ramp import Ramp
+from traces.arrivals.saturation import Saturation
 from traces.arrivals.trace_clock import TraceClock
 from traces.error import TraceError
 
@@ -31,6 +36,14 @@ processes = st.one_of(
         shape=st.sampled_from(["linear", "sigmoid"]),
     ),
     st.builds(Closed, outstanding=st.integers(1, 9), think_s=st.floats(0, 99)),
+    st.builds(
+        Fluctuating,
+        rate_rpm=st.floats(0.01, 1e5),
+        levels=st.lists(st.floats(0, 1e3), min_size=1, max_size=9).filter(lambda levels: max(levels) > 1e-3),
+        every_s=st.floats(0.01, 1e5),
+    ),
+    st.builds(Day, rate_rpm=st.floats(0.01, 1e5), day_ratio=st.floats(1, 100), peak_hour=st.floats(0, 24)),
+    st.builds(Saturation, gap_s=st.floats(0, 1e5)),
 )
 
 
@@ -77,6 +90,91 @@ def test_the_sigmoid_ramp_is_modm_s(rng: np.random.Generator) -> None:
     assert 60.0 / np.diff(times)[250] == pytest.approx(16.0)
 
 
+VARYING = [
+    Fluctuating(rate_rpm=14.0, levels=[6, 14, 22, 14], every_s=1800.0),
+    Fluctuating(rate_rpm=14.0, levels=[0, 3, 0, 1], every_s=977.0),
+    Day(rate_rpm=10.0, day_ratio=20.0, peak_hour=7.5),
+]
+
+
+@pytest.mark.parametrize("process", VARYING)
+def test_after_the_time_change_a_varying_rate_is_a_poisson_process_of_rate_1(
+    process: Fluctuating | Day, rng: np.random.Generator
+) -> None:
+    """Gaps of the expected number of arrivals are exponential and of a mean of 1 (Kolmogorov and Smirnov)."""
+    times_s = process.schedule(np.zeros(20_000), rng).times
+    gaps = np.diff(process.profile.expected(times_s), prepend=0.0)
+    assert stats.kstest(gaps, stats.expon.cdf).pvalue > 1e-3
+    assert abs(np.corrcoef(gaps[1:], gaps[:-1])[0, 1]) < 4 / math.sqrt(len(gaps))
+
+
+@pytest.mark.parametrize("process", VARYING)
+def test_windows_hold_as_many_as_the_rate_says(process: Fluctuating | Day, rng: np.random.Generator) -> None:
+    """Counts of windows that do not fall on the edges are within Poisson bounds, and vary as Poisson's do."""
+    times_s = process.schedule(np.zeros(60_000), rng).times
+    edges_s = np.arange(0.0, times_s[-1], 1234.5)
+    counts, _ = np.histogram(times_s, edges_s)
+    mean = np.diff(process.profile.expected(edges_s))
+    some = mean > 1.0
+    off = (counts[some] - mean[some]) / np.sqrt(mean[some])
+    assert np.abs(off).max() < 6
+    assert off.std() == pytest.approx(1.0, abs=0.15)
+    assert (counts[mean == 0.0] == 0).all()
+
+
+def test_a_level_is_its_share_of_the_mean_and_comes_again(rng: np.random.Generator) -> None:
+    process = Fluctuating(rate_rpm=12.0, levels=[1, 3], every_s=600.0)
+    assert process.rates_rpm == [6.0, 18.0]
+    assert Fluctuating(rate_rpm=12.0, levels=[5, 15], every_s=600.0).rates_rpm == [6.0, 18.0]
+    assert process.profile.expected(np.array([0.0, 600.0, 1200.0, 1500.0])) == pytest.approx([0, 60, 240, 270])
+    times_s = process.schedule(np.zeros(48_000), rng).times
+    high = times_s % 1200.0 >= 600.0
+    assert high.mean() == pytest.approx(0.75, abs=4 * math.sqrt(0.75 * 0.25 / len(high)))
+
+
+def test_the_day_is_busiest_at_its_peak_and_of_its_mean_rate() -> None:
+    process = Day(rate_rpm=10.0, day_ratio=20.0, peak_hour=7.5)
+    rate = process.profile.rate_hz
+    assert rate.mean() * 60.0 == pytest.approx(10.0)
+    assert rate.max() / rate.min() == pytest.approx(20.0, rel=1e-4)
+    assert int(rate.argmax()) in (449, 450)  # the minutes on either side of 7:30
+    assert process.profile.expected(np.array([86_400.0])) == pytest.approx(14_400.0)
+
+
+def test_one_level_and_no_day_are_the_homogeneous_process() -> None:
+    """The same draws: whatever the rate, the gaps are the same exponentials, scaled."""
+    steady = Poisson(10.0).schedule(np.zeros(500), np.random.default_rng(3)).times
+    for process in (
+        Fluctuating(rate_rpm=10.0, levels=[2.0], every_s=300.0),
+        Day(rate_rpm=10.0, day_ratio=1.0, peak_hour=3.0),
+    ):
+        assert process.schedule(np.zeros(500), np.random.default_rng(3)).times == pytest.approx(steady)
+    twice = Poisson(20.0).schedule(np.zeros(500), np.random.default_rng(3)).times
+    assert twice * 2 == pytest.approx(steady)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    spans=st.lists(st.tuples(st.floats(1.0, 1e4), st.floats(0.0, 10.0)), min_size=1, max_size=8).filter(
+        lambda spans: max(rate for _, rate in spans) > 0.1
+    ),
+    seed=st.integers(0, 99),
+)
+def test_an_arrival_comes_when_as_many_are_expected_as_the_unit_process_has_drawn(
+    spans: list[tuple[float, float]], seed: int
+) -> None:
+    edges_s = np.concatenate([[0.0], np.cumsum([length for length, _ in spans])])
+    profile = Profile(edges_s, np.array([rate for _, rate in spans]))
+    unit = np.cumsum(np.random.default_rng(seed).exponential(1.0, 300))
+    times_s = profile.times(300, np.random.default_rng(seed))
+    assert profile.expected(times_s) == pytest.approx(unit, rel=1e-6, abs=1e-6)
+
+
+def test_saturation_is_all_at_once_or_at_a_fixed_gap(rng: np.random.Generator) -> None:
+    assert Saturation().schedule(OWN, rng).times.tolist() == [0.0] * 4
+    assert Saturation(gap_s=1.5).schedule(OWN, rng).times.tolist() == [0.0, 1.5, 3.0, 4.5]
+
+
 def test_a_closed_loop_starts_what_may_be_outstanding(rng: np.random.Generator) -> None:
     schedule = Closed(outstanding=3, think_s=2.5).schedule(OWN, rng)
     assert schedule.times.tolist() == [0.0, 0.0, 0.0]
@@ -85,7 +183,7 @@ def test_a_closed_loop_starts_what_may_be_outstanding(rng: np.random.Generator) 
 
 
 @pytest.mark.parametrize(
-    ("kind", "settings", "message"),
+    ("kind", "chosen", "message"),
     [
         (Poisson, {"rate_rpm": 0}, "rate_rpm=0, expected a finite number, above 0"),
         (Poisson, {"rate_rpm": -1.0}, "rate_rpm"),
@@ -105,11 +203,24 @@ def test_a_closed_loop_starts_what_may_be_outstanding(rng: np.random.Generator) 
         (Closed, {"outstanding": 0}, "outstanding=0, expected a whole number, 1 or more"),
         (Closed, {"outstanding": 1.5}, "outstanding=1.5"),
         (Closed, {"outstanding": 1, "think_s": -1.0}, "think_s"),
+        (Saturation, {"gap_s": -1.0}, "gap_s=-1.0"),
+        (Saturation, {"gap_s": math.inf}, "gap_s=inf"),
+        (Day, {"rate_rpm": 10.0, "day_ratio": 0.5, "peak_hour": 1.0}, "day_ratio=0.5, expected .* at least 1"),
+        (Day, {"rate_rpm": 10.0, "day_ratio": 2.0, "peak_hour": 25.0}, "peak_hour=25.0"),
+        (Day, {"rate_rpm": 0.0, "day_ratio": 2.0, "peak_hour": 1.0}, "rate_rpm=0.0"),
+        (Day, {"rate_rpm": 6e7, "day_ratio": 2.0, "peak_hour": 1.0}, "at the busiest minute"),
+        (Fluctuating, {"rate_rpm": 0.0, "levels": [1], "every_s": 1.0}, "rate_rpm=0.0"),
+        (Fluctuating, {"rate_rpm": 1.0, "levels": [], "every_s": 1.0}, "levels=.*expected 1 to 100,000 numbers"),
+        (Fluctuating, {"rate_rpm": 1.0, "levels": [0, 0.0], "every_s": 1.0}, "levels=.*one above 0"),
+        (Fluctuating, {"rate_rpm": 1.0, "levels": [1, -1], "every_s": 1.0}, r"levels\[1\]=-1"),
+        (Fluctuating, {"rate_rpm": 1.0, "levels": [1, "high"], "every_s": 1.0}, r"levels\[1\]='high'"),
+        (Fluctuating, {"rate_rpm": 1.0, "levels": [1], "every_s": 0.0}, "every_s=0.0"),
+        (Fluctuating, {"rate_rpm": 6e7, "levels": [1, 2], "every_s": 1.0}, "at the highest of the levels"),
     ],
 )
-def test_settings_that_make_no_sense(kind: Any, settings: dict[str, Any], message: str) -> None:
+def test_settings_that_make_no_sense(kind: Any, chosen: dict[str, Any], message: str) -> None:
     with pytest.raises(TraceError, match=message):
-        kind(**settings)
+        kind(**chosen)
 
 
 @pytest.mark.parametrize("times", [[1.0, 0.0], [math.nan], [-1.0], [[0.0]], [0.0, math.inf]])
@@ -118,11 +229,11 @@ def test_a_schedule_that_runs_backwards(times: list[Any]) -> None:
         Schedule(np.array(times))
 
 
-@pytest.mark.parametrize("name", ["trace", "poisson", "ramp", "closed"])
+@pytest.mark.parametrize("name", ["trace", "poisson", "ramp", "closed", "fluctuating", "day", "saturation"])
 def test_the_configuration_names_real_settings(name: str, rng: np.random.Generator) -> None:
-    settings = yaml.safe_load((Path(conf.__path__[0]) / "arrivals" / f"{name}.yaml").read_text())
-    kind = locate(settings.pop("_target_"))
-    assert kind(**settings).schedule(OWN, rng).times.ndim == 1
+    said = yaml.safe_load((Path(conf.__path__[0]) / "arrivals" / f"{name}.yaml").read_text())
+    kind = locate(said.pop("_target_"))
+    assert kind(**said).schedule(OWN, rng).times.ndim == 1
 
 
 def test_before_the_bound_floats_tell_microseconds_apart() -> None:
@@ -131,7 +242,11 @@ def test_before_the_bound_floats_tell_microseconds_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    "process", [Poisson(1e-15), Ramp(1e-15, 1e-15), Closed(1, 5e9), TraceClock(1e-6), Poisson(5e-324)]
+    "process",
+    [
+        *(Poisson(1e-15), Ramp(1e-15, 1e-15), Closed(1, 5e9), TraceClock(1e-6), Poisson(5e-324), Saturation(5e9)),
+        *(Fluctuating(1e-15, [1, 2], 60.0), Day(1e-15, 2.0, 1.0), Fluctuating(1.0, [0, 1], 2.0**33)),
+    ],
 )
 def test_what_floats_cannot_tell_apart_is_refused(process: Any, rng: np.random.Generator) -> None:
     with pytest.raises(TraceError, match=r"272 years|finite seconds"):

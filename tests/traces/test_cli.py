@@ -3,8 +3,6 @@
 import argparse
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -126,7 +124,6 @@ def test_words_that_are_no_command(words: list[str]) -> None:
 
 
 def test_describing_a_trace_that_lacks_nearly_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from traces.table.trace import write
 
     write(make({"request_id": ["a"], "arrival_s": [4.0]}, name="n", source="s"), tmp_path / "t")
     assert mezzotint("trace", "describe", tmp_path / "t") == 0
@@ -186,17 +183,3 @@ def test_what_would_be_drawn_for_hours_is_refused_at_once(words: tuple[str, ...]
         mezzotint("trace", "synth", "-o", tmp_path / "t.parquet", *words)
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-@pytest.mark.parametrize("verb", ["compare", "describe"])
-def test_a_full_disk_behind_standard_output_is_one_line(verb: str, tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
-    write(make({"request_id": ["a", "b"], "arrival_s": [0.0, 1.0], "prompt": ["x", "y"]}, name="n", source="s"), path)
-    words = ["trace", verb, str(path), *([str(path)] if verb == "compare" else [])]
-    with open("/dev/full", "w") as full:
-        command = [sys.executable, "-m", "sim.cli", *words]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"mezzotint: error: trace {verb}: cannot be written (No space left on device); free")
-    assert done.stderr.count("\n") == 1

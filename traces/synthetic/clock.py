@@ -2,9 +2,9 @@
 
 import math
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
-from scipy.signal import lfilter
 from scipy.special import i0
 
 from traces.synthetic.laws import Floats
@@ -14,13 +14,22 @@ STEP_S = 300.0
 MOST_STEPS = 2_000_000
 
 
+def of_day(time_s: Floats, day_ratio: float, peak_hour: float) -> Floats:
+    """The rate at `time_s`, (n,), as a multiple of its mean over a day: exp(k cos(2 pi (t - peak) / 24 h)) / I0(k).
+
+    `day_ratio` = exp(2 k) is its highest value over its lowest.
+    """
+    swing = math.log(day_ratio) / 2
+    rate: Floats = np.exp(swing * np.cos(2 * np.pi * (time_s / DAY_S - peak_hour / 24))) / i0(swing)
+    return rate
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
     """The rate of new sessions over time, as a multiple of its mean.
 
-    At time t it is day(t) x burst(t). day(t) is proportional to exp(k cos(2 pi (t - peak) / 24 h)), of mean 1
-    over a day; its highest value is `day_ratio` = exp(2 k) times its lowest. burst(t) is log-normal of
-    mean 1 and coefficient of variation `burst_cv`, with a correlation that falls to 1/e in `burst_s`.
+    At time t it is day(t) x burst(t). day(t) is `of_day`, of mean 1 over a day. burst(t) is log-normal of mean 1 and
+    coefficient of variation `burst_cv`, with a correlation that falls to 1/e in `burst_s`.
 
     Args:
         day_ratio: busiest over quietest moment of the day, at least 1; 1 switches the cycle off.
@@ -48,12 +57,12 @@ class Clock:
         return times[times < until_s]
 
     def _rate(self, time_s: Floats, step_s: float, rng: np.random.Generator) -> Floats:
-        swing = math.log(self.day_ratio) / 2
-        rate = np.exp(swing * np.cos(2 * np.pi * (time_s / DAY_S - self.peak_hour / 24))) / i0(swing)
+        rate = of_day(time_s, self.day_ratio, self.peak_hour)
         if self.burst_cv > 0.0:
             sigma = math.sqrt(math.log1p(self.burst_cv**2))
             keep = math.exp(-step_s / self.burst_s)
             noise = rng.standard_normal(len(time_s))
             noise[1:] *= math.sqrt(1 - keep**2)
-            rate = rate * np.exp(sigma * lfilter([1.0], [1.0, -keep], noise) - sigma**2 / 2)
+            level = np.fromiter(accumulate(noise.tolist(), lambda was, step: keep * was + step), np.float64, len(noise))
+            rate = rate * np.exp(sigma * level - sigma**2 / 2)
         return np.asarray(rate, np.float64)

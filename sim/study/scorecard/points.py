@@ -11,13 +11,13 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_module
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from sim.config.hydra_node import composed as compose
 from traces.error import TraceError
 from traces.table.trace import about
 
@@ -55,20 +55,23 @@ def sweep(experiment: str, overrides: Sequence[str] = ()) -> list[Point]:
 
     Args:
         experiment: name of its file in conf/experiment.
-        overrides: settings of all of them, as on the command line; what they set is not swept.
+        overrides: settings of all of them, as on the command line; what they set is swept as they say, or not.
     """
+    parser = OverridesParser.create()
     chosen = [f"experiment={experiment}", *overrides]
+    given = {word.partition("=")[0]: word for word in overrides}
+    several = {each.get_key_element() for each in parser.parse_overrides(list(overrides)) if each.is_sweep_override()}
     try:
-        with initialize_config_module("conf", version_base="1.3"):
-            whole = compose("config", overrides=chosen, return_hydra_config=True)
+        one = [f"experiment={experiment}", *(word for key, word in given.items() if key not in several)]
+        whole = compose(one, hydra_too=True)
         params = OmegaConf.to_container(whole.hydra.sweeper.params or OmegaConf.create())
     except (HydraException, OmegaConfBaseException):
         return [Point(experiment, {}, tuple(chosen))]
     assert isinstance(params, dict)
-    fixed = {word.partition("=")[0] for word in overrides}
-    swept = {str(key): str(value) for key, value in params.items() if key not in fixed}
+    swept = {str(key): str(value) for key, value in params.items() if key not in given}
     words = [*chosen, *(f"{key}={value}" for key, value in swept.items())]
-    (batch,) = BasicSweeper.split_arguments(OverridesParser.create().parse_overrides(words), None)
+    swept |= {key: given[key].partition("=")[2] for key in several}
+    (batch,) = BasicSweeper.split_arguments(parser.parse_overrides(words), None)
     return [Point(experiment, _choices(job, swept), tuple(job)) for job in batch]
 
 
@@ -93,8 +96,7 @@ def composed(point: Point) -> Config:
     Raises:
         HydraException, OmegaConfBaseException: a choice does not exist or does not go with another.
     """
-    with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", overrides=[*point.overrides, "run.dir=unnamed"])
+    config = compose([*point.overrides, "run.dir=unnamed"])
     plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}

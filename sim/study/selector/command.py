@@ -190,10 +190,9 @@ def _facts(options: Options, trace: "Trace", encoder: str, here: "Machine") -> d
 
 def _published(system: str, steps: int) -> dict[int, float]:
     """The thresholds of a shipped system, from its own configuration; those whose share of ``steps`` is whole."""
-    from hydra import compose, initialize_config_module
+    from sim.config.hydra_node import composed
 
-    with initialize_config_module("conf", version_base="1.3"):
-        selector = compose("config", overrides=[f"system={system}"]).selector
+    selector = composed([f"system={system}"]).selector
     of_steps = int(selector.of_steps)
     table = {int(k) * steps: float(limit) for k, limit in selector.at_least.items()}
     return {k // of_steps: limit for k, limit in table.items() if k % of_steps == 0}

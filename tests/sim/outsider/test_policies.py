@@ -91,7 +91,7 @@ def test_a_server_that_batches_up_to_8_or_after_5_s(run: Run) -> None:
 def test_a_controller_that_flips_roles_every_minute_under_load(run: Run) -> None:
     """Loads are time and energy of GPUs and of no request; nobody is lost; the run ends with the last request."""
     outcome = run(
-        "system=modm-throughput", "controller=role-flipper", "trace.requests=1500", "arrivals.rate_rpm=8", "seed=2",
+        "system=modm-fixed", "controller=role-flipper", "trace.requests=1500", "arrivals.rate_rpm=8", "seed=2",
         "backend.unpublished_load_s=20",
     )  # fmt: skip
     rows = conserved(outcome)

@@ -1,0 +1,144 @@
+"""A controller that knows what is to come: it follows the best splits for what a finished run recorded."""
+
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from backends.base import Asset
+from sim.control.best import Fleet, Plan, Split, Weights, best
+from sim.control.roles import serving
+from sim.control.split import Demand, demand
+from sim.control.timetable import Timetable
+from sim.errors import ConfigError
+from sim.model import in_role
+from sim.parts import Run
+from sim.request import Request
+from sim.rundir import REQUESTS
+from sim.workload import alone_s
+
+
+@dataclass(slots=True)
+class Hindsight:
+    """Splits the cluster as is best for a load that is known beforehand (sim.control.best): a yardstick.
+
+    What comes in each window it reads from a finished run of the same trace and arrivals: the requests, which of them
+    were hits, and the steps that those had left. Under other splits images are there sooner or later, so its own run
+    may have a few other hits.
+
+    Args:
+        folder: the run directory of that run.
+        mode: ``quality`` counts the GPU-time that small models hold, and large ones take hits; ``throughput`` does not.
+        period_s: length of a window.
+        waiting, small: weights of the objective (sim.control.best.Weights); in throughput mode ``small`` is 0.
+        most_kept: ways that the search keeps for each split.
+        batch: requests that a GPU serves at once, whose throughput counts as its.
+        miss_role: the role that takes misses.
+
+    Raises:
+        ConfigError: a setting out of its range, a folder that holds no run, or models that lack a smaller one.
+    """
+
+    folder: str
+    mode: Literal["quality", "throughput"] = "quality"
+    period_s: float = 180.0
+    waiting: float = 10.0
+    small: float = 1.0
+    most_kept: int = 200
+    batch: int = 1
+    miss_role: str = "large"
+    plan: Plan = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.period_s < inf:
+            raise ConfigError(f"controller.period_s: found {self.period_s}, expected seconds above 0")
+        if not (0 <= self.waiting < inf and 0 <= self.small < inf and self.most_kept >= 1 and self.batch >= 1):
+            raise ConfigError(
+                f"controller: found waiting={self.waiting}, small={self.small}, most_kept={self.most_kept}, "
+                f"batch={self.batch}; expected weights from 0 on, and 1 or more ways and requests"
+            )
+
+    def bind(self, run: Run) -> None:
+        """See Controller.bind. The search runs here."""
+        in_role(run.models, self.miss_role)
+        ladder = [role for role in run.models if role != self.miss_role]
+        if not ladder:
+            raise ConfigError("controller: GPUs are split between two models or more; choose another models=")
+        cluster = run.cluster
+        start = Split(serving(cluster, self.miss_role), int(np.argmax([serving(cluster, role) for role in ladder])))
+        load = recorded(Path(self.folder), self.period_s)
+        fleet = self._fleet(run, ladder)
+        self.plan = best(fleet, Weights(self.waiting, self._small), start, load, self.most_kept)
+        for role in run.models:
+            run.gauge(f"gpus_{role}", partial(serving, cluster, role))
+        run.assume(
+            "splits planned in hindsight, their cost [GPU-min]",
+            [len(load), round(self.plan.cost, 3)],
+            f"sim.control.best, weights: waiting {self.waiting:g}, small {self._small:g}, loading 1; "
+            + (
+                "no plan is cheaper"
+                if self.plan.exact
+                else f"the cheapest of {self.most_kept} ways kept for each split"
+            ),
+        )
+        at = {
+            number * self.period_s: {self.miss_role: split.large, ladder[split.rung]: cluster.gpus - split.large}
+            for number, split in enumerate(self.plan.splits)
+        }
+        Timetable(at).bind(run)
+
+    @property
+    def _small(self) -> float:
+        return self.small if self.mode == "quality" else 0.0
+
+    def _fleet(self, run: Run, ladder: list[str]) -> Fleet:
+        def rpm(role: str) -> float:
+            return 60 * self.batch / alone_s(run.backend, run.model(role), self.batch)
+
+        def load_s(role: str) -> float:
+            name = run.model(role).name
+            return run.backend.load(Asset("model", name, name)).seconds
+
+        gpus, quality = run.cluster.gpus, self.mode == "quality"
+        return Fleet(
+            gpus,
+            rpm(self.miss_role),
+            tuple(map(rpm, ladder)),
+            load_s(self.miss_role),
+            tuple(map(load_s, ladder)),
+            self.period_s,
+            gpus if quality else max(1, gpus - 1),
+            quality,
+        )
+
+    def arrived(self, request: Request, now_s: float) -> None:
+        """See Controller.arrived."""
+
+
+def recorded(folder: Path, period_s: float) -> list[Demand]:
+    """The load of each window of a finished run, from 0 s to its last arrival.
+
+    Raises ConfigError where ``folder`` holds no run.
+    """
+    try:
+        rows = pq.read_table(folder / REQUESTS, columns=["arrival_s", "lookup", "skipped", "steps"]).to_pandas()
+    except (OSError, pa.ArrowInvalid, KeyError) as error:
+        raise ConfigError(
+            f"controller.folder: {folder} holds no run that can be read ({' '.join(str(error).split())[:120]}); name "
+            "the directory of a finished run of the same trace"
+        ) from None
+    at = (rows.arrival_s // period_s).astype(int)
+    hit = rows.lookup.astype(str) == "hit"
+    left = (1 - rows.skipped / rows.steps).where(hit, 0.0)
+    found = []
+    for number in range(int(at.max()) + 1):
+        mine = at == number
+        count, hits = int(mine.sum()), int(hit[mine].sum())
+        rate = 60 * count / period_s
+        found.append(demand(rate, hits / count if count else 0.0, float(left[mine].sum()) / hits if hits else 0.0))
+    return found

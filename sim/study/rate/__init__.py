@@ -1,0 +1,1 @@
+"""The highest rate of requests that a design carries within a latency limit."""

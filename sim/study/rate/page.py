@@ -1,0 +1,143 @@
+"""What a search for the highest rate found: the file that holds it, its line, and its figure."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import PercentFormatter
+from numpy.typing import NDArray
+
+from conf.palette import COLOURS, GREY, house_style, plain_numbers
+from sim.study.palette import below
+from sim.study.rate.search import CONFIDENCE, Found, Mean, Point, Question, interval
+
+SCHEMA = 1
+
+Floats = NDArray[np.float64]
+
+FINE = 200
+"""Rates at which the band over replications is drawn."""
+
+
+def facts(
+    system: str, question: Question, found: Found, seed: Callable[[int], int], name: Callable[[int, float], str]
+) -> dict[str, Any]:
+    """rate.json: rates in requests per minute, shares of requests.
+
+    ``seed`` tells that of a replication, ``name`` the folder of a run by replication and rate.
+    """
+    replications = range(question.replications)
+    return {
+        "schema": SCHEMA,
+        "system": system,
+        "violations": question.violations,
+        "slo": question.slo,
+        "from_rpm": question.from_rpm,
+        "to_rpm": question.to_rpm,
+        "tolerance": question.tolerance,
+        "confidence": CONFIDENCE,
+        "rate_rpm": _facts(found.rate_rpm),
+        "at_rate": {
+            "violation_rate": _facts(found.violation_rate),
+            "backlog_grows": sum(point.backlog_grows for point in found.at_rate),
+        },
+        "replications": [
+            {
+                "seed": seed(each),
+                "carried_rpm": found.carried_rpm[each],
+                "not_carried_rpm": found.not_carried_rpm[each],
+            }
+            for each in replications
+        ],
+        "runs": [
+            {
+                "folder": name(point.replication, point.rate_rpm),
+                "seed": seed(point.replication),
+                "rate_rpm": point.rate_rpm,
+                "violation_rate": point.violation_rate,
+                "backlog_grows": point.backlog_grows,
+            }
+            for point in found.points
+        ],
+    }
+
+
+def line(system: str, question: Question, found: Found) -> str:
+    """The answer in one line."""
+    rate, share = found.rate_rpm, found.violation_rate
+    grows = sum(point.backlog_grows for point in found.at_rate)
+    queue = f", the backlog of {grows} of {question.replications} grows" if grows else ""
+    return (
+        f"{system}: {rate.mean:.4g} requests per minute ({CONFIDENCE:.0%} interval {rate.low:.4g} to {rate.high:.4g}) "
+        f"with at most {question.violations:.1%} over {question.slo}; "
+        f"at that rate {share.mean:.1%} ({share.low:.1%} to {share.high:.1%}) are{queue}"
+    )
+
+
+@house_style()
+def draw(system: str, question: Question, found: Found) -> Figure:
+    """The share of requests over the limit against the rate: every run, their mean with its interval, the answer."""
+    figure = Figure(figsize=(7.5, 4.4), layout="constrained")
+    panel = figure.add_subplot()
+    colour, rate = COLOURS[0], found.rate_rpm
+    _band(panel, question, found, colour)
+    for grows, marker in ((False, "o"), (True, "x")):
+        some = [point for point in found.points if point.backlog_grows is grows]
+        panel.plot(
+            [point.rate_rpm for point in some],
+            [point.violation_rate for point in some],
+            linestyle="",
+            marker=marker,
+            markersize=4,
+            color=colour,
+            zorder=3,
+            clip_on=False,
+        )
+    panel.axhline(question.violations, color=GREY, linestyle="--")
+    panel.axvspan(rate.low, rate.high, color=COLOURS[1], alpha=0.2, linewidth=0)
+    panel.axvline(rate.mean, color=COLOURS[1])
+    panel.set_xscale("log")
+    panel.xaxis.set_major_formatter(plain_numbers())
+    panel.xaxis.set_minor_formatter(plain_numbers())
+    panel.set_xlim(question.from_rpm, question.to_rpm)
+    panel.set_ylim(0, 1.02)
+    panel.yaxis.set_major_formatter(PercentFormatter(1.0))
+    panel.set(xlabel="Request rate (requests/min)", ylabel=f"Requests over the limit, {question.slo} standalone")
+    panel.set_title(
+        f"{system}: {rate.mean:.3g} requests per minute ({CONFIDENCE:.0%}: {rate.low:.3g} to {rate.high:.3g})",
+        loc="left",
+        fontsize=10,
+    )
+    handles = [
+        Line2D([], [], color=colour, linestyle="", marker="o", markersize=4, label="a run"),
+        Line2D([], [], color=colour, linestyle="", marker="x", markersize=4, label="a run whose backlog grows"),
+        Line2D([], [], color=colour, linewidth=6, alpha=0.3, label=f"mean over seeds, {CONFIDENCE:.0%}"),
+        Line2D([], [], color=GREY, linestyle="--", label=f"{question.violations:.1%}, as asked"),
+        Line2D([], [], color=COLOURS[1], linewidth=6, alpha=0.4, label="highest rate, and its interval"),
+    ]
+    below(figure, handles, [str(handle.get_label()) for handle in handles])
+    return figure
+
+
+def _band(panel: Axes, question: Question, found: Found, colour: str) -> None:
+    """The mean over replications and its interval, each replication taken as straight between the rates it ran at."""
+    rates = np.geomspace(question.from_rpm, question.to_rpm, FINE)
+    curves = np.array([_curve(found.points, each, rates) for each in range(question.replications)])
+    means = [interval(column) for column in curves.T]
+    panel.plot(rates, [each.mean for each in means], color=colour)
+    low, high = [max(0.0, each.low) for each in means], [min(1.0, each.high) for each in means]
+    panel.fill_between(rates, low, high, color=colour, alpha=0.18, linewidth=0)
+
+
+def _curve(points: Sequence[Point], replication: int, rates: Floats) -> Floats:
+    own = [point for point in points if point.replication == replication]
+    at, shares = np.log([point.rate_rpm for point in own]), [point.violation_rate for point in own]
+    curve: Floats = np.interp(np.log(rates), at, shares)
+    return curve
+
+
+def _facts(mean: Mean) -> dict[str, float]:
+    return {"mean": mean.mean, "low": mean.low, "high": mean.high}

@@ -1,0 +1,94 @@
+"""The runs of a search: each a run directory, made once and kept."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from joblib import Parallel, delayed
+from omegaconf import DictConfig, OmegaConf
+from tqdm import tqdm
+
+from sim.config.theirs import at_hand
+from sim.ending import end_with_parent
+from sim.errors import ConfigError, SimulationError
+from sim.run import again, save, simulate
+from sim.rundir import SUMMARY, claimed, config_of, holds_run
+from sim.study.rate.search import DIGITS, Point
+
+RATE, SEED = "arrivals.rate_rpm", "seed"
+
+
+class Points:
+    """Runs that differ in rate and seed alone, each in a folder of its own below ``folder``.
+
+    Args:
+        config: composed and not resolved, so that what refers to the rate or the seed follows them.
+        data: the folder that the configuration lies in, if it is a run's; see ``at_hand``.
+        slo: the name of the limit.
+        jobs: worker processes.
+        bar: goes on by one with every run.
+
+    Raises:
+        ConfigError: the arrivals have no rate, or are the same for every seed.
+    """
+
+    def __init__(
+        self, config: DictConfig, folder: Path, data: Path | None, slo: str, jobs: int, bar: "tqdm[Any]"
+    ) -> None:
+        self._config, self._folder, self._data = config.copy(), folder, data
+        self._slo, self._jobs, self._bar = slo, jobs, bar
+        if not isinstance(OmegaConf.select(config, RATE), int | float):
+            raise ConfigError(
+                f"{RATE}: {OmegaConf.select(config, 'arrivals._target_')} has no rate to search for; choose "
+                "arrivals=poisson, day or fluctuating"
+            )
+        if OmegaConf.select(config, "arrivals.seed") is not None:
+            raise ConfigError(
+                "arrivals.seed: these arrivals are the same whatever the run's seed, and replications that do not "
+                "differ tell nothing of noise; choose arrivals=poisson, day or fluctuating"
+            )
+        self._seed = int(OmegaConf.select(config, SEED))
+
+    def seed(self, replication: int) -> int:
+        """The seed of a replication: the configuration's, and those after it."""
+        return self._seed + replication
+
+    def name(self, replication: int, rate_rpm: float) -> str:
+        """The folder of a run."""
+        return f"{rate_rpm:.{DIGITS}g}rpm_seed{self.seed(replication)}"
+
+    def measure(self, asked: Sequence[tuple[int, float]]) -> list[Point]:
+        """Run what is not there yet. Raises what ``simulate`` raises, and ConfigError for a folder of another run."""
+        calls = (delayed(_run)(self._folder / self.name(*each), self._at(*each), self._data) for each in asked)
+        found = []
+        for each, summary in zip(asked, Parallel(n_jobs=self._jobs, return_as="generator")(calls), strict=True):
+            late = summary["slo"][self._slo]["violation_rate"]
+            found.append(Point(*each, float(late), summary["backlog"]["grows"] is True))
+            self._bar.update()
+        return found
+
+    def _at(self, replication: int, rate_rpm: float) -> dict[str, Any]:
+        OmegaConf.update(self._config, RATE, rate_rpm)
+        OmegaConf.update(self._config, SEED, self.seed(replication))
+        resolved = OmegaConf.to_container(self._config, resolve=True, throw_on_missing=True)
+        assert isinstance(resolved, dict)
+        return {str(key): value for key, value in resolved.items()}
+
+
+def _run(folder: Path, config: dict[str, Any], data: Path | None) -> dict[str, Any]:
+    """The summary of one run, made here or in a worker process unless it is there already."""
+    end_with_parent()
+    with claimed(folder) as claim:
+        if not holds_run(folder):
+            try:
+                with at_hand(Path.cwd(), config, data):
+                    outcome = simulate(config)
+            except SimulationError as error:  # of one rate and seed, perhaps, and not of the others
+                raise SimulationError(f"{folder.name}: {error}") from None
+            save(outcome, claim)
+            return outcome.summary
+        if config_of(folder) != again(config):
+            raise ConfigError(f"run.dir: {folder} holds a run of another search; remove it or name another folder")
+    said: dict[str, Any] = json.loads((folder / SUMMARY).read_bytes())
+    return said

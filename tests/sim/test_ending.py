@@ -1,0 +1,57 @@
+"""A command that is told to stop."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sim.cli import main
+
+POINTS = 4
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are counted in /proc")
+def test_a_sweep_that_is_terminated_takes_its_processes_along_and_goes_on(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "sweep"
+    words = ["run", "-m", f"seed={','.join(map(str, range(POINTS)))}", "trace.requests=2000", "hydra.launcher.n_jobs=2"]
+    words.append(f"run.dir={folder}")
+    mark = f"mezzotint-test={os.getpid()}-{tmp_path.name}"
+    name, _, value = mark.partition("=")
+    command = subprocess.Popen(
+        [sys.executable, "-m", "sim.cli", *words],
+        env=os.environ | {name: value},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not list(folder.glob("*/summary.json")):
+        assert command.poll() is None
+        time.sleep(0.02)
+    command.send_signal(signal.SIGTERM)
+    _, said = command.communicate(timeout=60)
+    assert command.returncode == 143
+    assert said.startswith("mezzotint: interrupted\n")
+    assert not _with(mark)
+    done = {path: path.read_bytes() for path in folder.glob("*/summary.json")}
+    assert 1 <= len(done) < POINTS
+    assert main(words) == 0
+    assert len(list(folder.glob("*/summary.json"))) == POINTS
+    assert all(path.read_bytes() == was for path, was in done.items())
+
+
+def _with(mark: str) -> list[str]:
+    """Processes whose environment has ``mark``."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and mark.encode() in (entry / "environ").read_bytes().split(b"\0"):
+                found.append((entry / "cmdline").read_bytes().decode())
+        except OSError:
+            continue
+    return found

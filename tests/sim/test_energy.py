@@ -1,0 +1,88 @@
+"""Energy: what each GPU drew at work, by the model that it ran, and idle; and what it costs to change a model."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from backends.profile import shipped
+from sim.config.settings import check
+from sim.run import Outcome, assemble, replay
+from tests.sim.lab import configured
+
+IDLE_W = 60.0
+POWER_W = {"sd3.5-large": 280.0, "sdxl": 210.0, "sana-1.6b": 150.0}
+LOAD_S = {"sd3.5-large": 30.0, "sdxl": 12.0, "sana-1.6b": 5.0}
+RUN = ("trace.requests=700", "preload=200", "models=sd35l-sdxl-sana", "arrivals=ramp", "arrivals.end_rpm=34")
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MI210's profiles, with a draw and a load time of each model."""
+    folder = tmp_path_factory.mktemp("profiles")
+    for model in POWER_W:
+        profile = yaml.safe_load((shipped() / f"mi210_{model}.yaml").read_text(encoding="utf-8"))
+        profile |= {"power_w": POWER_W[model], "load_s": LOAD_S[model]}
+        (folder / f"{model}.yaml").write_text(yaml.safe_dump(profile), encoding="utf-8")
+    return folder
+
+
+def spent(*words: str) -> tuple[Outcome, dict[tuple[str, str], float]]:
+    """A run in quality mode down the ladder of models, and the seconds that GPUs worked, by kind and model."""
+    config = configured("system=modm-quality", *RUN, *words)
+    settings = check(config)
+    assembled = assemble(settings)
+    outcome = replay(settings, assembled, config)
+    ledger = assembled.engine.record.ledger
+    found, kinds, models = ledger.spans(), list(ledger.kinds), list(ledger.models)
+    seconds: dict[tuple[str, str], float] = {}
+    start_s = outcome.requests["arrival_s"][0].as_py()
+    for span in found:
+        key = kinds[span["kind"]], models[span["model"]]
+        seconds[key] = seconds.get(key, 0.0) + span["until_s"] - max(span["from_s"], start_s)
+    return outcome, seconds
+
+
+def test_energy_is_busy_seconds_times_the_models_power_and_idle_seconds_times_idle_power(measured: Path) -> None:
+    outcome, seconds = spent(f"backend.folder={measured}")
+    said = outcome.summary
+    assert {model for _, model in seconds} == set(POWER_W)
+    assert {kind for kind, _ in seconds} == {"serve", "load"}
+    busy_s = sum(seconds.values())
+    at_work = sum(each_s * POWER_W[model] for (_, model), each_s in seconds.items())
+    idle_j = (said["gpu"]["seconds"] - busy_s) * IDLE_W
+    assert said["gpu"]["busy_fraction"] == pytest.approx(busy_s / said["gpu"]["seconds"])
+    assert said["energy_j"]["total"] == pytest.approx(at_work + idle_j)
+    assert said["energy_j"]["per_image"] == pytest.approx((at_work + idle_j) / 500)
+    rows = outcome.requests.to_pandas()
+    draw = rows.model.astype(str).map(POWER_W)
+    np.testing.assert_allclose(rows.energy_j, draw * (rows.denoise_s + rows.decode_s))
+    basis = {each["what"]: each["value"] for each in said["assumptions"]}
+    assert basis["energy of sdxl on mi210"] == "210 W while it works"
+
+
+def test_a_switch_costs_the_load_time_of_the_profile(measured: Path) -> None:
+    outcome, seconds = spent(f"backend.folder={measured}")
+    loads = {model: each_s for (kind, model), each_s in seconds.items() if kind == "load"}
+    gpu = outcome.summary["gpu"]
+    assert gpu["switches"] >= 3
+    assert gpu["switch_s"] == pytest.approx(sum(loads.values()))
+    for model, each_s in loads.items():
+        assert each_s == pytest.approx(LOAD_S[model] * round(each_s / LOAD_S[model]))
+    assert (outcome.requests.to_pandas().load_s == 0).all()  # no request is charged for a switch
+    assert not any("load time" in each["what"] for each in outcome.summary["assumptions"])
+
+
+def test_what_nobody_measured_of_power_and_loads_is_assumed_and_said() -> None:
+    outcome, seconds = spent("backend.unpublished_load_s=17")
+    said = {each["what"]: each for each in outcome.summary["assumptions"]}
+    assert said["load time of sdxl on mi210 [s]"]["value"] == 17
+    assert "nobody published it" in said["load time of sdxl on mi210 [s]"]["source"]
+    assert said["GPU power, at work and idle [W]"]["value"] == [300, 60]
+    assert "assumed" in said["GPU power, at work and idle [W]"]["source"]
+    gpu = outcome.summary["gpu"]
+    assert gpu["switch_s"] == pytest.approx(17 * gpu["switches"])
+    busy_s = sum(seconds.values())
+    expected = 300 * busy_s + IDLE_W * (gpu["seconds"] - busy_s)
+    assert outcome.summary["energy_j"]["total"] == pytest.approx(expected)

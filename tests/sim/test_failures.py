@@ -1,0 +1,211 @@
+"""GPUs that go out of service: what they ran is put back or fails, what they hold is loaded again, nothing is lost."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.cluster.batch import WholeBatch
+from sim.cluster.steps import StepByStep
+from sim.cluster.whole import WholeRequest
+from sim.control.failures import Failures
+from sim.errors import ConfigError, SimulationError
+from sim.parts import Run, Worker
+from sim.request import COMPLETED, FAILED, Request
+from sim.schedule.batch_server import BatchServer
+from sim.schedule.batching import Batching
+from sim.schedule.fcfs import Fcfs
+from sim.schedule.routed import Routed
+from sim.schedule.routers import RoundRobin
+from tests.sim.lab import Given, engine, simulated
+from tests.sim.test_cluster import Acts
+
+POWER_W = 300.0
+
+
+def spans(run: Any, kind: str) -> list[tuple[float, float, float]]:
+    """Of a kind of work: from, until and joules."""
+    ledger = run.record.ledger
+    found = ledger.spans()
+    mine = found[found["kind"] == ledger.kinds.get(kind, -1)]
+    return [(each["from_s"], each["until_s"], each["joules"]) for each in mine]
+
+
+@pytest.mark.parametrize(("lost", "finish_s"), [("again", [12.0, 22.0]), ("failed", [4.0, 19.0])])
+def test_a_request_of_a_failed_gpu_begins_anew_or_fails(lost: Any, finish_s: list[float]) -> None:
+    """One GPU of 10 s a request fails at 4 s, is back at 6 s and loads for 3 s; by hand. The second request waits from
+    1 s on and so overtakes the first, which goes to the end."""
+    run = engine(
+        [0.0, 1.0],
+        [10.0, 10.0],
+        backend=Given([10.0, 10.0], 3.0),
+        controllers=[Failures({0: [(4.0, 6.0)]}, lost=lost)],
+    )
+    run.run()
+    facts = run.record.facts
+    ends = [29.0, 19.0] if lost == "again" else finish_s
+    assert facts["finish_s"].tolist() == ends
+    assert facts["outcome"].tolist() == [COMPLETED if lost == "again" else FAILED, COMPLETED]
+    assert spans(run, "lost") == [(0.0, 4.0, 4 * POWER_W)]
+    assert spans(run, "load") == [(6.0, 9.0, 3 * POWER_W)]
+    if lost == "failed":
+        assert run.record.facts.reasons == {0: "GPU 0 failed"}
+
+
+def test_a_load_that_is_under_way_ends_with_its_gpu_and_begins_anew() -> None:
+    def order(run: Any, now_s: float) -> None:
+        run.cluster.order(run.cluster.workers[0], "small", now_s)
+
+    run = engine(
+        [0.0, 50.0],
+        [1.0, 1.0],
+        2,
+        backend=Given([1.0, 1.0], 20.0),
+        controllers=[Acts((10.0, order)), Failures({0: [(15.0, 30.0)]})],
+    )
+    run.run()
+    assert spans(run, "load") == [(10.0, 15.0, 5 * POWER_W), (30.0, 50.0, 20 * POWER_W)]
+    assert run.cluster.workers[0].model == "small"
+
+
+def test_an_order_to_a_gpu_that_is_down_is_what_it_loads_when_it_is_back() -> None:
+    def order(run: Any, now_s: float) -> None:
+        run.cluster.order(run.cluster.workers[0], "small", now_s)
+
+    run = engine(
+        [0.0, 60.0], [1.0, 1.0], 2, backend=Given([1.0, 1.0], 20.0),
+        controllers=[Failures({0: [(5.0, 30.0)]}), Acts((10.0, order))],
+    )  # fmt: skip
+    run.run()
+    assert spans(run, "load") == [(30.0, 50.0, 20 * POWER_W)]
+    assert run.cluster.workers[0].model == run.cluster.workers[0].role == "small"
+
+
+class Counting(RoundRobin):
+    """Counts what is outstanding at each worker."""
+
+    def bind(self, run: Run) -> None:
+        super().bind(run)
+        self.outstanding: Counter[int] = Counter()
+
+    def sent(self, worker: Worker, request: Request, now_s: float) -> None:
+        self.outstanding[worker.id] += 1
+
+    def left(self, worker: Worker, request: Request, now_s: float) -> None:
+        self.outstanding[worker.id] -= 1
+
+
+EXECUTORS = {
+    "whole": lambda: (WholeRequest(), Fcfs()),
+    "batch": lambda: (WholeBatch(4), Batching(4, 3.0)),
+    "steps": lambda: (StepByStep(4), Fcfs()),
+    "server": lambda: (WholeBatch(4), BatchServer(4, 3.0)),
+    "routed": lambda: (WholeRequest(), Routed(Counting())),
+}
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from(sorted(EXECUTORS)),
+    st.integers(1, 4),
+    st.sampled_from(["again", "failed"]),
+    st.floats(30.0, 300.0),
+)
+def test_every_executor_may_lose_a_gpu_at_any_time(seed: int, how: str, gpus: int, lost: Any, mean_up_s: float) -> None:
+    """The engine raises where a request is lost or a GPU's second spent twice; the ledger holds every second."""
+    rng = np.random.default_rng(seed)
+    rows = 60
+    seconds = rng.exponential(4.0, rows) + 0.1
+    executor, scheduler = EXECUTORS[how]()
+    run = engine(
+        np.cumsum(rng.exponential(3.0, rows)),
+        seconds,
+        gpus,
+        backend=Given(seconds.tolist(), 1.5),
+        executor=executor,
+        scheduler=scheduler,
+        controllers=[Failures(mean_up_s=mean_up_s, mean_down_s=4.0, lost=lost)],
+        seed=seed,
+    )
+    run.run()
+    facts = run.record.facts
+    failed = facts["outcome"] == FAILED
+    assert len(scheduler) == 0
+    if isinstance(scheduler, Routed):
+        assert not +scheduler.router.outstanding  # type: ignore[attr-defined]
+    assert not failed.any() or lost == "failed"
+    done = ~failed
+    assert (facts["finish_s"][done] >= facts["start_s"][done] + 0.99 * facts["denoise_s"][done]).all()
+    for worker in range(gpus):
+        found = run.record.ledger.spans()
+        mine = np.sort(found[found["worker"] == worker], order="from_s")
+        assert (mine["from_s"][1:] >= mine["until_s"][:-1] - 1e-9).all()
+    if how == "whole":
+        served = sum(until - start for start, until, _ in spans(run, "serve"))
+        assert served == pytest.approx(seconds[done].sum())
+
+
+def test_the_same_seed_fails_the_same_gpus() -> None:
+    words = (
+        "failures=random",
+        "failures.mean_up_s=900",
+        "trace.requests=150",
+        "arrivals.rate_rpm=9",
+        "cluster.count=4",
+    )
+    one, other = (simulated(*words) for _ in range(2))
+    assert one.requests.equals(other.requests)
+    assert one.summary["requests"]["completed"] == 150
+    assert one.summary["gpu"]["switches"] > 0
+    assert any(each["what"] == "GPUs that are down draw" for each in one.summary["assumptions"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"outages": {0: [(5.0, 2.0)]}}, r"failures\.outages\.0"),
+        ({"outages": {0: []}}, r"failures\.outages\.0"),
+        ({"outages": {0: [(0.0, 9.0), (4.0, 12.0)]}}, r"failures\.outages\.0"),
+        ({"outages": {0: [(0.0, float("inf"))]}}, r"failures\.outages\.0"),
+        ({"mean_up_s": 0.0}, "mean_up_s"),
+        ({"mean_down_s": -1.0}, "mean_down_s"),
+    ],
+)
+def test_outages_that_are_none_are_refused(setting: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Failures(**setting)
+
+
+def test_a_gpu_that_is_not_there_cannot_fail() -> None:
+    with pytest.raises(ConfigError, match="found GPU 3, expected 0 to 1"):
+        engine([0.0], [1.0], 2, controllers=[Failures({3: [(1.0, 2.0)]})]).run()
+
+
+def test_what_is_down_neither_fails_nor_serves_and_what_is_up_is_not_repaired() -> None:
+    def twice(run: Any, now_s: float) -> None:
+        run.fail(run.cluster.workers[0])
+        run.fail(run.cluster.workers[0])
+
+    def repaired(run: Any, now_s: float) -> None:
+        run.cluster.repair(run.cluster.workers[0], now_s)
+
+    with pytest.raises(SimulationError, match=r"fails worker 0 \(large\), which is down already"):
+        engine([0.0], [5.0], controllers=[Acts((1.0, twice))]).run()
+    with pytest.raises(SimulationError, match="which is not down"):
+        engine([0.0], [5.0], controllers=[Acts((1.0, repaired))]).run()
+
+
+def test_an_executor_that_cannot_lose_a_gpu_says_so() -> None:
+    class Stubborn:
+        limit = 1
+
+        def __init__(self) -> None:
+            self.inner = WholeRequest()
+            self.bind, self.accept = self.inner.bind, self.inner.accept
+
+    with pytest.raises(SimulationError, match="has no method abort"):
+        engine([0.0], [5.0], executor=Stubborn(), controllers=[Failures({0: [(1.0, 2.0)]})]).run()

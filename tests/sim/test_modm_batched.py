@@ -1,0 +1,103 @@
+"""MoDM in front of whole batches: no batch has two models, and where batches pay, more images come out."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.profile import shipped
+from sim.cluster.batch import WholeBatch
+from sim.errors import ConfigError
+from sim.schedule.hit_miss_batching import HitMissBatching
+from tests.sim.lab import Given, engine, simulated
+from tests.sim.test_schedule import Marked
+
+SATURATED = ("trace.requests=700", "preload=200", "arrivals=closed", "arrivals.outstanding=120", "cluster.count=8")
+
+
+@pytest.fixture(scope="module")
+def curve(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MI210's profiles with a curve: n images take 0.5 + 0.5 n times the seconds of one."""
+    folder = tmp_path_factory.mktemp("curve")
+    for model in ("sd3.5-large", "sdxl"):
+        profile = yaml.safe_load((shipped() / f"mi210_{model}.yaml").read_text(encoding="utf-8"))
+        one = profile["step"][0]
+        profile["step"] = [one | {"batch": n, "seconds": one["seconds"] * (0.5 + 0.5 * n)} for n in (1, 2, 4, 8)]
+        (folder / f"{model}.yaml").write_text(yaml.safe_dump(profile), encoding="utf-8")
+    return folder
+
+
+def batches(rows: pd.DataFrame) -> pd.core.groupby.DataFrameGroupBy:
+    return rows.groupby(["worker", "start_s"])
+
+
+def test_batches_have_one_model_and_pay_where_the_profile_says_so(curve: Path) -> None:
+    words = (*SATURATED, f"backend.folder={curve}")
+    alone = simulated("system=modm-throughput", *words)
+    batched = simulated("system=modm-batched", *words)
+    rows = batched.requests.to_pandas()
+    assert len(rows) == batched.summary["requests"]["completed"] == 500
+    formed = batches(rows)
+    assert formed.model.nunique().max() == 1
+    assert (formed.source_id.count().isin([0]) | (formed.source_id.count() == formed.size())).all()
+    assert 1 < formed.size().max() <= 8
+    hit = rows.source_id.notna()
+    assert set(rows.model[hit]) == {"sdxl"}
+    assert set(rows.model[~hit]) == {"sd3.5-large"}
+    rate = [each.summary["throughput_until_last_arrival_rpm"] for each in (alone, batched)]
+    assert rate[1] > 1.3 * rate[0]  # full batches of 8 would give 16/9
+    assert batched.summary["gpu"]["batch_mean"] > 3
+    assert "gpus_large" in batched.cluster.column_names  # its monitor is there
+
+
+def test_a_profile_that_measured_no_batches_is_no_ground_for_them() -> None:
+    from backends.base import BackendError
+
+    with pytest.raises(BackendError, match="batch"):
+        simulated("system=modm-batched", *SATURATED)
+
+
+def test_a_batch_above_what_the_executor_takes_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"scheduler\.most: found 9; the executor takes 8"):
+        simulated("system=modm-batched", "scheduler.most=9", "extrapolate=warn", "trace.requests=20")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from([0.0, 0.5, 3.0, 30.0]), min_size=1, max_size=40),
+    st.sets(st.integers(0, 39)),
+    st.integers(1, 4),
+    st.sampled_from([0.0, 4.0]),
+    st.booleans(),
+)
+def test_nobody_waits_longer_than_he_must(
+    gaps: list[float], hits: set[int], most: int, wait_s: float, shared: bool
+) -> None:
+    """Every batch is full, or its first has waited, or its first waits for a worker of its kind; kinds do not mix."""
+    times = [sum(gaps[: i + 1]) for i in range(len(gaps))]
+    scheduler = HitMissBatching(most, wait_s, shared)
+    run = engine(
+        times, [5.0] * len(times), roles=["large", "small"], door=Marked(hits), backend=Given([5.0] * len(times)),
+        executor=WholeBatch(most), scheduler=scheduler,
+    )  # fmt: skip
+    run.run()
+    assert len(scheduler) == 0
+    facts = run.record.facts
+    formed: dict[tuple[float, int], list[int]] = {}
+    for row in range(len(times)):
+        formed.setdefault((facts["start_s"][row], facts["worker"][row]), []).append(row)
+    for (start_s, worker), rows in formed.items():
+        assert len(rows) <= most
+        assert len({row in hits for row in rows}) == 1
+        if rows[0] not in hits:
+            assert worker == 0
+        elif not shared:
+            assert worker == 1
+        if len(rows) < most:
+            assert start_s >= times[rows[0]] + wait_s - 1e-9
+    for kind in (hits, set(range(40)) - hits):  # in order
+        starts = [facts["start_s"][row] for row in range(len(times)) if row in kind]
+        assert starts == sorted(starts)

@@ -1,0 +1,212 @@
+"""The search for the highest rate: against queueing theory, and whatever the runs say."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_module
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+from scipy.optimize import brentq
+
+import sim.study.rate.points as points
+from sim.config.settings import check
+from sim.study.rate.command import find, parsed
+from sim.study.rate.search import Measure, NotBracketed, Point, Question, interval, search
+from sim.study.runs import load_runs
+from sim.verbs import run
+
+FULL_S = 91.5  # a full generation of the large model on an MI210
+
+
+def late_share(load: float) -> float:
+    """P(W > D) of M/D/1, D its service time: of Erlang's distribution of the wait, 1 - (1 - rho) e^rho."""
+    return 1 - (1 - load) * math.exp(load)
+
+
+def rate_of(violations: float) -> float:
+    """Requests per minute at which that share of M/D/1 waits longer than a service, and so takes over twice it."""
+    return 60.0 / FULL_S * float(brentq(lambda load: late_share(load) - violations, 1e-6, 1 - 1e-9))
+
+
+def md1(requests: int) -> Measure:
+    """M/D/1 by Lindley's recursion, from empty; a replication has the same exponential draws at every rate."""
+
+    def measure(asked: Sequence[tuple[int, float]]) -> list[Point]:
+        found = []
+        for replication, rate_rpm in asked:
+            gaps_s = np.random.default_rng(replication).exponential(60.0 / rate_rpm, requests)
+            walk = np.concatenate([[0.0], np.cumsum(FULL_S - gaps_s[1:])])
+            wait_s = walk - np.minimum.accumulate(walk)
+            found.append(Point(replication, rate_rpm, float((wait_s > FULL_S).mean()), grows(rate_rpm)))
+        return found
+
+    return measure
+
+
+def grows(rate_rpm: float) -> bool:
+    return rate_rpm > 60.0 / FULL_S
+
+
+@pytest.mark.parametrize("violations", [0.02, 0.05, 0.2])
+def test_the_rate_of_md1_is_that_of_the_distribution_of_its_wait(violations: float) -> None:
+    question = Question(violations, "2x", 0.02, 2.0, 6, 0.005)
+    found = search(question, md1(60_000))
+    assert found.rate_rpm.low < rate_of(violations) < found.rate_rpm.high
+    assert found.rate_rpm.high - found.rate_rpm.low < 0.04 * found.rate_rpm.mean
+    assert found.violation_rate.mean == pytest.approx(violations, rel=0.05)
+
+
+def test_what_only_the_backlog_shows_is_not_carried() -> None:
+    """Half of the requests may be late, and in a short trace fewer are: the load of 1 is the limit all the same."""
+    found = search(
+        Question(0.5, "4x", 0.1, 2.0, 3, 0.001), lambda asked: [Point(*each, 0.1, grows(each[1])) for each in asked]
+    )
+    assert found.rate_rpm.mean == pytest.approx(60.0 / FULL_S, rel=0.001)
+    assert found.rate_rpm.low <= 60.0 / FULL_S <= found.rate_rpm.high
+
+
+def erratic(seed: int) -> Measure:
+    """Any share at any rate, the same when asked again; nothing at the lower end and all at the upper one."""
+
+    def measure(asked: Sequence[tuple[int, float]]) -> list[Point]:
+        shares = [
+            {1.0: 0.0, 64.0: 1.0}.get(rate, np.random.default_rng([seed, each, round(rate * 1e4)]).random())
+            for each, rate in asked
+        ]
+        return [Point(*each, float(share), False) for each, share in zip(asked, shares, strict=True)]
+
+    return measure
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    shares=st.lists(st.floats(0, 0.99), min_size=2, max_size=5).map(sorted),
+    replications=st.integers(2, 5),
+    tolerance=st.floats(1e-4, 1.0),
+)
+def test_the_more_may_be_late_the_higher_the_rate_whatever_the_runs_say(
+    seed: int, shares: list[float], replications: int, tolerance: float
+) -> None:
+    answers = []
+    for share in shares:
+        question = Question(share, "2x", 1.0, 64.0, replications, tolerance)
+        found = search(question, erratic(seed))
+        answers.append(found.rate_rpm.mean)
+        runs = {(point.replication, point.rate_rpm): point for point in found.points}
+        assert len(runs) == len(found.points) <= replications * (question.bisections + 3)
+        for each, (low, high) in enumerate(zip(found.carried_rpm, found.not_carried_rpm, strict=True)):
+            assert runs[each, low].carried(share)
+            assert not runs[each, high].carried(share)
+            assert low < high <= low * (1 + tolerance) * (1 + 1e-5)
+        assert found.rate_rpm.low <= found.rate_rpm.mean <= found.rate_rpm.high
+    assert answers == sorted(answers)
+
+
+def test_a_rate_that_does_not_lie_between_the_two_is_told_with_its_side() -> None:
+    with pytest.raises(NotBracketed, match=r"--from 0.6: there \d+.\d% of the requests are over 2x \(3 of 3 .*lower"):
+        search(Question(0.05, "2x", 0.6, 2.0, 3, 0.02), md1(4000))
+    with pytest.raises(NotBracketed, match=r"--to 0.1: .*raise --to"):
+        search(Question(0.2, "2x", 0.05, 0.1, 3, 0.02), md1(4000))
+    with pytest.raises(NotBracketed, match=r"--from 0.7: there the backlog grows \(3 of 3 .*lower --from"):
+        search(Question(0.9, "2x", 0.7, 2.0, 3, 0.02), md1(100))
+
+
+def test_the_interval_holds_the_mean_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(3)
+    held = [(found := interval(rng.normal(10.0, 2.0, 5).tolist())).low < 10.0 < found.high for _ in range(4000)]
+    assert np.mean(held) == pytest.approx(0.95, abs=0.015)
+
+
+SMALL = ("system=vanilla", "cluster.count=1", "trace.requests=200")
+OPTIONS = ("--from", "0.15", "--to", "0.7", "--replications", "2", "--tolerance", "1")
+
+
+def test_a_search_is_made_once_and_gives_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Interrupted, it goes on with the runs that are there, and another share takes them too; so does the command."""
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", overrides=["run.dir=unused", *SMALL])
+    made: list[float] = []
+    simulate = points.simulate
+    monkeypatch.setattr(points, "simulate", lambda each: made.append(each["arrivals"]["rate_rpm"]) or simulate(each))
+    settings, folder = check(OmegaConf.to_container(config, resolve=True)), tmp_path / "one"  # type: ignore[arg-type]
+
+    def asked(violations: str) -> dict[str, Any]:
+        made.clear()
+        find(parsed([*SMALL, *OPTIONS, "--violations", violations]), config, settings, folder, None)
+        said: dict[str, Any] = json.loads((folder / "rate.json").read_bytes())
+        return said
+
+    found = asked("0.2")
+    assert found["rate_rpm"]["low"] < rate_of(0.2) < found["rate_rpm"]["high"]
+    names = {each["folder"] for each in found["runs"]}
+    assert names == {path.parent.name for path in folder.glob("*/summary.json")}
+    assert len(load_runs([folder])) == len(made) == len(names)
+
+    files = {path: path.read_bytes() for path in folder.glob("rate.*")}
+    for path in [*files, *(folder / found["runs"][2]["folder"]).glob("*")]:
+        path.unlink()
+    assert asked("0.2") == found
+    assert made == [found["runs"][2]["rate_rpm"]]
+    assert {path: path.read_bytes() for path in files} == files
+
+    fewer = asked("0.1")
+    assert fewer["rate_rpm"]["mean"] < found["rate_rpm"]["mean"]
+    assert len(made) < len(fewer["runs"])
+
+    made.clear()
+    before = (folder / "rate.json").read_bytes()
+    words = ["plan", "rate", *SMALL, *OPTIONS, "--violations", "0.1", "-o", str(folder)]
+    assert run(words) == 0
+    said = capsys.readouterr()
+    assert said.err == ""  # no bar where nobody looks
+    first, *files_said = said.out.splitlines()
+    assert first.startswith("vanilla: ")
+    assert files_said == [str(folder / name) for name in ("rate.json", "rate.png")]
+    assert made == []
+    assert (folder / "rate.json").read_bytes() == before
+    assert run([*words, "seed=7"]) == 2
+    assert "another sweep" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["rate", "--violations", "1.5"], "--violations: found 1.5, expected a share"),
+        (["rate", "--violations", "nan"], "--violations: found nan"),
+        (["rate", "--slo", "fast"], "--slo: found 'fast', expected a multiple"),
+        (["rate", "--slo", "3x"], "--slo 3x: the runs measure slo=[2.0, 4.0]; add slo=[3]"),
+        (["rate", "--from", "0"], "--from: found 0, expected"),
+        (["rate", "--to", "0.05"], "--to: found 0.05, expected requests per minute, more than --from 0.1"),
+        (["rate", "--tolerance", "0"], "--tolerance: found 0"),
+        (["rate", "--replications", "1"], "--replications: found 1, expected 2 to 1000"),
+        (["rate", "--jobs", "0"], "--jobs: found 0"),
+        (["rate", "-m", "seed=1,2"], "-m: a search is of one configuration"),
+        (["rate", "arrivals.rate_rpm=3"], "arrivals.rate_rpm=3: is what is searched for"),
+        (["rate", "arrivals=closed"], "arrivals.rate_rpm: traces.arrivals.closed.Closed has no rate"),
+        (["rate", "arrivals=loadgen"], "arrivals.seed: these arrivals are the same whatever the run's seed"),
+        (["rate", "cluster.count=none"], "cluster.count"),
+        (["rate", "system=none-such"], "none-such"),
+        (["cheapest"], "plan: found cheapest, expected rate"),
+        ([], "plan: found nothing, expected rate"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_searched_for_is_one_line(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual = ["--from", "0.1", "--to", "1", "trace.requests=50", "-o", str(tmp_path / "out")]
+    assert run(["plan", *words[:1], *(usual if words[:1] == ["rate"] else []), *words[1:]]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("mezzotint: error: ")
+    assert message in said.err
+    assert len(said.err.splitlines()) == 1
+    assert not list(tmp_path.glob("out/*"))

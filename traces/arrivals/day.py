@@ -1,0 +1,53 @@
+"""The rate of a day and a night."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traces.arrivals.base import MOST_RPM, Schedule, Times
+from traces.arrivals.profile import Profile
+from traces.synthetic.clock import DAY_S, of_day
+from traces.table.validation import check_number
+
+STEP_S = 60.0
+"""The rate is constant for so long; at a `day_ratio` of 60 it changes by less than a percent from one to the next."""
+
+MOST_RATIO = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A Poisson process whose rate follows the hour: highest at `peak_hour`, lowest twelve hours from it.
+
+    The rate at time t is proportional to exp(k cos(2 pi (t - peak) / 24 h)), as in the synthetic traces.
+
+    Args:
+        rate_rpm: the mean over a day, requests per minute.
+        day_ratio: busiest over quietest minute of the day; 1 is no day at all.
+        peak_hour: hours from the first second of the run to the busiest moment, the same every day.
+
+    Raises:
+        TraceError: `rate_rpm` is not above 0 and at most `MOST_RPM`, or that of the busiest minute is above it;
+            `day_ratio` is not 1 to `MOST_RATIO`; `peak_hour` is not 0 to 24.
+    """
+
+    rate_rpm: float
+    day_ratio: float
+    peak_hour: float
+
+    def __post_init__(self) -> None:
+        check_number("arrivals", "rate_rpm", self.rate_rpm, above=0.0, most=MOST_RPM)
+        check_number("arrivals", "day_ratio", self.day_ratio, least=1.0, most=MOST_RATIO)
+        check_number("arrivals", "peak_hour", self.peak_hour, least=0.0, most=24.0)
+        busiest_rpm = float(self.profile.rate_hz.max()) * 60.0
+        check_number("arrivals", "rate_rpm at the busiest minute", busiest_rpm, most=MOST_RPM)
+
+    @property
+    def profile(self) -> Profile:
+        """The rate over time, minute by minute."""
+        edges_s: Times = np.linspace(0.0, DAY_S, round(DAY_S / STEP_S) + 1, dtype=np.float64)
+        shape = of_day(edges_s[:-1] + STEP_S / 2, self.day_ratio, self.peak_hour)
+        return Profile(edges_s, self.rate_rpm / 60.0 * shape)
+
+    def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
+        return Schedule(self.profile.times(len(own_clock_s), rng))

@@ -1,0 +1,37 @@
+"""More requests than can be served: what is measured is the highest throughput."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traces.arrivals.base import LAST_S, Schedule, Times, check_last
+from traces.table.validation import check_number
+
+
+@dataclass(frozen=True, slots=True)
+class Saturation:
+    """A request every `gap_s` seconds, so soon after one another that no GPU is ever without work.
+
+    With a gap of 0 all are there at the start, and what a cache finds for them is what it was filled with before. A
+    gap lets images enter the cache while requests still come; it may not be longer than the cluster takes for one,
+    which the run's `gpu.busy_fraction` shows.
+
+    Source: MoDM's throughput experiments ("enough requests to keep the system busy", section 6); its artifact, on
+    several nodes, hands them out 1 s apart, of the Vanilla system all at once.
+
+    Args:
+        gap_s: seconds from one request to the next.
+
+    Raises:
+        TraceError: `gap_s` is negative or above `LAST_S`.
+    """
+
+    gap_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_number("arrivals", "gap_s", self.gap_s, least=0.0, most=LAST_S)
+
+    def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
+        count = len(own_clock_s)
+        check_last("arrivals: the last request arrives", self.gap_s * max(count - 1, 0))
+        return Schedule(self.gap_s * np.arange(count, dtype=np.float64))
