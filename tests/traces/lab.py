@@ -22,6 +22,8 @@ from traces.sources.mjhq import Mjhq
 from traces.sources.partiprompts import PartiPrompts
 from traces.sources.prompts import Prompts
 from traces.sources.sd_beta import SdBeta
+from traces.sources.sglang import SGLang
+from traces.sources.vllm_omni import VllmOmni
 from traces.table.ingest import store
 from traces.table.trace import Trace, read
 
@@ -36,6 +38,8 @@ IMPORTERS: dict[str, tuple[str, Callable[..., Streamed]]] = {
     "prompts": ("t.txt", Prompts),
     "prompts as json": ("t.json", Prompts),
     "sd-beta": ("t.csv", SdBeta),
+    "sglang": ("t.jsonl", SGLang),
+    "vllm-omni": ("t.txt", VllmOmni),
 }
 """Every importer, with a name that its files may have."""
 
@@ -71,6 +75,11 @@ VALID: dict[str, bytes] = {
     "sd-beta": (
         b"est_unix_s,channel,idx,user,prompt,width,height,steps,n_images,seed,gen_seconds\n"
         b"1660000000,c,7,u,a fox,512,768,,9,1,42.5\n"
+    ),
+    "sglang": b'{"prompt": "a fox", "request_id": "a", "width": 512, "fps": 8}\n{"prompt": "b", "request_id": "b"}\n',
+    "vllm-omni": (
+        b"Request(request_id='a', prompt='a fox', width=512, num_inference_steps=20, timestamp=0.5, seed=7)\n"
+        b"Request(request_id='b', prompt=\"b\", timestamp=2, slo_ms=3000.0)\n"
     ),
 }
 

@@ -10,16 +10,14 @@ import numpy as np
 
 from traces.error import TraceError
 from traces.sources.formats.jsontext import elements
+from traces.sources.formats.lines import lines
 from traces.sources.formats.sniff import not_prompts
 from traces.table.ingest import ORDER_ONLY, Batch, Reading, gather, untimed
-from traces.table.limits import Limits, open_bounded
+from traces.table.limits import Limits
 from traces.table.trace import Trace
 from traces.table.validation import Origin, shown
 
 TABLE = re.compile(r"\.(csv|tsv|parquet|xlsx?)(\.gz)?$")
-
-LINES, LINES_BYTES = 1 << 13, 1 << 22
-"""Lines, and bytes of lines, handed over at a time."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,7 +86,13 @@ class Prompts:
     def _from_lines(self, path: Path, notes: dict[str, Any]) -> Iterator[Batch]:
         skipped = notes["skipped"] = {"blank lines": 0}
         kept = 0
-        for rows, prompts in self._lines(path):
+
+        def refuse_table(line: str) -> None:
+            found = not_prompts(line)
+            if found is not None:
+                raise TraceError(f"{path}: row 0: found {shown(repr(line), 60)}, {found}")
+
+        for rows, prompts in lines(path, self.limits, self.limits.max_prompt_bytes, "prompt", refuse_table):
             keep = [index for index, prompt in enumerate(prompts) if prompt.strip()]
             skipped["blank lines"] += len(prompts) - len(keep)
             yield Batch(
@@ -98,33 +102,3 @@ class Prompts:
                 relative=True,
             )
             kept += len(keep)
-
-    def _lines(self, path: Path) -> Iterator[tuple[list[int], list[str]]]:
-        longest = self.limits.max_prompt_bytes
-        rows: list[int] = []
-        lines: list[str] = []
-        size = row = 0
-        with open_bounded(path, self.limits) as stream:
-            while line := stream.readline(longest + 2):
-                bare = line.removesuffix(b"\n").removesuffix(b"\r")
-                if len(bare) > longest:
-                    raise TraceError(
-                        f"{path}: row {row}, column prompt: found a line of over {longest:,} bytes, expected a prompt;"
-                        " raise --max-prompt-bytes, or drop the line"
-                    )
-                try:
-                    lines.append(bare.decode())
-                except UnicodeDecodeError as error:
-                    raise TraceError(
-                        f"{path}: row {row}, column prompt: found bytes that are not UTF-8 ({error.reason}), expected"
-                        " UTF-8 text; convert the file, for example with iconv"
-                    ) from error
-                found = not_prompts(lines[0]) if row == 0 else None
-                if found is not None:
-                    raise TraceError(f"{path}: row 0: found {shown(repr(lines[0]), 60)}, {found}")
-                rows.append(row)
-                row, size = row + 1, size + len(line)
-                if len(lines) == LINES or size > LINES_BYTES:
-                    yield rows, lines
-                    rows, lines, size = [], [], 0
-        yield rows, lines

@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from traces.error import TraceError
+from traces.sources.formats.lines import lines as text_lines
 from traces.table.ingest import ORDER_ONLY, Batch, Reading, Tables, gather, own_clock, since_earliest, untimed
-from traces.table.limits import Limits, open_bounded
+from traces.table.limits import Limits
 from traces.table.trace import Trace
 from traces.table.validation import Origin, shown
 
@@ -36,9 +37,6 @@ OTHERS = frozenset(("slo_ms",))
 
 SINCE_1970_S = 1e8
 """Timestamps above this are counted from the earliest: as seconds of a benchmark they are three years."""
-
-LINES, LINES_BYTES = 1 << 13, 1 << 22
-"""Lines, and bytes of lines, handed over at a time."""
 
 NEXT = re.compile(
     r"""\s*+(?P<name>[A-Za-z_]\w{0,63})\s*+=\s*+(?P<value>
@@ -94,9 +92,13 @@ class VllmOmni:
     def _batches(self, path: Path, notes: dict[str, Any]) -> Iterator[Batch]:
         timed: bool | None = None
         kept = 0
-        for rows, lines in self._lines(path, notes):
-            origin = Origin(str(path), columns={ours: theirs for theirs, (ours, _) in FIELDS.items()}, rows=rows)
-            found = [_fields(line, origin, index) for index, line in enumerate(lines)]
+        names = {ours: theirs for theirs, (ours, _) in FIELDS.items()}
+        longest = 2 * self.limits.max_prompt_bytes + 4096  # what is escaped is longer
+        for numbers, texts in text_lines(path, self.limits, longest, "request"):
+            told = {row: text.strip() for row, text in zip(numbers, texts, strict=True) if text.strip()}
+            notes["skipped"]["blank lines"] += len(texts) - len(told)
+            origin = Origin(str(path), columns=names, rows=np.array(list(told), np.int64))
+            found = [_fields(line, origin, index) for index, line in enumerate(told.values())]
             times = [each.get("timestamp") for each in found]
             for index, time in enumerate(times):
                 timed = time is not None if timed is None else timed
@@ -105,43 +107,12 @@ class VllmOmni:
                         f"{origin.cell(index, 'time')}: found {time}, expected a timestamp in every line or in none; "
                         "add or drop them"
                     )
-            if not timed:
+            if timed is False:
                 notes["arrival_s"] = ORDER_ONLY
             arrivals = pa.array(times, pa.float64()) if timed else untimed(len(found), kept)
             relative = all(time is None or time <= SINCE_1970_S for time in times)
             yield Batch(_columns(found), arrivals, origin, relative=relative)
             kept += len(found)
-
-    def _lines(self, path: Path, notes: dict[str, Any]) -> Iterator[tuple[Any, list[str]]]:
-        longest = 2 * self.limits.max_prompt_bytes + 4096
-        rows: list[int] = []
-        lines: list[str] = []
-        size = row = 0
-        with open_bounded(path, self.limits) as stream:
-            while line := stream.readline(longest + 2):
-                if len(line) > longest:
-                    raise TraceError(
-                        f"{path}: row {row}: found a line of over {longest:,} bytes, expected a request; raise "
-                        "--max-prompt-bytes, or drop the line"
-                    )
-                try:
-                    text = line.decode().strip()
-                except UnicodeDecodeError as error:
-                    raise TraceError(
-                        f"{path}: row {row}: found bytes that are not UTF-8 ({error.reason}), expected UTF-8 text; "
-                        "convert the file, for example with iconv"
-                    ) from error
-                if text:
-                    rows.append(row)
-                    lines.append(text)
-                else:
-                    notes["skipped"]["blank lines"] += 1
-                row, size = row + 1, size + len(line)
-                if len(lines) == LINES or size > LINES_BYTES:
-                    yield np.array(rows, np.int64), lines
-                    rows, lines, size = [], [], 0
-        if lines:
-            yield np.array(rows, np.int64), lines
 
 
 def lines(trace: Trace) -> Iterator[str]:

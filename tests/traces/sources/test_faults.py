@@ -15,8 +15,8 @@ import pytest
 
 from tests.traces.lab import DDB_ROW, IMPORTERS, VALID, outcome, parquet_bytes
 from traces.error import TraceError
-from traces.sources import prompts
 from traces.sources.diffusiondb import DiffusionDB
+from traces.sources.formats import lines
 from traces.sources.gentd26 import GenTD26
 from traces.sources.katz import Katz
 from traces.sources.mjhq import Mjhq
@@ -108,6 +108,8 @@ BROKEN: dict[str, tuple[bytes, bytes]] = {
     "prompts": ("naïve".encode(), b"na\xefve"),
     "prompts as json": (b"a fox", b"\xe9 fox"),
     "sd-beta": (b"a fox", b"\xe9 fox"),
+    "sglang": (b"a fox", b"\xe9 fox"),
+    "vllm-omni": (b"a fox", b"\xe9 fox"),
 }
 """What to replace in a valid file for one that is partly in Latin-1."""
 
@@ -173,7 +175,7 @@ def test_parquet_that_is_cut_short(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("importer", IMPORTERS)
 def test_a_file_that_grows_while_it_is_read(importer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompts, "LINES", 1)  # and would have no end, if what is added were read as well
+    monkeypatch.setattr(lines, "LINES", 1)  # and would have no end, if what is added were read as well
     name, source = IMPORTERS[importer]
     path = tmp_path / name
     path.write_bytes(VALID[importer])
