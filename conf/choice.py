@@ -1,13 +1,18 @@
 """What a choice of a group sets, as its own file has it: to hold a run against."""
 
+from collections.abc import Mapping
+from functools import cache
 from importlib import resources
 from typing import Any
 
 import yaml
 
 
-def choice(group: str, name: str) -> dict[str, Any]:
+@cache
+def choice(group: str, name: str) -> Mapping[str, Any]:
     """The settings of ``conf/<group>/<name>.yaml`` and of the choices that it begins from, not resolved.
+
+    Every run asks for some fifty; parsing them takes longer than simulating a few thousand requests.
 
     Raises FileNotFoundError where there is none.
     """

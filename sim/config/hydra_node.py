@@ -6,9 +6,10 @@ that touches it is refused after it was composed and before anything of it is ca
 data, and tells Hydra only what we wrote there.
 """
 
+import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +67,17 @@ def composed(overrides: Sequence[str], *, hydra_too: bool = False) -> DictConfig
         HydraException, OmegaConfBaseException: a choice does not exist or does not go with another.
         ConfigError: settings of Hydra's that are not ours.
     """
+    words = tuple(overrides)
+    elsewhere = any("searchpath" in word for word in words)  # files of the user's, which may change
+    make = _composed.__wrapped__ if elsewhere else _composed
+    config: DictConfig = pickle.loads(make(words, hydra_too))
+    return config
+
+
+@lru_cache(maxsize=256)  # a scorecard and its pages ask for the same points again and again
+def _composed(overrides: tuple[str, ...], hydra_too: bool) -> bytes:
     with guarded(), initialize_config_module("conf", version_base="1.3"):
-        config: DictConfig = compose("config", overrides=list(overrides), return_hydra_config=hydra_too)
-        return config
+        return pickle.dumps(compose("config", overrides=list(overrides), return_hydra_config=hydra_too))
 
 
 class Loader(ConfigLoaderImpl):  # type: ignore[misc]

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hydra import compose, initialize_config_module
 
 from backends.base import Backend
 from sim.cli import main
 from sim.config.build import Parts, build
 from sim.config.choices import CONF, choices, groups
+from sim.config.hydra_node import composed
 from sim.config.settings import PARTS, check
 from sim.errors import ConfigError
 from sim.gpu import Gpu
@@ -198,6 +200,18 @@ def test_a_child_system_replaces_a_part_whole(tmp_path: Path) -> None:
     assert grandchild["cache"] == child["cache"]
     assert grandchild.get("predictor") is None
     assert _with(tmp_path, "system=grandchild", "cache=modm")["cache"] == configured("system=modm-throughput")["cache"]
+
+
+def test_what_is_read_once_composes_as_hydra_does_and_is_the_caller_s() -> None:
+    """Asked for again after what was handed out was changed, it is the same."""
+    for words in (["run.dir=unused", "system=nirvana"], ["run.dir=unused", "experiment=nirvana-table3", "seed=7"]):
+        with initialize_config_module("conf", version_base="1.3"):
+            expected = compose("config", overrides=words)
+        for _ in range(2):
+            got = composed(words)
+            assert got == expected
+            got.seed, got.cluster.count = 999, 1
+            assert composed([*words, "preload=3"]).preload == 3
 
 
 def _with(folder: Path, *overrides: str) -> dict[str, Any]:

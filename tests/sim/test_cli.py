@@ -262,6 +262,7 @@ def test_folders_with_our_names_do_not_stand_before_ours(tmp_path: Path, package
         (["run", "+nosuch=1"], "nosuch: extra inputs are not permitted"),
         (["run", "system=nosuch"], "Could not find 'system/nosuch'"),
         (["run", "cluster=h100"], "no profile of sdxl on h100"),
+        (["run", "hydra.mode=MULTIRUN", "seed=1,2"], "hydra.mode: found 'hydra.mode=MULTIRUN'; leave it out, -m alone"),
         (["run", "seed=abc"], "seed: "),
         (["run", "seed=-1"], "seed: "),
         (["run", "cluster.count=0"], "cluster.count: "),

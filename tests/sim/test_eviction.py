@@ -1,6 +1,7 @@
 """Eviction policies alone, against models of them that look at every item."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -172,9 +173,15 @@ def test_a_policy_that_cannot_be_is_refused(bad: Callable[[], Eviction]) -> None
 SMALL = ("system=nirvana", "trace.requests=800", "cache.capacity=100")
 
 
+@cache
+def summary_of(*overrides: str) -> dict[str, Any]:
+    """Of one run, made once."""
+    return simulated(*SMALL, *overrides).summary
+
+
 def cache_of(*overrides: str) -> dict[str, Any]:
-    cache: dict[str, Any] = simulated(*SMALL, *overrides).summary["cache"]
-    return cache
+    found: dict[str, Any] = summary_of(*overrides)["cache"]
+    return found
 
 
 def test_every_choice_of_eviction_and_room_changes_what_happens() -> None:
@@ -213,9 +220,9 @@ def test_what_was_popular_once_goes_when_it_ages() -> None:
 
 
 def test_what_is_assumed_is_said() -> None:
-    said = simulated(*SMALL).summary["assumptions"]
+    said = summary_of()["assumptions"]
     assert {"LCBFU: uses that an item enters with": 1}.items() <= {one["what"]: one["value"] for one in said}.items()
-    said = simulated(*SMALL, "eviction=optimum").summary["assumptions"]
+    said = summary_of("eviction=optimum")["assumptions"]
     assert any(one["value"] == "offline optimum" for one in said)
 
 

@@ -21,8 +21,8 @@ LIVE = ("backend=live", "backend.device=cpu", "cluster=local", "trace.requests=2
 
 
 def live(system: str, family: str, images: Path, *more: str) -> Outcome:
-    """20 requests of 20 steps at 64 pixels, in a trace whose users repeat themselves often."""
-    shape = {"width": 64, "height": 64, "steps": 20}
+    """20 requests of 10 steps at 64 pixels, in a trace whose users repeat themselves often."""
+    shape = {"width": 64, "height": 64, "steps": 10}
     sizes = [f"models.{role}.{key}={value}" for role in ("large", "small") for key, value in shape.items()]
     names = [f"models.large.name={family}-tiny", f"models.small.name={PARTNER[family]}-tiny"]
     repeats = ["trace.users=3", "trace.repeat_share=0.3"]
@@ -58,7 +58,7 @@ def test_every_family_serves_a_trace(system: str, family: str, tmp_path: Path) -
 
 
 def test_fewer_steps_take_less_time(tmp_path: Path) -> None:
-    rows = live("nirvana", "sdxl", tmp_path).requests.to_pandas()
+    rows = live("nirvana", "sdxl", tmp_path, "models.large.steps=20", "models.small.steps=20").requests.to_pandas()
     per_step = rows.denoise_s / (rows.steps - rows.skipped)
     assert rows.skipped.nunique() > 1
     assert per_step.max() < 3 * per_step.median()
@@ -121,7 +121,7 @@ def test_memory_that_runs_out_fails_that_request_alone(tmp_path: Path, monkeypat
 def test_latents_of_an_evicted_state_are_let_go(tmp_path: Path) -> None:
     """The cache holds what it says it holds: no tensor of an item that was evicted."""
     small = ("trace.requests=12", "cache.capacity=7", f"backend.images={tmp_path}", "models.large.width=64")
-    settings = check(configured("system=nirvana", *LIVE, *small, "models.large.height=64"))
+    settings = check(configured("system=nirvana", *LIVE, *small, "models.large.height=64", "models.large.steps=10"))
     engine = assemble(settings).engine
     engine.run()
     cache = engine.door.cache  # type: ignore[attr-defined]

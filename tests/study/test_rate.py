@@ -4,14 +4,19 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hydra import compose, initialize_config_module
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 from scipy.optimize import brentq
 
 import sim.study.rate.points as points
+from sim.config.settings import check
+from sim.study.rate.command import find, parsed
 from sim.study.rate.search import Measure, NotBracketed, Point, Question, interval, search
 from sim.study.runs import load_runs
 from sim.verbs import run
@@ -119,47 +124,56 @@ def test_the_interval_holds_the_mean_as_often_as_it_says() -> None:
     assert np.mean(held) == pytest.approx(0.95, abs=0.015)
 
 
-SMALL = (
-    *("plan", "rate", "system=vanilla", "cluster.count=1", "trace.requests=500", "--from", "0.1", "--to", "1"),
-    *("--replications", "2", "--tolerance", "0.2"),
-)
+SMALL = ("system=vanilla", "cluster.count=1", "trace.requests=200")
+OPTIONS = ("--from", "0.15", "--to", "0.7", "--replications", "2", "--tolerance", "1")
 
 
 def test_a_search_is_made_once_and_gives_the_same_bytes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Interrupted, it goes on with the runs that are there; another share takes them too, and a report reads them."""
-    assert run([*SMALL, "--violations", "0.2", "-o", str(tmp_path / "one")]) == 0
-    said = capsys.readouterr()
-    assert said.err == ""  # no bar where nobody looks
-    assert said.out.splitlines()[0].startswith("vanilla: ")
-    assert said.out.splitlines()[1:] == [str(tmp_path / "one" / name) for name in ("rate.json", "rate.png")]
-    found = json.loads((tmp_path / "one" / "rate.json").read_bytes())
-    assert found["rate_rpm"]["low"] < rate_of(0.2) < found["rate_rpm"]["high"]
-    assert {each["folder"] for each in found["runs"]} == {
-        path.parent.name for path in tmp_path.glob("one/*/summary.json")
-    }
-    assert len(load_runs([tmp_path / "one"])) == len(found["runs"])
-
-    files = {path: path.read_bytes() for path in (tmp_path / "one").glob("rate.*")}
-    for path in [*files, *(tmp_path / "one" / found["runs"][2]["folder"]).glob("*")]:
-        path.unlink()
+    """Interrupted, it goes on with the runs that are there, and another share takes them too; so does the command."""
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", overrides=["run.dir=unused", *SMALL])
     made: list[float] = []
     simulate = points.simulate
-    monkeypatch.setattr(
-        points, "simulate", lambda config: made.append(config["arrivals"]["rate_rpm"]) or simulate(config)
-    )
-    assert run([*SMALL, "--violations", "0.2", "-o", str(tmp_path / "one")]) == 0
+    monkeypatch.setattr(points, "simulate", lambda each: made.append(each["arrivals"]["rate_rpm"]) or simulate(each))
+    settings, folder = check(OmegaConf.to_container(config, resolve=True)), tmp_path / "one"  # type: ignore[arg-type]
+
+    def asked(violations: str) -> dict[str, Any]:
+        made.clear()
+        find(parsed([*SMALL, *OPTIONS, "--violations", violations]), config, settings, folder, None)
+        said: dict[str, Any] = json.loads((folder / "rate.json").read_bytes())
+        return said
+
+    found = asked("0.2")
+    assert found["rate_rpm"]["low"] < rate_of(0.2) < found["rate_rpm"]["high"]
+    names = {each["folder"] for each in found["runs"]}
+    assert names == {path.parent.name for path in folder.glob("*/summary.json")}
+    assert len(load_runs([folder])) == len(made) == len(names)
+
+    files = {path: path.read_bytes() for path in folder.glob("rate.*")}
+    for path in [*files, *(folder / found["runs"][2]["folder"]).glob("*")]:
+        path.unlink()
+    assert asked("0.2") == found
     assert made == [found["runs"][2]["rate_rpm"]]
     assert {path: path.read_bytes() for path in files} == files
 
-    made.clear()
-    assert run([*SMALL, "--violations", "0.1", "-o", str(tmp_path / "one")]) == 0
-    fewer = json.loads((tmp_path / "one" / "rate.json").read_bytes())
+    fewer = asked("0.1")
     assert fewer["rate_rpm"]["mean"] < found["rate_rpm"]["mean"]
     assert len(made) < len(fewer["runs"])
 
-    assert run([*SMALL, "seed=7", "-o", str(tmp_path / "one")]) == 2
+    made.clear()
+    before = (folder / "rate.json").read_bytes()
+    words = ["plan", "rate", *SMALL, *OPTIONS, "--violations", "0.1", "-o", str(folder)]
+    assert run(words) == 0
+    said = capsys.readouterr()
+    assert said.err == ""  # no bar where nobody looks
+    first, *files_said = said.out.splitlines()
+    assert first.startswith("vanilla: ")
+    assert files_said == [str(folder / name) for name in ("rate.json", "rate.png")]
+    assert made == []
+    assert (folder / "rate.json").read_bytes() == before
+    assert run([*words, "seed=7"]) == 2
     assert "another sweep" in capsys.readouterr().err
 
 
@@ -178,6 +192,7 @@ def test_a_search_is_made_once_and_gives_the_same_bytes(
         (["rate", "-m", "seed=1,2"], "-m: a search is of one configuration"),
         (["rate", "arrivals.rate_rpm=3"], "arrivals.rate_rpm=3: is what is searched for"),
         (["rate", "arrivals=closed"], "arrivals.rate_rpm: traces.arrivals.closed.Closed has no rate"),
+        (["rate", "arrivals=loadgen"], "arrivals.seed: these arrivals are the same whatever the run's seed"),
         (["rate", "cluster.count=none"], "cluster.count"),
         (["rate", "system=none-such"], "none-such"),
         (["cheapest"], "plan: found cheapest, expected rate"),

@@ -252,12 +252,13 @@ def test_comparing_copes_with_what_either_lacks() -> None:
 
 
 def test_compare_and_describe_from_the_command_line(
-    everything: Character, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(subjects, "SUBJECTS", SUBJECTS[:2])
     real, made = tmp_path / "real", tmp_path / "made"
+    synthetic = Synthetic(requests=120, rate_rpm=0.2).load(np.random.default_rng(3))
     write_trace(of_prompts([f"a fox {number}" for number in range(40)]), real)
-    write_trace(everything.trace, made)
+    write_trace(synthetic, made)
     assert mezzotint("trace", "compare", real, made, made, "--out", tmp_path / "t.md", "--figures", tmp_path / "f") == 0
     page = (tmp_path / "t.md").read_text()
     assert "| statistic | n | synthetic, mean of 2 | ratio |" in page
@@ -266,12 +267,12 @@ def test_compare_and_describe_from_the_command_line(
     assert (tmp_path / "f" / "overview.png").is_file()
     assert capsys.readouterr().err == f"{tmp_path / 'f'}: 3 figures\n"  # and no progress bar off a terminal
     assert mezzotint("trace", "compare", real, made) == 0
-    one = describe(everything.trace)
+    one = describe(synthetic)
     assert capsys.readouterr().out.strip() == side_by_side(
         describe(of_prompts([f"a fox {n}" for n in range(40)])), [one]
     )
     assert mezzotint("trace", "describe", made, "--json", "--figures", tmp_path / "g") == 0
-    assert json.loads(capsys.readouterr().out)["requests"] == 800
+    assert json.loads(capsys.readouterr().out)["requests"] == 120
 
 
 def test_figures_do_not_replace_a_file(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from sim.config.theirs import at_hand
 from sim.ending import end_with_parent
-from sim.errors import ConfigError
+from sim.errors import ConfigError, SimulationError
 from sim.run import again, save, simulate
 from sim.rundir import SUMMARY, claimed, config_of, holds_run
 from sim.study.rate.search import DIGITS, Point
@@ -30,18 +30,23 @@ class Points:
         bar: goes on by one with every run.
 
     Raises:
-        ConfigError: the arrivals have no rate.
+        ConfigError: the arrivals have no rate, or are the same for every seed.
     """
 
     def __init__(
         self, config: DictConfig, folder: Path, data: Path | None, slo: str, jobs: int, bar: "tqdm[Any]"
     ) -> None:
-        self._config, self._folder, self._data = config, folder, data
+        self._config, self._folder, self._data = config.copy(), folder, data
         self._slo, self._jobs, self._bar = slo, jobs, bar
         if not isinstance(OmegaConf.select(config, RATE), int | float):
             raise ConfigError(
                 f"{RATE}: {OmegaConf.select(config, 'arrivals._target_')} has no rate to search for; choose "
                 "arrivals=poisson, day or fluctuating"
+            )
+        if OmegaConf.select(config, "arrivals.seed") is not None:
+            raise ConfigError(
+                "arrivals.seed: these arrivals are the same whatever the run's seed, and replications that do not "
+                "differ tell nothing of noise; choose arrivals=poisson, day or fluctuating"
             )
         self._seed = int(OmegaConf.select(config, SEED))
 
@@ -64,10 +69,9 @@ class Points:
         return found
 
     def _at(self, replication: int, rate_rpm: float) -> dict[str, Any]:
-        config = self._config.copy()
-        OmegaConf.update(config, RATE, rate_rpm)
-        OmegaConf.update(config, SEED, self.seed(replication))
-        resolved = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        OmegaConf.update(self._config, RATE, rate_rpm)
+        OmegaConf.update(self._config, SEED, self.seed(replication))
+        resolved = OmegaConf.to_container(self._config, resolve=True, throw_on_missing=True)
         assert isinstance(resolved, dict)
         return {str(key): value for key, value in resolved.items()}
 
@@ -77,8 +81,11 @@ def _run(folder: Path, config: dict[str, Any], data: Path | None) -> dict[str, A
     end_with_parent()
     with claimed(folder) as claim:
         if not holds_run(folder):
-            with at_hand(Path.cwd(), config, data):
-                outcome = simulate(config)
+            try:
+                with at_hand(Path.cwd(), config, data):
+                    outcome = simulate(config)
+            except SimulationError as error:  # of one rate and seed, perhaps, and not of the others
+                raise SimulationError(f"{folder.name}: {error}") from None
             save(outcome, claim)
             return outcome.summary
         if config_of(folder) != again(config):

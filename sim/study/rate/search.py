@@ -3,7 +3,9 @@
 Every replication (a seed: its arrivals and, of a made trace, its prompts) has a highest rate of its own, found by
 bisection with common random numbers: at every rate the same seed, so the same exponential draws, scaled. Then what
 changes between two rates of a replication is the rate alone, and of a queue in order (Lindley's recursion) no wait
-gets shorter by it, so there is one rate up to which the replication is carried, and bisection finds it. The
+gets shorter by it, so there is one rate up to which the replication is carried, and bisection finds it. (Where
+a controller or a cache acts on what it sees, a slightly higher rate may be late less often; then it finds one of the
+rates at which the share crosses the one asked for. Replications cross at different ones, which the interval shows.) The
 replications are independent, so their highest rates are too, and the interval of their mean is Student's.
 
 Why not an interval of the share of violations at one rate: near saturation that share leaps from none to all within a

@@ -1,0 +1,267 @@
+"""How the numbers of MoDM's evaluation are measured (its section 7 and appendix; the experiments are in conf/experiment)."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sim.rundir import CLUSTER
+from sim.study.scorecard.finished import Finished, Runs, Unmeasured, mean
+from sim.study.scorecard.measures import Measured, Number, hits, ratio, reduction
+
+SIZES = (1_000, 10_000, 100_000)
+"""Images of Figure 9's caches; NIRVANA holds five latents for each."""
+
+SUSTAINED = 0.05
+"""Violations of a rate that is sustained, on average over the seeds; the paper says in words alone what it counts."""
+
+FRESH_S = 4 * 3600.0
+"""Figure 15: an image that is at most this old, on the trace's own clock."""
+
+STEADY = 0.05
+"""By how much the hit rate of a tenth of the requests may differ from the mean of all; the paper prints no number."""
+
+LAG = 0.15
+"""Figure 17: what of a level's requests is not served within it by a system that lags; the paper prints no number."""
+
+
+def times_vanilla(system: str, models: str) -> Number:
+    """Throughput over vanilla's, under more requests than either can serve."""
+    return lambda runs: ratio(system, "vanilla", "throughput_rpm")(runs.where(models=models))
+
+
+def less_energy(system: str, models: str) -> Number:
+    """1 - joules of an image over those of vanilla's."""
+    return lambda runs: reduction(system, "vanilla", "energy_j", "per_image")(runs.where(models=models))
+
+
+def most_served(system: str) -> Number:
+    """Requests per minute, under more than can be served."""
+    return lambda runs: runs.where(system=system, models="sd35l-sdxl").mean("throughput_rpm")
+
+
+def sustained_rpm(systems: Sequence[str], slo: str) -> Number:
+    """The rate at which violations pass `SUSTAINED`, on the line between two rates that were run; the best of systems.
+
+    Raises:
+        Unmeasured: it is passed at the lowest rate already, or not at the highest.
+    """
+    return lambda runs: max(_crossing(runs.where(system=system), slo) for system in systems)
+
+
+def _crossing(runs: Runs, slo: str) -> float:
+    rates = sorted({rate_of(run) for run in runs})
+    shares = [
+        mean([run.number("slo", slo, "violation_rate") for run in runs if rate_of(run) == rate]) for rate in rates
+    ]
+    over = [share > SUSTAINED for share in shares]
+    if over[0]:
+        raise Unmeasured(f"more than {SUSTAINED:.0%} of the requests are late at {rates[0]:g}/min already")
+    if not any(over):
+        raise Unmeasured(f"no more than {SUSTAINED:.0%} of the requests are late even at {rates[-1]:g}/min")
+    after = over.index(True)
+    low, high = shares[after - 1], shares[after]
+    return rates[after - 1] + (rates[after] - rates[after - 1]) * (SUSTAINED - low) / (high - low)
+
+
+def rate_of(run: Finished) -> float:
+    """Requests per minute of a run of a sweep over them."""
+    return float(run.point.choices["arrivals.rate_rpm"])
+
+
+def p99s(runs: Runs, systems: Sequence[str], rate_rpm: float) -> list[float]:
+    """99th percentile of each system at a rate [s], averaged over the seeds."""
+    return [
+        mean([run.number("latency_s", "p99") for run in runs.where(system=system) if rate_of(run) == rate_rpm])
+        for system in systems
+    ]
+
+
+def grows_rpm(runs: Runs, system: str) -> float:
+    """The lowest rate at which the backlog of every seed grows; infinite where it does at none."""
+    rates = sorted({rate_of(run) for run in runs.where(system=system)})
+    for rate in rates:
+        seeds = [run for run in runs.where(system=system) if rate_of(run) == rate]
+        if all(run.summary["backlog"]["grows"] for run in seeds):
+            return rate
+    return float("inf")
+
+
+def stable_as_printed(runs: Runs) -> bool:
+    """Vanilla and NIRVANA carry 10/min and not 16, MoDM 20."""
+    others = [grows_rpm(runs, system) for system in ("vanilla", "nirvana")]
+    return all(10 < rate <= 16 for rate in others) and grows_rpm(runs, "modm-quality") > 20
+
+
+def hit_rates(runs: Runs, admission: str) -> list[float]:
+    """MoDM's, by size of the cache."""
+    return [
+        mean(
+            [hits(run) for run in runs.where(admission=admission) if run.point.choices.get("cache.capacity") == str(n)]
+        )
+        for n in SIZES
+    ]
+
+
+def nirvana_hit_rates(runs: Runs) -> list[float]:
+    """NIRVANA's for the same images."""
+    return [mean([hits(run) for run in runs.of(_NIRVANA9).where(capacity=5 * n)]) for n in SIZES]
+
+
+def modm_hits_most(runs: Runs) -> bool:
+    """At every size: everything stored above the large model's alone, and that above NIRVANA."""
+    modm = runs.of(_FIGURE9)
+    by_size = zip(hit_rates(modm, "cache-all"), hit_rates(modm, "cache-large"), nirvana_hit_rates(runs), strict=True)
+    return all(everything > large > nirvana for everything, large, nirvana in by_size)
+
+
+def steady(runs: Runs) -> bool:
+    """Hits of every tenth of the requests are near those of all, for the two larger caches."""
+    return all(
+        max(abs(share - float(np.mean(tenths))) for share in tenths) <= STEADY
+        for tenths in (hits_by_tenth(run) for n in SIZES[1:] for run in runs.where(admission="cache-all", capacity=n))
+    )
+
+
+def hits_by_tenth(run: Finished) -> list[float]:
+    """Hit rate of ten equal stretches of a run, in the order of arrival."""
+    hit = np.asarray(run.requests("skipped")["skipped"]) > 0
+    return [float(part.mean()) for part in np.array_split(hit, 10)]
+
+
+def fresh(runs: Runs) -> float:
+    """Hits whose image is at most `FRESH_S` old on the trace's own clock, of the largest cache."""
+    (run,) = runs.where(admission="cache-all", capacity=SIZES[-1])
+    age_s = run.requests("source_age_trace_s")["source_age_trace_s"].drop_null().to_numpy()
+    if not len(age_s):
+        raise Unmeasured("no hit, or a trace without times of its own")
+    return float(np.mean(age_s <= FRESH_S))
+
+
+def superlinear(runs: Runs) -> bool:
+    """Throughput of a GPU rises with their number."""
+    per_gpu = [
+        run.number("throughput_rpm") / run.number("gpu", "count")
+        for run in sorted(runs, key=lambda run: run.number("gpu", "count"))
+    ]
+    return all(more > fewer for fewer, more in itertools.pairwise(per_gpu))
+
+
+def smallest_from_rpm(runs: Runs) -> float:
+    """Requests per minute when the smallest model is first on a GPU: those of the ten minutes before.
+
+    Raises:
+        Unmeasured: it never is.
+    """
+    (run,) = runs.where(system="modm-quality")
+    table = pq.read_table(run.folder / CLUSTER, columns=["time_s", "gpus_smallest"])
+    there = table.filter(pc.greater(table["gpus_smallest"], 0))
+    if not len(there):
+        raise Unmeasured("the monitor never needed the smallest model")
+    at_s = float(there["time_s"][0].as_py())
+    arrival_s = run.requests("arrival_s")["arrival_s"].to_numpy()
+    before = np.count_nonzero((arrival_s > at_s - 600.0) & (arrival_s <= at_s))
+    return float(before) / 10.0
+
+
+def lag(run: Finished) -> tuple[float, float]:
+    """What a system leaves over at the highest level of a changing rate, and serves too much of at the lowest.
+
+    Both as shares of the requests that arrive at that level, over all of its stretches.
+    """
+    levels: Sequence[float] = run.config["arrivals"]["levels"]
+    every_s = float(run.config["arrivals"]["every_s"])
+    table = run.requests("arrival_s", "finish_s")
+    arrival_s, finish_s = (table[name].drop_null().to_numpy() for name in ("arrival_s", "finish_s"))
+    until = int(arrival_s[-1] // every_s)
+    edges = np.arange(until + 1) * every_s
+    came, went = (np.histogram(of, edges)[0] for of in (arrival_s, finish_s))
+    level = np.asarray([levels[n % len(levels)] for n in range(until)])
+    high, low = level == max(levels), level == min(levels)
+    if not high.any() or not (low & (np.arange(until) > np.argmax(high))).any():
+        raise Unmeasured("the trace ends before the rate has gone up and down")
+    low &= np.arange(until) > np.argmax(high)
+    return (
+        1 - float(went[high].sum() / came[high].sum()),
+        float(went[low].sum() / came[low].sum()) - 1,
+    )
+
+
+def others_lag(runs: Runs) -> bool:
+    """At peaks vanilla and NIRVANA leave over what they serve when the rate is low; MoDM does neither."""
+    found = {system: [lag(run) for run in runs.where(system=system)] for system in SYSTEMS}
+    late = {system: all(min(of) > LAG for of in lags) for system, lags in found.items()}
+    prompt = all(max(of) <= LAG for of in found["modm-quality"])
+    return late["vanilla"] and late["nirvana"] and prompt
+
+
+def search_s(runs: Runs) -> float:
+    """Mean seconds of a retrieval over 100,000 images."""
+    (run,) = runs.where(admission="cache-all", capacity=SIZES[-1])
+    return float(run.requests("search_s")["search_s"].to_numpy().mean())
+
+
+SYSTEMS = ("vanilla", "nirvana", "modm-quality")
+
+_FIGURE7 = ("modm-figure7",)
+_FIGURE8 = ("modm-figure8",)
+_FIGURE9 = ("modm-figure9",)
+_NIRVANA9 = ("modm-figure9-nirvana",)
+_FIGURE12 = ("modm-figure12",)
+_FIGURE12_A40 = ("modm-figure12-a40",)
+
+_MI210 = "91.5, 16.5 and 6.5 s for 50 steps: backends/profiles/mi210_*.yaml (the artifact); load times assumed"
+_A40 = "60 s for 50 steps of SD3.5 Large (the artifact's limits), the small models in MI210's proportion (assumed)"
+_REUSE = (
+    "K: conf/selector/modm.yaml (the artifact); similarity to images modelled: conf/space/image.yaml; scale: "
+    "conf/scale; traffic: the column's trace"
+)
+_MONITOR = "gains and period: conf/controller/modm-quality.yaml (the artifact)"
+_POWER = "board power at work, a fifth of it idle (assumed): conf/cluster/mi210.yaml"
+_RATE = f"a rate is sustained while at most {SUSTAINED:.0%} of the requests are late, between rates on a line"
+
+
+MEASURES: Mapping[str, Measured] = {
+    "M01": Measured(_FIGURE7, times_vanilla("modm-throughput", "sd35l-sdxl"), f"{_MI210}; {_REUSE}; {_MONITOR}"),
+    "M02": Measured(_FIGURE7, times_vanilla("modm-throughput", "sd35l-sana"), f"{_MI210}; {_REUSE}; {_MONITOR}"),
+    "M05": Measured(_FIGURE8, times_vanilla("modm-throughput", "flux-sdxl"), f"{_A40}; {_REUSE}; {_MONITOR}"),
+    "M06": Measured(_FIGURE8, times_vanilla("modm-throughput", "flux-sana"), f"{_A40}; {_REUSE}; {_MONITOR}"),
+    "M07": Measured(_FIGURE7, most_served("vanilla"), _MI210),
+    "M08": Measured(_FIGURE7, times_vanilla("nirvana", "sd35l-sdxl"), f"{_MI210}; {_REUSE}"),
+    "M10": Measured(
+        ("modm-figure10",), smallest_from_rpm, f"{_MI210}; {_REUSE}; {_MONITOR}", "arrivals of the ten minutes before"
+    ),
+    "M11": Measured(
+        _FIGURE9, lambda runs: hit_rates(runs, "cache-all")[-1], _REUSE, "served at the service's own rate, no waiting"
+    ),
+    "M12": Measured((*_FIGURE9, *_NIRVANA9), modm_hits_most, _REUSE),
+    "M13": Measured(_FIGURE9, steady, _REUSE, f"no tenth of the requests more than {STEADY:.2f} from the mean"),
+    "M14": Measured(("modm-figure11",), superlinear, f"{_MI210}; {_REUSE}; {_MONITOR}"),
+    "M15": Measured(_FIGURE12_A40, sustained_rpm(("modm-quality",), "2x"), f"{_A40}; {_REUSE}; {_MONITOR}", _RATE),
+    "M15b": Measured(_FIGURE12_A40, sustained_rpm(("vanilla", "nirvana"), "2x"), f"{_A40}; {_REUSE}", _RATE),
+    "M16": Measured(_FIGURE12, sustained_rpm(("modm-quality",), "2x"), f"{_MI210}; {_REUSE}; {_MONITOR}", _RATE),
+    "M17": Measured(_FIGURE12, sustained_rpm(("modm-quality",), "4x"), f"{_MI210}; {_REUSE}; {_MONITOR}", _RATE),
+    "M18": Measured(
+        _FIGURE12_A40, lambda runs: max(p99s(runs, SYSTEMS, 4)), f"{_A40}; {_REUSE}", "the highest of the three"
+    ),
+    "M19": Measured(
+        _FIGURE12_A40, lambda runs: min(p99s(runs, SYSTEMS[:2], 10)), f"{_A40}; {_REUSE}", "the lower of the two"
+    ),
+    "M20": Measured(
+        _FIGURE12, stable_as_printed, f"{_MI210}; {_REUSE}", "stable: the backlog of some seed does not grow"
+    ),
+    "M21": Measured(
+        ("modm-figure17",),
+        others_lag,
+        f"levels: conf/arrivals/fluctuating.yaml (not published); {_MI210}; {_REUSE}",
+        f"more than {LAG:.0%} of a peak's requests left over, and served in excess when the rate is low",
+    ),
+    "M22a": Measured(_FIGURE7, less_energy("nirvana", "sd35l-sdxl"), f"{_POWER}; {_REUSE}"),
+    "M22b": Measured(_FIGURE7, less_energy("modm-throughput", "sd35l-sdxl"), f"{_POWER}; {_REUSE}"),
+    "M22c": Measured(_FIGURE7, less_energy("modm-throughput", "sd35l-sana"), f"{_POWER}; {_REUSE}"),
+    "M23": Measured(_FIGURE9, fresh, _REUSE, "a cache of 100,000 images; on the trace's own clock"),
+    "M26": Measured(_FIGURE9, search_s, "conf/door/modm.yaml (5.2)"),
+}
+"""Target id -> how it is measured; a target that is not here is not simulated yet."""
