@@ -334,7 +334,7 @@ def test_shapes_of_the_trace_change_the_times_and_the_limits() -> None:
     [
         (["preload=100", "trace.requests=100"], "leave nothing of the 100 requests"),
         (["warmup=100", "trace.requests=100"], "leave nothing of the 100 requests"),
-        (["system=modm-throughput", "cluster.count=1"], "so that both models have one"),
+        (["system=modm-throughput", "cluster.count=1"], "at least 2 GPUs"),
         (["system=modm-fixed", "cluster.count=1"], "at least 2 GPUs"),
         (["system=modm-fixed", "allocation.large=16"], "expected 1 to 15"),
         (["system=small-model", "cluster=h800"], "needs a model in role 'small'"),

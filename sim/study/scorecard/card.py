@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from conf.atomic import atomic_files
 from sim.errors import ConfigError
-from sim.study.scorecard import nirvana, page
+from sim.study.scorecard import modm, nirvana, page
 from sim.study.scorecard.columns import SYNTHETIC, Column, Feed, follows_from, read_columns
 from sim.study.scorecard.figure import draw
 from sim.study.scorecard.finished import Runs
@@ -23,7 +23,7 @@ from sim.study.scorecard.rows import Row, judged_again, score
 from sim.study.scorecard.runner import finish
 from sim.study.scorecard.targets import Reasons, Targets, load_reasons, load_targets, read_yaml, reasons_of
 
-MEASURES: Mapping[str, Measured] = {**nirvana.MEASURES}
+MEASURES: Mapping[str, Measured] = {**nirvana.MEASURES, **modm.MEASURES}
 """Of all systems."""
 
 Overrides = Mapping[str, Sequence[str]]
@@ -89,7 +89,10 @@ def study(system: str | None, *, quick: bool) -> Study:
     if not quick:
         return Study(targets, MEASURES, reasons, {}, "in full", beside="nirvana" in targets)
     overrides = _overrides(data / "scorecard-quick.yaml")
-    said = Study(targets, MEASURES, reasons, overrides, "quick form: small traces, for watching changes only")
+    left_out = {name for name, words in overrides.items() if words is None}
+    measures = {of: measured for of, measured in MEASURES.items() if left_out.isdisjoint(measured.experiments)}
+    set_beside = {name: words for name, words in overrides.items() if words is not None}
+    said = Study(targets, measures, reasons, set_beside, "quick form: small traces, for watching changes only")
     for name in said.experiments:
         if name not in overrides:
             raise ConfigError(f"{data / 'scorecard-quick.yaml'}: {name} is missing; say what makes it quick")
@@ -213,9 +216,11 @@ def lost(before: Path, rows: Sequence[Row], name: str = SYNTHETIC) -> list[str]:
     return lines
 
 
-def _overrides(path: Path) -> dict[str, list[str]]:
+def _overrides(path: Path) -> dict[str, list[str] | None]:
     try:
-        return TypeAdapter(dict[str, list[str]]).validate_python(read_yaml(path))
+        return TypeAdapter(dict[str, list[str] | None]).validate_python(read_yaml(path))
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"]))
-        raise ConfigError(f"{path}: {where}: expected a list of overrides for each experiment") from None
+        raise ConfigError(
+            f"{path}: {where}: expected a list of overrides for each experiment, or null to leave it out"
+        ) from None

@@ -1,4 +1,4 @@
-"""How the numbers of MoDM's evaluation are measured (its section 7 and appendix; the experiments are in conf/experiment)."""
+"""How the numbers of MoDM's evaluation are measured (section 7, appendix; its experiments are in conf/experiment)."""
 
 import itertools
 from collections.abc import Mapping, Sequence

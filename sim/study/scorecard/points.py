@@ -55,19 +55,23 @@ def sweep(experiment: str, overrides: Sequence[str] = ()) -> list[Point]:
 
     Args:
         experiment: name of its file in conf/experiment.
-        overrides: settings of all of them, as on the command line; what they set is not swept.
+        overrides: settings of all of them, as on the command line; what they set is swept as they say, or not.
     """
+    parser = OverridesParser.create()
     chosen = [f"experiment={experiment}", *overrides]
+    given = {word.partition("=")[0]: word for word in overrides}
+    several = {each.get_key_element() for each in parser.parse_overrides(list(overrides)) if each.is_sweep_override()}
     try:
-        whole = compose(chosen, hydra_too=True)
+        one = [f"experiment={experiment}", *(word for key, word in given.items() if key not in several)]
+        whole = compose(one, hydra_too=True)
         params = OmegaConf.to_container(whole.hydra.sweeper.params or OmegaConf.create())
     except (HydraException, OmegaConfBaseException):
         return [Point(experiment, {}, tuple(chosen))]
     assert isinstance(params, dict)
-    fixed = {word.partition("=")[0] for word in overrides}
-    swept = {str(key): str(value) for key, value in params.items() if key not in fixed}
+    swept = {str(key): str(value) for key, value in params.items() if key not in given}
     words = [*chosen, *(f"{key}={value}" for key, value in swept.items())]
-    (batch,) = BasicSweeper.split_arguments(OverridesParser.create().parse_overrides(words), None)
+    swept |= {key: given[key].partition("=")[2] for key in several}
+    (batch,) = BasicSweeper.split_arguments(parser.parse_overrides(words), None)
     return [Point(experiment, _choices(job, swept), tuple(job)) for job in batch]
 
 
