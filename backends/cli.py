@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from backends import baselines
 from backends.base import BackendError
 from backends.calibrate import Plan, grid, model_name
 
@@ -41,6 +42,7 @@ def add_parser(
     options = _options()
     for family, name in FAMILIES.items():
         families.add_parser(family, help=name, description=f"Measure a profile of {name}.", parents=[options])
+    baselines.add_parser(families)
     return families
 
 

@@ -263,18 +263,24 @@ def find(gpu: str, folders: Iterable[Path | Traversable]) -> dict[str, Profile]:
     """
     found: dict[str, Profile] = {}
     for folder in folders:
-        found |= {profile.model: profile for profile in within(folder) if profile.gpu == gpu}
+        ours = folder == shipped()  # whose files are named GPU_MODEL.yaml, so that those of others need not be read
+        profiles = within(folder, f"{gpu}_" if ours else "")
+        found |= {profile.model: profile for profile in profiles if profile.gpu == gpu}
     return found
 
 
-def within(folder: Path | Traversable) -> list[Profile]:
+def within(folder: Path | Traversable, beginning: str = "") -> list[Profile]:
     """The profiles in ``folder``: every YAML file there that is not hidden, whatever its name.
+
+    Args:
+        folder: of files.
+        beginning: of the names of those that are read; all, by default.
 
     Raises BackendError when one of them cannot be read as a profile, or two are of one GPU and model.
     """
     found: dict[tuple[str, str], tuple[str, Profile]] = {}
     for file in sorted(_entries(folder), key=lambda each: each.name):
-        if file.name.startswith(".") or not file.name.lower().endswith(SUFFIXES):
+        if file.name.startswith(".") or not file.name.startswith(beginning) or not file.name.lower().endswith(SUFFIXES):
             continue
         profile = read(file)
         key = profile.gpu, profile.model

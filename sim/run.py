@@ -133,8 +133,14 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
     return Outcome(summary, table, series(record), again(config), kept)
 
 
-def assemble(settings: Settings, *, progress: bool = False) -> Assembled:
-    """Load the trace and put the system together, ready to run. Raises what ``simulate`` raises."""
+def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None = None) -> Assembled:
+    """Load the trace and put the system together, ready to run. Raises what ``simulate`` raises.
+
+    Args:
+        settings: of the run.
+        progress: show a bar, where standard error is a terminal.
+        trace: what an earlier call with the same ``trace`` and ``seed`` loaded, which need not be loaded again.
+    """
     system, parts = settings.system, settings.parts()
     door: Door = parts.get("door", Door)
     scheduler: Scheduler = parts.get("scheduler", Scheduler)
@@ -147,8 +153,9 @@ def assemble(settings: Settings, *, progress: bool = False) -> Assembled:
     if isinstance(cache, Cache) and selector is not None:
         cache.refuse_unstored(selector)
     quality: Quality = build(settings.quality, "quality", Quality)
-    source: Source = build(settings.trace, "trace", Source)
-    trace = source.load(stream(settings.seed, "trace"))
+    if trace is None:
+        source: Source = build(settings.trace, "trace", Source)
+        trace = source.load(stream(settings.seed, "trace"))
     _check_left(trace, settings)
     models: dict[str, Model] = {role: build(m, f"models.{role}", Model) for role, m in settings.models.items()}
     backend: Backend = build(settings.backend, "backend", Backend)
@@ -162,12 +169,13 @@ def assemble(settings: Settings, *, progress: bool = False) -> Assembled:
             f"cosine of {encoder.name}",
             "the encoder's cosine, carried to the scale that thresholds are on",
         )
-        return embed(trace, encoder, progress=None if progress else False)
+        return embed(rows, encoder, progress=None if progress else False)
 
     schedule = arrivals.schedule(trace.arrival_s[settings.preload :], stream(settings.seed, "arrivals"))
     if schedule.rows is not None:
         trace = trace.head(settings.preload + schedule.rows)
     _check_left(trace, settings)
+    rows = trace
     shapes, native = _shapes(trace, reference(models), settings.shapes), settings.shapes == "model"
     roles = allocation.roles(settings.cluster.count, models, backend)
     engine = Engine(

@@ -20,6 +20,7 @@ from traces.error import TraceError
 from traces.sources import Streamed
 from traces.sources.delimited import Csv
 from traces.sources.diffusiondb import DiffusionDB
+from traces.sources.export import FORMATS, export
 from traces.sources.formats.cells import ClockName
 from traces.sources.gentd26 import GenTD26
 from traces.sources.katz import Katz
@@ -27,7 +28,9 @@ from traces.sources.mjhq import Mjhq
 from traces.sources.partiprompts import PartiPrompts
 from traces.sources.prompts import Prompts
 from traces.sources.sd_beta import SdBeta
+from traces.sources.sglang import SGLang
 from traces.sources.synthetic import Synthetic
+from traces.sources.vllm_omni import VllmOmni
 from traces.synthetic.published import LIKE, parameters
 from traces.table.ingest import Written, store
 from traces.table.limits import Limits
@@ -44,6 +47,8 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "partiprompts": (),
     "mjhq": ("requests",),
     "prompts": (),
+    "vllm-omni": (),
+    "sglang": (),
     "csv": ("map", "delimiter", "no_quotes", "arrival"),
 }
 """The sources, and the options of `trace import` that are theirs alone."""
@@ -52,10 +57,11 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
 def add_parser(subparsers: Any) -> None:
     """Add the verb `trace` to an argparse parser's subparsers; its `run` attribute is `run`."""
     trace = subparsers.add_parser("trace", help="make a canonical trace, say what is in one, compare two")
-    verbs = trace.add_subparsers(dest="verb", required=True, metavar="import|synth|pair|describe|compare")
+    verbs = trace.add_subparsers(dest="verb", required=True, metavar="import|synth|pair|export|describe|compare")
     _add_import(verbs.add_parser("import", help="make a trace from a published table"))
     _add_synth(verbs.add_parser("synth", help="make up a trace"))
     _add_pair(verbs.add_parser("pair", help="lay the prompts of one trace on the arrivals and models of another"))
+    _add_export(verbs.add_parser("export", help="write a trace as an engine's benchmark reads it"))
     _add_describe(verbs.add_parser("describe", help="say what is in a trace"))
     _add_compare(verbs.add_parser("compare", help="lay a real trace and a made-up one side by side"))
     trace.set_defaults(run=run)
@@ -90,6 +96,8 @@ def _run(args: argparse.Namespace) -> int:
         prompts, arrivals = read(Path(args.prompts)), read(Path(args.arrivals))
         _report(_written(pair(prompts, arrivals, take=take, repeat=args.repeat, name=args.name), out))
         return 0
+    if args.verb == "export":
+        return _export(args, out)
     if args.seed < 0:
         raise TraceError(f"--seed {args.seed}: expected 0 or more")
     rng = np.random.default_rng(args.seed)
@@ -106,6 +114,15 @@ def _run(args: argparse.Namespace) -> int:
     _report(store(reading, out))
     if "arrival_s" in reading.notes:
         print(f"arrival times are not the source's own: {reading.notes['arrival_s']}")
+    return 0
+
+
+def _export(args: argparse.Namespace, out: Path) -> int:
+    trace = read(Path(args.path))
+    left_out = export(trace, args.format, out)
+    print(f"{out}: {len(trace):,} requests, as {args.format} reads them")
+    if left_out:
+        print(f"the format has no place for {', '.join(left_out)}")
     return 0
 
 
@@ -229,6 +246,12 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", metavar="PATH", help="a file made by `trace import`, `trace synth` or `trace pair`")
+    parser.add_argument("-o", "--out", required=True, metavar="OUT", help="the file to write")
+    parser.add_argument("--format", required=True, choices=list(FORMATS), help="whose benchmark is to read it")
+
+
 def _add_describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", help="a file made by `trace import`, `trace synth` or `trace pair`")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -288,6 +311,10 @@ def _source(args: argparse.Namespace) -> Streamed:
         return Mjhq(path=args.path, requests=args.requests, limits=limits)
     if args.source == "partiprompts":
         return PartiPrompts(path=args.path, limits=limits)
+    if args.source == "vllm-omni":
+        return VllmOmni(path=args.path, limits=limits)
+    if args.source == "sglang":
+        return SGLang(path=args.path, limits=limits)
     if args.source == "prompts":
         return Prompts(path=args.path, limits=limits)
     return Csv(

@@ -1,8 +1,8 @@
-"""Routers: to which of several workers a request goes when it comes. Ties are broken at random."""
+"""Routers: to which of several workers a request goes when it comes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from sim.parts import Run, Worker
 from sim.request import Request
 
 STREAM = "router"
+
+Ties = Literal["first", "random"]
+"""Who of several has a request that none deserves more: the first of the cluster, or any of them."""
 
 
 @dataclass(slots=True)
@@ -59,13 +62,18 @@ class RoundRobin:
 
 @dataclass(slots=True)
 class LeastRequests:
-    """The worker with the fewest requests outstanding, waiting or running."""
+    """The worker with the fewest requests outstanding, waiting or running.
 
+    Args:
+        ties: who is chosen among several.
+    """
+
+    ties: Ties = "first"
     _tally: "Tally" = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
         """See Router.bind."""
-        self._tally = Tally(run.rng(STREAM))
+        self._tally = Tally(run.rng(STREAM) if self.ties == "random" else None)
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
         """See Router.choose."""
@@ -86,14 +94,18 @@ class LeastDeclaredCost:
 
     It needs no profile, and knows nothing of what a step of each size takes.
 
-    Source: llm-d's router for diffusion serving (llm-d-router, 2053).
+    Source: llm-d's router for diffusion serving (llm-d-router, 2053), which breaks ties at random.
+
+    Args:
+        ties: who is chosen among several.
     """
 
+    ties: Ties = "first"
     _tally: "Tally" = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
         """See Router.bind."""
-        self._tally = Tally(run.rng(STREAM))
+        self._tally = Tally(run.rng(STREAM) if self.ties == "random" else None)
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
         """See Router.choose."""
@@ -115,10 +127,14 @@ class LeastWorkLeft:
     What runs counts with what is left of it. Seconds are the typical ones, those of the steps that a plan really runs;
     how a single request deviates from them is not known beforehand.
 
+    Args:
+        ties: who is chosen among several.
+
     Raises:
         ConfigError: a live backend, which cannot say beforehand what a request takes.
     """
 
+    ties: Ties = "first"
     _run: Run = field(init=False, repr=False)
     _tally: "Tally" = field(init=False, repr=False)
     _until_s: dict[Worker, float] = field(init=False, default_factory=dict, repr=False)
@@ -131,7 +147,7 @@ class LeastWorkLeft:
                 "router: least-work-left asks a profile what a request will take, and a live backend has none; choose "
                 "least-requests or least-declared-cost"
             )
-        self._run, self._tally = run, Tally(run.rng(STREAM))
+        self._run, self._tally = run, Tally(run.rng(STREAM) if self.ties == "random" else None)
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
         """See Router.choose."""
@@ -168,12 +184,12 @@ class Tally:
     """A whole number for each worker: the sum over what is outstanding on it.
 
     Args:
-        rng: breaks ties.
+        rng: breaks ties; None gives them to the first.
     """
 
     __slots__ = ("_counted", "_rng", "_sums")
 
-    def __init__(self, rng: np.random.Generator) -> None:
+    def __init__(self, rng: np.random.Generator | None) -> None:
         self._rng = rng
         self._sums: dict[Worker, int] = {}
         self._counted: dict[Request, int] = {}
@@ -192,7 +208,9 @@ class Tally:
         self._sums[worker] -= self._counted.pop(request)
 
     def least(self, workers: Sequence[Worker], value: Callable[[Worker], Any] | None = None) -> Worker:
-        """The worker with the least ``value`` (its sum), one of them at random where several have it."""
+        """The worker with the least ``value`` (its sum)."""
+        if self._rng is None:
+            return min(workers, key=value or self.of)
         values = [(value or self.of)(worker) for worker in workers]
         least = min(values)
         tied = [worker for worker, found in zip(workers, values, strict=True) if found == least]

@@ -1,8 +1,11 @@
 """`mezzotint report`: the command line of the report."""
 
 import argparse
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from conf.atomic import atomic_write
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -21,7 +24,14 @@ def add_parser(subparsers: "_SubParsersAction[argparse.ArgumentParser]") -> argp
         "--output",
         type=Path,
         metavar="FILE",
-        help="the HTML file to write, or a directory for report.html (default: report.html in the first DIR)",
+        help="the HTML file to write, or a directory for report.html (default: report.html in the first DIR); of "
+        "vllm-omni the JSON file (default: it is printed)",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("html", "vllm-omni"),
+        default="html",
+        help="vllm-omni: one run's results in the keys of vLLM-Omni's benchmark, as JSON (default: html)",
     )
     parser.add_argument("--title", help="the report's title (default: the systems compared)")
     parser.set_defaults(run=run)
@@ -34,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         ReportError: the runs cannot be reported on; the message says what to do.
     """
+    if args.format == "vllm-omni":
+        return _results(args)
     from sim.study.report import (
         write_report,
     )  # drawing takes a second to import, which other verbs need not pay
@@ -42,4 +54,18 @@ def run(args: argparse.Namespace) -> int:
     print(report.html)
     for figure in report.figures:
         print(figure)
+    return 0
+
+
+def _results(args: argparse.Namespace) -> int:
+    from sim.study.results import vllm_omni
+    from sim.study.runs import ReportError
+
+    text = json.dumps(vllm_omni(args.dirs), indent=2, allow_nan=False)
+    if args.output is None:
+        print(text)
+        return 0
+    with atomic_write(args.output, ReportError) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+    print(args.output)
     return 0

@@ -19,6 +19,7 @@ from sim.study.identity import short_key
 from sim.study.over_time import MOST, over_time
 from sim.study.palette import families_of, series_of
 from sim.study.runs import ReportError, Run, load_runs
+from sim.study.sensitivity import likely
 from sim.study.sheet import NARROW, PIXELS_PER_INCH, WIDE, Sheet
 
 
@@ -128,6 +129,7 @@ def _page(runs: Sequence[Run], drawn: Sequence[tuple[_Plate, _Print]], title: st
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(resources.files("sim.study").joinpath("report.html.jinja").read_text("utf-8"))
     rows = tables.comparison(runs)
+    found = likely(runs)
     return template.render(
         title=title,
         headline=tables.headline(runs),
@@ -136,6 +138,8 @@ def _page(runs: Sequence[Run], drawn: Sequence[tuple[_Plate, _Print]], title: st
         seeds=any(row.seeds > 1 for row in rows),
         notes=tables.notes(runs),
         dash=tables.DASH,
+        confidence=tables.confidence(found),
+        checks=tables.checks(found),
         figures=[
             {
                 "title": plate.title,

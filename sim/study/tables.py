@@ -9,6 +9,7 @@ from sim.study.compare import Cell, beyond_noise, cells, common_loads, slo_multi
 from sim.study.identity import Load, natural, short_key, short_value
 from sim.study.palette import families_of
 from sim.study.runs import Run
+from sim.study.sensitivity import Likely
 
 DASH = "–"
 
@@ -337,3 +338,45 @@ def _text(value: object) -> str:
     if value is None:
         return DASH
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+
+
+SHARES = (0.01, 0.02, 0.03)
+"""By how much the service time is moved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """How right one run is likely to be, as it prints: its busy share, p50, p90 and p99, and their bands; or the reason
+    why there are none."""
+
+    series: str
+    load: str
+    busy: str
+    said: tuple[str, ...]
+    bands: tuple[str, ...]
+    reason: str
+
+
+def confidence(found: Sequence[Likely]) -> list[Confidence]:
+    """A row for each run whose service time was moved, or could not be."""
+    return [_confident(each) for each in found]
+
+
+def checks(found: Sequence[Likely]) -> list[str]:
+    """What was checked of each profile behind the runs, each once."""
+    return list(dict.fromkeys(said for each in found for said in each.checked))
+
+
+def _confident(each: Likely) -> Confidence:
+    run, busy = each.run, each.run.number("gpu", "busy_fraction")
+    said = () if each.said is None else tuple(f"{value:.3g}" for value in each.said.values())
+    asked = [("p99", share) for share in SHARES] + [("p50", SHARES[-1])]
+    bands = [each.band(name, share) for name, share in asked]
+    return Confidence(
+        run.series,
+        run.load.label,
+        DASH if busy is None else f"{busy:.0%}",
+        said,
+        tuple(f"{band[0]:.3g} to {band[1]:.3g}" for band in bands if band is not None),
+        each.reason,
+    )

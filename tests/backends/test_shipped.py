@@ -29,6 +29,12 @@ def test_every_profile_is_listed_with_who_measured_it(capsys: pytest.CaptureFixt
         assert not profile.source.startswith("MLPerf") or "not verified by MLCommons" in line
 
 
+def test_shipped_files_are_named_after_what_they_hold() -> None:
+    """By which a run reads those of its GPU alone."""
+    names = {f"{profile.gpu}_{profile.model}.yaml" for profile in SHIPPED}
+    assert {entry.name for entry in shipped().iterdir() if entry.name.endswith(".yaml")} == names
+
+
 def test_a_folder_of_one_s_own_is_listed_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.yaml").write_text(
         "{schema: 1, model: m, gpu: a-gpu, source: me, step: [{width: 8, height: 8, batch: 2, seconds: 1}]}"

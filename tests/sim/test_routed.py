@@ -1,6 +1,7 @@
 """Routers against models of them that look at everything anew for every request."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from sim.schedule.routed import Routed
 from sim.schedule.routers import LeastDeclaredCost, LeastRequests, LeastWorkLeft, Random, RoundRobin
 from tests.sim.lab import Given, engine, simulated
 
-ROUTERS: list[Callable[[], Router]] = [Random, RoundRobin, LeastRequests, LeastDeclaredCost, LeastWorkLeft]
+LEAST: list[Callable[..., Router]] = [LeastRequests, LeastDeclaredCost, LeastWorkLeft]
+ROUTERS: list[Callable[[], Router]] = [Random, RoundRobin, *LEAST, *(partial(each, ties="random") for each in LEAST)]
 
 
 class BySize(Given):
@@ -87,6 +89,8 @@ def test_each_goes_where_its_router_says_and_is_served_in_order(
     elif make is not Random:
         for held, worker in zip(brute(router, times, shapes, at), at, strict=True):
             assert held[worker] <= min(held[:gpus]) + 1e-6
+            if isinstance(make, type):  # ties go to the first
+                assert all(other > held[worker] - 1e-6 for other in held[:worker])
 
 
 def test_a_random_router_is_fair_and_follows_the_seed() -> None:

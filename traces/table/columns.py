@@ -22,6 +22,7 @@ UNITS: Mapping[str, str] = {
     "loras": "names of LoRAs",
     "seed": "seed of the noise",
     "gen_s": "seconds that the service took to generate it",
+    "extras": "what else the source's own format says of the request, a JSON object",
 }
 
 
@@ -44,11 +45,12 @@ SCHEMA: pa.Schema = pa.schema(
         _field("loras", pa.list_(pa.string())),
         _field("seed", pa.int64()),
         _field("gen_s", pa.float64()),
+        _field("extras", pa.string()),
     ]
 )
 """The columns of every trace. What a source lacks is null; an empty list says "none were used"."""
 
-LATER = ("gen_s",)
+LATER = ("gen_s", "extras")
 """Columns that came later: a file without them is read as if they were null, and they enter a digest only where some
 value is not null, so that older traces keep theirs."""
 

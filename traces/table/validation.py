@@ -62,7 +62,7 @@ def check_cells(table: pa.Table, origin: Origin) -> None:
     """Check every rule of a canonical trace that does not depend on the order of its rows.
 
     Args:
-        table: columns as in `traces.table.columns.SCHEMA`, (n, 13).
+        table: columns as in `traces.table.columns.SCHEMA`, (n, 14).
         origin: how to name the file, its rows and columns.
 
     Raises:
@@ -135,7 +135,7 @@ def check_text(table: pa.Table, origin: Origin, limit: int) -> None:
     """Check what text of unknown origin may hold in its cells.
 
     Args:
-        table: columns as in `traces.table.columns.SCHEMA`, (n, 13), of valid UTF-8.
+        table: columns as in `traces.table.columns.SCHEMA`, (n, 14), of valid UTF-8.
         origin: how to name the file, its rows and columns.
         limit: bytes of the longest text in a cell.
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from sim.study.scorecard.columns import Feed
 
+HARDWARE = "hardware"
+"""What is no paper's system: runs of real machines, replayed."""
+
 LOST = 1
 """Exit status of --check where a verdict that held no longer does."""
 
@@ -28,7 +31,12 @@ def add_parser(subparsers: "_SubParsersAction[argparse.ArgumentParser]") -> argp
         description="Run the experiments behind the papers' numbers (conf/data/targets.yaml), compare, and write "
         "scorecard.md, scorecard.json and scorecard.png. What an interrupted scorecard has finished is kept.",
     )
-    parser.add_argument("system", nargs="?", metavar="SYSTEM", help="the targets of one paper's system (default: all)")
+    parser.add_argument(
+        "system",
+        nargs="?",
+        metavar="SYSTEM",
+        help="the targets of one paper's system (default: all); hardware: published runs of real machines, replayed",
+    )
     parser.add_argument("--quick", action="store_true", help="small traces, seconds: the form that CI compares")
     parser.add_argument(
         "--check",
@@ -55,6 +63,9 @@ def add_parser(subparsers: "_SubParsersAction[argparse.ArgumentParser]") -> argp
         action="store_true",
         help="run nothing on the built-in trace; its column stays if it still holds",
     )
+    for option, what in (("--runs", "MLPerf SDXL server runs"), ("--routing", "routed runs of vLLM-Omni's mixes")):
+        told = f"hardware: {what} of your own, a CSV as conf/data has, in the place of all shipped ones"
+        parser.add_argument(option, type=Path, metavar="FILE", help=told)
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="worker processes (default: 1)")
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("results"), metavar="DIR", help="where to write (default: results)"
@@ -78,6 +89,16 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.jobs < 1:
         raise ConfigError(f"--jobs {args.jobs}: expected 1 or more worker processes")
+    if args.system == HARDWARE:
+        if args.trace or args.name or args.only_trace:
+            raise ConfigError(
+                "scorecard hardware: replays what was measured, each run with its own arrivals; no --trace"
+            )
+        from sim.study.hardware.command import run as replay
+
+        return replay(args)
+    if args.runs is not None or args.routing is not None:
+        raise ConfigError("--runs and --routing: go with `mezzotint scorecard hardware` alone")
     if args.check and args.trace:
         raise ConfigError("--check compares the column of the built-in trace; leave --trace out")
     from sim.study.scorecard import card, page  # importing what runs and draws takes a second

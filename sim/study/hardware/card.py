@@ -1,0 +1,160 @@
+"""The scorecard of real machines: all runs replayed, their errors, and what they are in JSON."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from tqdm import tqdm
+
+from sim.study.hardware import replay, routing
+from sim.study.hardware.rows import QUANTILES, Routed, Submission
+
+SCORED = ("p50", "p90", "p99", "p999", "max")
+"""Predicted measures of a submission, whose mean is fitted."""
+
+LIMIT = 0.02
+"""The median error of p99 above which --check fails."""
+
+PART = 6
+"""--quick replays every sixth submission: the first, the seventh and so on, whatever they say."""
+
+QUICK_DRAWS = 10
+
+POINTS = 400
+"""Of the distribution that is kept in full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """All that was replayed.
+
+    Attributes:
+        form: ``in full``, or which part.
+    """
+
+    form: str
+    submissions: Sequence[replay.Replayed]
+    routed: Sequence[routing.Replayed]
+
+    def errors(self, measure: str, *, fitted: bool = True) -> list[float]:
+        """Errors of all submissions that say what the measure was, in their order."""
+        found = (each.error(measure, fitted=fitted) for each in self.submissions)
+        return [error for error in found if error is not None]
+
+    def of_errors(self, measure: str, share: float, *, fitted: bool = True) -> float | None:
+        """The quantile at ``share`` of the absolute errors; None where nothing was measured."""
+        errors = np.abs(self.errors(measure, fitted=fitted))
+        return float(np.quantile(errors, share)) if len(errors) else None
+
+    @property
+    def shown(self) -> replay.Replayed | None:
+        """The submission whose distribution is shown in full: the one with the most load, where chance counts most."""
+        return max(self.submissions, key=lambda each: each.load, default=None)
+
+
+def make(
+    submissions: Sequence[Submission],
+    routed: Sequence[Routed],
+    *,
+    quick: bool = False,
+    moved: bool = True,
+    jobs: int = 1,
+) -> Card:
+    """Replay everything.
+
+    Args:
+        submissions: MLPerf's.
+        routed: llm-d's.
+        quick: a part of it.
+        moved: with the sensitivity of predictions to the service time.
+        jobs: worker processes.
+
+    Raises:
+        ConfigError: a row that cannot be replayed; the message names it.
+    """
+    part, draws = (submissions[::PART], QUICK_DRAWS) if quick else (submissions, routing.DRAWS)
+    calls = [delayed(replay.replayed)(row, moved=moved) for row in part]
+    calls += [delayed(routing.replayed)(row, draws, moved=moved) for row in routed]
+    with tqdm(total=len(calls), unit="run", desc="hardware", disable=None) as bar:
+        done = []
+        for each in Parallel(n_jobs=jobs, return_as="generator")(calls):
+            bar.update()
+            done.append(each)
+    form = f"every {PART}th submission, {draws} draws" if quick else "in full"
+    return Card(form, done[: len(part)], done[len(part) :])
+
+
+def plain(card: Card) -> dict[str, Any]:
+    """The card as JSON has it; shares are relative errors, and times seconds."""
+    shown = card.shown
+    return {
+        "form": card.form,
+        "note": "MLPerf results are cited by round, division, submitter and system; not verified by MLCommons",
+        "errors": {
+            measure: {
+                "median": card.of_errors(measure, 0.5),
+                "p90": card.of_errors(measure, 0.9),
+                "runs": len(card.errors(measure)),
+                "unfitted_median": card.of_errors(measure, 0.5, fitted=False),
+            }
+            for measure in ("mean", *SCORED)
+        },
+        "submissions": [_submission(each) for each in card.submissions],
+        "routed": [_routed(each) for each in card.routed],
+        "distribution": None
+        if shown is None
+        else {"name": shown.row.name, "latency_s": _thinned(shown.latencies_s), "measured": _measured(shown.row)},
+    }
+
+
+def _submission(each: replay.Replayed) -> dict[str, Any]:
+    row = each.row
+    return {
+        "name": row.name,
+        "accelerator": row.accelerator,
+        "gpus": row.gpus,
+        "source": row.source,
+        "target_qps": row.target_qps,
+        "scheduled_qps": {"logged": row.scheduled_qps, "ours": each.scheduled_qps},
+        "load": each.load,
+        "measured_s": dict(row.measured),
+        **{
+            name: {
+                "image_s": said.image_s,
+                "latency_s": dict(said.latency_s),
+                "p99_with_service_moved_s": {f"{share:+.0%}": value for share, value in said.p99_moved_s.items()},
+                "error": {measure: each.error(measure, fitted=name == "fitted") for measure in ("mean", *SCORED)},
+            }
+            for name, said in (("fitted", each.fitted), ("unfitted", each.unfitted))
+        },
+    }
+
+
+def _routed(each: routing.Replayed) -> dict[str, Any]:
+    row = each.row
+    return {
+        "workload": row.workload,
+        "rate_per_s": row.rate_per_s,
+        "routing": row.routing,
+        "measured_s": dict(row.measured),
+        "predicted_s": dict(each.plain_s),
+        "error": {measure: each.error(measure) for measure in each.plain_s},
+        "draws": each.draws,
+        "nine_in_ten_draws_s": {measure: [each.low_s[measure], each.high_s[measure]] for measure in each.plain_s},
+        "draws_near": each.near,
+        "with_service_moved_s": {f"{share:+.0%}": dict(value) for share, value in each.moved_s.items()},
+    }
+
+
+def _measured(row: Submission) -> dict[str, float]:
+    """The log's percentiles by probability."""
+    said = {f"{share:g}": row.measured[name] for name, share in QUANTILES.items() if name in row.measured}
+    ends = {share: row.measured[name] for share, name in (("0", "min"), ("1", "max")) if name in row.measured}
+    return ends | said
+
+
+def _thinned(latencies_s: replay.Floats) -> list[float]:
+    """Quantiles at even steps, both ends among them."""
+    return [round(float(each), 6) for each in np.quantile(latencies_s, np.linspace(0, 1, POINTS + 1))]

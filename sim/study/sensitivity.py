@@ -1,0 +1,145 @@
+"""How right a prediction is likely to be: what errors of the service time do to it, and what was checked of its source.
+
+No profile is exact to a per cent, and near saturation a per cent of service time is many of latency: a simulated
+latency is shown with what it would be if every stage took 1, 2 or 3 % less or more, each from a rerun.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from backends.base import BackendError
+from backends.profile import Profile, find, shipped
+from conf.document import DocumentError, parse
+from sim.config.settings import check
+from sim.errors import ConfigError, SimulationError
+from sim.request import COMPLETED
+from sim.run import assemble
+from sim.study.compare import cells
+from sim.study.runs import Run
+from traces.error import TraceError
+from traces.table.trace import Trace
+
+MOVED = (-0.03, -0.02, -0.01, 0.01, 0.02, 0.03)
+"""By how much the service time is moved, as a share of it."""
+
+PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+
+PROFILED = "backends.profiled.Profiled"
+
+Latencies = Mapping[str, float]
+"""Seconds by PERCENTILES."""
+
+
+@dataclass(frozen=True, slots=True)
+class Likely:
+    """One run, of the first seed of its series and load, and how right it is likely to be.
+
+    Attributes:
+        said: its percentiles from a rerun; None where it could not be made again.
+        moved: the same with the service time moved, by the share.
+        reason: why it could not be made again.
+        checked: of each profile that it may have used, whose it is, and how far it was from what was measured.
+    """
+
+    run: Run
+    said: Latencies | None = None
+    moved: Mapping[float, Latencies] = field(default_factory=dict)
+    reason: str = ""
+    checked: Sequence[str] = ()
+
+    def band(self, percentile: str, share: float) -> tuple[float, float] | None:
+        """The least and the most of a percentile with the service time moved by at most ``share``; None without."""
+        if self.said is None:
+            return None
+        within = [moved[percentile] for by, moved in self.moved.items() if abs(by) <= share + 1e-9]
+        return min([self.said[percentile], *within]), max([self.said[percentile], *within])
+
+
+def likely(runs: Sequence[Run]) -> list[Likely]:
+    """Of the first run of every series and load: rerun it with the service time moved, and look its profiles up.
+
+    What cannot be rerun (a trace that is gone, parts that are not at hand, a live backend) has its reason instead.
+    """
+    firsts = [cell.runs[0] for cell in cells(runs)]
+    traces: dict[str, Trace] = {}
+    bar = tqdm(firsts, desc="reruns with the service time moved", unit="run", disable=None, delay=1.0, leave=False)
+    return [_likely(run, traces) for run in bar]
+
+
+def _likely(run: Run, traces: dict[str, Trace]) -> Likely:
+    try:
+        config = configuration(run.path)
+        backend = config.get("backend")
+        if not isinstance(backend, Mapping) or backend.get("_target_") != PROFILED:
+            return Likely(run, reason="its backend is not a profile: what was really run has the error of that run")
+        checked = _checked(config)
+        key = repr((config.get("trace"), config.get("seed"), config.get("arrivals")))
+        said, trace = latencies(config, traces.get(key))
+        traces[key] = trace
+        moved = {share: latencies(config, trace, 1 + share)[0] for share in MOVED}
+    except (ConfigError, TraceError, BackendError, SimulationError, DocumentError, OSError) as error:
+        return Likely(run, reason=" ".join(str(error).split()))
+    return Likely(run, said, moved, checked=checked)
+
+
+def configuration(folder: Path) -> dict[str, Any]:
+    """The configuration of a finished run, to be run again.
+
+    Raises:
+        ConfigError, DocumentError, OSError: there is none that can be read.
+    """
+    found = parse((folder / "config.yaml").read_bytes())
+    if not isinstance(found, dict):
+        raise ConfigError(f"{folder / 'config.yaml'}: expected a configuration; make the run again")
+    plain = {str(key): value for key, value in found.items() if key not in ("defaults", "hydra", "run")}
+    return plain | {"run": {"dir": "unnamed"}, "quality": {"_target_": "sim.record.quality.AtLeastAlpha"}}
+
+
+def latencies(config: Mapping[str, Any], trace: Trace | None = None, factor: float = 1.0) -> tuple[Latencies, Trace]:
+    """Rerun ``config`` with every stage ``factor`` times as long: seconds of completed requests after the warm-up.
+
+    Args:
+        config: of a run with profiles.
+        trace: what it loads, if that is at hand.
+        factor: besides what the run's own backend.service_factor is.
+
+    Returns:
+        The percentiles, interpolated linearly as the summary's are, and the trace.
+
+    Raises:
+        ConfigError, TraceError, BackendError, SimulationError: it cannot be run.
+    """
+    backend = dict(config["backend"])
+    backend["service_factor"] = factor * backend.get("service_factor", 1.0)
+    settings = check({**config, "backend": backend})
+    whole = assemble(settings, trace=trace)
+    engine = whole.engine
+    engine.run()
+    facts = engine.record.facts
+    arrival_s, finish_s = (np.asarray(facts[name], np.float64) for name in ("arrival_s", "finish_s"))
+    kept = np.zeros(len(arrival_s), bool)
+    kept[np.argsort(arrival_s, kind="stable")[settings.warmup :]] = True
+    kept &= np.asarray(facts["outcome"]) == COMPLETED
+    if not kept.any():
+        raise SimulationError("no request is completed")
+    quantiles = np.quantile((finish_s - arrival_s)[kept], list(PERCENTILES.values()))
+    return dict(zip(PERCENTILES, quantiles.tolist(), strict=True)), whole.trace
+
+
+def _checked(config: Mapping[str, Any]) -> list[str]:
+    """What is known of the profiles of the models that ``config`` may serve with."""
+    backend = config["backend"]
+    folder = backend.get("folder")
+    profiles = find(str(backend.get("gpu")), [shipped(), *([Path(folder)] if folder else [])])
+    names = dict.fromkeys(str(model.get("name")) for model in (config.get("models") or {}).values())
+    return [_told(profiles[name]) for name in names if name in profiles]
+
+
+def _told(profile: Profile) -> str:
+    checked = profile.validation or "nobody has held it against a service yet"
+    return f"{profile.model} on {profile.gpu}: {' '.join(checked.split())} (source: {' '.join(profile.source.split())})"

@@ -1,0 +1,82 @@
+"""SGLang's performance baselines, read as a profile."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backends.base import BackendError, Work, whole
+from backends.baselines import read
+from backends.profile import Profile, shipped, within
+from backends.profiled import Profiled
+from sim.cli import main
+
+SCENARIO: dict[str, Any] = {
+    "expected_load_ms": 40799.72,
+    "stages_ms": {
+        "TextEncodingStage": 200.0, "ImageVAEEncodingStage": 50.0, "DenoisingStage": 999.0,
+        "LatentPreparationStage": 1.0, "DecodingStage": 20.0,
+    },
+    "denoise_step_ms": {"0": 1.0, "1": 900.0, "2": 100.0, "10": 102.0, "3": 101.0},
+    "expected_e2e_ms": 1200.0,
+}  # fmt: skip
+
+
+def written(folder: Path, scenario: Any = SCENARIO) -> Path:
+    path = folder / "h100.json"
+    path.write_text(json.dumps({"scenarios": {"a_t2i": scenario}}))
+    return path
+
+
+def test_a_scenario_is_a_profile(tmp_path: Path) -> None:
+    """The first two steps are launch artefacts; the steps count as numbers do."""
+    profile = read(written(tmp_path), "a_t2i", "g", "m", (512, 768))
+    assert profile.step[0].seconds == pytest.approx(0.101)
+    assert (profile.step[0].width, profile.step[0].height) == (512, 768)
+    assert profile.text_encode[0].seconds == pytest.approx(0.2)
+    assert profile.vae_encode[0].seconds == pytest.approx(0.05)
+    assert profile.vae_decode[0].seconds == pytest.approx(0.02)
+    assert profile.load_s == pytest.approx(40.79972)
+
+
+def test_the_command_makes_what_a_run_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = ["calibrate", "sglang", str(written(tmp_path)), "--scenario", "a_t2i", "--gpu", "g", "--model", "m"]
+    assert main([*said, "-o", str(tmp_path / "mine")]) == 0
+    backend = Profiled("g", folder=tmp_path / "mine")
+    found = whole(backend, Work("m", 1024, 1024, 5))
+    assert found.denoise_s + found.other_s == pytest.approx(5 * 0.101 + 0.22)
+    assert main([*said, "--size", "huge"]) == 2
+    assert main(["calibrate", "sglang", "nowhere.json", *said[3:]]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("scenario", "said"),
+    [
+        ({**SCENARIO, "denoise_step_ms": {}}, "found no step"),
+        ({**SCENARIO, "denoise_step_ms": {"0": "fast"}}, "denoise_step_ms.0: found 'fast'"),
+        ({**SCENARIO, "denoise_step_ms": {"0": -1.0}}, "found '-1.0'"),
+        ({**SCENARIO, "stages_ms": None}, "stages_ms: expected a mapping"),
+        ({**SCENARIO, "expected_load_ms": "long"}, "holds times that cannot be"),
+        (5, "scenarios: expected a mapping"),
+    ],
+)
+def test_what_cannot_be_is_one_clear_error(tmp_path: Path, scenario: Any, said: str) -> None:
+    with pytest.raises(BackendError, match=said):
+        read(written(tmp_path, scenario), "a_t2i", "g", "m", (64, 64))
+
+
+@pytest.mark.parametrize("text", ["", "[" * 100_000, '{"scenarios": {"a_t2i": {"stages_ms": NaN}}}', "[]"])
+def test_a_file_that_is_none_is_one_clear_error(tmp_path: Path, text: str) -> None:
+    (tmp_path / "b.json").write_text(text)
+    with pytest.raises(BackendError, match=r"b\.json"):
+        read(tmp_path / "b.json", "a_t2i", "g", "m", (64, 64))
+
+
+def test_what_was_checked_of_a_shipped_profile_is_said() -> None:
+    """Those that MLPerf's server runs were replayed with say how near that came."""
+    checked = {profile.gpu: profile for profile in within(shipped()) if profile.model == "sdxl-mlperf"}
+    served: list[Profile] = [checked[gpu] for gpu in ("h100-sxm", "h100-pcie", "h100-nvl", "h200-sxm", "l40s")]
+    assert all(profile.validation and "replayed" in profile.validation for profile in served)
+    assert checked["b200"].validation is None

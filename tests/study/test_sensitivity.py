@@ -1,0 +1,107 @@
+"""The report's error bars: wider where more is at stake, and what reruns give."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sim.cli import main
+from sim.run import simulate, write
+from sim.study.report import write_report
+from sim.study.runs import load_runs
+from sim.study.sensitivity import MOVED, likely
+from tests.sim.lab import configured
+
+VANILLA = (
+    *("trace=mix", "trace.requests=2000", "models=z-image-turbo", "cluster=h100", "cluster.count=2"),
+    *("arrivals=expovariate", "warmup=100", "sample_s=1e5"),
+)
+ALONE_S = 9 * 0.09 + 0.12949 + 0.00623
+
+
+def made(folder: Path, load: float, *more: str) -> Path:
+    config = configured(*VANILLA, f"arrivals.rate_rpm={60 * load * 2 / ALONE_S}", *more)
+    write(simulate(config), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: Any) -> Path:
+    folder: Path = tmp_path_factory.mktemp("sweep")
+    for load in (0.7, 0.98):
+        made(folder / f"{load}", load)
+    return folder
+
+
+def rerun(load: float, factor: float) -> list[float]:
+    """p50, p90 and p99 of the same run as the command line would make it, with the service time moved."""
+    config = configured(*VANILLA, f"arrivals.rate_rpm={60 * load * 2 / ALONE_S}", f"backend.service_factor={factor}")
+    rows = simulate(config).requests
+    arrival, finish = (rows[name].to_numpy()[100:] for name in ("arrival_s", "finish_s"))
+    return [float(np.quantile(finish - arrival, q)) for q in (0.5, 0.9, 0.99)]
+
+
+def test_the_band_is_wider_near_saturation_and_is_what_reruns_give(runs: Path) -> None:
+    found = {round(each.run.load.rate_rpm or 0): each for each in likely(load_runs([runs]))}
+    relaxed, loaded = (found[rate] for rate in sorted(found))
+    for each, load in ((relaxed, 0.7), (loaded, 0.98)):
+        assert each.said is not None
+        assert list(each.said.values()) == pytest.approx(rerun(load, 1.0))
+        assert each.said["p99"] == pytest.approx(each.run.number("latency_s", "p99"))  # the run's own, warm-up left out
+        for share in (MOVED[0], MOVED[-1]):
+            assert list(each.moved[share].values()) == pytest.approx(rerun(load, 1 + share))
+        widths = [high - low for low, high in (each.band("p99", share) or (0.0, 0.0) for share in (0.01, 0.02, 0.03))]
+        assert 0 < widths[0] < widths[1] < widths[2]
+    for share in (0.01, 0.03):
+        spans = [(high - low) / low for low, high in (each.band("p99", share) or (1, 1) for each in (relaxed, loaded))]
+        assert spans[1] > 2 * spans[0]
+
+
+def test_the_page_shows_the_band_and_what_was_checked(runs: Path, tmp_path: Path) -> None:
+    page = write_report([runs], tmp_path / "r.html").html.read_text()
+    assert "How right is this likely to be" in page
+    for each in likely(load_runs([runs])):
+        for share in (0.01, 0.02, 0.03):
+            band = each.band("p99", share)
+            assert band is not None
+            assert f"{band[0]:.3g} to {band[1]:.3g}" in page
+    assert "z-image-turbo on h100: nobody has held it against a service yet" in page
+    assert "SGLang-Diffusion, performance baselines" in page
+
+
+def test_what_cannot_be_made_again_says_why(runs: Path, tmp_path: Path) -> None:
+    folder = made(tmp_path / "gone", 0.5, "trace.requests=200")
+    config = folder / "config.yaml"
+    config.write_text(config.read_text().replace("traces.sources.mix.Mix", "mine.Mix"))
+    (each,) = likely(load_runs([folder]))
+    assert each.said is None
+    assert "mine" in each.reason
+    assert "could not be made again" in write_report([folder], tmp_path / "r.html").html.read_text()
+
+
+def test_results_have_the_keys_of_vllm_omni_s_benchmark(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(runs / "0.7"), "--format", "vllm-omni", "-o", str(tmp_path / "r.json")]) == 0
+    found = json.loads((tmp_path / "r.json").read_text())
+    said = json.loads((runs / "0.7" / "summary.json").read_text())
+    assert found.keys() == {
+        *("duration", "completed_requests", "failed_requests", "throughput_qps", "latency_mean", "latency_median"),
+        *("latency_p50", "latency_p95", "latency_p99", "peak_memory_mb_max", "peak_memory_mb_mean"),
+        *("peak_memory_mb_median", "stage_durations_mean", "stage_durations_p50", "stage_durations_p99"),
+        *("slo_attainment_rate", "slo_met_success", "slo_scale", "backend", "model", "dataset", "task"),
+    }
+    assert found["completed_requests"] == said["requests"]["completed"] == 1900
+    for name in ("mean", "p50", "p95", "p99"):
+        assert found[f"latency_{name}"] == pytest.approx(said["latency_s"][name])
+    assert found["throughput_qps"] * found["duration"] == pytest.approx(1900)
+    stages = found["stage_durations_mean"]
+    assert sum(stages.values()) == pytest.approx(found["latency_mean"])
+    assert stages["denoise"] == pytest.approx(9 * 0.09)
+    assert found["slo_attainment_rate"] == pytest.approx(1 - said["slo"]["2x"]["violation_rate"])
+    assert (found["model"], found["slo_scale"], found["dataset"]) == ("z-image-turbo", 2.0, "mix")
+    capsys.readouterr()
+    assert main(["report", str(runs), "--format", "vllm-omni"]) == 2
+    assert "found 2 runs, expected one" in capsys.readouterr().err

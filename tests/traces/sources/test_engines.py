@@ -1,0 +1,205 @@
+"""The engines' own formats: nothing is lost on the way there and back, and nothing that is read is run."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.cli import main
+from tests.traces.lab import hold_to_form
+from traces.error import TraceError
+from traces.sources.export import FORMATS, export
+from traces.sources.sglang import SGLang
+from traces.sources.synthetic import Synthetic
+from traces.sources.vllm_omni import VllmOmni
+from traces.table.trace import Trace, make
+
+READERS: dict[str, Any] = {"vllm-omni": VllmOmni, "sglang": SGLang}
+RNG = np.random.default_rng(0)
+
+
+def back(trace: Trace, form: str, folder: Path) -> Trace:
+    export(trace, form, folder / "t.txt" if form == "vllm-omni" else folder / "t.jsonl")
+    return load(form, folder)
+
+
+def load(form: str, folder: Path) -> Trace:
+    path = folder / ("t.txt" if form == "vllm-omni" else "t.jsonl")
+    found: Trace = READERS[form](path=path).load(RNG)
+    return found
+
+
+@pytest.mark.parametrize("form", list(FORMATS))
+def test_ten_thousand_requests_come_back_as_they_were(form: str, tmp_path: Path) -> None:
+    """All that the format has a place for, to the last bit; and what it has none for is named."""
+    made = Synthetic(requests=10_000, history=0).load(np.random.default_rng(1))
+    left_out = export(made, form, tmp_path / ("t.txt" if form == "vllm-omni" else "t.jsonl"))
+    read = load(form, tmp_path)
+    held = [name for name in made.table.column_names if name in FORMATS[form][1]]
+    assert set(left_out) == {
+        name for name in made.table.column_names if name not in held and made.table.column(name).null_count < 10_000
+    }
+    for name in held:
+        assert read.table.column(name).equals(made.table.column(name)), name
+    again = back(read, form, tmp_path)
+    assert again.digest == read.digest
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30)
+sizes = st.integers(1, 2**31 - 1)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    prompts=st.lists(texts, min_size=1, max_size=6),
+    width=sizes,
+    steps=sizes,
+    seed=st.integers(0, 2**63 - 1),
+    slo_ms=st.floats(0, 1e9),
+    gaps=st.lists(st.floats(0, 1e4), min_size=6, max_size=6),
+)
+def test_whatever_a_prompt_holds_comes_back(
+    prompts: list[str], width: int, steps: int, seed: int, slo_ms: float, gaps: list[float], tmp_path_factory: Any
+) -> None:
+    folder = tmp_path_factory.mktemp("t")
+    count = len(prompts)
+    columns: dict[str, Any] = {
+        "request_id": [f"r{row}" for row in range(count)],
+        "prompt": prompts,
+        "width": [width] * count,
+        "steps": [steps] * count,
+        "seed": [seed] * count,
+    }
+    timed = make(
+        columns | {"arrival_s": np.cumsum(gaps[:count]), "extras": [json.dumps({"slo_ms": slo_ms})] * count},
+        name="t", source="s",
+    )  # fmt: skip
+    assert back(timed, "vllm-omni", folder).digest == timed.digest
+    others = {"guidance_scale": slo_ms, "sampling_params": {"a": [1, {"b": prompts[0]}]}, "image_paths": prompts}
+    columns |= {"images": [3] * count, "extras": [json.dumps(others, ensure_ascii=False)] * count}
+    ordered = make(columns | {"arrival_s": np.arange(count)}, name="t", source="s")
+    found = back(ordered, "sglang", folder)
+    assert found.table.drop_columns("extras").equals(ordered.table.drop_columns("extras"))
+    assert [json.loads(text) for text in found.table.column("extras").to_pylist()] == [others] * count
+
+
+def test_their_own_lines_are_read(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text(
+        "Request(request_id='a', prompt=\"it's\", width=512, height=768, num_inference_steps=20, timestamp=0.5, "
+        "slo_ms=3000, seed=7)\n\n"
+        "  Request( request_id = 'b' , prompt='x\\n)', width=None, timestamp=2e0, )\n"
+    )
+    found = load("vllm-omni", tmp_path)
+    assert found.table.column("request_id").to_pylist() == ["a", "b"]
+    assert found.table.column("prompt").to_pylist() == ["it's", "x\n)"]
+    assert found.table.column("width").to_pylist() == [512, None]
+    assert found.arrival_s.tolist() == [0.5, 2.0]
+    assert found.table.column("extras").to_pylist() == ['{"slo_ms": 3000}', None]
+    assert found.notes["skipped"] == {"blank lines": 1}
+    (tmp_path / "t.txt").write_text("Request(timestamp=1700000000.5)\nRequest(timestamp=1700000000.0)\n")
+    assert load("vllm-omni", tmp_path).arrival_s.tolist() == [0.0, 0.5]
+    (tmp_path / "t.jsonl").write_text('{"prompt": "a", "width": 64}\n{"prompt": "b", "fps": 8.5, "seed": null}\n')
+    found = load("sglang", tmp_path)
+    assert found.table.column("extras").to_pylist() == [None, '{"fps": 8.5}']
+
+
+CANARY = "canary"
+DEEP = 1_000_000
+HOSTILE_LINES = [
+    f"Request(prompt=__import__('pathlib').Path('{CANARY}').touch())",
+    f"Request(prompt=open('{CANARY}', 'w'))",
+    "Request(prompt=().__class__.__bases__)",
+    "Request(prompt='a'.upper())",
+    "Request(prompt='a'.__class__)",
+    "Request(prompt=f'{1}')",
+    "Request(prompt=b'a')",
+    "Request(prompt=lambda: 0)",
+    "Request(width=2**9999999)",
+    "Request(width=9" + "9" * 5000 + ")",
+    "Request(width=" + "[" * DEEP + "]" * DEEP + ")",
+    "Request(width=" + "(" * DEEP + ")",
+    "Request(width=" + "-" * DEEP + "1)",
+    "(" * DEEP,
+    "Request(" * 100_000,
+    "Request(width=nan)",
+    "Request(slo_ms=1e999)",
+    "Request(timestamp=nan)",
+    "Request(timestamp=-1.0)",
+    "Request(width=-512)",
+    "Request(width=0)",
+    "Request(height=51.2)",
+    "Request(width=True)",
+    "Request(width='512')",
+    "Request(prompt=5)",
+    "Request(seed=-1)",
+    "Request(width=512, width=512)",
+    "Request(widht=512)",
+    "Request(**{'width': 512})",
+    "Request('a', 512)",
+    "Request(width=512",
+    "Request(width=512) or 1",
+    "Request(width=512); import os",
+    "Request(prompt='a\\ud800')",
+    "Request(prompt='a\\xZZ')",
+    "Requests(width=512)",
+    "import os",
+    "Request(prompt='" + "a" * (1 << 20) + "b')",
+    "Request(prompt='a\0b')",
+]
+HOSTILE_JSON = [
+    '{"prompt": "a", "widht": 512}',
+    '{"prompt": "a", "width": -512}',
+    '{"prompt": "a", "width": 512.5}',
+    '{"prompt": "a", "width": true}',
+    '{"prompt": "a", "width": NaN}',
+    '{"prompt": "a", "guidance_scale": Infinity}',
+    '{"prompt": "a", "guidance_scale": 1e999}',
+    '{"prompt": "a", "image_paths": "b.png"}',
+    '{"prompt": "a", "sampling_params": [1]}',
+    '{"prompt": 5}',
+    '{"width": 512}',
+    "[1]",
+    '"a prompt"',
+    '{"prompt": "a"',
+    '{"prompt": "a", "sampling_params": ' + '{"a":' * DEEP + "1" + "}" * DEEP + "}",
+    '{"prompt": "a", "sampling_params": {"a": ' + "[" * DEEP + "]" * DEEP + "}}",
+    '{"prompt": "a", "width": ' + "9" * 400 + "}",
+    '{"prompt": "a", "request_id": "x"}\n{"prompt": "b"}',
+]
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [*(("vllm-omni", text) for text in HOSTILE_LINES), *(("sglang", text) for text in HOSTILE_JSON)],
+    ids=lambda value: value[:40],
+)
+def test_a_hostile_line_is_one_clear_error_and_nothing_is_run(
+    form: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    good = "Request(width=64, timestamp=0.0)\n" if form == "vllm-omni" and "timestamp" in text else ""
+    (tmp_path / ("t.txt" if form == "vllm-omni" else "t.jsonl")).write_text(good + text + "\n", encoding="utf-8")
+    with pytest.raises(TraceError) as refused:
+        load(form, tmp_path)
+    hold_to_form(refused.value, "t.")
+    assert len(str(refused.value)) < 600
+    assert not (tmp_path / CANARY).exists()
+
+
+def test_the_command_line_goes_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "t.parquet"
+    assert main(["trace", "synth", "-o", str(trace), "--requests", "50", "--set", "history=0"]) == 0
+    for form in FORMATS:
+        out, again = tmp_path / f"{form}.txt", tmp_path / f"{form}.parquet"
+        assert main(["trace", "export", str(trace), "-o", str(out), "--format", form]) == 0
+        assert "the format has no place for" in capsys.readouterr().out
+        assert main(["trace", "import", form, str(out), "-o", str(again)]) == 0
+    assert main(["trace", "export", str(trace), "-o", str(tmp_path), "--format", "sglang"]) == 2
+    (tmp_path / "p.txt").write_text("Request(width=64)\n")
+    assert main(["trace", "import", "vllm-omni", str(tmp_path / "p.txt"), "-o", str(trace)]) == 0
+    assert main(["trace", "export", str(trace), "-o", str(tmp_path / "m"), "--format", "sglang"]) == 2
+    assert "column prompt: found null" in capsys.readouterr().err

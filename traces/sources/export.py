@@ -1,0 +1,44 @@
+"""A trace in the format of an engine's own benchmark."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+
+from conf.atomic import atomic_write
+from traces.error import TraceError
+from traces.sources import sglang, vllm_omni
+from traces.table.ingest import ORDER_ONLY
+from traces.table.trace import Trace
+
+FORMATS: Mapping[str, tuple[Callable[[Trace], Iterator[str]], Collection[str]]] = {
+    "vllm-omni": (
+        vllm_omni.lines,
+        {"arrival_s", *(ours for name, (ours, _) in vllm_omni.FIELDS.items() if name not in vllm_omni.OTHERS)},
+    ),
+    "sglang": (sglang.lines, {ours for ours, _ in sglang.COLUMNS.values()}),
+}
+"""Name -> what writes the lines, and the columns of a trace that they hold."""
+
+KEPT: Mapping[str, Collection[str]] = {"vllm-omni": vllm_omni.OTHERS, "sglang": sglang.OTHERS}
+"""Name -> the fields that come from a trace's extras."""
+
+
+def export(trace: Trace, form: str, path: Path) -> list[str]:
+    """Write `trace` to `path` in the format `form` of FORMATS, UTF-8, a request a line, whole or not at all.
+
+    Returns:
+        What the trace holds and the format has no place for: columns, and fields of the extras.
+
+    Raises:
+        TraceError: a request that the format cannot hold, or the file cannot be written.
+    """
+    lines, columns = FORMATS[form]
+    with atomic_write(path, TraceError) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        for line in lines(trace):
+            file.write(line + "\n")
+    table = trace.table
+    filled = [name for name in table.column_names if table.column(name).null_count < len(trace)]
+    if trace.notes.get("arrival_s") == ORDER_ONLY:
+        filled.remove("arrival_s")  # an order, which the lines have
+    left = [name for name in filled if name not in columns and name != "extras"]
+    others = dict.fromkeys(name for row in range(len(trace)) for name in vllm_omni.extras(trace, row))
+    return [*left, *(name for name in others if name not in KEPT[form])]

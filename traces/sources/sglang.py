@@ -1,0 +1,162 @@
+"""SGLang-Diffusion's benchmark: its manifest of one JSON object a line, read as strictly as theirs, and written."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from traces.error import TraceError
+from traces.sources.formats.jsontext import elements
+from traces.sources.vllm_omni import extras
+from traces.table.ingest import ORDER_ONLY, Batch, Reading, gather, untimed
+from traces.table.limits import Limits
+from traces.table.trace import Trace
+from traces.table.validation import Origin, shown
+
+WHOLE, NUMBER, TEXT, TEXTS, OBJECT = "a whole number", "a number", "text", "a list of texts", "an object"
+
+COLUMNS: Mapping[str, tuple[str, str]] = {
+    "prompt": ("prompt", TEXT),
+    "request_id": ("request_id", TEXT),
+    "width": ("width", WHOLE),
+    "height": ("height", WHOLE),
+    "num_inference_steps": ("steps", WHOLE),
+    "seed": ("seed", WHOLE),
+    "num_outputs_per_prompt": ("images", WHOLE),
+}
+"""Fields that a trace has a column for, and what they hold."""
+
+OTHERS: Mapping[str, str] = {
+    "guidance_scale": NUMBER,
+    "negative_prompt": TEXT,
+    "num_frames": WHOLE,
+    "fps": NUMBER,
+    "image_paths": TEXTS,
+    "sampling_params": OBJECT,
+}
+"""Fields that a trace keeps in its column extras."""
+
+WRITTEN = (
+    *("prompt", "request_id", "width", "height", "num_inference_steps", "guidance_scale", "negative_prompt", "seed"),
+    *("num_outputs_per_prompt", "num_frames", "fps", "image_paths", "sampling_params"),
+)
+"""All fields, in the order in which they are written."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SGLang:
+    """Requests as SGLang-Diffusion's benchmark takes them: JSON lines with a prompt and, each if it is there, their
+    size, steps, seed, number of images and more.
+
+    A field that its manifest does not have is an error, as it is theirs. The manifest has no times: lines are in an
+    order, and need an arrival process. What a trace has no column for is kept in its extras, so that `lines` writes
+    what was read.
+
+    Args:
+        path: the file, UTF-8, plain or gzipped; a leading ~ is the home folder.
+        name: what reports call the trace; the file's name if None.
+        limits: how much is read.
+    """
+
+    path: str | Path
+    name: str | None = None
+    limits: Limits = field(default_factory=Limits)
+
+    def load(self, rng: np.random.Generator) -> Trace:
+        """Read the file into memory; nothing is random.
+
+        Raises:
+            TraceError: the file is missing, cut short or not JSON; a line has a field that it may not have, lacks a
+                prompt, or holds something else than a field takes; there is none.
+        """
+        return gather(self.read(rng))
+
+    def read(self, rng: np.random.Generator) -> Reading:
+        """Open the file; nothing is random. Raises TraceError as `load` when the batches are read."""
+        path = Path(self.path).expanduser()
+        return Reading(
+            where=str(path),
+            name=self.name or path.name.split(".")[0],
+            source=f"SGLang-Diffusion manifest, {path.name}",
+            batches=self._batches(path),
+            notes={"file": path.name, "arrival_s": ORDER_ONLY},
+            limits=self.limits,
+        )
+
+    def _batches(self, path: Path) -> Iterator[Batch]:
+        first = 0
+        named: bool | None = None
+        names = {ours: theirs for theirs, (ours, _) in COLUMNS.items()}
+        for found in elements(path, self.limits):
+            origin = Origin(str(path), columns=names, rows=np.arange(first, first + len(found)))
+            for index, value in enumerate(found):
+                _check(value, origin, index)
+                has = value.get("request_id") is not None
+                named = has if named is None else named
+                if has is not named:
+                    raise _refusal(
+                        origin, index, "request_id", "one" if has else "none", "one in every line or in none"
+                    )
+            columns = {
+                ours: pa.array([each.get(theirs) for each in found], pa.string() if kind is TEXT else pa.int64())
+                for theirs, (ours, kind) in COLUMNS.items()
+                if theirs != "request_id" or named
+            }
+            columns["extras"] = pa.array([_others(each) for each in found], pa.string())
+            yield Batch(columns, untimed(len(found), first), origin, relative=True)
+            first += len(found)
+
+
+def lines(trace: Trace) -> Iterator[str]:
+    """Each request of `trace` as a line of a manifest, without the end of the line; what is null is left out.
+
+    Raises:
+        TraceError: a request without a prompt, which a manifest has to have, or extras that are no JSON object.
+    """
+    for row in range(len(trace)):
+        others = {name: value for name, value in extras(trace, row).items() if name in OTHERS}
+        told = {theirs: trace.table.column(ours)[row].as_py() for theirs, (ours, _) in COLUMNS.items()} | others
+        if told["prompt"] is None:
+            raise TraceError(
+                f"{trace.path or trace.name}: row {row}, column prompt: found null, expected text, which a line of the "
+                "manifest has to have; pair the trace with prompts (mezzotint trace pair)"
+            )
+        yield json.dumps({name: told[name] for name in WRITTEN if told.get(name) is not None}, ensure_ascii=False)
+
+
+def _check(value: Any, origin: Origin, index: int) -> None:
+    if not isinstance(value, dict):
+        raise _refusal(origin, index, "request", repr(value), "an object")
+    for name, said in value.items():
+        kind = COLUMNS[name][1] if name in COLUMNS else OTHERS.get(name)
+        if kind is None:
+            raise _refusal(origin, index, name, name, f"a field among {', '.join(WRITTEN)}")
+        if said is not None and not _fits(said, kind):
+            raise _refusal(origin, index, COLUMNS.get(name, (name,))[0], repr(said), kind)
+    if value.get("prompt") is None:
+        raise _refusal(origin, index, "prompt", "none", "text")
+
+
+def _refusal(origin: Origin, index: int, column: str, found: str, expected: str) -> TraceError:
+    cell = origin.cell(index, column)
+    return TraceError(f"{cell}: found {shown(found, 60)}, expected {expected}; fix or drop the line")
+
+
+def _fits(said: Any, kind: str) -> bool:
+    if kind is TEXT:
+        return isinstance(said, str)
+    if kind is TEXTS:
+        return isinstance(said, list) and all(isinstance(each, str) for each in said)
+    if kind is OBJECT:
+        return isinstance(said, dict)
+    number = isinstance(said, int | float) and not isinstance(said, bool) and abs(said) < 2**63
+    return number and (kind is NUMBER or isinstance(said, int))
+
+
+def _others(value: Mapping[str, Any]) -> str | None:
+    found = {name: value[name] for name in OTHERS if value.get(name) is not None}
+    return json.dumps(found, ensure_ascii=False) if found else None

@@ -1,0 +1,253 @@
+"""vLLM-Omni's diffusion benchmark: its trace of one `Request(...)` a line, read and written."""
+
+import ast
+import json
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from traces.error import TraceError
+from traces.table.ingest import ORDER_ONLY, Batch, Reading, Tables, gather, own_clock, since_earliest, untimed
+from traces.table.limits import Limits, open_bounded
+from traces.table.trace import Trace
+from traces.table.validation import Origin, shown
+
+FIELDS: Mapping[str, tuple[str, type]] = {
+    "request_id": ("request_id", str),
+    "prompt": ("prompt", str),
+    "width": ("width", int),
+    "height": ("height", int),
+    "num_inference_steps": ("steps", int),
+    "timestamp": ("time", float),
+    "slo_ms": ("extras", float),
+    "seed": ("seed", int),
+}
+"""The format's fields in the order in which they are written: our column, and what they hold."""
+
+OTHERS = frozenset(("slo_ms",))
+"""Fields that a trace keeps in its column extras."""
+
+SINCE_1970_S = 1e8
+"""Timestamps above this are counted from the earliest: as seconds of a benchmark they are three years."""
+
+LINES, LINES_BYTES = 1 << 13, 1 << 22
+"""Lines, and bytes of lines, handed over at a time."""
+
+NEXT = re.compile(
+    r"""\s*+(?P<name>[A-Za-z_]\w{0,63})\s*+=\s*+(?P<value>
+        '[^'\\]*+(?:\\.[^'\\]*+)*+' | "[^"\\]*+(?:\\.[^"\\]*+)*+"
+        | [+-]?+[0-9][0-9.eE+_-]{0,63}+ | None | True | False
+    )\s*+(?P<after>[,)])""",
+    re.VERBOSE,
+)
+"""A keyword and its value: a string, a number or a constant of Python, and nothing that is built of others."""
+
+
+@dataclass(slots=True, kw_only=True)
+class VllmOmni:
+    """Requests as vLLM-Omni's benchmark for diffusion reads them: `Request(request_id='a', width=512, ...)` lines.
+
+    A line is no code here: it is cut into keywords and values, each value has to be a literal string, number or
+    constant, and is read by itself. A timestamp is seconds from the start, or, if above 1e8, seconds since 1970;
+    without any, lines are in an order and have no times. What a trace has no column for (`slo_ms`) is kept in its
+    extras, so that `lines` writes what was read.
+
+    Args:
+        path: the file, UTF-8, plain or gzipped; a leading ~ is the home folder.
+        name: what reports call the trace; the file's name if None.
+        limits: how much is read.
+    """
+
+    path: str | Path
+    name: str | None = None
+    limits: Limits = field(default_factory=Limits)
+
+    def load(self, rng: np.random.Generator) -> Trace:
+        """Read the file into memory; nothing is random.
+
+        Raises:
+            TraceError: the file is missing, cut short or not UTF-8; a line is no such request; there is none.
+        """
+        return gather(self.read(rng))
+
+    def read(self, rng: np.random.Generator) -> Reading:
+        """Open the file; nothing is random. Raises TraceError as `load` when the batches are read."""
+        path = Path(self.path).expanduser()
+        notes: dict[str, Any] = {"file": path.name, "skipped": {"blank lines": 0}}
+        return Reading(
+            where=str(path),
+            name=self.name or path.name.split(".")[0],
+            source=f"vLLM-Omni diffusion trace, {path.name}",
+            batches=self._batches(path, notes),
+            notes=notes,
+            settle=_counted,
+            limits=self.limits,
+        )
+
+    def _batches(self, path: Path, notes: dict[str, Any]) -> Iterator[Batch]:
+        timed: bool | None = None
+        kept = 0
+        for rows, lines in self._lines(path, notes):
+            origin = Origin(str(path), columns={ours: theirs for theirs, (ours, _) in FIELDS.items()}, rows=rows)
+            found = [_fields(line, origin, index) for index, line in enumerate(lines)]
+            times = [each.get("timestamp") for each in found]
+            for index, time in enumerate(times):
+                timed = time is not None if timed is None else timed
+                if timed is not (time is not None):
+                    raise TraceError(
+                        f"{origin.cell(index, 'time')}: found {time}, expected a timestamp in every line or in none; "
+                        "add or drop them"
+                    )
+            if not timed:
+                notes["arrival_s"] = ORDER_ONLY
+            arrivals = pa.array(times, pa.float64()) if timed else untimed(len(found), kept)
+            relative = all(time is None or time <= SINCE_1970_S for time in times)
+            yield Batch(_columns(found), arrivals, origin, relative=relative)
+            kept += len(found)
+
+    def _lines(self, path: Path, notes: dict[str, Any]) -> Iterator[tuple[Any, list[str]]]:
+        longest = 2 * self.limits.max_prompt_bytes + 4096
+        rows: list[int] = []
+        lines: list[str] = []
+        size = row = 0
+        with open_bounded(path, self.limits) as stream:
+            while line := stream.readline(longest + 2):
+                if len(line) > longest:
+                    raise TraceError(
+                        f"{path}: row {row}: found a line of over {longest:,} bytes, expected a request; raise "
+                        "--max-prompt-bytes, or drop the line"
+                    )
+                try:
+                    text = line.decode().strip()
+                except UnicodeDecodeError as error:
+                    raise TraceError(
+                        f"{path}: row {row}: found bytes that are not UTF-8 ({error.reason}), expected UTF-8 text; "
+                        "convert the file, for example with iconv"
+                    ) from error
+                if text:
+                    rows.append(row)
+                    lines.append(text)
+                else:
+                    notes["skipped"]["blank lines"] += 1
+                row, size = row + 1, size + len(line)
+                if len(lines) == LINES or size > LINES_BYTES:
+                    yield np.array(rows, np.int64), lines
+                    rows, lines, size = [], [], 0
+        if lines:
+            yield np.array(rows, np.int64), lines
+
+
+def lines(trace: Trace) -> Iterator[str]:
+    """Each request of `trace` as the benchmark reads it, without the end of the line; what is null is left out.
+
+    Raises:
+        TraceError: extras that are no JSON object.
+    """
+    columns = {ours: trace.table.column(ours) for ours in ("request_id", "prompt", "width", "height", "steps", "seed")}
+    order_only = trace.notes.get("arrival_s") == ORDER_ONLY
+    for row, time in enumerate(trace.arrival_s.tolist()):
+        others = extras(trace, row)
+        told = {"time": None if order_only else time, **{name: column[row].as_py() for name, column in columns.items()}}
+        values = {name: others.get(name) if name in OTHERS else told[ours] for name, (ours, _) in FIELDS.items()}
+        yield f"Request({', '.join(f'{name}={value!r}' for name, value in values.items() if value is not None)})"
+
+
+def extras(trace: Trace, row: int) -> dict[str, Any]:
+    """What else the source's format said of a request. Raises TraceError where it is no JSON object."""
+    text = trace.table.column("extras")[row].as_py()
+    try:
+        found = {} if text is None else json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        where = f"{trace.path or trace.name}: row {row}, column extras"
+        raise TraceError(f"{where}: found {shown(text)}, expected a JSON object; correct it, or make the trace again")
+    return found
+
+
+def _fields(line: str, origin: Origin, index: int) -> dict[str, Any]:
+    """The keywords of one line and their values, none of them None."""
+
+    def refuse(found: str, expected: str, column: str = "request") -> TraceError:
+        return TraceError(
+            f"{origin.cell(index, column)}: found {shown(found, 60)}, expected {expected}; fix or drop the line"
+        )
+
+    if not line.startswith("Request("):
+        raise refuse(repr(line[:200]), "Request(request_id='...', width=..., ...), one a line")
+    at, values = len("Request("), dict[str, Any]()
+    closed = line[at:].strip() == ")"
+    while not closed:
+        part = NEXT.match(line, at)
+        if part is None:
+            literal = "a keyword and a literal string, number or None, then a comma or the closing )"
+            raise refuse(repr(line[at : at + 200]), literal)
+        name, said = part["name"], part["value"]
+        if name not in FIELDS:
+            raise refuse(name, f"a field among {', '.join(FIELDS)}", name)
+        if name in values:
+            raise refuse(f"{name} twice", "it once", name)
+        column, kind = FIELDS[name]
+        values[name] = _value(said, kind, partial(refuse, column=column))
+        at = part.end()
+        closed = part["after"] == ")" or line[at:].strip() == ")"
+        if part["after"] == "," and closed:
+            at = len(line)
+    if line[at:].strip() not in ("", ")"):
+        raise refuse(repr(line[at : at + 200]), "the end of the line after the closing )")
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _value(said: str, kind: type, refuse: Callable[[str, str], TraceError]) -> Any:
+    """One literal, which has no other in it."""
+    expected = {str: "a string", int: "a whole number", float: "a finite number"}[kind]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of an escape that Python does not know
+            value = ast.literal_eval(said)
+        if kind is str and isinstance(value, str):
+            value.encode()
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        raise refuse(shown(said, 60), expected) from None
+    if value is None:
+        return None
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    fits = isinstance(value, str) if kind is str else number and (kind is float or isinstance(value, int))
+    if not fits or (number and not abs(value) < 2**63):
+        raise refuse(shown(said, 60), expected)
+    return value
+
+
+def _columns(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Ours, with nulls where a field is absent; a column that no line has is absent, as are names that some lack."""
+    columns: dict[str, Any] = {}
+    for theirs, (ours, kind) in FIELDS.items():
+        values = [each.get(theirs) for each in found]
+        if theirs == "request_id":
+            if all(value is not None for value in values):
+                columns[ours] = values
+        elif theirs not in OTHERS and ours != "time":
+            columns[ours] = pa.array(values, pa.string() if kind is str else pa.int64())
+    others = [{name: each[name] for name in OTHERS if name in each} for each in found]
+    columns["extras"] = pa.array([json.dumps(each) if each else None for each in others], pa.string())
+    return columns
+
+
+def _counted(tables: Tables) -> Tables:
+    """Arrivals from the start of the trace, however the source counts them."""
+    rest = iter(tables)
+    first = next(rest)
+
+    def every() -> Tables:
+        yield first
+        yield from rest
+
+    earliest = first.column("time")[0].as_py()
+    return (since_earliest if earliest > SINCE_1970_S else own_clock)(every())
