@@ -29,8 +29,9 @@ import pyarrow.parquet as pq
 from IPython.display import Image, display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
-from conf.palette import COLOURS, EDGE, GREY, STYLE, panels
+from conf.palette import COLOURS, EDGE, GREY, STYLE, panels, plain_numbers
 from sim.study.scorecard.card import study
 from sim.study.scorecard.finished import Finished, Runs
 from sim.study.scorecard.measures import hits
@@ -202,7 +203,7 @@ def over_time(runs: Runs) -> Figure:
     beneath.stackplot(hours, counts, labels=[names[name] for name in roles], colors=COLOURS[3:], step="post")
     beneath.set_ylabel("GPUs")
     beneath.set_xlabel("Time (h)")
-    beneath.legend(loc="lower right", ncols=3)
+    beneath.legend(loc="upper center", bbox_to_anchor=(0.5, -0.35), ncols=3)
     above.set_xlim(0, hours[-1])
     return figure
 
@@ -260,6 +261,8 @@ def by_rate(runs: Runs, sustained: dict[str, str]) -> Figure:
     for name in SYSTEMS:
         band(axes[0][2], runs, name, "latency_s", "p99")
     axes[0][2].set_yscale("log")
+    axes[0][2].yaxis.set_major_formatter(plain_numbers())
+    axes[0][2].yaxis.set_minor_formatter(NullFormatter())
     axes[0][2].set_title("99th percentile of latency (s)")
     for panel in axes[0]:
         panel.set_xlabel("Requests per minute")
