@@ -78,9 +78,10 @@ def _likely(run: Run, traces: dict[str, Trace]) -> Likely:
         if not isinstance(backend, Mapping) or backend.get("_target_") != PROFILED:
             return Likely(run, reason="its backend is not a profile: what was really run has the error of that run")
         checked = _checked(config)
-        key = repr((config.get("trace"), config.get("seed"), config.get("arrivals")))
-        said, trace = latencies(config, traces.get(key))
-        traces[key] = trace
+        key = repr((config.get("trace"), config.get("seed")))
+        said, trace, whole = latencies(config, traces.get(key))
+        if whole:
+            traces[key] = trace
         moved = {share: latencies(config, trace, 1 + share)[0] for share in MOVED}
     except (ConfigError, TraceError, BackendError, SimulationError, DocumentError, OSError) as error:
         return Likely(run, reason=" ".join(str(error).split()))
@@ -100,7 +101,9 @@ def configuration(folder: Path) -> dict[str, Any]:
     return plain | {"run": {"dir": "unnamed"}, "quality": {"_target_": "sim.record.quality.AtLeastAlpha"}}
 
 
-def latencies(config: Mapping[str, Any], trace: Trace | None = None, factor: float = 1.0) -> tuple[Latencies, Trace]:
+def latencies(
+    config: Mapping[str, Any], trace: Trace | None = None, factor: float = 1.0
+) -> tuple[Latencies, Trace, bool]:
     """Rerun ``config`` with every stage ``factor`` times as long: seconds of completed requests after the warm-up.
 
     Args:
@@ -109,7 +112,8 @@ def latencies(config: Mapping[str, Any], trace: Trace | None = None, factor: flo
         factor: besides what the run's own backend.service_factor is.
 
     Returns:
-        The percentiles, interpolated linearly as the summary's are, and the trace.
+        The percentiles, interpolated linearly as the summary's are; the trace; and whether other arrivals may take it,
+        of which these left nothing out.
 
     Raises:
         ConfigError, TraceError, BackendError, SimulationError: it cannot be run.
@@ -128,7 +132,7 @@ def latencies(config: Mapping[str, Any], trace: Trace | None = None, factor: flo
     if not kept.any():
         raise SimulationError("no request is completed")
     quantiles = np.quantile((finish_s - arrival_s)[kept], list(PERCENTILES.values()))
-    return dict(zip(PERCENTILES, quantiles.tolist(), strict=True)), whole.trace
+    return dict(zip(PERCENTILES, quantiles.tolist(), strict=True)), whole.trace, engine.workload.schedule.rows is None
 
 
 def _checked(config: Mapping[str, Any]) -> list[str]:

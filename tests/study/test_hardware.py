@@ -71,7 +71,7 @@ def test_the_sensitivity_is_that_of_reruns(tmp_path: Path) -> None:
     spans = {}
     for row, factor in ((ROWS[7], 1.0), (ROWS[14], 1.07)):  # four H100 NVL, a GH200
         moved = replay.Replay(row, tmp_path).predict(factor, moved=True)
-        base_s = factor * row.gpus / row.offline_images_per_s
+        base_s = factor * row.gpus / (row.offline_images_per_s or 0.0)
         for share, p99 in moved.p99_moved_s.items():
             latencies = recursion(row, base_s * (1 + share))
             assert p99 == pytest.approx(np.quantile(latencies, 0.99, method="inverted_cdf"), rel=1e-9)
@@ -133,6 +133,11 @@ def test_runs_of_one_s_own_are_replayed(tmp_path: Path, capsys: pytest.CaptureFi
         f"hardware.{kind}" for kind in ("md", "json", "png")
     }
     assert main(["scorecard", "hardware", "--runs", str(file), "--check"]) == 0
+    table(tmp_path, offline_images_per_s="", p99_s="5")
+    assert main(["scorecard", "hardware", "--runs", str(file), "-o", str(tmp_path / "out")]) == 0
+    again = json.loads((tmp_path / "out" / "hardware.json").read_text())["submissions"][0]
+    assert again["unfitted"] is None
+    assert again["fitted"]["image_s"] == pytest.approx(facts["submissions"][0]["fitted"]["image_s"], rel=1e-4)
 
 
 def test_the_check_fails_where_p99_is_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -121,7 +121,9 @@ def _submission(each: replay.Replayed) -> dict[str, Any]:
         "load": each.load,
         "measured_s": dict(row.measured),
         **{
-            name: {
+            name: None
+            if said is None
+            else {
                 "image_s": said.image_s,
                 "latency_s": dict(said.latency_s),
                 "p99_with_service_moved_s": {f"{share:+.0%}": value for share, value in said.p99_moved_s.items()},

@@ -31,7 +31,7 @@ def draw(facts: Facts) -> Figure | None:
 def _diagonal(axes: Axes, facts: Facts, which: str, title: str) -> None:
     ends = []
     for measure, colour in SHOWN.items():
-        runs = [run for run in facts["submissions"] if measure in run["measured_s"]]
+        runs = [run for run in facts["submissions"] if measure in run["measured_s"] and run[which] is not None]
         measured = np.array([run["measured_s"][measure] for run in runs])
         said = np.array([run[which]["latency_s"][measure] for run in runs])
         moved = [run[which]["p99_with_service_moved_s"] for run in runs]

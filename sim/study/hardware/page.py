@@ -26,8 +26,9 @@ def tally(facts: Facts) -> str:
     said = [f"{TOLD[name]} {_share(facts['errors'][name]['median'])}" for name in ("p50", "p90", "p99", "max")]
     runs = len(facts["submissions"])
     line = f"{runs} submissions ({facts['form']}), median error: {', '.join(said)}" if runs else "no submissions"
-    missed = [each for each in facts["routed"] if each["routing"] != "random"]
-    worst = max((abs(each["error"][name] or 0.0) for each in missed for name in ("mean", "p99")), default=None)
+    planned = [each["error"] for each in facts["routed"] if each["routing"] != "random"]
+    far = [abs(error[name]) for error in planned for name in ("mean", "p99") if error[name] is not None]
+    worst = max(far, default=None)
     return line + ("" if worst is None else f"; routed, nothing fitted: mean and p99 within {_share(worst)}")
 
 
@@ -84,9 +85,10 @@ def _submissions(facts: Facts) -> list[str]:
 def _run(run: Facts) -> tuple[str, ...]:
     measured, fitted, unfitted = run["measured_s"], run["fitted"], run["unfitted"]
 
-    def pair(measure: str, said: Facts) -> str:
+    def pair(measure: str, said: Facts | None) -> str:
         known = measured.get(measure)
-        return f"{'-' if known is None else f'{known:.2f}'} → {said['latency_s'][measure]:.2f}"
+        told = "-" if said is None else f"{said['latency_s'][measure]:.2f}"
+        return f"{'-' if known is None else f'{known:.2f}'} → {told}"
 
     return (
         f"{run['name']} ({run['accelerator']})",
@@ -99,12 +101,12 @@ def _run(run: Facts) -> tuple[str, ...]:
         *(_band(fitted, share) for share in (1, 2, 3)),
         *(pair(name, unfitted) for name in ("mean", "p99")),
         _band(unfitted, 3),
-        _signed(unfitted["error"]["p99"]),
+        _signed(None if unfitted is None else unfitted["error"]["p99"]),
     )
 
 
-def _band(said: Facts, percent: int) -> str:
-    return spread(said["latency_s"]["p99"], said["p99_with_service_moved_s"], percent)
+def _band(said: Facts | None, percent: int) -> str:
+    return "-" if said is None else spread(said["latency_s"]["p99"], said["p99_with_service_moved_s"], percent)
 
 
 def spread(said_s: float, moved_s: Mapping[str, float], percent: int) -> str:

@@ -62,14 +62,14 @@ class Replayed:
     Attributes:
         scheduled_qps: of the arrivals made again: gaps over the time of the last.
         fitted: with the seconds per image at which the mean is the measured one.
-        unfitted: with those of the same system's offline run.
+        unfitted: with those of the same system's offline run; None where that is not known.
         latencies_s: all of ``fitted``, ascending, (requests,).
     """
 
     row: Submission
     scheduled_qps: float
     fitted: Prediction
-    unfitted: Prediction
+    unfitted: Prediction | None
     latencies_s: Floats
 
     @property
@@ -78,14 +78,16 @@ class Replayed:
         return self.fitted.image_s * self.row.target_qps / self.row.gpus
 
     def error(self, measure: str, *, fitted: bool = True) -> float | None:
-        """Predicted over measured, less one; None where it was not measured."""
+        """Predicted over measured, less one; None where it was not measured, or nothing is predicted."""
         measured = self.row.measured.get(measure)
-        said = (self.fitted if fitted else self.unfitted).latency_s[measure]
-        return None if not measured else said / measured - 1
+        said = self.fitted if fitted else self.unfitted
+        return None if not measured or said is None else said.latency_s[measure] / measured - 1
 
 
 class Replay:
     """The simulator set up as a submission's machine. The engine is run anew for every ``factor``.
+
+    ``base_s`` is what an image takes on a GPU offline, or, where that is not known, at a load of 1.
 
     Args:
         row: the submission.
@@ -100,7 +102,7 @@ class Replay:
         if expected > 1e6:
             raise ConfigError(f"{row.name}: about {expected:,.0f} requests, expected at most 1,000,000; leave it out")
         self.row = row
-        self.offline_s = row.gpus / row.offline_images_per_s
+        self.base_s = row.gpus / (row.offline_images_per_s or row.target_qps)
         write_profile(self._profile(), folder / "submission.yaml")
         self._config = self._configured(str(folder), ceil(1.3 * expected) + 300)
         self._trace: Trace | None = None
@@ -108,7 +110,7 @@ class Replay:
         self.predicted_s: Floats = np.zeros(0)
 
     def latencies_s(self, factor: float) -> Floats:
-        """Seconds from arrival to image of every request, ascending, if an image takes ``factor`` x offline."""
+        """Seconds from arrival to image of every request, ascending, if an image takes ``factor`` x ``base_s``."""
         backend = {**self._config["backend"], "service_factor": factor}
         run = assemble(check({**self._config, "backend": backend}), trace=self._trace)
         self._trace = run.trace
@@ -122,7 +124,7 @@ class Replay:
         self.predicted_s = self.latencies_s(factor)
         found = summary(self.predicted_s)
         around = {share: summary(self.latencies_s(factor * (1 + share)))["p99"] for share in MOVED if moved}
-        return Prediction(factor * self.offline_s, found, around)
+        return Prediction(factor * self.base_s, found, around)
 
     def fit(self) -> float:
         """The factor at which the simulated mean is the measured one. Latencies grow with it, and without a jump.
@@ -147,7 +149,7 @@ class Replay:
         return float(brentq(above, low, high, rtol=PRECISE, xtol=PRECISE))
 
     def _profile(self) -> Profile:
-        seconds = self.offline_s * self.row.batch_most / STEPS
+        seconds = self.base_s * self.row.batch_most / STEPS
         return Profile(
             schema=1,
             model=MODEL,
@@ -192,7 +194,8 @@ def replayed(row: Submission, *, moved: bool = True) -> Replayed:
     with tempfile.TemporaryDirectory() as folder:
         replay = Replay(row, Path(folder))
         factor = replay.fit()
-        unfitted, fitted = replay.predict(1.0, moved=moved), replay.predict(factor, moved=moved)
+        unfitted = None if row.offline_images_per_s is None else replay.predict(1.0, moved=moved)
+        fitted = replay.predict(factor, moved=moved)
         latencies_s, times_s = replay.predicted_s, replay.times_s
     return Replayed(row, (len(times_s) - 1) / float(times_s[-1] or 1.0), fitted, unfitted, latencies_s)
 

@@ -27,7 +27,7 @@ class Submission:
 
     Attributes:
         name: round, division, submitter and system, as they must be cited.
-        offline_images_per_s: of the same system, all GPUs together, in batches that are full.
+        offline_images_per_s: of the same system, all GPUs together, in batches that are full; None where not known.
         seed, target_qps, least_requests, least_s: of the load generator; see traces.arrivals.loadgen.
         scheduled_qps: what the generator issued.
         measured: seconds by MEASURES; what the log does not say is absent, the mean is always there.
@@ -40,7 +40,7 @@ class Submission:
     software: str
     batch_most: int
     batch_limit_s: float
-    offline_images_per_s: float
+    offline_images_per_s: float | None
     seed: int
     target_qps: float
     least_requests: int
@@ -143,7 +143,7 @@ def _submission(row: _Row) -> Submission:
         software=row.cells.get("software") or "",
         batch_most=row.count("batch_most", most=4096),
         batch_limit_s=row.number_of("batch_limit_s"),
-        offline_images_per_s=row.number_of("offline_images_per_s", 1e-9),
+        offline_images_per_s=row.optional("offline_images_per_s") or None,
         seed=row.count("schedule_rng_seed", 0, 2**64 - 1),
         target_qps=row.number_of("target_qps", 1e-9),
         least_requests=row.count("min_query_count"),
