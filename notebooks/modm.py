@@ -32,11 +32,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from conf.palette import COLOURS, EDGE, GREY, STYLE, panels, plain_numbers
+from sim.control.pid import Pid
+from sim.control.split import demand, quality_split
 from sim.study.scorecard.card import study
 from sim.study.scorecard.finished import Finished, Runs
 from sim.study.scorecard.measures import hits
 from sim.study.scorecard.modm import FRESH_S, SIZES, SUSTAINED, hits_by_tenth, rate_of
-from sim.study.scorecard.points import sweep
+from sim.study.scorecard.points import Point, sweep
 from sim.study.scorecard.runner import finish
 
 # %% tags=["parameters"]
@@ -312,3 +314,67 @@ if figure14.outcomes:
     axes[0][0].margins(x=0.2)
     axes[0][0].legend()
     show(figure)
+
+# %% [markdown]
+# ## The monitor itself
+# Left: large models that the PID allocates, window by window, after the target fell from 16 to 11 or rose back; the
+# artifact's gains, a window of three minutes. Right: the large models of quality mode at each rate, at 75 % hits that
+# run three quarters of the steps, with SDXL or SANA for hits.
+
+# %%
+figure, axes = panels(2, width=9, height=3.2, share_y=False)
+for start, target, colour in ((16, 11, COLOURS[0]), (4, 11, COLOURS[1])):
+    pid = Pid()
+    pid.x = float(start)
+    states = [float(start), *(pid.update(target, 3.0, 16.0) for _ in range(14))]
+    allocated = [min(max(round(x), 1), 16) for x in states]
+    axes[0][0].step(range(15), allocated, where="post", color=colour, label=f"from {start} to {target}: allocated")
+    axes[0][0].plot(range(15), states, color=colour, linestyle=":", linewidth=1)
+    beyond = max((x - target) * (1 if start < target else -1) for x in states)
+    settled = max(n for n, x in enumerate(allocated) if x != target) + 1
+    print(f"from {start} to {target}: {beyond:.2f} beyond it at most, settled after {settled} windows")
+axes[0][0].set_xlabel("Windows of 180 s")
+axes[0][0].set_ylabel("Large models")
+axes[0][0].legend()
+rates = np.arange(6, 34)
+for name, seconds, colour in (("SDXL", 16.5, COLOURS[3]), ("SANA", 6.5, COLOURS[4])):
+    split = [quality_split(16, demand(rate, 0.75, 0.75), 60 / 91.5, 60 / seconds, 0.9) for rate in rates]
+    axes[0][1].step(rates, [np.nan if n is None else n for n in split], where="mid", color=colour, label=name)
+axes[0][1].set_xlabel("Requests per minute")
+axes[0][1].set_ylabel("Large models of 16")
+axes[0][1].legend()
+show(figure)
+
+# %% [markdown]
+# ## Beyond the paper: looking ahead, and hindsight
+# Two days of a load that follows the hour (after one for learning). Hindsight knows what came, and is a yardstick: the
+# splits that a search found best for what the monitor's own run recorded.
+
+# %%
+controllers = experiment("modm-controllers")
+if controllers.outcomes:
+    (monitor,) = controllers.where(controller="modm-quality")
+    words = [
+        word if word != "controller=modm-quality" else f"controller=modm-hindsight controller.folder={monitor.folder}"
+        for word in monitor.point.overrides
+    ]
+    best = Point("modm-controllers", {"controller": "modm-hindsight"}, tuple(" ".join(words).split()))
+    rows = []
+    for run in [*controllers, *finish([best], Path(work), jobs)]:
+        table = pq.read_table(run.folder / "cluster.parquet", columns=["seconds", "gpus_large"])
+        large_s = float(np.sum(table["seconds"].to_numpy() * table["gpus_large"].to_numpy()))
+        rows.append(
+            {
+                "controller": choice(run, "controller"),
+                "over 2x": run.number("slo", "2x", "violation_rate"),
+                "over 4x": run.number("slo", "4x", "violation_rate"),
+                "p99 [s]": run.number("latency_s", "p99"),
+                "GPU-hours on the large model": large_s / 3600,
+                "GPU-hours at work": run.number("gpu", "busy_fraction")
+                * float(table["seconds"].to_numpy().sum())
+                * run.number("gpu", "count")
+                / 3600,
+                "switches": run.number("gpu", "switches"),
+            }
+        )
+    display(pd.DataFrame(rows).set_index("controller").round(3))
