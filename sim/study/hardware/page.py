@@ -51,6 +51,8 @@ def _submissions(facts: Facts) -> list[str]:
     )
     return [
         "## MLPerf Inference, SDXL, server scenario",
+        "From the logs in mlcommons/inference_results_v4.1 and v5.1 (Apache-2.0); conf/data/mlperf-sdxl-server.csv has "
+        "commit and path of each.",
         "**Fitted** (role `fit`): the seconds per image at the server's batch size, one number for each system, so "
         "that the simulated mean is the measured one. A batch that is not full takes its share. **Predicted**: all "
         "else. The arrivals are made again from the logged seed; the scheduled rate is the logged one to two decimals "
