@@ -10,6 +10,8 @@ USAGE_ERROR = 2
 _RAISED = re.compile(r"^\w+ raised while resolving interpolation: ")
 """How OmegaConf begins where a resolver failed: with a class of Python's, and without the key."""
 
+_KEY = re.compile(r"Incompatible key type '\w+'")
+
 LONGEST = 1000
 """Characters of a message; it begins with what is wrong and ends with what to do."""
 
@@ -26,6 +28,9 @@ def refuse(error: Exception, where: str = "") -> int:
     elif isinstance(error, OSError) and error.errno is not None:
         message = f"what was asked for cannot be written ({error.strerror}); free the disk or write elsewhere"
     elif isinstance(error, OmegaConfBaseException):
+        message = _KEY.sub(
+            "found a key that is no text; expected names, in quotes where YAML reads them as other", message
+        )
         said = _RAISED.sub("", message.partition("full_key:")[0].strip()) or "cannot be resolved; correct its ${...}"
         message = f"{error.full_key}: {said}" if error.full_key and error.full_key not in said else said
     elif "@system." in message:

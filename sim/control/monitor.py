@@ -15,7 +15,7 @@ from sim.control.split import Demand, carries, demand, quality_split, throughput
 from sim.errors import ConfigError
 from sim.model import in_role
 from sim.parts import Run
-from sim.request import HIT, Request
+from sim.request import HIT, MISSING, Request
 from sim.workload import alone_s
 
 
@@ -26,6 +26,13 @@ class Window:
     requests: int = 0
     hits: int = 0
     left: float = 0.0
+
+    def add(self, request: Request) -> None:
+        """One more, whose lookup is over."""
+        self.requests += 1
+        if request.lookup == HIT:
+            self.hits += 1
+            self.left += 1 - request.k / request.of_steps
 
     def demand(self, seconds: float) -> Demand:
         """The load of the window (equations 7 and 8); nothing where nothing came."""
@@ -42,8 +49,10 @@ class GlobalMonitor:
     At the end of each window it takes the window's request rate, hit rate and steps left, works out the number of
     large models that ``mode`` asks for, moves its PID towards that, and orders workers until as many hold the large
     model as the PID says, rounded and kept in [1, N] ([1, N-1] in throughput mode, where only a small one takes hits).
-    A window in which nothing came changes nothing. With a ``forecast`` it does not plan for the window that is over but
-    for those to come: for the highest rate that is expected of the next ``ahead``, with the last hits that there were.
+    A window in which nothing came changes nothing; with ``drain``, what waits then counts as its load, so that no GPU
+    idles beside the other model's queue when the arrivals are over. With a ``forecast`` it does not plan for the window
+    that is over but for those to come: for the highest rate that is expected of the next ``ahead``, with the last hits
+    that there were.
 
     Where even the most hits-carrying split of the present small model cannot serve the load it steps down to the next
     smaller one at once, and back up when the larger one has carried the load with room to spare for ``patience``
@@ -62,6 +71,8 @@ class GlobalMonitor:
         forecast: what expects the next windows' rate; None takes the last one's (MoDM).
         ahead: windows that it looks ahead with a forecast.
         batch: requests that a GPU serves at once, whose throughput counts as its (MoDM profiles 1).
+        drain: whether a window in which nothing came has what waits for its load (the artifact's workers go over to
+            the other queue once the arrivals are over).
 
     Raises:
         ConfigError: a setting out of its range, or models that lack a smaller one.
@@ -80,10 +91,12 @@ class GlobalMonitor:
     forecast: Forecast | None = None
     ahead: int = 1
     batch: int = 1
+    drain: bool = True
     _pid: Pid = field(init=False, repr=False)
     _run: Run = field(init=False, repr=False)
     _window: Window = field(init=False, repr=False, default_factory=Window)
     _last: Window = field(init=False, repr=False, default_factory=Window)
+    _came: list[Request] = field(init=False, repr=False, default_factory=list)
     _ladder: list[str] = field(init=False, repr=False)
     _rpm: dict[str, float] = field(init=False, repr=False)
     _rung: int = field(init=False, default=0)
@@ -123,11 +136,8 @@ class GlobalMonitor:
 
     def arrived(self, request: Request, now_s: float) -> None:
         """See Controller.arrived."""
-        window = self._window
-        window.requests += 1
-        if request.lookup == HIT:
-            window.hits += 1
-            window.left += 1 - request.k / request.of_steps
+        self._window.add(request)
+        self._came.append(request)
 
     def _watch(self) -> Generator[simpy.Event, Any, None]:
         clock, end_s = self._run.clock, 0.0
@@ -135,6 +145,10 @@ class GlobalMonitor:
             end_s += self.period_s
             yield clock.sleep_until(end_s)
             window, self._window = self._window, Window()
+            self._came = [each for each in self._came if each.worker == MISSING and each.model is not None]
+            if self.drain and not window.requests and self.forecast is None:
+                for each in self._came:
+                    window.add(each)
             if window.requests:
                 self._last = window
             if self.forecast is not None:

@@ -39,7 +39,7 @@ class Thresholds:
         ks = sorted(self.at_least)
         if not ks or ks[0] < 1 or ks[-1] > self.of_steps:
             raise ConfigError(
-                f"selector: at_least holds K = {ks}; expected at least one K, each from 1 to {self.of_steps}"
+                f"selector: at_least holds K = {ks}; expected at least one K, each from 1 to of_steps = {self.of_steps}"
             )
         limits = [self.at_least[k] for k in ks]
         if any(not low <= high for low, high in pairwise([*limits[:1], *limits])):

@@ -369,7 +369,7 @@ def checks(found: Sequence[Likely]) -> list[str]:
 
 def _confident(each: Likely) -> Confidence:
     run, busy = each.run, each.run.number("gpu", "busy_fraction")
-    said = () if each.said is None else tuple(f"{value:.3g}" for value in each.said.values())
+    said = () if each.said is None else tuple(number(value) for value in each.said.values())
     asked = [("p99", share) for share in SHARES] + [("p50", SHARES[-1])]
     bands = [each.band(name, share) for name, share in asked]
     return Confidence(
@@ -377,6 +377,6 @@ def _confident(each: Likely) -> Confidence:
         run.load.label,
         DASH if busy is None else f"{busy:.0%}",
         said,
-        tuple(f"{band[0]:.3g} to {band[1]:.3g}" for band in bands if band is not None),
+        tuple(f"{number(band[0])} to {number(band[1])}" for band in bands if band is not None),
         each.reason,
     )

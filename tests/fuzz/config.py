@@ -71,7 +71,8 @@ def dotted(path: Path) -> str:
 def names_of(path: Path) -> tuple[str, ...]:
     """What a refusal of the value at ``path`` has to name: the key, or another of its group that it does not fit."""
     other = "profile of" if path[0] == "models" else f"{path[0]}."  # a size that nobody measured is told by its profile
-    return next(str(part) for part in reversed(path) if isinstance(part, str)), other
+    without = ("nothing in system=",) if len(path) == 1 else ()  # what a part that is gone leaves without use
+    return next(str(part) for part in reversed(path) if isinstance(part, str)), other, *without
 
 
 def covered(path: Path) -> str:

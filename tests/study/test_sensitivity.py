@@ -12,6 +12,7 @@ from sim.run import simulate, write
 from sim.study.report import write_report
 from sim.study.runs import load_runs
 from sim.study.sensitivity import MOVED, likely
+from sim.study.tables import number
 from tests.sim.lab import configured
 
 VANILLA = (
@@ -66,7 +67,7 @@ def test_the_page_shows_the_band_and_what_was_checked(runs: Path, tmp_path: Path
         for share in (0.01, 0.02, 0.03):
             band = each.band("p99", share)
             assert band is not None
-            assert f"{band[0]:.3g} to {band[1]:.3g}" in page
+            assert f"{number(band[0])} to {number(band[1])}" in page
     assert "z-image-turbo on h100: nobody has held it against a service yet" in page
     assert "SGLang-Diffusion, performance baselines" in page
 

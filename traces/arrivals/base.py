@@ -54,7 +54,7 @@ def check_last(what: str, seconds: float) -> None:
     if not seconds < LAST_S:
         raise TraceError(
             f"{what} at {seconds:.3g} s, expected before {LAST_S:.2g} s (272 years), from where on floats are coarser"
-            " than a microsecond; raise the rate, think less, or take fewer requests"
+            " than a microsecond; raise the rate (rate_rpm), think less, or take fewer requests"
         )
 
 

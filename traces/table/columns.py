@@ -100,10 +100,11 @@ def _converted(values: Any, field: pa.Field, origin: Origin) -> pa.Array | pa.Ch
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         cell, found = f"{origin.where}: column {field.name}", shown(str(error))
         for index, value in enumerate(values):
-            plain = value.as_py() if isinstance(value, pa.Scalar) else value
+            plain: Any = value
             try:
+                plain = value.as_py() if isinstance(value, pa.Scalar) else value
                 pa.scalar(plain).cast(field.type)
-            except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            except (pa.ArrowException, TypeError, ValueError, OverflowError):  # the last of a time that Python has not
                 cell, found = origin.cell(index, field.name), shown(repr(plain))
                 break
         raise TraceError(

@@ -23,7 +23,7 @@ from traces.table.columns import SCHEMA
 from traces.table.digest import BLOCK, content_digest, streamed_digest
 from traces.table.external_sort import Runs, Spool, merged, ordered, regrouped
 from traces.table.ingest import Batch, Reading, gather, since_earliest, store
-from traces.table.trace import read
+from traces.table.trace import make, read
 from traces.table.validation import Origin
 
 in_a_folder = settings(
@@ -279,3 +279,10 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     assert large - small > 50e6
     # holding the content just once would take all of the difference
     assert large_peak - small_peak < 0.5 * (large - small)
+
+
+def test_a_time_that_python_has_not_is_refused_by_its_row() -> None:
+    """Arrow holds years that Python's datetime does not."""
+    far = pa.array([10**17], pa.timestamp("ms"))
+    with pytest.raises(TraceError, match="column steps: found <pyarrow"):
+        make({"request_id": ["a"], "arrival_s": [0.0], "prompt": ["x"], "steps": far}, name="n", source="s")
