@@ -42,7 +42,7 @@ from sim.study.scorecard.points import Point, sweep
 from sim.study.scorecard.runner import finish
 
 # %% tags=["parameters"]
-quick = True  # small traces; False is the full form
+quick = False  # True: small traces, and only some of the figures
 work = "results/runs/scorecard"  # where finished runs are kept
 jobs = 1  # worker processes
 

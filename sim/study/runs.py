@@ -134,6 +134,10 @@ def load_runs(dirs: Sequence[Path]) -> list[Run]:
     )
 
 
+MOST_S = 1e12
+"""What a time of a finished run is below: 30,000 years."""
+
+
 def latency_quantiles(run: Run, probabilities: Floats) -> Floats | None:
     """Quantiles (s) of arrival-to-finish time over the completed requests of the measured window.
 
@@ -166,7 +170,7 @@ def time_series(run: Run, column: str, points: int) -> tuple[Floats, Floats] | N
         return None
     time, value = _floats(table, "time_s"), _floats(table, column)
     stands = _floats(table, "seconds") if "seconds" in table.column_names else np.diff(time, append=time[-1:])
-    known = np.isfinite(time) & np.isfinite(value) & np.isfinite(stands)
+    known = np.isfinite(time) & np.isfinite(value) & np.isfinite(stands) & (np.abs(time) + np.abs(stands) < MOST_S)
     time, value, stands = time[known], value[known], stands[known]
     if not len(time):
         return None
@@ -310,7 +314,14 @@ def _table(path: Path, columns: Sequence[str]) -> pa.Table | None:
         return None
     try:
         with pa.OSFile(str(path)) as source:  # opened here: Arrow takes a path with a colon for a URI
-            present = [column for column in columns if column in pq.read_schema(source).names]
+            schema = pq.read_schema(source)
+        present = [column for column in columns if column in schema.names]
+        for column in present:
+            kind = schema.field(schema.get_all_field_indices(column)[0]).type
+            if len(schema.get_all_field_indices(column)) > 1:
+                raise ReportError(f"{path}: column '{column}' is there twice; {_again(path)}")
+            if column != "outcome" and not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+                raise ReportError(f"{path}: column '{column}': found {kind}, expected numbers; {_again(path)}")
         with (
             pa.OSFile(str(path)) as source,
             pq.ParquetFile(source, read_dictionary=[name for name in present if name == "outcome"]) as file,

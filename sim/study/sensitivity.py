@@ -137,10 +137,14 @@ def latencies(
 
 def _checked(config: Mapping[str, Any]) -> list[str]:
     """What is known of the profiles of the models that ``config`` may serve with."""
-    backend = config["backend"]
+    backend = config.get("backend")
+    if not isinstance(backend, Mapping):
+        return []
     folder = backend.get("folder")
     profiles = find(str(backend.get("gpu")), [shipped(), *([Path(folder)] if folder else [])])
-    names = dict.fromkeys(str(model.get("name")) for model in (config.get("models") or {}).values())
+    models = config.get("models")
+    served = models.values() if isinstance(models, Mapping) else ()
+    names = dict.fromkeys(str(model.get("name")) for model in served if isinstance(model, Mapping))
     return [_told(profiles[name]) for name in names if name in profiles]
 
 

@@ -52,7 +52,13 @@ class LoadGen:
         twister = np.random.RandomState(self.seed % 2**32)  # the generator that the log's seed is one of
         uniform = np.frombuffer(twister.bytes(8 * max(rows - 1, 0)), "<u8").astype(np.float64) / 2.0**64
         uniform = np.minimum(uniform, np.nextafter(1.0, 0.0))  # the largest round to 1
-        gaps_ns = np.floor(-np.log(1.0 - uniform) / (self.rate_rpm / 60.0) * 1e9).astype(np.int64)
+        gaps = np.floor(-np.log(1.0 - uniform) / (self.rate_rpm / 60.0) * 1e9)
+        if not gaps.sum() < MOST_S * 1e9:
+            raise TraceError(
+                f"arrivals.rate_rpm: found {self.rate_rpm:g}, at which {rows:,} requests take more than {MOST_S:g} s; "
+                "raise it"
+            )
+        gaps_ns = gaps.astype(np.int64)
         times_ns = np.concatenate([np.zeros(1, np.int64), np.cumsum(gaps_ns)])
         last = max(int(np.searchsorted(times_ns, self.least_s * 1e9)), self.least_requests - 1)
         if last >= rows:

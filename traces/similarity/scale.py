@@ -8,7 +8,7 @@ what, and how well it fits.
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import isinf
+from math import isfinite, isinf
 from typing import Protocol, runtime_checkable
 
 from conf.assumption import Assumption
@@ -53,11 +53,20 @@ class Fitted:
     Args:
         target: its id in the scorecard, and which of its values.
         paper, ours: the two numbers, in the unit of the target.
+
+    Raises:
+        TraceError: one of them is no finite number.
     """
 
     target: str
     paper: float
     ours: float
+
+    def __post_init__(self) -> None:
+        if isinstance(self.paper, bool) or isinstance(self.ours, bool) or not isfinite(self.paper + self.ours):
+            raise TraceError(
+                f"scale.fitted: found paper {self.paper} and ours {self.ours}, expected two finite numbers"
+            )
 
 
 @dataclass(slots=True)
