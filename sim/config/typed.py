@@ -4,12 +4,13 @@ Numbers are numbers: ``true`` is not 1, and a NaN is none. A whole number is tak
 float that is whole (1e4, as Hydra reads it) where a whole number is. What has a range (conf/ranges.py) is held to it.
 """
 
+import dataclasses
 import inspect
 import math
 import types
 import typing
 from collections.abc import Callable, Mapping
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import Annotated, Any
 
@@ -49,6 +50,15 @@ def _truth(value: Any) -> Any:
     return value
 
 
+def _of_fields(kind: type, value: Any) -> Any:
+    """What the fields of a dataclass are told, each against its own type."""
+    if isinstance(value, Mapping):
+        hints = typing.get_type_hints(kind)
+        for name in hints.keys() & value.keys():
+            validated(value[name], hints[name])
+    return value
+
+
 Whole = Annotated[int, BeforeValidator(_number)]
 Real = Annotated[float, BeforeValidator(_number)]
 Truth = Annotated[bool, BeforeValidator(_truth)]
@@ -74,6 +84,8 @@ def strict(hint: Any) -> Any:
         return Annotated[(inner, *said, BeforeValidator(_bounded))] if ends else Annotated[(strict(inner), *said)]
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         return reduce(or_, [strict(part) for part in typing.get_args(hint)])
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return Annotated[hint, BeforeValidator(partial(_of_fields, hint))]
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (None, typing.Literal, Callable) or not parts:
         return hint

@@ -14,6 +14,7 @@ from sim.config.settings import check
 from sim.config.typed import spelled, validated
 from sim.errors import ConfigError
 from tests.sim.lab import configured
+from traces.similarity.scale import Fitted
 
 
 def _scalars(node: Any, key: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -22,10 +23,14 @@ def _scalars(node: Any, key: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [key] if isinstance(node, int | float) and not isinstance(node, bool) else []
 
 
-@given(st.sampled_from([True, False]), st.sampled_from([int, float, int | None, list[float], dict[int, float]]))
+HINTS = [int, float, int | None, list[float], dict[int, float], list[Fitted]]
+
+
+@given(st.sampled_from([True, False]), st.sampled_from(HINTS))
 def test_a_boolean_is_no_number(value: bool, hint: Any) -> None:
     """At any depth of a type."""
-    given_ = {list[float]: [1.0, value], dict[int, float]: {1: value}}.get(hint, value)
+    fitted = [{"target": "t", "paper": 1.0, "ours": value}]
+    given_ = {list[float]: [1.0, value], dict[int, float]: {1: value}, list[Fitted]: fitted}.get(hint, value)
     with pytest.raises(ValidationError):
         validated(given_, hint)
 
