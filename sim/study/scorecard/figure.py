@@ -42,10 +42,12 @@ def draw(columns: Mapping[str, Sequence[Row]]) -> Figure | None:
     shown = [rows for rows in lines if any(row.ours is not None for row in rows)]
     if not shown:
         return None
-    panes = 2 if len(shown) > ASIDE else 1
+    panes = 2 if len(shown) > ASIDE and len(columns) == 1 else 1  # what several columns have beside them is wide
     tall = -(-len(shown) // panes)
     each = 0.25 + 0.13 * (len(columns) - 1)
-    figure, axes = panels(panes, width=7.4 * panes, height=each * tall + 1.5, share_y=False)
+    figure, axes = panels(
+        panes, width=7.4 * panes if len(columns) == 1 else 11, height=each * tall + 1.5, share_y=False
+    )
     for index in range(panes):
         _column(axes[0][index], shown[index * tall : (index + 1) * tall], tall)
     figure.suptitle(_title(columns, len(lines) - len(shown)), fontsize=9.5, fontweight="bold")
@@ -113,11 +115,12 @@ def _column(axes: Axes, lines: Sequence[Sequence[Row]], tall: int) -> None:
             axes.axhspan(place - 0.5, place + 0.5, color="#000000", alpha=0.025, linewidth=0)
         gap = 0.0 if len(rows) == 1 else 0.44 / (len(rows) - 1)
         for nth, row in enumerate(rows):
-            _points(axes, place + (0.0 if len(rows) == 1 else gap * nth - 0.22), row, filled=nth == 0)
+            at = place + (0.0 if len(rows) == 1 else gap * nth - 0.22)
+            _points(axes, at, row, filled=nth == 0)
+            before = number(row.paper, 3) if nth == 0 else ""
+            _write(axes, f"{before} → {number(row.ours, 3)}".strip(), 1.0, at, 8.0, color=INK)
         first = rows[0]
         _write(axes, first.id, 0.0, place, -6.0, color=VERDICTS.get(first.verdict, INK), ha="right", fontweight="bold")
-        ours = " | ".join(number(row.ours, 3) for row in rows)
-        _write(axes, f"{number(first.paper, 3)} → {ours}", 1.0, place, 8.0, color=INK)
     _write(axes, "paper → ours", 1.0, -0.95, 8.0, color=INK)
     axes.set_yticks(range(len(lines)), [short(rows[0].what, 50) for rows in lines], fontsize=7.5, color=INK)
     axes.tick_params(axis="y", length=0, pad=58)
