@@ -347,7 +347,7 @@ show(figure)
 
 # %% [markdown]
 # ## Beyond the paper: looking ahead, and hindsight
-# Two days of a load that follows the hour (after one for learning). Hindsight knows what came, and is a yardstick: the
+# The second day of a load that follows the hour; the first is for learning. Hindsight knows what came, and is a yardstick: the
 # splits that a search found best for what the monitor's own run recorded.
 
 # %%
