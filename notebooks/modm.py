@@ -347,8 +347,8 @@ show(figure)
 
 # %% [markdown]
 # ## Beyond the paper: looking ahead, and hindsight
-# The second day of a load that follows the hour; the first is for learning. Hindsight knows what came, and is a yardstick: the
-# splits that a search found best for what the monitor's own run recorded.
+# The second day of a load that follows the hour; the first is for learning. Hindsight knows what came, and is a
+# yardstick: the splits that a search found best for what the monitor's own run recorded.
 
 # %%
 controllers = experiment("modm-controllers")
