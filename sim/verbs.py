@@ -7,6 +7,7 @@ error is told before seconds of imports.
 """
 
 import argparse
+import logging
 import math
 import os
 import re
@@ -176,6 +177,8 @@ def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usa
         task(config)
 
     before = sys.argv
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)  # Hydra's --info has them write on what may be closed by then
     try:
         sys.argv = ["mezzotint", *_arranged(overrides)]
         _refuse_null(overrides)
@@ -202,6 +205,8 @@ def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usa
         return refuse(error)  # Hydra could not compose the configuration: system=[a], for one
     finally:
         sys.argv = before
+        root.setLevel(level)
+        root.handlers[:] = handlers
         for name, value in others.items():
             os.environ.pop(name)
             if value is not None:

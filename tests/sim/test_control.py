@@ -175,7 +175,7 @@ def test_what_a_part_declares_is_there_once() -> None:
     run = engine([0.0, 60.0, 120.0], [1.0] * 3, controllers=[Declares()])
     run.run()
 
-    table = run.record.facts.table(pa.chunked_array([["a", "b", "c"]]))
+    table = run.record.facts.table(pa.chunked_array([["a", "b", "c"]]), np.full(3, np.nan))
     assert table.column_names.count("rank") == table.column_names.count("share") == 1
     assert table.column("rank").to_pylist() == [0, 10, 20]
     assert table.column("share").to_pylist() == [None] * 3
