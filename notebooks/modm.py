@@ -25,7 +25,6 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 from IPython.display import Image, display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -37,7 +36,7 @@ from sim.control.split import demand, quality_split
 from sim.study.scorecard.card import study
 from sim.study.scorecard.finished import Finished, Runs
 from sim.study.scorecard.measures import hits
-from sim.study.scorecard.modm import FRESH_S, SIZES, SUSTAINED, hits_by_tenth, rate_of
+from sim.study.scorecard.modm import FRESH_S, SIZES, SUSTAINED, by_rate, hits_by_tenth
 from sim.study.scorecard.points import Point, sweep
 from sim.study.scorecard.runner import finish
 
@@ -197,12 +196,11 @@ def over_time(runs: Runs) -> Figure:
         above.plot(*per_minute(run, "finish_s"), color=LOOK[name], label=name)
     above.set_ylabel("Requests per minute")
     above.legend()
-    table = pq.read_table(modm.folder / "cluster.parquet")
-    hours = table["time_s"].to_numpy() / 3600
-    roles = [name for name in ("gpus_large", "gpus_small", "gpus_smallest") if name in table.column_names]
     names = {"gpus_large": "SD3.5 Large", "gpus_small": "SDXL", "gpus_smallest": "SANA"}
-    counts = [table[name].to_numpy() for name in roles]
-    beneath.stackplot(hours, counts, labels=[names[name] for name in roles], colors=COLOURS[3:], step="post")
+    table = modm.cluster("time_s", *names)
+    hours, *counts = (table[name].to_numpy() for name in ("time_s", *names))
+    hours = hours / 3600
+    beneath.stackplot(hours, counts, labels=names.values(), colors=COLOURS[3:], step="post")
     beneath.set_ylabel("GPUs")
     beneath.set_xlabel("Time (h)")
     beneath.legend(loc="upper center", bbox_to_anchor=(0.5, -0.35), ncols=3)
@@ -243,14 +241,13 @@ if figure11.outcomes:
 # %%
 def band(panel: Axes, runs: Runs, name: str, *keys: str) -> None:
     """A number of one system against the rate."""
-    of = list(runs.where(system=name))
-    rates = sorted({rate_of(run) for run in of})
-    values = [[run.number(*keys) for run in of if rate_of(run) == rate] for rate in rates]
+    at = by_rate(runs.where(system=name))
+    rates, values = list(at), [[run.number(*keys) for run in seeds] for seeds in at.values()]
     panel.plot(rates, [np.mean(each) for each in values], color=LOOK[name], marker="o", markersize=3, label=name)
     panel.fill_between(rates, [min(v) for v in values], [max(v) for v in values], color=LOOK[name], alpha=0.2, lw=0)
 
 
-def by_rate(runs: Runs, sustained: dict[str, str]) -> Figure:
+def violations_by_rate(runs: Runs, sustained: dict[str, str]) -> Figure:
     """Violations of 2x and 4x, and the 99th percentile."""
     figure, axes = panels(3, width=11, height=3.4, share_y=False)
     for panel, slo in zip(axes[0], ("2x", "4x"), strict=False):
@@ -272,7 +269,7 @@ def by_rate(runs: Runs, sustained: dict[str, str]) -> Figure:
     return figure
 
 
-show(by_rate(experiment("modm-figure12"), {"2x": "M16", "4x": "M17"}))
+show(violations_by_rate(experiment("modm-figure12"), {"2x": "M16", "4x": "M17"}))
 
 # %% [markdown]
 # On four A40, whose times are assumed:
@@ -280,7 +277,7 @@ show(by_rate(experiment("modm-figure12"), {"2x": "M16", "4x": "M17"}))
 # %%
 a40 = experiment("modm-figure12-a40")
 if a40.outcomes:
-    show(by_rate(a40, {"2x": "M15"}))
+    show(violations_by_rate(a40, {"2x": "M15"}))
 
 # %% [markdown]
 # ## Figure 14: quality against throughput
@@ -361,7 +358,7 @@ if controllers.outcomes:
     best = Point("modm-controllers", {"controller": "modm-hindsight"}, tuple(" ".join(words).split()))
     rows = []
     for run in [*controllers, *finish([best], Path(work), jobs)]:
-        table = pq.read_table(run.folder / "cluster.parquet", columns=["seconds", "gpus_large"])
+        table = run.cluster("seconds", "gpus_large")
         large_s = float(np.sum(table["seconds"].to_numpy() * table["gpus_large"].to_numpy()))
         rows.append(
             {

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sim.ending import Terminated, end_workers, told_to_stop
 from sim.errors import ConfigError
+from sim.refusal import refuse
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -15,8 +16,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
         _leave_working_directory()
-    from sim.refusal import refuse  # what a verb needs takes seconds to import; each imports its own
-
     status = 0
     try:
         status = _done(given)
@@ -32,8 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _done(given: Sequence[str]) -> int:
     """Do what was asked for; returns the exit status."""
-    from sim.config.choices import listed
-    from sim.refusal import refuse
+    from sim.config.choices import listed  # what a verb needs takes seconds to import; each imports its own
 
     try:
         if given[:1] == ["list"]:

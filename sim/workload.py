@@ -47,6 +47,11 @@ def alone_s(backend: Backend, model: Model, batch: int = 1) -> float:
     return sum(stage.seconds for stage in stages)
 
 
+def full_rpm(backend: Backend, model: Model, batch: int = 1) -> float:
+    """Full generations per minute of a GPU that serves ``batch`` of them at once."""
+    return 60 * batch / alone_s(backend, model, batch)
+
+
 def standalone(backend: Backend, model: Model, shapes: Shapes, native: bool) -> Standalone:
     """What every row takes in full on ``model``: of its own shape or, with ``native``, of the model's.
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from math import inf
 from pathlib import Path
 from typing import Literal
@@ -12,15 +13,16 @@ import pyarrow.parquet as pq
 
 from backends.base import Asset
 from sim.control.best import Fleet, Plan, Split, Weights, best
+from sim.control.monitor import Window
 from sim.control.roles import serving
-from sim.control.split import Demand, demand
+from sim.control.split import Demand
 from sim.control.timetable import Timetable
 from sim.errors import ConfigError
 from sim.model import in_role
 from sim.parts import Run
 from sim.request import Request
 from sim.rundir import REQUESTS
-from sim.workload import alone_s
+from sim.workload import full_rpm
 
 
 @dataclass(slots=True)
@@ -98,7 +100,7 @@ class Hindsight:
 
     def _fleet(self, run: Run, ladder: list[str]) -> Fleet:
         def rpm(role: str) -> float:
-            return 60 * self.batch / alone_s(run.backend, run.model(role), self.batch)
+            return full_rpm(run.backend, run.model(role), self.batch)
 
         def load_s(role: str) -> float:
             name = run.model(role).name
@@ -126,19 +128,19 @@ def recorded(folder: Path, period_s: float) -> list[Demand]:
     Raises ConfigError where ``folder`` holds no run.
     """
     try:
-        rows = pq.read_table(folder / REQUESTS, columns=["arrival_s", "lookup", "skipped", "steps"]).to_pandas()
+        with pa.OSFile(str(folder / REQUESTS)) as file:  # opened here: Arrow takes a path with a colon for a URI
+            rows = pq.read_table(file, columns=["arrival_s", "lookup", "skipped", "steps"])
     except (OSError, pa.ArrowInvalid, KeyError) as error:
         raise ConfigError(
             f"controller.folder: {folder} holds no run that can be read ({' '.join(str(error).split())[:120]}); name "
             "the directory of a finished run of the same trace"
         ) from None
-    at = (rows.arrival_s // period_s).astype(int)
-    hit = rows.lookup.astype(str) == "hit"
-    left = (1 - rows.skipped / rows.steps).where(hit, 0.0)
-    found = []
-    for number in range(int(at.max()) + 1):
-        mine = at == number
-        count, hits = int(mine.sum()), int(hit[mine].sum())
-        rate = 60 * count / period_s
-        found.append(demand(rate, hits / count if count else 0.0, float(left[mine].sum()) / hits if hits else 0.0))
-    return found
+    arrival_s, skipped, steps = (rows[name].to_numpy() for name in ("arrival_s", "skipped", "steps"))
+    hit = np.asarray(rows["lookup"].cast(pa.string())) == "hit"
+    left = np.where(hit, 1 - skipped / steps, 0.0)
+    at = arrival_s // period_s
+    ends = np.searchsorted(at, np.arange(at[-1] + 1), side="right").tolist()  # rows are in the order of arrival
+    spans = [slice(first, end) for first, end in pairwise([0, *ends])]
+    return [
+        Window(span.stop - span.start, int(hit[span].sum()), float(left[span].sum())).demand(period_s) for span in spans
+    ]

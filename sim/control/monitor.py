@@ -16,7 +16,7 @@ from sim.errors import ConfigError
 from sim.model import in_role
 from sim.parts import Run
 from sim.request import HIT, MISSING, Request
-from sim.workload import alone_s
+from sim.workload import full_rpm
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ class GlobalMonitor:
         self._ladder = [role for role in run.models if role != self.miss_role]
         if not self._ladder:
             raise ConfigError("controller: the monitor splits GPUs between two models or more; choose another models=")
-        self._rpm = {role: 60 * self.batch / alone_s(run.backend, run.model(role), self.batch) for role in run.models}
+        self._rpm = {role: full_rpm(run.backend, run.model(role), self.batch) for role in run.models}
         if self.forecast is not None:
             self.forecast.begin(self.period_s)
         workers = run.cluster.workers

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from conf.ranges import Count, Seconds
 from sim.clock import CONTROL
-from sim.errors import ConfigError
 from sim.parts import Run, Worker
 from sim.request import Request
+from sim.schedule.former import refuse_over
 
 Batch = deque[Request]
 
@@ -44,12 +44,7 @@ class BatchServer:
     def bind(self, run: Run) -> None:
         """See Scheduler.bind."""
         self._run = run
-        limit = run.cluster.workers[0].limit
-        if self.batch_most > limit:
-            raise ConfigError(
-                f"scheduler.batch_most: found {self.batch_most}; the executor takes {limit} at once: raise "
-                "executor.limit, or choose executor=whole-batch"
-            )
+        refuse_over(run.cluster.workers[0].limit, self.batch_most, "scheduler.batch_most")
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
         """See Scheduler.offer. A worker is given its batch by ``next``."""

@@ -6,7 +6,7 @@ from conf.ranges import Count, Seconds
 from sim.clock import CONTROL
 from sim.parts import Run, Worker
 from sim.request import Request
-from sim.schedule.former import Former
+from sim.schedule.former import Former, refuse_over
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Batching:
     def bind(self, run: Run) -> None:
         """See Scheduler.bind."""
         self._run = run
-        self._former.refuse_over(run.cluster.workers[0].limit)
+        refuse_over(run.cluster.workers[0].limit, self.most, "scheduler.most")
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
         """See Scheduler.offer. A batch is asked for by ``next``, its first request too."""

@@ -31,14 +31,6 @@ class Former:
                 "more seconds"
             )
 
-    def refuse_over(self, limit: int) -> None:
-        """Raise ConfigError where a batch is more than the ``limit`` that the executor takes."""
-        if self.most > limit:
-            raise ConfigError(
-                f"scheduler.most: found {self.most}; the executor takes {limit} at once: raise executor.limit or "
-                "choose executor=whole-batch"
-            )
-
     def add(self, request: Request, now_s: float) -> None:
         """``request`` waits from now on."""
         self._waiting.append((now_s, request))
@@ -58,3 +50,12 @@ class Former:
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+
+def refuse_over(limit: int, most: int, key: str) -> None:
+    """Raise ConfigError where ``most`` requests in a batch, set by ``key``, are more than the executor's ``limit``."""
+    if most > limit:
+        raise ConfigError(
+            f"{key}: found {most}; the executor takes {limit} at once: raise executor.limit or choose "
+            "executor=whole-batch"
+        )

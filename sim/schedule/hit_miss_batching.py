@@ -6,7 +6,7 @@ from conf.ranges import Count, Seconds
 from sim.clock import CONTROL
 from sim.parts import Run, Worker
 from sim.request import MISSING, Request
-from sim.schedule.former import Former
+from sim.schedule.former import Former, refuse_over
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class HitMissBatching:
     def bind(self, run: Run) -> None:
         """See Scheduler.bind."""
         self._run = run
-        self._misses.refuse_over(run.cluster.workers[0].limit)
+        refuse_over(run.cluster.workers[0].limit, self.most, "scheduler.most")
         smaller = [role for role in run.models if role != self.miss_role]
         takers = [*smaller, self.miss_role] if self.large_takes_hits else smaller
         self._roles = {id(self._misses): [self.miss_role], id(self._hits): takers}

@@ -73,7 +73,7 @@ class LeastRequests:
 
     def bind(self, run: Run) -> None:
         """See Router.bind."""
-        self._tally = Tally(run.rng(STREAM) if self.ties == "random" else None)
+        self._tally = tally(run, self.ties)
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
         """See Router.choose."""
@@ -105,7 +105,7 @@ class LeastDeclaredCost:
 
     def bind(self, run: Run) -> None:
         """See Router.bind."""
-        self._tally = Tally(run.rng(STREAM) if self.ties == "random" else None)
+        self._tally = tally(run, self.ties)
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
         """See Router.choose."""
@@ -147,7 +147,7 @@ class LeastWorkLeft:
                 "router: least-work-left asks a profile what a request will take, and a live backend has none; choose "
                 "least-requests or least-declared-cost"
             )
-        self._run, self._tally = run, Tally(run.rng(STREAM) if self.ties == "random" else None)
+        self._run, self._tally = run, tally(run, self.ties)
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
         """See Router.choose."""
@@ -178,6 +178,11 @@ class LeastWorkLeft:
             alone = whole(self._run.backend, work)
             found = self._known_ns[key] = round((alone.denoise_s + alone.other_s) * 1e9)
         return found
+
+
+def tally(run: Run, ties: Ties) -> "Tally":
+    """An empty one, which breaks ties as ``ties`` says."""
+    return Tally(run.rng(STREAM) if ties == "random" else None)
 
 
 class Tally:

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
-from sim.study.runs import ReportError, Run, load_runs
+from sim.study.runs import ReportError, Run, load_runs, table_of
 
 STAGES = ("search_s", "fetch_s", "load_s", "denoise_s", "decode_s")
 """Columns of requests.parquet that are seconds of a stage; queueing is the time before the first of a GPU."""
@@ -28,9 +27,10 @@ def vllm_omni(dirs: Sequence[Path]) -> dict[str, Any]:
 
 def _results(run: Run) -> dict[str, Any]:
     path = run.path / "requests.parquet"
-    if not path.is_file():
+    columns = table_of(path, ("arrival_s", "start_s", "finish_s", "outcome", *STAGES))
+    if columns is None:
         raise ReportError(f"{path}: is missing, and the results are about its requests; make the run again")
-    rows = pq.read_table(path).to_pandas()
+    rows = columns.to_pandas()
     arrived = run.number("requests", "arrived")
     if arrived is not None and 0 < arrived < len(rows):  # the warm-up is left out, as the summary leaves it out
         rows = rows.sort_values("arrival_s", kind="stable").tail(int(arrived))

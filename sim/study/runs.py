@@ -144,7 +144,7 @@ def latency_quantiles(run: Run, probabilities: Floats) -> Floats | None:
     Warm-up requests are left out as the summary leaves them out: the last `requests.arrived` arrivals count.
     None without a requests.parquet or without one completed request.
     """
-    table = _table(run.path / "requests.parquet", ("arrival_s", "finish_s", "outcome"))
+    table = table_of(run.path / "requests.parquet", ("arrival_s", "finish_s", "outcome"))
     if table is None:
         return None
     for column in ("arrival_s", "finish_s", "outcome"):
@@ -165,7 +165,7 @@ def time_series(run: Run, column: str, points: int) -> tuple[Floats, Floats] | N
 
     A row counts for as long as it stands: a pause, however long, is one row.
     """
-    table = _table(run.path / "cluster.parquet", ("time_s", "seconds", column))
+    table = table_of(run.path / "cluster.parquet", ("time_s", "seconds", column))
     if table is None or not {"time_s", column} <= set(table.column_names):
         return None
     time, value = _floats(table, "time_s"), _floats(table, column)
@@ -309,7 +309,11 @@ def _yaml(path: Path) -> Any:
     return tree
 
 
-def _table(path: Path, columns: Sequence[str]) -> pa.Table | None:
+def table_of(path: Path, columns: Sequence[str]) -> pa.Table | None:
+    """Those of ``columns`` that a run's Parquet file has; None where there is no file.
+
+    Raises ReportError where it cannot be read, or a column is there twice or holds no numbers (outcome: words).
+    """
     if not path.is_file():
         return None
     try:

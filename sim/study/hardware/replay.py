@@ -20,13 +20,11 @@ from sim.errors import ConfigError
 from sim.run import assemble
 from sim.study.hardware.rows import QUANTILES, Submission
 from sim.study.scorecard.points import Point, composed
+from sim.study.sensitivity import MOVED
 from traces.table.trace import Trace
 
 MODEL, GPU, SIZE, STEPS = "sdxl-mlperf", "submission", 1024, 20
 """What every submission serves: 1024x1024 in 20 steps, on what its own profile calls a submission's GPU."""
-
-MOVED = (-0.03, -0.02, -0.01, 0.01, 0.02, 0.03)
-"""By how much the service time is moved for the sensitivity."""
 
 SERVER = (
     *("trace=mix", "arrivals=loadgen", "scheduler=batch-server", "executor=whole-batch", "cluster=local"),

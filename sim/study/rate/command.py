@@ -16,9 +16,7 @@ from sim.config.settings import Settings
 from sim.ending import end_workers
 from sim.errors import ConfigError
 from sim.sweep import claimed_sweep
-
-MOST_RPM = 6e7
-"""What an arrival process takes (traces.arrivals.base)."""
+from traces.arrivals.base import MOST_RPM
 
 MOST_REPLICATIONS = 1000
 

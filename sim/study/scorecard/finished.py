@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sim.config.build import build
-from sim.rundir import REQUESTS, SUMMARY
+from sim.rundir import CLUSTER, REQUESTS, SUMMARY
 from sim.streams import stream
 from sim.study.scorecard.points import Config, Point
 from traces.sources import Source
@@ -42,7 +42,14 @@ class Finished:
 
     def requests(self, *columns: str) -> pa.Table:
         """Columns of requests.parquet, a row per served request in the order of the trace."""
-        with pa.OSFile(str(self.folder / REQUESTS)) as file:
+        return self._columns(REQUESTS, columns)
+
+    def cluster(self, *columns: str) -> pa.Table:
+        """Columns of cluster.parquet, a row per sample in the order of time."""
+        return self._columns(CLUSTER, columns)
+
+    def _columns(self, name: str, columns: Sequence[str]) -> pa.Table:
+        with pa.OSFile(str(self.folder / name)) as file:
             return pq.read_table(file, columns=list(columns))
 
     def trace(self) -> Trace:

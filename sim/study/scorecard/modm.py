@@ -5,9 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from sim.rundir import CLUSTER
 from sim.study.scorecard.finished import Finished, Runs, Unmeasured, mean
 from sim.study.scorecard.measures import Measured, Number, hits, ratio, reduction
 
@@ -51,10 +49,11 @@ def sustained_rpm(systems: Sequence[str], slo: str) -> Number:
 
 
 def _crossing(runs: Runs, slo: str) -> float:
-    rates = sorted({rate_of(run) for run in runs})
-    shares = [
-        mean([run.number("slo", slo, "violation_rate") for run in runs if rate_of(run) == rate]) for rate in rates
-    ]
+    at = by_rate(runs)
+    rates, shares = (
+        list(at),
+        [mean([run.number("slo", slo, "violation_rate") for run in seeds]) for seeds in at.values()],
+    )
     over = [share > SUSTAINED for share in shares]
     if over[0]:
         raise Unmeasured(f"more than {SUSTAINED:.0%} of the requests are late at {rates[0]:g}/min already")
@@ -65,27 +64,27 @@ def _crossing(runs: Runs, slo: str) -> float:
     return rates[after - 1] + (rates[after] - rates[after - 1]) * (SUSTAINED - low) / (high - low)
 
 
-def rate_of(run: Finished) -> float:
-    """Requests per minute of a run of a sweep over them."""
+def by_rate(runs: Runs) -> dict[float, list[Finished]]:
+    """The runs of a sweep over requests per minute, at each of them from the lowest on."""
+    ordered = sorted(runs, key=_rate_rpm)
+    return {rate: list(seeds) for rate, seeds in itertools.groupby(ordered, _rate_rpm)}
+
+
+def _rate_rpm(run: Finished) -> float:
     return float(run.point.choices["arrivals.rate_rpm"])
 
 
 def p99s(runs: Runs, systems: Sequence[str], rate_rpm: float) -> list[float]:
     """99th percentile of each system at a rate [s], averaged over the seeds."""
-    return [
-        mean([run.number("latency_s", "p99") for run in runs.where(system=system) if rate_of(run) == rate_rpm])
-        for system in systems
-    ]
+    at = [by_rate(runs.where(system=system)).get(rate_rpm, []) for system in systems]
+    return [mean([run.number("latency_s", "p99") for run in seeds]) for seeds in at]
 
 
 def grows_rpm(runs: Runs, system: str) -> float:
     """The lowest rate at which the backlog of every seed grows; infinite where it does at none."""
-    rates = sorted({rate_of(run) for run in runs.where(system=system)})
-    for rate in rates:
-        seeds = [run for run in runs.where(system=system) if rate_of(run) == rate]
-        if all(run.summary["backlog"]["grows"] for run in seeds):
-            return rate
-    return float("inf")
+    at = by_rate(runs.where(system=system))
+    growing = (rate for rate, seeds in at.items() if all(run.summary["backlog"]["grows"] for run in seeds))
+    return next(growing, float("inf"))
 
 
 def stable_as_printed(runs: Runs) -> bool:
@@ -96,12 +95,7 @@ def stable_as_printed(runs: Runs) -> bool:
 
 def hit_rates(runs: Runs, admission: str) -> list[float]:
     """MoDM's, by size of the cache."""
-    return [
-        mean(
-            [hits(run) for run in runs.where(admission=admission) if run.point.choices.get("cache.capacity") == str(n)]
-        )
-        for n in SIZES
-    ]
+    return [mean([hits(run) for run in runs.where(admission=admission, capacity=n)]) for n in SIZES]
 
 
 def nirvana_hit_rates(runs: Runs) -> list[float]:
@@ -155,7 +149,7 @@ def smallest_from_rpm(runs: Runs) -> float:
         Unmeasured: it never is.
     """
     (run,) = runs.where(system="modm-quality")
-    table = pq.read_table(run.folder / CLUSTER, columns=["time_s", "gpus_smallest"])
+    table = run.cluster("time_s", "gpus_smallest")
     there = table.filter(pc.greater(table["gpus_smallest"], 0))
     if not len(there):
         raise Unmeasured("the monitor never needed the smallest model")
