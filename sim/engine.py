@@ -133,7 +133,8 @@ class Engine:
             request.refine,
             request.artifact,
             request.capture,
-            *(request.addons or ()),
+            () if request.apart or request.addons is None else request.addons.controlnets,
+            () if request.addons is None else request.addons.loras,
         )
 
     def assume(self, what: str, value: Any, source: str) -> None:

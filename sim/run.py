@@ -34,7 +34,7 @@ from sim.request import Addons
 from sim.reuse.cache import Cache
 from sim.rundir import CLUSTER, CONFIG, REQUESTS, SUMMARY, TIMELINE, Claim, claimed
 from sim.streams import stream
-from sim.workload import Shapes, Similarity, Workload, standalone
+from sim.workload import Shapes, Similarity, Workload, addon_bytes, standalone
 from traces.arrivals.base import Arrivals
 from traces.encoders.embeddings import Encoder, embed
 from traces.similarity.scale import Scale
@@ -187,6 +187,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
             settings.preload,
             settings.slo[0] if settings.slo else math.inf,
             _addons(trace) if settings.addons == "serve" else None,
+            addon_bytes(trace),
         ),
         similarity=Similarity(
             embeddings,

@@ -1,15 +1,16 @@
 """The step-by-step executor: who is active on a worker may change at every boundary between two steps."""
 
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
 from backends.base import Cost, WorkFailed
 from sim.clock import COMPLETION, DISPATCH
 from sim.cluster.batched import FREE, Batched
-from sim.cluster.residence import Loads, ensure, seconds, spend
+from sim.cluster.residence import Bring, Unfit, ensure, seconds, spend
 from sim.errors import ConfigError
-from sim.parts import Fact, Run, Steps, Worker
+from sim.parts import Fact, Loads, Run, Steps, Worker
 from sim.record.record import BATCH_MEAN, STEP_SHARE
 from sim.request import FAILED, Request
 
@@ -113,6 +114,9 @@ class StepByStep:
     _run: Run = field(init=False, repr=False)
     _share: Fact = field(init=False, repr=False)
     _batch: Fact = field(init=False, repr=False)
+    _bring: Bring | None = field(init=False, repr=False)
+    _holds: Callable[[Worker, Sequence[Request]], int | None] | None = field(init=False, repr=False)
+    _lost: Callable[[Worker, Request], None] | None = field(init=False, repr=False)
     _stations: dict[int, Station] = field(init=False, default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -123,6 +127,9 @@ class StepByStep:
         """See Executor.bind."""
         self._run = run
         self._share, self._batch = run.fact(STEP_SHARE, shown=False), run.fact(BATCH_MEAN)
+        self._bring, self._holds, self._lost = (
+            getattr(self.steps, name, None) for name in ("bring", "holds", "lost")
+        )
         self.steps.bind(run, self.cut)
 
     def accept(self, worker: Worker, request: Request) -> None:
@@ -140,6 +147,13 @@ class StepByStep:
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
         """See Executor."""
+        lost = self._abort(worker, now_s)
+        if self._lost is not None:
+            for request in lost:
+                self._lost(worker, request)
+        return lost
+
+    def _abort(self, worker: Worker, now_s: float) -> list[Request]:
         station = self._stations.pop(worker.id, None)
         if station is None:
             return []
@@ -210,7 +224,13 @@ class StepByStep:
         if not station.seats:  # count from now
             station.anchor_s, station.ready_s, station.other_s, station.tally = run.clock._now, 0.0, 0.0, Tally()
         start_s = station.now_s()
-        loads = ensure(run, worker, request, [seat.request for seat in station.seats])
+        try:
+            loads = ensure(run, worker, request, [seat.request for seat in station.seats], self._bring)
+        except Unfit as failure:
+            request.start_s, request.load_s = start_s, seconds(failure.loads)
+            station.ready_s += request.load_s
+            self._stage(station, self._unprepared, (station, request, failure.loads, str(failure)))
+            return
         request.start_s, request.load_s = start_s, seconds(loads)
         station.ready_s += request.load_s
         try:
@@ -273,6 +293,8 @@ class StepByStep:
             self._fail(station, active, str(failure))
             return
         station.planned = 1 if self._run.backend.live else min(request.left for request in active)
+        if self._holds is not None and (holds := self._holds(station.worker, active)) is not None:
+            station.planned = min(station.planned, holds)
         self._at(station, COMPLETION, station.now_s(station.planned))
 
     def _stepped(self, station: Station) -> None:
@@ -331,6 +353,8 @@ class StepByStep:
 
     def _fail(self, station: Station, requests: list[Request], reason: str) -> None:
         for request in requests:
+            if self._lost is not None:
+                self._lost(station.worker, request)
             self._run.end(request, FAILED, reason)
         self._run.cluster.release(station.worker, len(requests))
         self._advance(station)

@@ -37,10 +37,12 @@ class Directory(BaseModel):
 
 
 class System(BaseModel):
-    """A system beside its parts: its name, the services that it pays for, and its assumptions."""
+    """A system beside its parts: its name, what it does with add-ons, the services that it pays for, and its
+    assumptions."""
 
     model_config = ConfigDict(extra="forbid")
     name: Annotated[str, Field(min_length=1)]
+    addons: Literal["ignore", "serve"] = "ignore"
     services: dict[str, Service] = {}
     assumptions: list[Assumption] = []
 

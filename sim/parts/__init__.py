@@ -4,6 +4,7 @@ A new behaviour is one class with the methods of one of these, and one YAML file
 the rooms that implement it.
 """
 
+from sim.parts.addons import ControlNets, Fetch, Loads, Loras
 from sim.parts.cluster import Cluster, Worker
 from sim.parts.reuse import Admission, Change, Delay, Eviction, Item, Predictor, Selector, Shape, Watcher
 from sim.parts.run import Fact, Log, Run
@@ -14,14 +15,18 @@ __all__ = [
     "Allocation",
     "Change",
     "Cluster",
+    "ControlNets",
     "Controller",
     "Delay",
     "Door",
     "Eviction",
     "Executor",
     "Fact",
+    "Fetch",
     "Item",
+    "Loads",
     "Log",
+    "Loras",
     "Predictor",
     "Router",
     "Run",
