@@ -35,6 +35,9 @@ class Database:
         outages: windows [from_s, until_s] on the run's clock, in seconds.
         timeout_s: how long a request waits for a database that is down before it is generated in full.
 
+    Attributes:
+        due_s: when ``advance`` has something to do next; infinity where nothing waits.
+
     Raises:
         ConfigError: a batch below 1, a negative time, or windows out of order.
     """
@@ -50,7 +53,7 @@ class Database:
     _watcher: Watcher | None = field(init=False, default=None, repr=False)
     _waiting: deque[Change] = field(init=False, default_factory=deque, repr=False)
     _under_way: list[Change] = field(init=False, default_factory=list, repr=False)
-    _due_s: float = field(init=False, default=inf)
+    due_s: float = field(init=False, default=inf, repr=False)
     _at_once: bool = field(init=False)
     _serving: bool = field(init=False, default=False)
 
@@ -85,7 +88,7 @@ class Database:
 
     def best(self, shape: Shape, row: int, now_s: float) -> Found | None:
         """The most similar entry that can be found now; None where none reaches the floor."""
-        if self._due_s <= now_s:
+        if self.due_s <= now_s:
             self.advance(now_s)
         index = self._indexes.get(shape)
         return None if index is None else index.best(row)
@@ -102,18 +105,21 @@ class Database:
         if self._at_once and self._serving:
             self._apply((change,), now_s)
             return
-        if self._due_s <= now_s:
+        if self.due_s <= now_s:
             self.advance(now_s)
-        self._waiting.append(change)
+        waiting = self._waiting
+        waiting.append(change)
         if self._serving and not self._under_way:
+            if 1 < len(waiting) < self.batch:
+                return  # when the next batch begins was said as the oldest came
             self._begin(now_s)
-            if self._due_s <= now_s:
+            if self.due_s <= now_s:
                 self.advance(now_s)
 
     def advance(self, now_s: float) -> None:
         """Apply what is due by ``now_s``, which never falls."""
-        while self._due_s <= now_s:
-            at_s = self._due_s
+        while self.due_s <= now_s:
+            at_s = self.due_s
             if self._under_way:
                 self._apply(self._under_way, at_s)
                 self._under_way = []
@@ -123,19 +129,19 @@ class Database:
         """Begin the next batch if there is one to begin, else say when there will be."""
         waiting = self._waiting
         if not waiting:
-            self._due_s = inf
+            self.due_s = inf
             return
         if len(waiting) < self.batch:
             latest_s = inf if self.period_s is None else waiting[0][0] + self.period_s
             if now_s < latest_s:
-                self._due_s = latest_s
+                self.due_s = latest_s
                 return
         if len(waiting) <= self.batch:
             self._under_way = list(waiting)
             waiting.clear()
         else:
             self._under_way = [waiting.popleft() for _ in range(self.batch)]
-        self._due_s = self.outage.done_s(now_s, len(self._under_way) * self.per_10k_s / 10_000)
+        self.due_s = self.outage.done_s(now_s, len(self._under_way) * self.per_10k_s / 10_000)
 
     def _apply(self, changes: Sequence[Change], now_s: float) -> None:
         for _, shape, entry, row, insert in changes:
