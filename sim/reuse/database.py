@@ -56,6 +56,8 @@ class Database:
     due_s: float = field(init=False, default=inf, repr=False)
     _at_once: bool = field(init=False)
     _serving: bool = field(init=False, default=False)
+    _known_at_once: bool = field(init=False, default=False)
+    """Whether nobody else is told of what is stored."""
 
     def __post_init__(self) -> None:
         self.outage = Outages(self.outages, "database.outages")
@@ -80,11 +82,17 @@ class Database:
 
     def add(self, shape: Shape, entry: int, row: int, now_s: float) -> None:
         """The cache stored ``entry``. Entries are given in increasing order."""
-        self._ask((now_s, shape, entry, row, True), now_s)
+        if self._known_at_once:
+            self._index(shape).add(entry, row)
+        else:
+            self._ask((now_s, shape, entry, row, True), now_s)
 
     def remove(self, shape: Shape, entry: int, row: int, now_s: float) -> None:
         """The cache let ``entry`` go."""
-        self._ask((now_s, shape, entry, row, False), now_s)
+        if self._known_at_once:
+            self._index(shape).remove(entry)
+        else:
+            self._ask((now_s, shape, entry, row, False), now_s)
 
     def best(self, shape: Shape, row: int, now_s: float) -> Found | None:
         """The most similar entry that can be found now; None where none reaches the floor."""
@@ -96,6 +104,7 @@ class Database:
     def settle(self, now_s: float) -> None:
         """Begin to serve: what filled the cache before the start is there when it starts."""
         self._serving = True
+        self._known_at_once = self._at_once and self._watcher is None
         changes = list(self._waiting)
         self._waiting.clear()
         if changes:
@@ -143,14 +152,17 @@ class Database:
             self._under_way = [waiting.popleft() for _ in range(self.batch)]
         self.due_s = self.outage.done_s(now_s, len(self._under_way) * self.per_10k_s / 10_000)
 
+    def _index(self, shape: Shape) -> Index:
+        index = self._indexes.get(shape)
+        if index is None:
+            index = self._indexes[shape] = self._make()
+        return index
+
     def _apply(self, changes: Sequence[Change], now_s: float) -> None:
         for _, shape, entry, row, insert in changes:
-            index = self._indexes.get(shape)
-            if index is None:
-                index = self._indexes[shape] = self._make()
             if insert:
-                index.add(entry, row)
+                self._index(shape).add(entry, row)
             else:
-                index.remove(entry)
+                self._index(shape).remove(entry)
         if self._watcher is not None:
             self._watcher.applied(changes, now_s)
