@@ -5,24 +5,26 @@ from one to the next; what they decide is theirs. Every part is given the run on
 (``bind``), and finds in it what sim.parts.Run says.
 """
 
+import gc
 import math
 import time
 from array import array
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 import simpy
 
-from backends.base import Backend, Work
+from backends.base import Asset, Backend, Work
 from sim.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
 from sim.cluster.cluster import Cluster
 from sim.errors import SimulationError
 from sim.model import Model, in_role
 from sim.parts import Controller, Door, Executor, Scheduler
 from sim.record.facts import Fact, Facts
-from sim.record.record import Log, Record
+from sim.record.record import LOADS, Log, Record
 from sim.request import COMPLETED, HIT, MISSING, Request
 from sim.streams import stream
 from sim.workload import Similarity, Workload
@@ -159,6 +161,10 @@ class Engine:
         """See Run.process."""
         return self.clock.process(actor)
 
+    def loaded(self, asset: Asset, seconds: float) -> None:
+        """See Run.loaded."""
+        self.record.logs[LOADS[asset.kind]].add(self.clock._now, seconds)
+
     def decided(self, what: str, **details: Any) -> None:
         """See Run.decided."""
         self.record.decisions.append((self.clock._now, what, details))
@@ -183,12 +189,13 @@ class Engine:
         """
         self._open()
         wall, cpu = time.perf_counter(), time.process_time()
-        for worker in self.cluster.workers:
-            self.pull(worker)
-        if self.rows:
-            self.clock.feed(self._times, ARRIVAL, self._arrive, self._coming)
-            self.clock.at(self._times[0], CONTROL, self._sample)
-            self.clock.run()
+        with uncollected(not self.backend.live):
+            for worker in self.cluster.workers:
+                self.pull(worker)
+            if self.rows:
+                self.clock.feed(self._times, ARRIVAL, self._arrive, self._coming)
+                self.clock.at(self._times[0], CONTROL, self._sample)
+                self.clock.run()
         spent = Wall(time.perf_counter() - wall, time.process_time() - cpu)
         self._check()
         return spent
@@ -199,6 +206,9 @@ class Engine:
         limit = getattr(self.executor, "limit", 1)
         keeps = getattr(self.scheduler, "keeps", None)  # most schedulers keep nothing for one worker
         self.cluster.open(self.clock, self.record, limit, parts, self.pull, self.scheduler.moved, keeps)
+        if self._addons is not None:
+            for name in LOADS.values():
+                self.record.log(name)
         self.gauge("arrived", lambda _: self.arrived)
         self.gauge("in_system", lambda _: self.in_system)
         self.gauge("queued", lambda _: len(self.scheduler))
@@ -347,6 +357,23 @@ class Engine:
                 f"Little's law fails: the number in the system integrates to {self._area_s} request-seconds, "
                 f"the requests' times sum to {stays.sum()}"
             )
+
+
+@contextmanager
+def uncollected(wanted: bool) -> Iterator[None]:
+    """Have Python look for no cycles of garbage meanwhile, if that is ``wanted``.
+
+    What a simulated request leaves behind is freed as it is let go, and looking through all that a large cache holds,
+    again and again, is a tenth of a run. A live pipeline's cycles may hold tensors, so that there it goes on.
+    """
+    wanted = wanted and gc.isenabled()
+    if wanted:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if wanted:
+            gc.enable()
 
 
 @dataclass(frozen=True, slots=True)

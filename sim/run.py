@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from backends.base import Backend
 from conf.assumption import Assumption
+from sim.addons.asynchronous import Asynchronous
 from sim.cluster.cluster import Cluster
 from sim.config.build import build
 from sim.config.paths import whole_paths
@@ -26,7 +27,7 @@ from sim.gpu import Gpu
 from sim.model import Model, reference
 from sim.parts import Allocation, Controller, Door, Executor, Scheduler, Selector
 from sim.record.ages import on_own_clock
-from sim.record.quality import Judgement, Quality
+from sim.record.quality import Judgement, Quality, unknown
 from sim.record.series import series
 from sim.record.summary import summarise
 from sim.record.timeline import write_timeline
@@ -106,7 +107,12 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         wall = engine.run()
         bar.update(engine.rows - bar.n)
     judged: Judgement | None = None
-    if not engine.backend.live:
+    if settings.feature_cache:
+        judged = unknown(
+            len(record.facts["quality"]), "feature_cache changes every image, and no table is of such ones"
+        )
+        record.facts["quality"][:] = judged.factor
+    elif not engine.backend.live:
         judged = assembled.quality.judge(record, engine.models, config, alpha)
         record.facts["quality"][:] = judged.factor
     summary = summarise(
@@ -234,7 +240,11 @@ def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated
             "add-ons (ControlNets, LoRAs) served", 0, f"addons=ignore; {int(asking.sum())} requests ask for some"
         )
     elif asking.any():
-        engine.assume("seconds to take LoRAs out of a model's weights again", 0, "addons=serve; not charged yet")
+        steps = getattr(engine.executor, "steps", None)
+        if not isinstance(getattr(steps, "loras", None), Asynchronous):
+            engine.assume(
+                "seconds to take LoRAs out of a model's weights again", 0, "nobody published them; not charged"
+            )
         if engine.cluster.gpu.memory_bytes is None:
             engine.assume(
                 "GPU memory for ControlNets", "not bounded", "cluster.gpu.memory_bytes is null; what was loaded stays"

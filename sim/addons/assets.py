@@ -19,9 +19,7 @@ def addons(model: str, controlnets: Iterable[str], loras: Iterable[str]) -> list
 def asked(run: Run, request: Request, kind: str) -> list[Asset]:
     """Those of ``kind`` that ``request`` asks for, each with its bytes, where the trace says them."""
     wanted, model, sizes = request.addons or NONE, request.model, run.workload.addon_bytes
-    return [
-        replace(asset, size=sizes.get(asset.name)) for asset in addons(model or "", *wanted) if asset.kind == kind
-    ]
+    return [replace(asset, size=sizes.get(asset.name)) for asset in addons(model or "", *wanted) if asset.kind == kind]
 
 
 def in_use(requests: Iterable[Request]) -> set[Asset]:

@@ -19,8 +19,8 @@ ROUNDING_S = 1e-9
 
 @dataclass(slots=True)
 class Asynchronous:
-    """All LoRAs of a request are fetched at once, from when a worker takes it. They are merged into the weights in place
-    at the first boundary after the last one came, and the worker waits for them at step ``bound``.
+    """All LoRAs of a request are fetched at once, from when a worker takes it. They are merged into the weights in
+    place at the first boundary after the last one came, and the worker waits for them at step ``bound``.
 
     What is merged is taken out again when the image is out, or, with ``keep``, when other LoRAs are asked for.
 

@@ -24,7 +24,9 @@ class FromDisk:
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
         """See Fetch.seconds."""
         assert isinstance(self._run.backend, Taken)
-        return self._run.backend.patching(asset).read.seconds
+        read_s = self._run.backend.patching(asset).read.seconds
+        self._run.loaded(asset, read_s)
+        return read_s
 
 
 @dataclass(slots=True)
@@ -48,7 +50,9 @@ class Link:
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
         """See Fetch.seconds."""
-        return self.latency_s + (self._run.backend.bytes(asset) or 0) / self.bytes_per_s
+        seconds = self.latency_s + (self._run.backend.bytes(asset) or 0) / self.bytes_per_s
+        self._run.loaded(asset, seconds)
+        return seconds
 
 
 @dataclass(slots=True)
@@ -63,6 +67,7 @@ class Measured:
     """
 
     quantiles: list[float]
+    _run: Run = field(init=False, repr=False)
     _rng: np.random.Generator = field(init=False, repr=False)
     _grid: Sequence[float] = field(init=False, repr=False)
 
@@ -73,9 +78,11 @@ class Measured:
 
     def bind(self, run: Run) -> None:
         """See Fetch.bind."""
-        self._rng = run.rng("fetch of LoRAs")
+        self._run, self._rng = run, run.rng("fetch of LoRAs")
         run.assume("seconds to fetch a LoRA", [self.quantiles[0], self.quantiles[-1]], "executor.steps; quantiles")
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
         """See Fetch.seconds."""
-        return float(np.interp(self._rng.random(), self._grid, self.quantiles))
+        seconds = float(np.interp(self._rng.random(), self._grid, self.quantiles))
+        self._run.loaded(asset, seconds)
+        return seconds

@@ -47,6 +47,7 @@ class InLine:
                 break
             if absent:
                 loads.append(("controlnet", load(run, worker, net)))
+                run.loaded(net, loads[-1][1].seconds)
         return loads
 
     def _take_turns(self, worker: Worker, request: Request, nets: Sequence[Asset], fit: int) -> None:

@@ -97,7 +97,7 @@ class Servers:
         )
 
     def step(self, worker: Worker, active: Sequence[Request], plain: Cost, now_s: float) -> Cost:
-        """See ControlNets.step. Calls reach a server in the order of the clock, so its queue is a time: when it is free."""
+        """See ControlNets.step. Calls come in the order of the clock, so a server's queue is when it will be free."""
         run, calls = self._run, [net for each in active for net in asked(self._run, each, "controlnet")]
         if not calls:
             return plain

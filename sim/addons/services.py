@@ -81,7 +81,7 @@ def needs_parts(run: Run) -> None:
 
 
 def placed(nets: Sequence[Asset], gpus: Sequence[Worker], copies: int) -> list[tuple[Asset, list[Worker]]]:
-    """Each of ``nets`` with the ``copies`` GPUs that it runs on: those that hold it already, then those that are left."""
+    """Each of ``nets`` with the ``copies`` GPUs that it runs on: those that hold it, then those that are left."""
     left = list(gpus)
     chosen: list[tuple[Asset, list[Worker]]] = []
     for net in nets:
@@ -102,7 +102,11 @@ def bring(run: Run, gpu: Worker, net: Asset, request: Request, keep: Collection[
             f"the ControlNet {net.name} does not fit into the {(kind.memory_bytes or 0) / 1e9:.1f} GB of a {kind.name} "
             f"beside {', '.join(asset.name for asset in gpu.resident) or 'nothing'}; choose another cluster="
         )
-    return load(run, gpu, net) if absent else None
+    if not absent:
+        return None
+    cost = load(run, gpu, net)
+    run.loaded(net, cost.seconds)
+    return cost
 
 
 def parted(run: Run, active: Sequence[Request], gpus: int, kernels: Sequence[str]) -> Apart:
@@ -119,5 +123,3 @@ def longer(plain: Cost, extra_s: float) -> Cost:
     if plain.joules is None:
         return Cost(plain.seconds + extra_s)
     return Cost(plain.seconds + extra_s, plain.joules * (plain.seconds + extra_s) / plain.seconds)
-
-

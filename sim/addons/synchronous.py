@@ -54,6 +54,7 @@ class Synchronous:
                 raise no_room(run, request, lora)
             if absent:
                 loads.append(("lora", self._cost(worker, lora)))
+                run.loaded(lora, loads[-1][1].seconds)
         return loads
 
     def _cost(self, worker: Worker, lora: Asset) -> Cost:

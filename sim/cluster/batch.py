@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from backends.base import Cost, Work, WorkFailed
-from sim.clock import COMPLETION, DISPATCH
 from sim.addons.assets import addons
+from sim.clock import COMPLETION, DISPATCH
 from sim.cluster.residence import Unfit, cut, ensure, joules_of, seconds, spend
 from sim.errors import ConfigError, SimulationError
 from sim.parts import Fact, Loads, Run, Worker

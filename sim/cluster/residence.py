@@ -10,6 +10,7 @@ from sim.errors import SimulationError
 from sim.parts import Loads, Run, Worker
 from sim.request import Request
 
+
 class Unfit(WorkFailed):
     """The add-ons of a request do not fit; ``loads`` came before that was found."""
 

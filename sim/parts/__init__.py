@@ -8,7 +8,7 @@ from sim.parts.addons import ControlNets, Fetch, Loads, Loras
 from sim.parts.cluster import Cluster, Worker
 from sim.parts.reuse import Admission, Change, Delay, Eviction, Item, Predictor, Selector, Shape, Watcher
 from sim.parts.run import Fact, Log, Run
-from sim.parts.serving import Allocation, Controller, Door, Executor, Router, Scheduler, Steps
+from sim.parts.serving import Allocation, Controller, Course, Door, Executor, FeatureCache, Router, Scheduler, Steps
 
 __all__ = [
     "Admission",
@@ -17,11 +17,13 @@ __all__ = [
     "Cluster",
     "ControlNets",
     "Controller",
+    "Course",
     "Delay",
     "Door",
     "Eviction",
     "Executor",
     "Fact",
+    "FeatureCache",
     "Fetch",
     "Item",
     "Loads",

@@ -63,4 +63,5 @@ class Fetch(Protocol):
     def bind(self, run: Run) -> None: ...
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
-        """How long ``asset`` takes from now on until it is in the host memory beside ``worker``; it is on its way."""
+        """How long ``asset`` takes from now on until it is in the host memory beside ``worker``; it is on its way.
+        What is not there already is told to Run.loaded."""

@@ -6,7 +6,6 @@ from typing import Protocol
 from backends.base import Asset
 from sim.gpu import Gpu
 
-
 SERVER = "controlnet-server"
 """The role of a GPU that serves ControlNets to other workers: no model has it, and no request goes there."""
 
@@ -131,8 +130,8 @@ class Cluster(Protocol):
         self, worker: Worker, asset: Asset, bytes: int | None, keep: Collection[Asset] = (), room: int = 0
     ) -> list[Asset] | None:
         """Have ``asset`` resident on ``worker``, and ``room`` bytes free beside it: what had to go for it, longest
-        unused first; None where it cannot fit, and then all stays as it was. The worker's own model and what is in ``keep`` never go; what lies on a
-        gang lies on each of its GPUs."""
+        unused first; None where it cannot fit, and then all stays as it was. The worker's own model and what is in
+        ``keep`` never go; what lies on a gang lies on each of its GPUs that step its denoiser."""
 
     def evict(self, worker: Worker, asset: Asset) -> None:
         """Take ``asset`` off ``worker``."""

@@ -55,7 +55,9 @@ class Gangs:
         there = self._run.cluster.gpus - len(self._run.cluster.servers)
         if gpus > there:
             nets = 0 if request.addons is None else len(request.addons.controlnets)
-            reason = f"with {nets} ControlNets it takes {gpus} GPUs, {denoisers} of them for the denoiser; found {there}"
+            reason = (
+                f"with {nets} ControlNets it takes {gpus} GPUs, {denoisers} of them for the denoiser; found {there}"
+            )
             self._run.end(request, FAILED, f"{reason}; raise cluster.count")
             return None
         if not self._waiting:

@@ -82,7 +82,9 @@ def test_where_memory_is_short_the_longest_unused_controlnet_goes(served: Callab
     assert outcome.requests.to_pandas().load_s.tolist() == loads
     outcome = served("addons=serve", "cluster.gpu.memory_bytes=11500", rows=("a;b|", "a|"))
     assert outcome.requests.to_pandas().outcome.tolist() == ["failed", "completed"]
-    assert outcome.requests.to_pandas().reason[0].startswith("the ControlNets a, b do not fit into the 0.0 GB of a h800")
+    assert (
+        outcome.requests.to_pandas().reason[0].startswith("the ControlNets a, b do not fit into the 0.0 GB of a h800")
+    )
 
 
 def test_a_controlnet_that_an_active_request_runs_with_stays(served: Callable[..., Outcome]) -> None:

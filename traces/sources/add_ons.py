@@ -7,10 +7,10 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from conf.ranges import Count, Positive
-from traces.error import TraceError
 from traces.table.trace import ADDON_BYTES, Trace, make
 
 Few = Annotated[int, Ge(0), Le(1000)]
+Bytes = Annotated[int, Ge(1), Le(10**15)]
 
 
 @dataclass(slots=True)
@@ -23,27 +23,20 @@ class AddOns:
         lora_bytes: of lora-1 and so on; the last is that of all further ones. None leaves it to the profile.
         controlnet_bytes: of every ControlNet, likewise.
         gap_s: between two arrivals.
-
-    Raises:
-        TraceError: a size that is no positive number.
     """
 
     requests: Count = 100
     controlnets: Few = 1
     loras: Few = 1
-    lora_bytes: list[int] = field(default_factory=list)
-    controlnet_bytes: Count | None = None
+    lora_bytes: list[Bytes] = field(default_factory=list)
+    controlnet_bytes: Bytes | None = None
     gap_s: Positive = 60.0
-
-    def __post_init__(self) -> None:
-        if any(size < 1 for size in self.lora_bytes):
-            raise TraceError(f"trace.lora_bytes: found {self.lora_bytes}, expected bytes of 1 and more")
 
     def load(self, rng: np.random.Generator) -> Trace:
         """See Source.load."""
         nets = [f"controlnet-{n + 1}" for n in range(self.controlnets)]
         loras = [f"lora-{n + 1}" for n in range(self.loras)]
-        sizes = {}
+        sizes: dict[str, int] = {}
         if self.controlnet_bytes is not None:
             sizes |= dict.fromkeys(nets, self.controlnet_bytes)
         if self.lora_bytes:
