@@ -79,7 +79,7 @@ class Service:
     def loads(self) -> Floats:
         """Each node's share of the requests, (nodes,), falling: quantiles of the Gamma law."""
         found: Floats = gammaincinv(self.node_shape, (np.arange(self.nodes)[::-1] + 0.5) / self.nodes)
-        return found / found.sum()
+        return np.asarray(found / found.sum(), np.float64)
 
     def combinations(self) -> tuple[list[list[str]], Floats]:
         """The combinations of ControlNets, and their shares of the service's requests, (n,), which sum to 1."""
@@ -104,7 +104,7 @@ class Service:
             if np.abs(factor - 1.0).max() < 1e-9:
                 break
             drawn *= factor
-        return drawn / drawn.sum(1, keepdims=True)
+        return np.asarray(drawn / drawn.sum(1, keepdims=True), np.float64)
 
     def _runs(self, shares: Floats, weights: Floats, requests: Indices, rng: np.random.Generator) -> Indices:
         """The combinations of each node's `requests`, (nodes,), one after another and node after node: (sum,)."""
