@@ -18,6 +18,9 @@ KEYS = (
     "run_least", "loras_per_request", "lora_names", "lora_skew", "lora_shift", "loras_again", "again_lag",
 )  # fmt: skip
 
+LEAST = 1e-6
+"""A spread of less is none."""
+
 ROUNDS = 200
 """How often the shares on nodes are scaled at most; it stops when nothing moves."""
 
@@ -96,7 +99,7 @@ class Service:
         """
         if self.node_spread == 0.0 or self.nodes == 1:
             return np.broadcast_to(weights, (self.nodes, len(weights)))
-        shape = np.maximum((weights / self.node_spread) ** 2, 1.0)
+        shape = np.maximum((weights / max(self.node_spread, LEAST)) ** 2, 1.0)
         drawn = rng.gamma(shape, size=(self.nodes, len(weights))) / shape * weights
         for _ in range(ROUNDS):
             drawn /= drawn.sum(1, keepdims=True)
