@@ -9,9 +9,10 @@ import numpy as np
 import yaml
 
 from sim.streams import stream
-from traces.describe.loads import KINDS, Lookups, on_nodes, per_request
+from traces.describe.loads import KINDS, Lookups, lookups, on_nodes, per_request
 from traces.synthetic.addons import service
 from traces.synthetic.published import published
+from traces.table.trace import Trace
 
 POLICIES = ("lru", "lfu")
 
@@ -76,6 +77,17 @@ def curves(sizes: Sequence[int] = SIZES, *, seed: int = 1, share: float = 1.0) -
                     asked[kind].distinct / asked[kind].requests,
                 )
             )
+    return found
+
+
+def of_trace(trace: Trace, name: str, sizes: Sequence[int] = SIZES) -> list[Curve]:
+    """The curves of a trace's add-ons, of each of its nodes, where it tells any; nothing is measured."""
+    found = []
+    for kind in KINDS:
+        asked = lookups(trace, kind)
+        if asked is not None and asked.total:
+            loads = {policy: per_request(asked, sorted(sizes), policy) for policy in POLICIES}
+            found.append(Curve(name, kind, tuple(sorted(sizes)), {}, loads, [], asked.distinct / asked.requests))
     return found
 
 
