@@ -84,6 +84,7 @@ class Settings(BaseModel):
     scheduler: dict[str, Any]
     router: Chosen = None
     executor: dict[str, Any]
+    feature_cache: Chosen = None
     allocation: dict[str, Any]
     controller: Chosen = None
     failures: Chosen = None
@@ -96,7 +97,7 @@ class Settings(BaseModel):
 
 PARTS = (
     *("door", "cache", "space", "selector", "admission", "eviction", "database", "store", "predictor"),
-    *("scheduler", "router", "executor", "allocation", "controller", "failures"),
+    *("scheduler", "router", "executor", "feature_cache", "allocation", "controller", "failures"),
 )
 """Groups whose choices may need each other."""
 

@@ -7,7 +7,7 @@ the rooms that implement it.
 from sim.parts.cluster import Cluster, Worker
 from sim.parts.reuse import Admission, Change, Delay, Eviction, Item, Predictor, Selector, Shape, Watcher
 from sim.parts.run import Fact, Log, Run
-from sim.parts.serving import Allocation, Controller, Door, Executor, Router, Scheduler, Steps
+from sim.parts.serving import Allocation, Controller, Course, Door, Executor, FeatureCache, Router, Scheduler, Steps
 
 __all__ = [
     "Admission",
@@ -15,11 +15,13 @@ __all__ = [
     "Change",
     "Cluster",
     "Controller",
+    "Course",
     "Delay",
     "Door",
     "Eviction",
     "Executor",
     "Fact",
+    "FeatureCache",
     "Item",
     "Log",
     "Predictor",

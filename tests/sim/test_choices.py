@@ -47,6 +47,7 @@ NEEDED = {
     "controller=timetable": ["controller.at={0:{large:8,small:8}}"],
     "controller=modm-hindsight": ["controller.folder=f"],
     "failures=outages": ["failures.outages={0:[[600,900]]}"],
+    "feature_cache=patch-level-measured": ["feature_cache.likeness.path=f"],
     "encoder=clip": ["encoder.weights=f"],
     "encoder=precomputed": ["encoder.path=v.npy", "encoder.prompts=p.parquet"],
     "scheduler=routed": ["router=random"],
@@ -77,7 +78,8 @@ def test_every_choice_can_be_taken(turn: int) -> None:
     for group in PARTS:
         # Final images go with every door; latents do not.
         parts = Parts(nodes if group == "cache" else {**nodes, "cache": images})
-        assert (parts.get(group) is None) == (f"{group}=none" in words and group in ("controller", "failures"))
+        empty = f"{group}=none" in words and group in ("controller", "failures", "feature_cache")
+        assert (parts.get(group) is None) == empty
 
 
 @pytest.mark.parametrize(("group", "choice"), DESIGNS)
