@@ -26,7 +26,8 @@ def _caches(facts: Facts, image: str | None) -> list[str]:
         "(`trace=synthetic-service-a`, `-b`), all of their requests and nodes. LFU counts every use on the node, and "
         "among equals the longest unused goes.",
         f"The services' popularity, numbers per request and nodes are Katz's own; how long a node stays with what it "
-        f"runs (node_spread, run_share, run_least, loras_again and again_lag in conf/trace/synthetic.yaml) is **fitted to these {facts['points']} points**, so they are no prediction: the made ones lie "
+        "runs (node_spread, run_share, run_least, loras_again and again_lag in conf/trace/synthetic.yaml) is **fitted "
+        f"to these {facts['points']} points**, so they are no prediction: the made ones lie "
         f"{error['mean']:.3f} loads off in the mean and {error['largest']:.3f} at most. Popularity alone, with nothing "
         f"fitted, is {error['plain_mean']:.2f} off in the mean and {error['plain_largest']:.2f} at most: production "
         "traffic comes in runs. Sizes that nobody published are the curve's.",
