@@ -7,7 +7,19 @@ the rooms that implement it.
 from sim.parts.cluster import Cluster, Worker
 from sim.parts.reuse import Admission, Change, Delay, Eviction, Item, Predictor, Selector, Shape, Watcher
 from sim.parts.run import Fact, Log, Run
-from sim.parts.serving import Allocation, Controller, Door, Executor, Router, Scheduler, Steps
+from sim.parts.serving import (
+    Allocation,
+    Controller,
+    Discipline,
+    Door,
+    Executor,
+    Patience,
+    Priced,
+    Router,
+    Scheduler,
+    Stepper,
+    Steps,
+)
 
 __all__ = [
     "Admission",
@@ -16,18 +28,22 @@ __all__ = [
     "Cluster",
     "Controller",
     "Delay",
+    "Discipline",
     "Door",
     "Eviction",
     "Executor",
     "Fact",
     "Item",
     "Log",
+    "Patience",
     "Predictor",
+    "Priced",
     "Router",
     "Run",
     "Scheduler",
     "Selector",
     "Shape",
+    "Stepper",
     "Steps",
     "Watcher",
     "Worker",
