@@ -1,4 +1,4 @@
-"""PatchedServe's scheduler: who is most urgent joins, if nobody is late for it and it speeds things up (Algorithm 1)."""
+"""PatchedServe's scheduler: the most urgent joins, if nobody is late for it and it speeds things up (Algorithm 1)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -301,5 +301,3 @@ class _Patience:
 
 def _with(counts: Counts, place: int) -> Counts:
     return (*counts[:place], counts[place] + 1, *counts[place + 1 :])
-
-

@@ -42,6 +42,9 @@ KINDS: dict[str, Any] = {
 }
 DESIGNS = [(group, choice.name) for group in ("system", "experiment") for choice in choices(group)]
 SINGLE = {group: [choice.name for choice in choices(group)] for group in groups() if group not in dict(DESIGNS)}
+STEPPED = ("capped", "same-size", "shortest-remaining", "slack")
+"""Schedulers that ask a step-by-step executor who is active."""
+
 NEEDED = {
     "trace=file": ["trace.path=t.parquet"],
     "controller=timetable": ["controller.at={0:{large:8,small:8}}"],
@@ -50,6 +53,8 @@ NEEDED = {
     "encoder=clip": ["encoder.weights=f"],
     "encoder=precomputed": ["encoder.path=v.npy", "encoder.prompts=p.parquet"],
     "scheduler=routed": ["router=random"],
+    "scheduler=edf": ["router=random"],
+    **{f"scheduler={name}": ["router=random", "executor=step-by-step"] for name in STEPPED},
     "space=clip-images": ["space.images.folder=f", "space.images.weights=f"],
     "space=given-images": ["space.images.path=v.npy"],
 }
