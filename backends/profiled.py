@@ -295,7 +295,7 @@ class Profiled:
             there = ", ".join(sorted(name for name, each in self.profiles.items() if each.patched)) or "none"
             raise BackendError(
                 f"profile of {model} on {self.gpu}: patched: nobody measured what a step of patches takes (models of "
-                f"{self.gpu} of which it is known: {there}); choose executor=step-by-step, or add it to a profile"
+                f"{self.gpu} of which it is known: {there}); choose steps=batched, or add it to a profile"
             )
         for width, height in dict.fromkeys(sizes):
             self.seconds("step", model, width, height)  # inside the measured sizes, or said to be extrapolated

@@ -26,7 +26,7 @@ from sim.gpu import Gpu
 from sim.model import Model, reference
 from sim.parts import Allocation, Controller, Door, Executor, Scheduler, Selector
 from sim.record.ages import on_own_clock
-from sim.record.quality import Judgement, Quality
+from sim.record.quality import Judgement, Quality, unknown
 from sim.record.series import series
 from sim.record.summary import summarise
 from sim.record.timeline import write_timeline
@@ -106,7 +106,12 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         wall = engine.run()
         bar.update(engine.rows - bar.n)
     judged: Judgement | None = None
-    if not engine.backend.live:
+    if settings.feature_cache:
+        judged = unknown(
+            len(record.facts["quality"]), "feature_cache changes every image, and no table is of such ones"
+        )
+        record.facts["quality"][:] = judged.factor
+    elif not engine.backend.live:
         judged = assembled.quality.judge(record, engine.models, config, alpha)
         record.facts["quality"][:] = judged.factor
     summary = summarise(

@@ -10,7 +10,7 @@ from sim.clock import COMPLETION, DISPATCH
 from sim.cluster.batched import FREE, Batched
 from sim.cluster.residence import Loads, ensure, seconds, spend
 from sim.errors import ConfigError
-from sim.parts import Fact, Patience, Priced, Run, Steps, Worker
+from sim.parts import Course, Fact, FeatureCache, Patience, Priced, Run, Steps, Worker
 from sim.record.record import BATCH_MEAN, STEP_SHARE
 from sim.request import FAILED, Request
 
@@ -53,14 +53,39 @@ class Tally:
         )
 
 
+@dataclass(slots=True)
+class Even:
+    """A Course whose steps cost the same, and reuse nothing."""
+
+    step: Cost
+
+    def seconds(self, count: int) -> float:
+        """See Course."""
+        return self.step.seconds * count
+
+    def joules(self, count: int) -> float | None:
+        """See Course."""
+        return None if self.step.joules is None else self.step.joules * count
+
+    def reached(self, elapsed_s: float) -> int:
+        """See Course."""
+        return ceil(elapsed_s / self.step.seconds - NEARLY)
+
+    def reused(self, count: int) -> Sequence[float]:
+        """See Course."""
+        return ()
+
+
 @dataclass(slots=True, eq=False)
 class Seat:
-    """An active request: what its worker had tallied when it joined, and the energy of its own stages."""
+    """An active request: what its worker had tallied when it joined, the energy of its own stages, and the steps that
+    reuse spared it."""
 
     request: Request
     since: Tally
     joules: float = 0.0
     metered_s: float = 0.0
+    reused: float = 0.0
 
     def note(self, cost: Cost) -> None:
         """A stage of its own whose energy was measured, or was not."""
@@ -81,8 +106,9 @@ class Station:
         seats: the active requests; ``joining`` become active at the next boundary.
         working: whether its next event is on the clock or being made.
         changed: whether the boundary that comes has something to do; ``owed_s`` is to be spent there.
-        then, patience: who wants to be asked, and how long there is nothing to ask; ``asking`` while it is asked.
-        run_s: when the present run of ``planned`` steps began, each of cost ``step``; 0 planned is no run.
+        then, patience: who wants to be asked, and how long there is nothing to ask; ``asking`` while it is asked, and
+            ``asked_s`` when it was last said so.
+        run_s: when the present run of ``planned`` steps of ``course`` began; 0 planned is no run.
         version: what an event on the clock must have to be still wanted.
     """
 
@@ -97,16 +123,18 @@ class Station:
     changed: bool = False
     run_s: float = 0.0
     planned: int = 0
-    step: Cost = field(default_factory=lambda: FREE)
+    course: Course = field(default_factory=lambda: Even(FREE))
     version: int = 0
     owed_s: float = 0.0
     then: Callable[[Worker], None] | None = None
     patience: Patience | None = None
+    asked_s: float = 0.0
     asking: bool = False
 
     def now_s(self, steps: int = 0) -> float:
         """The end of all that was spent, and of ``steps`` more."""
-        return self.anchor_s + (self.ready_s + (self.tally.steps_s + self.step.seconds * steps) + self.other_s)
+        ahead_s = self.course.seconds(steps) if steps else 0.0
+        return self.anchor_s + (self.ready_s + (self.tally.steps_s + ahead_s) + self.other_s)
 
 
 @dataclass(slots=True)
@@ -120,16 +148,19 @@ class StepByStep:
     Args:
         limit: requests that are active on a worker at most.
         steps: what the stages cost; by default as the backend has them.
+        feature_cache: what a step reuses of the one before; None computes all.
 
     Raises:
-        ConfigError: a limit below 1.
+        ConfigError: a limit below 1, or a feature cache on a live backend, which computes all.
     """
 
     limit: int = 16
     steps: Steps = field(default_factory=Batched)
+    feature_cache: FeatureCache | None = None
     _run: Run = field(init=False, repr=False)
     _share: Fact = field(init=False, repr=False)
     _batch: Fact = field(init=False, repr=False)
+    _reused: Fact = field(init=False, repr=False)
     _stations: dict[int, Station] = field(init=False, default_factory=dict, repr=False)
     _parked: dict[Request, tuple[int, Seat]] = field(init=False, default_factory=dict, repr=False)
     """Who was taken from a batch: on which worker, and its seat, with what it had so far for ``since``."""
@@ -143,6 +174,11 @@ class StepByStep:
         self._run = run
         self._share, self._batch = run.fact(STEP_SHARE, shown=False), run.fact(BATCH_MEAN)
         self.steps.bind(run, self.cut)
+        if self.feature_cache is not None:
+            if run.backend.live:
+                raise ConfigError("feature_cache: a live backend computes every block; add feature_cache=none")
+            self._reused = run.fact("reused_share")
+            self.feature_cache.bind(run)
 
     def accept(self, worker: Worker, request: Request) -> None:
         """See Executor.accept. It joins at the next boundary; at this instant, where nothing runs."""
@@ -206,7 +242,7 @@ class StepByStep:
         """See Stepper.ask. Where nothing runs nobody is called: there is no boundary to come."""
         station = self._stations.get(worker.id)
         if station is not None and station.working:
-            station.then, station.patience = then, patience
+            station.then, station.patience, station.asked_s = then, patience, self._run.clock._now
             if station.planned:
                 self._cut(station)
 
@@ -232,8 +268,8 @@ class StepByStep:
         """See Priced. Raises ConfigError where the steps have no price."""
         if not isinstance(self.steps, Priced):
             raise ConfigError(
-                f"executor.steps: {type(self.steps).__qualname__} cannot say beforehand what a step costs, which the "
-                "scheduler asks; choose another executor= or scheduler="
+                f"steps: {type(self.steps).__qualname__} cannot say beforehand what a step costs, which the "
+                "scheduler asks; choose another steps= or discipline="
             )
         return self.steps.price(works)
 
@@ -254,10 +290,9 @@ class StepByStep:
 
     def _cut(self, station: Station) -> None:
         """End the run of steps at the boundary that comes next."""
-        step_s = station.step.seconds
-        if self._run.backend.live or step_s <= 0.0:
+        if self._run.backend.live or station.course.seconds(station.planned) <= 0.0:
             return
-        steps = ceil((self._run.clock._now - station.run_s) / step_s - NEARLY)
+        steps = station.course.reached(self._run.clock._now - station.run_s)
         if steps < station.planned:
             station.planned = max(steps, 0)
             self._at(station, COMPLETION, station.now_s(station.planned))
@@ -348,43 +383,53 @@ class StepByStep:
             tally, batch = station.tally, len(station.seats)
             self._run.cluster.spend(station.worker, start_s, station.now_s(), "boundary", cost.joules, batch)
             tally.idle_s += cost.seconds / batch
-            _meter(tally, cost, 1, batch)
+            _meter(tally, cost.seconds, cost.joules, batch)
         self._advance(station)
 
     def _step(self, station: Station) -> None:
         """Plan a run of steps: up to the first request that ends."""
         active = [seat.request for seat in station.seats]
         station.run_s = station.now_s()
+        count = 1 if self._run.backend.live else min(request.left for request in active)
         try:
-            station.step = self.steps.step(station.worker, active, station.run_s)
+            if self.feature_cache is None:
+                station.course = Even(self.steps.step(station.worker, active, station.run_s))
+            else:
+                station.course = self.feature_cache.course(
+                    active, count, lambda some: self.steps.step(station.worker, some, station.run_s)
+                )
         except WorkFailed as failure:
             station.seats.clear()
             self._fail(station, active, str(failure))
             return
-        station.planned = 1 if self._run.backend.live else min(request.left for request in active)
         if station.patience is not None:
-            patience = station.patience(station.run_s, station.step.seconds)
+            now_s = self._run.clock._now
+            if isinstance(station.course, Even):
+                patience = station.patience(now_s, station.course.step.seconds)
+            else:  # how fast it goes differs from step to step
+                patience = int(station.asked_s == now_s)
             if not patience:
-                station.planned, station.patience = 0, None
+                station.patience = None
                 self._advance(station)
                 return
-            station.planned = min(station.planned, patience)
+            count = min(count, patience)
+        station.planned = count
         self._at(station, COMPLETION, station.now_s(station.planned))
 
     def _stepped(self, station: Station) -> None:
         """The run of steps is over."""
         count, batch, tally = station.planned, len(station.seats), station.tally
         station.planned = 0
-        from_s, seconds = station.now_s(), station.step.seconds * count
+        from_s, seconds, joules = station.now_s(), station.course.seconds(count), station.course.joules(count)
         tally.steps_s += seconds
         tally.share_s += seconds / batch
         tally.batch_s += seconds * batch
-        _meter(tally, station.step, count, batch)
-        measured = station.step.joules
-        joules = None if measured is None else measured * count
+        _meter(tally, seconds, joules, batch)
         self._run.cluster.spend(station.worker, from_s, station.now_s(), "steps", joules, batch)
         for seat in station.seats:
             seat.request.left -= count
+        for seat, reused in zip(station.seats, station.course.reused(count), strict=False):
+            seat.reused += reused
 
     def _leave(self, station: Station, seat: Seat) -> None:
         """The last step of ``seat`` is done: decode it."""
@@ -439,6 +484,8 @@ class StepByStep:
         self._batch[request.row] = (
             (tally.batch_s - since.batch_s) / request.denoise_s if request.denoise_s > 0.0 else 1.0
         )
+        if self.feature_cache is not None:
+            self._reused[request.row] = seat.reused / max(request.steps - request.skipped, 1)
         request.decode_s += before.seconds
         own_s = request.load_s + request.fetch_s + share_s + request.decode_s
         beside_s = (tally.idle_s - since.idle_s) + after.seconds
@@ -449,8 +496,8 @@ class StepByStep:
         request.energy_j = tally.joules - since.joules + seat.joules + estimated_j
 
 
-def _meter(tally: Tally, cost: Cost, count: int, batch: int) -> None:
-    """Note ``count`` times the joules of ``cost``, shared by ``batch``, where they were measured."""
-    if cost.joules is not None:
-        tally.joules += cost.joules * count / batch
-        tally.metered_s += cost.seconds * count / batch
+def _meter(tally: Tally, seconds: float, joules: float | None, batch: int) -> None:
+    """Note the joules of ``seconds``, shared by ``batch``, where they were measured."""
+    if joules is not None:
+        tally.joules += joules / batch
+        tally.metered_s += seconds / batch

@@ -110,6 +110,33 @@ class Steps(Protocol):
         """What comes after the last step of ``request`` until its image is out, and what after that."""
 
 
+class Course(Protocol):
+    """The steps of a batch that nobody joins or leaves, where one may cost more than the next. What is asked of it is
+    the sum over its first ``count`` steps, so that whoever jumps over steps need not make them."""
+
+    def seconds(self, count: int) -> float: ...
+
+    def joules(self, count: int) -> float | None:
+        """None where they are not known."""
+
+    def reached(self, elapsed_s: float) -> int:
+        """The steps after which at least ``elapsed_s`` are gone, as few as can be."""
+
+    def reused(self, count: int) -> Sequence[float]:
+        """Of each request of the batch, in steps: what its denoiser did not compute anew."""
+
+
+@runtime_checkable
+class FeatureCache(Protocol):
+    """What the denoiser takes from an earlier step instead of computing it anew, and what that saves: the cost of a
+    step then depends on how far each request of the batch has come."""
+
+    def bind(self, run: Run) -> None: ...
+
+    def course(self, active: Sequence[Request], count: int, step: Callable[[Sequence[Request]], Cost]) -> Course:
+        """The next ``count`` steps of ``active``; ``step`` is what one step of some of them costs without any reuse."""
+
+
 @runtime_checkable
 class Priced(Protocol):
     """Steps that can say beforehand what a batch would cost."""

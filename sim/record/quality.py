@@ -67,6 +67,11 @@ class Judgement:
         }
 
 
+def unknown(rows: int, reason: str) -> Judgement:
+    """Of ``rows`` requests nothing is known, and why."""
+    return Judgement(np.full(rows, np.nan), reason=reason)
+
+
 @runtime_checkable
 class Quality(Protocol):
     """Judges the images of a simulated run."""

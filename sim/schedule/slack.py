@@ -91,7 +91,7 @@ class Slack:
     def bind(self, run: Run) -> None:
         """See Discipline.bind."""
         if run.workload.deadline == inf:
-            raise ConfigError("scheduler: slack is what is left until a deadline, and slo is empty; add slo=[5]")
+            raise ConfigError("discipline: slack is what is left until a deadline, and slo is empty; add slo=[5]")
         self._run = run
         self._expected = Expected(self.executor, self.latency)
         self._expected.bind(run)

@@ -42,19 +42,19 @@ KINDS: dict[str, Any] = {
 }
 DESIGNS = [(group, choice.name) for group in ("system", "experiment") for choice in choices(group)]
 SINGLE = {group: [choice.name for choice in choices(group)] for group in groups() if group not in dict(DESIGNS)}
-STEPPED = ("capped", "same-size", "shortest-remaining", "slack")
-"""Schedulers that ask a step-by-step executor who is active."""
-
 NEEDED = {
     "trace=file": ["trace.path=t.parquet"],
     "controller=timetable": ["controller.at={0:{large:8,small:8}}"],
     "controller=modm-hindsight": ["controller.folder=f"],
     "failures=outages": ["failures.outages={0:[[600,900]]}"],
+    "feature_cache=patch-level-measured": ["feature_cache.likeness.path=f"],
     "encoder=clip": ["encoder.weights=f"],
     "encoder=precomputed": ["encoder.path=v.npy", "encoder.prompts=p.parquet"],
     "scheduler=routed": ["router=random"],
-    "scheduler=edf": ["router=random"],
-    **{f"scheduler={name}": ["router=random", "executor=step-by-step"] for name in STEPPED},
+    **{
+        f"discipline={name}": ["executor=step-by-step"]
+        for name in ("capped", "same-size", "shortest-remaining", "slack")
+    },
     "space=clip-images": ["space.images.folder=f", "space.images.weights=f"],
     "space=given-images": ["space.images.path=v.npy"],
 }
@@ -82,7 +82,8 @@ def test_every_choice_can_be_taken(turn: int) -> None:
     for group in PARTS:
         # Final images go with every door; latents do not.
         parts = Parts(nodes if group == "cache" else {**nodes, "cache": images})
-        assert (parts.get(group) is None) == (f"{group}=none" in words and group in ("controller", "failures"))
+        empty = f"{group}=none" in words and group in ("controller", "failures", "feature_cache")
+        assert (parts.get(group) is None) == empty
 
 
 @pytest.mark.parametrize(("group", "choice"), DESIGNS)

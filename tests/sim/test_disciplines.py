@@ -198,7 +198,7 @@ def test_any_set_of_sizes_can_be_served_in_patches() -> None:
     for side in ("trace", "active", "128"):
         outcome = simulated(
             "system=patchedserve", "cluster=h100", "trace=mix", f"trace.shapes={shapes}", "shapes=trace", "slo=[5]",
-            "trace.requests=60", f"executor.steps.side={side}",
+            "trace.requests=60", f"steps.side={side}",
         )  # fmt: skip
         assert outcome.summary["requests"]["completed"] > 50
         (said,) = [each for each in outcome.summary["assumptions"] if each["what"] == "side of a patch [px]"]

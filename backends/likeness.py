@@ -1,0 +1,65 @@
+"""The table of how alike a denoiser's blocks are from step to step, as a file."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from conf.atomic import atomic_files
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Curve(BaseModel):
+    """Of one model at one size: for each step, from the first (0: it has none before it), the share of (patch, block)
+    whose input is within the threshold of that of the step before, and of blocks of which all patches are."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str
+    width: Annotated[int, Field(ge=1)]
+    height: Annotated[int, Field(ge=1)]
+    patch_px: Annotated[int, Field(ge=1)]
+    blocks: Annotated[int, Field(ge=1)]
+    images: Annotated[int, Field(ge=1)]
+    patch_share: Annotated[list[Share], Field(min_length=2)]
+    image_share: Annotated[list[Share], Field(min_length=2)]
+
+
+class Measured(BaseModel):
+    """A file of them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    measured_on: Annotated[str, Field(min_length=1)]
+    threshold: Annotated[float, Field(gt=0)]
+    rows: Annotated[list[Curve], Field(min_length=1)]
+
+    @property
+    def models(self) -> list[str]:
+        """Those that were measured."""
+        return sorted({row.model for row in self.rows})
+
+    def curves(self, model: str, column: str) -> Mapping[int, list[float]]:
+        """Pixels -> shares by step."""
+        return {row.width * row.height: getattr(row, column) for row in self.rows if row.model == model}
+
+
+def read(path: Path) -> Measured:
+    """The table in ``path``. Raises ValueError, naming the file, where there is none."""
+    try:
+        return Measured.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror or error}; make one with `mezzotint calibrate likeness`") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ValueError(f"{path}: {where}: {first['msg'][0].lower()}{first['msg'][1:]}") from None
+
+
+def write(table: Measured, path: Path) -> None:
+    """Write ``table`` to ``path``, aside and renamed."""
+    with atomic_files([path], OSError) as (aside,):
+        aside.write_text(json.dumps(table.model_dump(), indent=1) + "\n", encoding="utf-8")

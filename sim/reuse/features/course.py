@@ -1,0 +1,89 @@
+"""Courses of steps that differ: sums known at every step, or found by difference of sums over whole requests."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from backends.base import Cost
+
+NEARLY = 1e-9
+"""A share of a step: what lies no further past a boundary is at it."""
+
+
+@dataclass(slots=True)
+class Listed:
+    """Steps whose costs are known one by one.
+
+    Args:
+        costs: of each step.
+        spared: for each request, the share of each step that it reused.
+    """
+
+    costs: Sequence[Cost]
+    spared: Sequence[Sequence[float]]
+    _ends: list[float]
+
+    def __init__(self, costs: Sequence[Cost], spared: Sequence[Sequence[float]]) -> None:
+        self.costs, self.spared = costs, spared
+        self._ends = [0.0, *accumulate(cost.seconds for cost in costs)]
+
+    def seconds(self, count: int) -> float:
+        """See Course."""
+        return self._ends[count]
+
+    def joules(self, count: int) -> float | None:
+        """See Course."""
+        drawn = [cost.joules for cost in self.costs[:count]]
+        return None if None in drawn else sum(joules for joules in drawn if joules is not None)
+
+    def reached(self, elapsed_s: float) -> int:
+        """See Course."""
+        return bisect_left(self._ends, elapsed_s - NEARLY * self._ends[-1] / max(len(self.costs), 1))
+
+    def reused(self, count: int) -> Sequence[float]:
+        """See Course."""
+        return [sum(shares[:count]) for shares in self.spared]
+
+
+@dataclass(slots=True)
+class Mixed:
+    """Each request of the batch spares a share of its weight in a full step, which depends on how far it is.
+
+    Sums over steps are differences of what was summed once for each kind of request, so that a course of any length
+    costs a look-up for each request.
+
+    Args:
+        full: one step that reuses nothing.
+        extra_s: what the reuse itself takes, at every step.
+        rows: for each request: the running sum of its shares over its whole run, at which step of it the course begins,
+            and its weight; the weights add up to 1.
+        count: steps of the course.
+    """
+
+    full: Cost
+    extra_s: float
+    rows: Sequence[tuple[Sequence[float], int, float]]
+    count: int
+
+    def seconds(self, count: int) -> float:
+        """See Course."""
+        spared = 0.0
+        for sums, at, weight in self.rows:
+            spared += weight * (sums[at + count] - sums[at])
+        return self.full.seconds * (count - spared) + self.extra_s * count
+
+    def joules(self, count: int) -> float | None:
+        """See Course. At the power of a full step."""
+        if self.full.joules is None or self.full.seconds <= 0.0:
+            return self.full.joules
+        return self.full.joules / self.full.seconds * self.seconds(count)
+
+    def reached(self, elapsed_s: float) -> int:
+        """See Course."""
+        sought_s = elapsed_s - NEARLY * self.full.seconds
+        return bisect_left(range(self.count), sought_s, key=self.seconds)
+
+    def reused(self, count: int) -> Sequence[float]:
+        """See Course."""
+        return [sums[at + count] - sums[at] for sums, at, _ in self.rows]

@@ -1,0 +1,266 @@
+"""Feature caches: steps of unequal cost are jumped over as if each were made, and reuse is what its rule says."""
+
+import itertools
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.base import Cost, Work
+from sim.cluster.steps import StepByStep
+from sim.engine import Engine
+from sim.errors import ConfigError
+from sim.parts import FeatureCache
+from sim.request import Request
+from sim.reuse.features.blocks import PatchLevel, WholeImage, reused
+from sim.reuse.features.likeness import Assumed, Measured
+from sim.reuse.features.overhead import Overhead
+from sim.reuse.features.steps import StepCaching
+from tests.sim.lab import engine, simulated
+from tests.sim.test_steps import Stepped
+
+STEPS = 12
+SIDES = (64, 96, 128)
+
+
+class BySize(Stepped):
+    """One step takes a part of its own and a part for every pixel; joules go with them."""
+
+    def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
+        pixels = sum(work.width * work.height for work in works) / 64**2
+        for work in works:
+            work.done += count
+        seconds = (self.one_s + self.more_s * pixels) * count
+        return Cost(seconds, 100.0 * seconds)
+
+
+def likeness(share: float = 0.6) -> Assumed:
+    return Assumed({"large": {64: share, 128: share / 2}}, patch_px=32)
+
+
+def overhead() -> Overhead:
+    return Overhead({"large": 7}, 0.001, 0.0005, 32)
+
+
+def patch_level(most: int = 2) -> PatchLevel:
+    return PatchLevel(likeness(), overhead(), most)
+
+
+def whole_image(most: int = 2) -> WholeImage:
+    return WholeImage(likeness(), overhead(), most)
+
+
+def skips(decides: Any = "request") -> StepCaching:
+    return StepCaching([0, 1, 2, 5, 8, 11], STEPS, 0.1, decides)
+
+
+CACHES: dict[str, Callable[[], FeatureCache]] = {
+    "patch-level": patch_level,
+    "whole-image": whole_image,
+    "teacache": skips,
+    "teacache, one decision": lambda: skips("batch"),
+}
+
+
+def stepped(times: Sequence[float], sides: Sequence[int], cache: FeatureCache | None, limit: int) -> Engine:
+    shapes = (np.array(sides, np.int32), np.array(sides, np.int32), np.full(len(sides), STEPS, np.int32))
+    backend = BySize(0.5, 0.3)
+    run = engine(
+        times,
+        np.ones(len(times)),
+        1,
+        backend=backend,
+        executor=StepByStep(limit, feature_cache=cache),
+        shapes=shapes,
+        native=False,
+    )
+    run.run()
+    return run
+
+
+def requests(sides: Sequence[int], lefts: Sequence[int]) -> list[Request]:
+    made = []
+    for row, (side, left) in enumerate(zip(sides, lefts, strict=True)):
+        request = Request(row, 0.0, side, side, STEPS)
+        request.model, request.left = "large", left
+        made.append(request)
+    return made
+
+
+def by_hand(active: Sequence[Request]) -> Cost:
+    """What BySize says."""
+    seconds = 0.5 + 0.3 * sum(r.width * r.height for r in active) / 64**2
+    return Cost(seconds, 100.0 * seconds)
+
+
+def brute(times: Sequence[float], sides: Sequence[int], cache: FeatureCache, limit: int) -> list[float]:
+    """Finish of every request on one worker: a course of one step is asked for at every step."""
+    finish, active, now, waiting = [0.0] * len(times), [], 0.0, list(range(len(times)))
+    everyone = requests(sides, [STEPS] * len(sides))
+    while waiting or active:
+        while waiting and times[waiting[0]] <= now and len(active) < limit:
+            active.append(everyone[waiting.pop(0)])
+        if not active:
+            now = times[waiting[0]]
+            continue
+        now += cache.course(active, 1, by_hand).seconds(1)
+        for request in list(active):
+            request.left -= 1
+            if not request.left:
+                active.remove(request)
+                finish[request.row] = now
+    return finish
+
+
+arrivals = st.lists(st.tuples(st.integers(0, 12), st.sampled_from(SIDES)), min_size=1, max_size=16)
+
+
+@pytest.mark.parametrize("name", [name for name in CACHES if name != "whole-image"])
+@settings(max_examples=30, deadline=None)
+@given(given_=arrivals, limit=st.integers(1, 4))
+def test_jumping_over_unequal_steps_ends_where_making_each_of_them_does(
+    name: str, given_: list[tuple[int, int]], limit: int
+) -> None:
+    times = [float(t) + 0.0137 * i for i, t in enumerate(np.cumsum([gap for gap, _ in given_]))]
+    sides = [side for _, side in given_]
+    run = stepped(times, sides, CACHES[name](), limit)
+    np.testing.assert_allclose(run.record.facts["finish_s"], brute(times, sides, CACHES[name](), limit), rtol=1e-9)
+    spans = run.record.ledger.spans()
+    assert (spans["from_s"][1:] >= spans["until_s"][:-1] - 1e-9).all()
+    np.testing.assert_allclose(run.record.facts["step_share_s"].sum(), (spans["until_s"] - spans["from_s"]).sum())
+    np.testing.assert_allclose(run.record.facts["energy_j"].sum(), spans["joules"].sum())
+
+
+@pytest.mark.parametrize("name", CACHES)
+@settings(max_examples=40, deadline=None)
+@given(
+    lefts=st.lists(st.integers(1, STEPS), min_size=1, max_size=4),
+    sides=st.lists(st.sampled_from(SIDES), min_size=4, max_size=4),
+    share=st.floats(0.0, 1.0),
+)
+def test_a_course_rises_and_is_cut_at_the_first_boundary_that_is_not_before(
+    name: str, lefts: list[int], sides: list[int], share: float
+) -> None:
+    active, count = requests(sides[: len(lefts)], lefts), min(lefts)
+    course = CACHES[name]().course(active, count, by_hand)
+    ends = [course.seconds(n) for n in range(count + 1)]
+    assert ends[0] == 0.0
+    assert all(later >= earlier for earlier, later in itertools.pairwise(ends))
+    sought_s = share * ends[-1]
+    n = course.reached(sought_s)
+    assert ends[n] >= sought_s - 1e-8, "what lies no further past a boundary is at it"
+    assert n == 0 or ends[n - 1] < sought_s
+    for at, end in enumerate(ends):
+        assert course.reached(end) <= at
+    np.testing.assert_allclose([course.joules(n) for n in range(count + 1)], 100.0 * np.array(ends), atol=1e-9)
+    assert all(0.0 <= spared <= count for spared in course.reused(count))
+
+
+@given(share=st.floats(0, 1), most=st.integers(1, 5))
+def test_what_is_alike_is_reused_so_many_times_in_a_row_and_no_more(share: float, most: int) -> None:
+    """The long run is a renewal process: one computed step, then s, s^2, ... of reused ones."""
+    found = reused([0.0] + [share] * 4000, most)
+    expected = sum(share**n for n in range(1, most + 1))
+    # Each pattern repeats within most + 1 steps where all is alike: a mean over whole periods.
+    np.testing.assert_allclose(np.mean(found[-3600:]), expected / (1 + expected), atol=2e-3)
+    assert found[0] == 0.0
+    rng = np.random.default_rng(3)
+    alike = rng.random(12) * share
+    row, total, trials = np.zeros(4000, int), np.zeros(12), 4000
+    for at, chance in enumerate(alike):
+        again = (rng.random(trials) < chance) & (row < most) & (at > 0)
+        row = np.where(again, row + 1, 0)
+        total[at] = again.mean()
+    np.testing.assert_allclose(reused([0.0, *alike[1:]], most), total, atol=0.045)
+
+
+def test_no_reuse_costs_what_there_is_without_a_cache_and_the_overhead() -> None:
+    times, sides = [0.0, 1.0, 2.5, 30.0], [64, 128, 96, 64]
+    free = Overhead({"large": 7}, 0.0, 0.0, 32)
+    plain = stepped(times, sides, None, 3)
+    for cache in (
+        PatchLevel(likeness(0.0), free),
+        WholeImage(likeness(0.0), free),
+        StepCaching(list(range(9)), 9, 0.5),
+    ):
+        run = stepped(times, sides, cache, 3)
+        for name in ("start_s", "finish_s", "denoise_s", "energy_j", "step_share_s"):
+            np.testing.assert_allclose(run.record.facts[name], plain.record.facts[name], rtol=1e-12)
+        np.testing.assert_allclose(run.record.facts["reused_share"], 0.0)
+
+
+def test_patches_reuse_more_than_whole_images_and_more_the_smaller_the_image_is() -> None:
+    """PatchedServe's Figure 15 in words; together with others an image reuses even less."""
+    alone = {side: requests([side], [STEPS]) for side in SIDES}
+    by_patch = {side: patch_level().course(active, STEPS, by_hand).reused(STEPS)[0] for side, active in alone.items()}
+    by_image = {side: whole_image().course(active, STEPS, by_hand).reused(STEPS)[0] for side, active in alone.items()}
+    assert by_patch[64] > by_patch[96] > by_patch[128]
+    assert all(by_patch[side] > by_image[side] for side in SIDES)
+    together = requests([64, 64], [STEPS, STEPS])
+    assert whole_image().course(together, STEPS, by_hand).reused(STEPS)[0] < by_image[64]
+    np.testing.assert_allclose(patch_level().course(together, STEPS, by_hand).reused(STEPS), by_patch[64])
+
+
+def test_the_overhead_is_of_every_block_and_patch() -> None:
+    full, active = by_hand(requests([64, 128], [3, 3])), requests([64, 128], [3, 3])
+    cache = PatchLevel(likeness(0.0), overhead())
+    assert cache.course(active, 1, by_hand).seconds(1) == pytest.approx(full.seconds + 7 * (0.001 + 0.0005 * (4 + 16)))
+
+
+def test_a_step_list_is_followed_and_stretched() -> None:
+    cache = skips()
+    assert [i for i, on in enumerate(cache.plan(STEPS)) if on] == [0, 1, 2, 5, 8, 11]
+    assert sum(cache.plan(STEPS // 2)) / (STEPS // 2) > 6 / STEPS, "steps that lie further apart change more"
+    assert cache.plan(STEPS, 3) == [True, False, True, False, False, True, False, False, True]
+    one, other = requests([64], [STEPS - 3])[0], requests([64, 64], [1, STEPS - 2])[1]
+    took = cache.course([one, other], 1, by_hand).seconds(1)  # step 3 is reused, step 2 is not
+    assert took == pytest.approx(by_hand([other]).seconds + 0.1 * by_hand([one]).seconds)
+    assert skips("batch").course([one, other], 1, by_hand).seconds(1) == by_hand([one, other]).seconds
+
+
+def test_a_measured_table_is_read_by_model_size_and_step(tmp_path: Path) -> None:
+    row = {"model": "tiny", "patch_px": 32, "blocks": 5, "images": 2}
+    rows = [
+        row | {"width": side, "height": side, "patch_share": [0, *shares], "image_share": [0, 0.1, 0.1, 0.1]}
+        for side, shares in ((64, [0.2, 0.4, 0.6]), (128, [0.0, 0.2, 0.4]))
+    ]
+    path = tmp_path / "likeness.json"
+    path.write_text(json.dumps({"measured_on": "a page", "threshold": 0.1, "rows": rows}))
+    table = Measured(str(path), {"large": "tiny"})
+    assert table.open().models == ["tiny"]
+    assert table.patches("large", 64, 64, 4) == [0, 0.2, 0.4, 0.6]
+    assert table.patches("large", 32, 32, 7) == [0, 0.2, 0.2, 0.4, 0.4, 0.6, 0.6]
+    assert table.patches("tiny", 64, 160, 4) == pytest.approx([0, 0.1, 0.3, 0.5])
+    assert table.patches("tiny", 64, 64, 1) == [0]
+    with pytest.raises(ConfigError, match="nothing was measured of sdxl"):
+        table.patches("sdxl", 64, 64, 4)
+    for text, said in (("{}", "measured_on"), ('{"threshold": 0}', "threshold|measured_on"), ("no", "json")):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=said):
+            Measured(str(path)).open()
+    with pytest.raises(ConfigError, match="mezzotint calibrate likeness"):
+        Measured(str(tmp_path / "none.json")).open()
+
+
+def test_runs_name_what_they_assume_and_refuse_what_they_do_not_know() -> None:
+    asked = ("models=sdxl", "cluster=h800", "trace=mix", "trace.requests=60", "arrivals.rate_rpm=20")
+    ran = ("executor=step-by-step", "executor.limit=4", "extrapolate=warn")
+    plain = simulated(*asked, *ran)
+    for cache in ("patch-level", "whole-image", "teacache", "dbcache"):
+        outcome = simulated(*asked, *ran, f"feature_cache={cache}")
+        shares = outcome.requests.column("reused_share").to_numpy()
+        assert ((shares > 0) & (shares < 1)).all()
+        assert len(outcome.summary["assumptions"]) > len(plain.summary["assumptions"])
+        assert outcome.summary["quality"]["factor_mean"] is None
+        assert "feature_cache" in outcome.summary["quality"]["reason"]
+    with pytest.raises(ConfigError, match="feature_cache: nothing in system=vanilla takes one"):
+        simulated(*asked, "feature_cache=teacache")
+    with pytest.raises(ConfigError, match=r"likeness.shares: none for sd3\.5-large"):
+        simulated("cluster=mi210", *asked[2:], *ran, "feature_cache=patch-level")
+    with pytest.raises(ConfigError, match=r"computed: found 50, expected steps from 0 to 49"):
+        simulated(*asked, *ran, "feature_cache=teacache", "feature_cache.computed=[0,50]")
