@@ -25,14 +25,14 @@ class Asynchronous:
     What is merged is taken out again when the image is out, or, with ``keep``, when other LoRAs are asked for.
 
     Args:
+        fetch: where they come from.
         bound: steps of a request that may run without its LoRAs.
         keep: whether they stay until others are asked for; if not, every request brings its own.
-        fetch: where they come from.
     """
 
+    fetch: Fetch = field(default_factory=FromDisk)
     bound: Count = 20
     keep: bool = False
-    fetch: Fetch = field(default_factory=FromDisk)
     _run: Run = field(init=False, repr=False)
     _cut: Callable[[Worker], None] = field(init=False, repr=False)
     _ready_s: dict[int, float] = field(init=False, default_factory=dict, repr=False)
@@ -46,8 +46,8 @@ class Asynchronous:
         self._run, self._cut = run, cut
         if run.workload.addons is not None and not isinstance(run.backend, Taken):
             raise ConfigError(
-                f"executor.steps.loras: {type(run.backend).__name__} does not tell the stages of a LoRA apart; add "
-                "backend=profiled, or load them before the first step (executor=add-ons-in-series)"
+                f"loras: {type(run.backend).__name__} does not tell the stages of a LoRA apart; add "
+                "backend=profiled, or load them before the first step (loras=synchronous)"
             )
         self._stall = run.fact("stall_s", default=0.0)
         self._step, self._patch = run.fact("patch_step", int), run.fact("patch_s")

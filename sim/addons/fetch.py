@@ -46,7 +46,7 @@ class Link:
         """See Fetch.bind."""
         self._run = run
         said = [self.latency_s, self.bytes_per_s]
-        run.assume("fetching a LoRA: seconds before the first byte, bytes per second after it", said, "executor.steps")
+        run.assume("fetching a LoRA: seconds before the first byte, bytes per second after it", said, "fetch")
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
         """See Fetch.seconds."""
@@ -79,7 +79,7 @@ class Measured:
     def bind(self, run: Run) -> None:
         """See Fetch.bind."""
         self._run, self._rng = run, run.rng("fetch of LoRAs")
-        run.assume("seconds to fetch a LoRA", [self.quantiles[0], self.quantiles[-1]], "executor.steps; quantiles")
+        run.assume("seconds to fetch a LoRA", [self.quantiles[0], self.quantiles[-1]], "fetch.quantiles")
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
         """See Fetch.seconds."""

@@ -1,6 +1,6 @@
 """ControlNets in the worker's own loop: one after another before the denoiser, at every step (diffusers)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from backends.base import Asset, Cost, WorkFailed
@@ -27,7 +27,7 @@ class InLine:
     _turns: dict[int, Cost] = field(init=False, default_factory=dict, repr=False)
     """By row: what loading those that take turns adds to a step."""
 
-    def bind(self, run: Run, kernels: Sequence[str] = ()) -> None:
+    def bind(self, run: Run, faster: Callable[[str], float] | None = None) -> None:
         """See ControlNets.bind. They run in the denoiser's own loop, and are as fast as it is."""
         self._run = run
 

@@ -1,7 +1,7 @@
 """ControlNet servers that several workers share (SwiftDiffusion, 4.1): each on a GPU of its own, with a queue."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -29,29 +29,27 @@ class Servers:
 
     placement: list[list[str]] = field(default_factory=list)
     _run: Run = field(init=False, repr=False)
-    _kernels: Sequence[str] = field(init=False, repr=False)
+    _faster: Callable[[str], float] = field(init=False, repr=False)
     _wait: Fact = field(init=False, repr=False)
     _placed: bool = field(init=False, default=False, repr=False)
     _in_use: Counter[Asset] = field(init=False, default_factory=Counter, repr=False)
     _aboard: set[int] = field(init=False, default_factory=set, repr=False)
 
-    def bind(self, run: Run, kernels: Sequence[str]) -> None:
+    def bind(self, run: Run, faster: Callable[[str], float]) -> None:
         """See ControlNets.bind.
 
         Raises ConfigError for a backend that does not tell the parts of a step, a cluster without servers, and a
         placement on more servers than there are.
         """
-        self._run, self._kernels = run, kernels
+        self._run, self._faster = run, faster
         self._wait = run.fact("server_wait_s", default=0.0)
         needs_parts(run)
         servers = len(run.cluster.servers)
         if run.workload.addons is not None and not servers:
-            raise ConfigError(
-                "executor.steps.controlnets: no GPU serves ControlNets; add allocation=controlnet-servers"
-            )
+            raise ConfigError("controlnets: no GPU serves ControlNets; add allocation=controlnet-servers")
         if len(self.placement) > servers:
             raise ConfigError(
-                f"executor.steps.controlnets.placement: found ControlNets for {len(self.placement)} servers, expected "
+                f"controlnets.placement: found ControlNets for {len(self.placement)} servers, expected "
                 f"at most {servers} (allocation.servers)"
             )
 
@@ -101,7 +99,7 @@ class Servers:
         run, calls = self._run, [net for each in active for net in asked(self._run, each, "controlnet")]
         if not calls:
             return plain
-        parts = parted(run, active[:1], 1, self._kernels)
+        parts = parted(run, active[:1], 1, self._faster)
         now_s, done_s, alone_s = max(now_s, run.clock._now), 0.0, parts.controlnet_s
         for net in calls:
             server = min((each for each in run.cluster.servers if net in each.resident), key=_free_s)

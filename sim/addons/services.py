@@ -1,6 +1,6 @@
 """ControlNets on GPUs of their own, beside the denoiser's encoder at every step (SwiftDiffusion, 4.1)."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from backends.base import Apart, Asset, Cost, Taken, WorkFailed
@@ -24,11 +24,11 @@ class Services:
 
     keep: bool = True
     _run: Run = field(init=False, repr=False)
-    _kernels: Sequence[str] = field(init=False, default=(), repr=False)
+    _faster: Callable[[str], float] = field(init=False, repr=False)
 
-    def bind(self, run: Run, kernels: Sequence[str]) -> None:
+    def bind(self, run: Run, faster: Callable[[str], float]) -> None:
         """See ControlNets.bind. Raises ConfigError for a backend that does not tell the parts of a step."""
-        self._run, self._kernels = run, kernels
+        self._run, self._faster = run, faster
         needs_parts(run)
 
     def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
@@ -54,7 +54,7 @@ class Services:
         nets = max((len(asked(self._run, each, "controlnet")) for each in active), default=0)
         if not nets:
             return plain
-        parts = parted(self._run, active, worker.denoisers, self._kernels)
+        parts = parted(self._run, active, worker.denoisers, self._faster)
         extra_s = max(parts.controlnet_s - parts.encoder_s, 0.0) + nets * parts.receive_s
         return longer(plain, extra_s)
 
@@ -75,8 +75,8 @@ def needs_parts(run: Run) -> None:
     """Raise ConfigError where the backend does not tell the parts of a step."""
     if run.workload.addons is not None and not isinstance(run.backend, Taken):
         raise ConfigError(
-            f"executor.steps.controlnets: {type(run.backend).__name__} does not tell the parts of a step apart; add "
-            "backend=profiled, or run them in line (executor=add-ons-in-series)"
+            f"controlnets: {type(run.backend).__name__} does not tell the parts of a step apart; add "
+            "backend=profiled, or run them in line (controlnets=in-line)"
         )
 
 
@@ -109,13 +109,13 @@ def bring(run: Run, gpu: Worker, net: Asset, request: Request, keep: Collection[
     return cost
 
 
-def parted(run: Run, active: Sequence[Request], gpus: int, kernels: Sequence[str]) -> Apart:
+def parted(run: Run, active: Sequence[Request], gpus: int, faster: Callable[[str], float]) -> Apart:
     """The parts of a step of ``active``, the denoiser's on ``gpus`` GPUs."""
     backend = run.backend
     assert isinstance(backend, Taken)
     work = run.work(active[0])
-    parts, faster = backend.apart(work, len(active), gpus), backend.faster(work.model, kernels)
-    return Apart(parts.encoder_s / faster, parts.controlnet_s / faster, parts.receive_s)
+    parts, times = backend.apart(work, len(active), gpus), faster(work.model)
+    return Apart(parts.encoder_s / times, parts.controlnet_s / times, parts.receive_s)
 
 
 def longer(plain: Cost, extra_s: float) -> Cost:

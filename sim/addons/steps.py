@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from backends.base import Cost, Taken
-from conf.ranges import Positive
+from backends.base import Cost, Work
 from sim.addons.in_line import InLine
+from sim.addons.kernels import Kernels
 from sim.addons.synchronous import FREE, Synchronous
 from sim.errors import ConfigError
-from sim.parts import ControlNets, Loads, Loras, Run, Steps, Worker
+from sim.parts import ControlNets, Loads, Loras, Priced, Run, Steps, Worker
 from sim.request import Request
 
 
@@ -20,34 +20,24 @@ class WithAddons:
         base: of the denoiser, and the stages beside it.
         controlnets: where they run.
         loras: when they come into the weights.
-        kernels: of the profile, each of which makes every step faster (SwiftDiffusion, 4.3).
-        stages: what the seconds of the stages beside the steps are multiplied with.
+        kernels: of the denoiser and its ControlNets.
     """
 
     base: Steps
     controlnets: ControlNets = field(default_factory=InLine)
     loras: Loras = field(default_factory=Synchronous)
-    kernels: list[str] = field(default_factory=list)
-    stages: Positive = 1.0
+    kernels: Kernels = field(default_factory=Kernels)
     _run: Run = field(init=False, repr=False)
     _cut: Callable[[Worker], None] = field(init=False, repr=False)
     _active: dict[int, list[Request]] = field(init=False, default_factory=dict, repr=False)
     """By worker: those whose add-ons are there."""
 
     def bind(self, run: Run, cut: Callable[[Worker], None]) -> None:
-        """See Steps.bind. Raises ConfigError for kernels on a backend that does not know any."""
+        """See Steps.bind."""
         self._run, self._cut = run, cut
-        if self.kernels and not isinstance(run.backend, Taken):
-            raise ConfigError(
-                f"executor.steps.kernels: {type(run.backend).__name__} knows none; add backend=profiled or "
-                "executor.steps.kernels=[]"
-            )
-        if self.kernels:
-            run.assume("kernels that make steps faster", list(self.kernels), "the profile; SwiftDiffusion, 6.5")
-        if self.stages != 1.0:
-            run.assume("seconds of the stages beside the steps, times", self.stages, "executor.steps.stages")
+        self.kernels.bind(run)
         self.base.bind(run, cut)
-        self.controlnets.bind(run, self.kernels)
+        self.controlnets.bind(run, self.kernels.faster)
         self.loras.bind(run, cut)
 
     def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
@@ -57,15 +47,14 @@ class WithAddons:
 
     def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
         """See Steps.prepare."""
-        return _times(self.base.prepare(worker, request, now_s), self.stages)
+        return _times(self.base.prepare(worker, request, now_s), self.kernels.stages)
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
         """See Steps.step."""
         plain = self.base.step(worker, active, now_s)
-        if self.kernels:
-            backend = self._run.backend
-            assert isinstance(backend, Taken)
-            plain = _times(plain, 1.0 / backend.faster(active[0].model or "", self.kernels))
+        faster = self.kernels.faster(active[0].model or "")
+        if faster != 1.0:
+            plain = _times(plain, 1.0 / faster)
         if self._run.workload.addons is None:
             return plain
         due, holds = self.loras.holds(worker, active), self.controlnets.holds(worker, active)
@@ -79,6 +68,15 @@ class WithAddons:
             return None
         known = [part.holds(worker, active) for part in (self.loras, self.controlnets)]
         return min((steps for steps in known if steps is not None), default=None)
+
+    def price(self, works: Sequence[Work]) -> Cost:
+        """See Priced.price: the denoiser, and ControlNets in line. Raises ConfigError where the base has no price."""
+        if not isinstance(self.base, Priced):
+            raise ConfigError(
+                f"steps: {type(self.base).__qualname__} cannot say beforehand what a step costs, which the scheduler "
+                "asks; choose another steps= or discipline="
+            )
+        return _times(self.base.price(works), 1.0 / self.kernels.faster(works[0].model))
 
     def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
         """See Steps.boundary."""
@@ -95,7 +93,7 @@ class WithAddons:
         if taken.seconds:
             joules = None if after.joules is None or taken.joules is None else after.joules + taken.joules
             after = Cost(after.seconds + taken.seconds, joules)
-        return _times(before, self.stages), after
+        return _times(before, self.kernels.stages), after
 
     def lost(self, worker: Worker, request: Request) -> None:
         """See Steps."""

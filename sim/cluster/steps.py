@@ -5,12 +5,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
-from backends.base import Cost, WorkFailed
+from backends.base import Cost, Work, WorkFailed
+from sim.addons.in_line import InLine
+from sim.addons.kernels import Kernels
+from sim.addons.steps import WithAddons
+from sim.addons.synchronous import Synchronous
 from sim.clock import COMPLETION, DISPATCH
 from sim.cluster.batched import FREE, Batched
 from sim.cluster.residence import Bring, Unfit, ensure, seconds, spend
 from sim.errors import ConfigError
-from sim.parts import Course, Fact, FeatureCache, Loads, Run, Steps, Worker
+from sim.parts import ControlNets, Course, Fact, FeatureCache, Loads, Loras, Patience, Priced, Run, Steps, Worker
 from sim.record.record import BATCH_MEAN, STEP_SHARE
 from sim.request import FAILED, Request
 
@@ -40,6 +44,17 @@ class Tally:
     def copy(self) -> "Tally":
         """As it stands now."""
         return Tally(self.steps_s, self.share_s, self.batch_s, self.idle_s, self.joules, self.metered_s)
+
+    def minus(self, other: "Tally") -> "Tally":
+        """What was tallied since it stood at ``other``."""
+        return Tally(
+            self.steps_s - other.steps_s,
+            self.share_s - other.share_s,
+            self.batch_s - other.batch_s,
+            self.idle_s - other.idle_s,
+            self.joules - other.joules,
+            self.metered_s - other.metered_s,
+        )
 
 
 @dataclass(slots=True)
@@ -94,7 +109,9 @@ class Station:
     Attributes:
         seats: the active requests; ``joining`` become active at the next boundary.
         working: whether its next event is on the clock or being made.
-        changed: whether the boundary that comes has something to do.
+        changed: whether the boundary that comes has something to do; ``owed_s`` is to be spent there.
+        then, patience: who wants to be asked, and how long there is nothing to ask; ``asking`` while it is asked, and
+            ``asked_s`` when it was last said so.
         run_s: when the present run of ``planned`` steps of ``course`` began; 0 planned is no run.
         version: what an event on the clock must have to be still wanted.
     """
@@ -112,6 +129,11 @@ class Station:
     planned: int = 0
     course: Course = field(default_factory=lambda: Even(FREE))
     version: int = 0
+    owed_s: float = 0.0
+    then: Callable[[Worker], None] | None = None
+    patience: Patience | None = None
+    asked_s: float = 0.0
+    asking: bool = False
 
     def now_s(self, steps: int = 0) -> float:
         """The end of all that was spent, and of ``steps`` more."""
@@ -131,6 +153,9 @@ class StepByStep:
         limit: requests that are active on a worker at most.
         steps: what the stages cost; by default as the backend has them.
         feature_cache: what a step reuses of the one before; None computes all.
+        controlnets, loras: where ControlNets run, and when LoRAs come into the weights; without both, all of them are
+            loaded one after another before the first step.
+        kernels: of the denoiser and its ControlNets; None is plain.
 
     Raises:
         ConfigError: a limit below 1, or a feature cache on a live backend, which computes all.
@@ -139,6 +164,9 @@ class StepByStep:
     limit: int = 16
     steps: Steps = field(default_factory=Batched)
     feature_cache: FeatureCache | None = None
+    controlnets: ControlNets | None = None
+    loras: Loras | None = None
+    kernels: Kernels | None = None
     _run: Run = field(init=False, repr=False)
     _share: Fact = field(init=False, repr=False)
     _batch: Fact = field(init=False, repr=False)
@@ -147,10 +175,15 @@ class StepByStep:
     _holds: Callable[[Worker, Sequence[Request]], int | None] | None = field(init=False, repr=False)
     _lost: Callable[[Worker, Request], None] | None = field(init=False, repr=False)
     _stations: dict[int, Station] = field(init=False, default_factory=dict, repr=False)
+    _parked: dict[Request, tuple[int, Seat]] = field(init=False, default_factory=dict, repr=False)
+    """Who was taken from a batch: on which worker, and its seat, with what it had so far for ``since``."""
 
     def __post_init__(self) -> None:
         if self.limit < 1:
             raise ConfigError(f"executor.limit: found {self.limit}, expected 1 or more requests")
+        if self.controlnets is not None or self.loras is not None or self.kernels is not None:
+            controlnets, loras = self.controlnets or InLine(), self.loras or Synchronous()
+            self.steps = WithAddons(self.steps, controlnets, loras, self.kernels or Kernels())
 
     def bind(self, run: Run) -> None:
         """See Executor.bind."""
@@ -187,6 +220,9 @@ class StepByStep:
 
     def _abort(self, worker: Worker, now_s: float) -> list[Request]:
         station = self._stations.pop(worker.id, None)
+        for request in [request for request, (at, _) in self._parked.items() if at == worker.id]:
+            del self._parked[request]  # what it had made is gone with the GPU's memory
+            request.left = request.steps - request.skipped
         if station is None:
             return []
         run, lost = self._run, [seat.request for seat in station.seats]
@@ -208,6 +244,58 @@ class StepByStep:
             station.changed = True
             if station.planned:
                 self._cut(station)
+
+    # -- what a discipline may ask: see sim.parts.Stepper ----------------------------------------------------------
+
+    def active(self, worker: Worker) -> Sequence[Request]:
+        """See Stepper.active."""
+        station = self._stations.get(worker.id)
+        return () if station is None else [seat.request for seat in station.seats if seat.request.left > 0]
+
+    def joining(self, worker: Worker) -> Sequence[Request]:
+        """See Stepper.joining."""
+        station = self._stations.get(worker.id)
+        return () if station is None else station.joining
+
+    def between(self, worker: Worker) -> bool:
+        """See Stepper.between."""
+        station = self._stations.get(worker.id)
+        return station is None or station.asking or not station.working
+
+    def ask(self, worker: Worker, then: Callable[[Worker], None], patience: Patience | None = None) -> None:
+        """See Stepper.ask. Where nothing runs nobody is called: there is no boundary to come."""
+        station = self._stations.get(worker.id)
+        if station is not None and station.working:
+            station.then, station.patience, station.asked_s = then, patience, self._run.clock._now
+            if station.planned:
+                self._cut(station)
+
+    def park(self, worker: Worker, request: Request) -> None:
+        """See Stepper.park."""
+        station = self._stations[worker.id]
+        seat = next(seat for seat in station.seats if seat.request is request)
+        station.seats.remove(seat)
+        station.changed = bool(station.seats)
+        seat.since = station.tally.minus(seat.since)
+        self._parked[request] = worker.id, seat
+        self._run.cluster.release(worker)
+
+    def owe(self, worker: Worker, seconds: float) -> None:
+        """See Stepper.owe."""
+        station = self._stations.get(worker.id)
+        if station is None:
+            station = self._stations[worker.id] = Station(worker)
+        station.owed_s += seconds
+        station.changed = True
+
+    def price(self, works: Sequence[Work]) -> Cost:
+        """See Priced. Raises ConfigError where the steps have no price."""
+        if not isinstance(self.steps, Priced):
+            raise ConfigError(
+                f"steps: {type(self.steps).__qualname__} cannot say beforehand what a step costs, which the "
+                "scheduler asks; choose another steps= or discipline="
+            )
+        return self.steps.price(works)
 
     # -- the clock -------------------------------------------------------------------------------------------------
 
@@ -236,12 +324,18 @@ class StepByStep:
     # -- what happens at boundaries ----------------------------------------------------------------------------------
 
     def _advance(self, station: Station) -> None:
-        """At a boundary: let one go that is done, or have one join that waits, or step on."""
+        """At a boundary: let one go that is done, or have one join that waits, or ask who else does, or step on."""
         done = next((seat for seat in station.seats if seat.request.left <= 0), None)
         if done is not None:
             self._leave(station, done)
         elif station.joining:
             self._join(station, station.joining.popleft())
+        elif station.then is not None and station.patience is None:
+            then, station.then = station.then, None
+            station.asking = True
+            then(station.worker)
+            station.asking = False
+            self._advance(station)
         elif station.changed and station.seats:
             self._boundary(station)
         elif station.seats:
@@ -254,6 +348,13 @@ class StepByStep:
         run, worker = self._run, station.worker
         if not station.seats:  # count from now
             station.anchor_s, station.ready_s, station.other_s, station.tally = run.clock._now, 0.0, 0.0, Tally()
+        if request in self._parked:
+            _, seat = self._parked.pop(request)
+            seat.since = station.tally.minus(seat.since)
+            station.seats.append(seat)
+            station.changed = True
+            self._advance(station)
+            return
         start_s = station.now_s()
         try:
             loads = ensure(run, worker, request, [seat.request for seat in station.seats], self._bring)
@@ -301,6 +402,8 @@ class StepByStep:
         station.changed = False
         start_s = station.now_s()
         cost = self.steps.boundary(station.worker, [seat.request for seat in station.seats], start_s)
+        if station.owed_s:
+            cost, station.owed_s = Cost(cost.seconds + station.owed_s), 0.0
         station.other_s += cost.seconds
         self._stage(station, self._crossed, (station, start_s, cost))
 
@@ -329,6 +432,17 @@ class StepByStep:
             station.seats.clear()
             self._fail(station, active, str(failure))
             return
+        if station.patience is not None:
+            now_s = self._run.clock._now
+            if isinstance(station.course, Even):
+                patience = station.patience(now_s, station.course.step.seconds)
+            else:  # how fast it goes differs from step to step
+                patience = int(station.asked_s == now_s)
+            if not patience:
+                station.patience = None
+                self._advance(station)
+                return
+            count = min(count, patience)
         if self._holds is not None and (holds := self._holds(station.worker, active)) is not None:
             count = min(count, holds)
         station.planned = count

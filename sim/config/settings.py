@@ -85,8 +85,15 @@ class Settings(BaseModel):
     predictor: Chosen = None
     scheduler: dict[str, Any]
     router: Chosen = None
+    discipline: Chosen = None
+    latency: Chosen = None
     executor: dict[str, Any]
+    steps: Chosen = None
     feature_cache: Chosen = None
+    controlnets: Chosen = None
+    loras: Chosen = None
+    fetch: Chosen = None
+    kernels: Chosen = None
     allocation: dict[str, Any]
     controller: Chosen = None
     failures: Chosen = None
@@ -99,7 +106,8 @@ class Settings(BaseModel):
 
 PARTS = (
     *("door", "cache", "space", "selector", "admission", "eviction", "database", "store", "predictor"),
-    *("scheduler", "router", "executor", "feature_cache", "allocation", "controller", "failures"),
+    *("scheduler", "router", "discipline", "latency", "executor", "steps", "feature_cache"),
+    *("controlnets", "loras", "fetch", "kernels", "allocation", "controller", "failures"),
 )
 """Groups whose choices may need each other."""
 

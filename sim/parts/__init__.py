@@ -8,7 +8,21 @@ from sim.parts.addons import ControlNets, Fetch, Loads, Loras
 from sim.parts.cluster import Cluster, Worker
 from sim.parts.reuse import Admission, Change, Delay, Eviction, Item, Predictor, Selector, Shape, Watcher
 from sim.parts.run import Fact, Log, Run
-from sim.parts.serving import Allocation, Controller, Course, Door, Executor, FeatureCache, Router, Scheduler, Steps
+from sim.parts.serving import (
+    Allocation,
+    Controller,
+    Course,
+    Discipline,
+    Door,
+    Executor,
+    FeatureCache,
+    Patience,
+    Priced,
+    Router,
+    Scheduler,
+    Stepper,
+    Steps,
+)
 
 __all__ = [
     "Admission",
@@ -19,6 +33,7 @@ __all__ = [
     "Controller",
     "Course",
     "Delay",
+    "Discipline",
     "Door",
     "Eviction",
     "Executor",
@@ -29,12 +44,15 @@ __all__ = [
     "Loads",
     "Log",
     "Loras",
+    "Patience",
     "Predictor",
+    "Priced",
     "Router",
     "Run",
     "Scheduler",
     "Selector",
     "Shape",
+    "Stepper",
     "Steps",
     "Watcher",
     "Worker",

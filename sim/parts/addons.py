@@ -16,8 +16,8 @@ Loads = list[tuple[str, Cost]]
 class ControlNets(Protocol):
     """Where the ControlNets of a request run."""
 
-    def bind(self, run: Run, kernels: Sequence[str]) -> None:
-        """Take the run; ``kernels`` make its ControlNets faster, as they do the denoiser."""
+    def bind(self, run: Run, faster: Callable[[str], float]) -> None:
+        """Take the run. ``faster(model)`` is how many times faster than plain its ControlNets are, as its denoiser."""
 
     def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
         """Have them where they will run, before the first step of ``request``; those of ``active`` stay.

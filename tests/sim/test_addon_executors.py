@@ -51,7 +51,7 @@ def stays(outcome: Outcome) -> list[float]:
 
 def test_in_series_is_what_the_whole_request_executor_does() -> None:
     """With ControlNets that stay and LoRAs that are merged in place, the one way is the other."""
-    choose = ("executor.steps.loras.create=false", "executor.steps.loras.keep=true")
+    choose = ("loras.create=false", "loras.keep=true")
     ours = served("diffusers", 3, 2, *choose)
     theirs = served("vanilla", 3, 2, "addons=serve")
     assert stays(ours) == pytest.approx(stays(theirs))
@@ -63,7 +63,7 @@ def test_gustafsons_law(nets: int) -> None:
     """Of n + 1 processors the serial part gains nothing and the parallel one all of them: S = s + p (n + 1), if the
     encoder and the ControlNets are as long and nothing is sent. The simulation is below it by just what is not so."""
     serial = served("diffusers", nets, 0, "cluster.count=1", requests=2)
-    beside = served("swiftdiffusion", nets, 0, "executor.steps.kernels=[]", requests=2)
+    beside = served("swiftdiffusion", nets, 0, "~kernels", requests=2)
     took_s = [rows(outcome).denoise_s.iloc[-1] / N for outcome in (serial, beside)]
     extra_s = max(NET_BESIDE_S - ENCODER_S, 0.0) + nets * RECEIVE_S if nets else 0.0
     assert took_s[1] == pytest.approx(STEP_S + extra_s)
@@ -104,8 +104,8 @@ def test_what_takes_more_gpus_than_there_are_fails_with_the_reason() -> None:
 def test_a_lora_is_merged_at_the_first_boundary_after_it_came_or_waited_for(came_s: float, bound: int) -> None:
     fetch = f"{{_target_: sim.addons.fetch.Measured, quantiles: [{came_s}, {came_s}]}}"
     outcome = served(
-        "swiftdiffusion", 0, 1, "executor.steps.kernels=[]", "~executor.steps.loras.fetch",
-        f"+executor.steps.loras.fetch={fetch}", f"executor.steps.loras.bound={bound}", requests=2,
+        "swiftdiffusion", 0, 1, "~kernels", "~fetch",
+        f"+fetch={fetch}", f"loras.bound={bound}", requests=2,
     )  # fmt: skip
     found = rows(outcome)
     last = min(bound, N - 1)
@@ -125,7 +125,7 @@ def test_taking_loras_out_occupies_the_gpu_but_not_the_image() -> None:
     kept = rows(
         served(
             "swiftdiffusion", 0, 1, "cluster.count=1", "arrivals=closed", "arrivals.outstanding=2",
-            "executor.steps.loras.keep=true", requests=2,
+            "loras.keep=true", requests=2,
         )
     )  # fmt: skip
     assert kept.start_s[1] == pytest.approx(kept.finish_s[0])
@@ -134,9 +134,7 @@ def test_taking_loras_out_occupies_the_gpu_but_not_the_image() -> None:
 
 def test_one_worker_never_waits_at_its_servers() -> None:
     """On servers of its own a step is the same as in a gang."""
-    shared = served(
-        "swiftdiffusion", 2, 0, "executor=add-on-servers", "allocation=controlnet-servers", "scheduler=fcfs"
-    )
+    shared = served("swiftdiffusion", 2, 0, "controlnets=servers", "allocation=controlnet-servers", "scheduler=fcfs")
     gang = served("swiftdiffusion", 2, 0)
     assert rows(shared).denoise_s.tolist() == pytest.approx(rows(gang).denoise_s.tolist())
     assert (rows(shared).server_wait_s < 1e-9).all()
@@ -147,8 +145,8 @@ def test_a_shared_servers_wait_is_below_that_of_m_g_1(workers: int) -> None:
     """A server that serves every call in d, called by workers with pauses, waits less than M/D/1 at the same load: each
     has one call outstanding, so that a queue is never longer than the others are many."""
     outcome = served(
-        "swiftdiffusion", 1, 0, "executor=add-on-servers", "allocation=controlnet-servers", "allocation.servers=1",
-        "scheduler=fcfs", f"cluster.count={workers + 1}", "executor.steps.controlnets.placement=[[controlnet-1]]",
+        "swiftdiffusion", 1, 0, "controlnets=servers", "allocation=controlnet-servers", "allocation.servers=1",
+        "scheduler=fcfs", f"cluster.count={workers + 1}", "controlnets.placement=[[controlnet-1]]",
         "arrivals=closed", f"arrivals.outstanding={workers}", "arrivals.think_s=0.7", requests=40,
     )  # fmt: skip
     found = rows(outcome)
@@ -187,7 +185,7 @@ def test_memory_never_exceeds_the_device(system: str, memory: int, nets: int, ne
     words = []
     if system == "servers":
         system = "swiftdiffusion"
-        words = ["executor=add-on-servers", "allocation=controlnet-servers", "scheduler=fcfs"]
+        words = ["controlnets=servers", "allocation=controlnet-servers", "scheduler=fcfs"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Cluster, "spend", spend)
         found = rows(served(system, nets, loras, *words, requests=2, memory=most, net=net_gb * GB))
