@@ -74,7 +74,7 @@ class Live:
     _warm_patched: set[tuple[str, tuple[tuple[int, int], ...], int]] = field(
         init=False, default_factory=set, repr=False
     )
-    _sides: dict[str, set[int]] = field(init=False, default_factory=dict, repr=False)
+    _cut: dict[str, dict[int, int]] = field(init=False, default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         transformers_log.set_verbosity_error()  # every prompt of over 77 tokens would be announced
@@ -180,9 +180,9 @@ class Live:
         """Most works of one size that ``model`` was given together so far."""
         return max((batch for name, _, _, batch in self._warm if name == model), default=1)
 
-    def sides(self, model: str) -> list[int]:
-        """The sides of the patches that ``model`` was cut into so far, in pixels."""
-        return sorted(self._sides.get(model, ()))
+    def largest_cut(self, model: str) -> dict[int, int]:
+        """Side of a patch in pixels -> most works of ``model`` that were cut into such and stepped together so far."""
+        return dict(self._cut.get(model, {}))
 
     def assumptions(self) -> list[Assumption]:
         """See Backend.assumptions."""
@@ -262,7 +262,8 @@ class Live:
     def _warm_up_patched(self, name: str, works: Sequence[Work], side: int) -> None:
         """See ``_warm_up``, of a batch of these sizes."""
         sizes = tuple(sorted((work.width, work.height) for work in works))
-        self._sides.setdefault(name, set()).add(side)
+        most = self._cut.setdefault(name, {})
+        most[side] = max(most.get(side, 0), len(works))
         if (name, sizes, side) in self._warm_patched:
             return
         self._warm_patched.add((name, sizes, side))

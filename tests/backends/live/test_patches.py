@@ -91,7 +91,7 @@ def test_sizes_step_together_and_each_joins_leaves_and_gives_its_own_image(backe
     for made, wanted in zip((small, large, wide), alone, strict=True):
         assert made.made.shape == wanted.shape
         assert close(made.made, wanted)
-    assert backend.sides(model) == [32, 64]
+    assert backend.largest_cut(model) == {64: 3, 32: 3}
     assert "forward" not in vars(backend.model(model).denoiser.conv_in), "the network is left as it was"
 
 
