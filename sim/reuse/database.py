@@ -35,6 +35,9 @@ class Database:
         outages: windows [from_s, until_s] on the run's clock, in seconds.
         timeout_s: how long a request waits for a database that is down before it is generated in full.
 
+    Attributes:
+        due_s: when ``advance`` has something to do next; infinity where nothing waits.
+
     Raises:
         ConfigError: a batch below 1, a negative time, or windows out of order.
     """
@@ -50,9 +53,11 @@ class Database:
     _watcher: Watcher | None = field(init=False, default=None, repr=False)
     _waiting: deque[Change] = field(init=False, default_factory=deque, repr=False)
     _under_way: list[Change] = field(init=False, default_factory=list, repr=False)
-    _due_s: float = field(init=False, default=inf)
+    due_s: float = field(init=False, default=inf, repr=False)
     _at_once: bool = field(init=False)
     _serving: bool = field(init=False, default=False)
+    _known_at_once: bool = field(init=False, default=False)
+    """Whether nobody else is told of what is stored."""
 
     def __post_init__(self) -> None:
         self.outage = Outages(self.outages, "database.outages")
@@ -77,15 +82,21 @@ class Database:
 
     def add(self, shape: Shape, entry: int, row: int, now_s: float) -> None:
         """The cache stored ``entry``. Entries are given in increasing order."""
-        self._ask((now_s, shape, entry, row, True), now_s)
+        if self._known_at_once:
+            self._index(shape).add(entry, row)
+        else:
+            self._ask((now_s, shape, entry, row, True), now_s)
 
     def remove(self, shape: Shape, entry: int, row: int, now_s: float) -> None:
         """The cache let ``entry`` go."""
-        self._ask((now_s, shape, entry, row, False), now_s)
+        if self._known_at_once:
+            self._index(shape).remove(entry)
+        else:
+            self._ask((now_s, shape, entry, row, False), now_s)
 
     def best(self, shape: Shape, row: int, now_s: float) -> Found | None:
         """The most similar entry that can be found now; None where none reaches the floor."""
-        if self._due_s <= now_s:
+        if self.due_s <= now_s:
             self.advance(now_s)
         index = self._indexes.get(shape)
         return None if index is None else index.best(row)
@@ -93,6 +104,7 @@ class Database:
     def settle(self, now_s: float) -> None:
         """Begin to serve: what filled the cache before the start is there when it starts."""
         self._serving = True
+        self._known_at_once = self._at_once and self._watcher is None
         changes = list(self._waiting)
         self._waiting.clear()
         if changes:
@@ -102,18 +114,21 @@ class Database:
         if self._at_once and self._serving:
             self._apply((change,), now_s)
             return
-        if self._due_s <= now_s:
+        if self.due_s <= now_s:
             self.advance(now_s)
-        self._waiting.append(change)
+        waiting = self._waiting
+        waiting.append(change)
         if self._serving and not self._under_way:
+            if 1 < len(waiting) < self.batch:
+                return  # when the next batch begins was said as the oldest came
             self._begin(now_s)
-            if self._due_s <= now_s:
+            if self.due_s <= now_s:
                 self.advance(now_s)
 
     def advance(self, now_s: float) -> None:
         """Apply what is due by ``now_s``, which never falls."""
-        while self._due_s <= now_s:
-            at_s = self._due_s
+        while self.due_s <= now_s:
+            at_s = self.due_s
             if self._under_way:
                 self._apply(self._under_way, at_s)
                 self._under_way = []
@@ -123,28 +138,31 @@ class Database:
         """Begin the next batch if there is one to begin, else say when there will be."""
         waiting = self._waiting
         if not waiting:
-            self._due_s = inf
+            self.due_s = inf
             return
         if len(waiting) < self.batch:
             latest_s = inf if self.period_s is None else waiting[0][0] + self.period_s
             if now_s < latest_s:
-                self._due_s = latest_s
+                self.due_s = latest_s
                 return
         if len(waiting) <= self.batch:
             self._under_way = list(waiting)
             waiting.clear()
         else:
             self._under_way = [waiting.popleft() for _ in range(self.batch)]
-        self._due_s = self.outage.done_s(now_s, len(self._under_way) * self.per_10k_s / 10_000)
+        self.due_s = self.outage.done_s(now_s, len(self._under_way) * self.per_10k_s / 10_000)
+
+    def _index(self, shape: Shape) -> Index:
+        index = self._indexes.get(shape)
+        if index is None:
+            index = self._indexes[shape] = self._make()
+        return index
 
     def _apply(self, changes: Sequence[Change], now_s: float) -> None:
         for _, shape, entry, row, insert in changes:
-            index = self._indexes.get(shape)
-            if index is None:
-                index = self._indexes[shape] = self._make()
             if insert:
-                index.add(entry, row)
+                self._index(shape).add(entry, row)
             else:
-                index.remove(entry)
+                self._index(shape).remove(entry)
         if self._watcher is not None:
             self._watcher.applied(changes, now_s)

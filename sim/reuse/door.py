@@ -141,7 +141,8 @@ class Reuse:
         self._in_full(request)
         row = request.row
         took_s = self._embed.of(row)
-        self.database.advance(now_s)
+        if self.database.due_s <= now_s:
+            self.database.advance(now_s)
         if not self.predictor.expects(row, now_s):
             match, k = self._match(request)
             request.lookup = PREDICTED_MISS if match is None or k == 0 else FORGONE_MATCH

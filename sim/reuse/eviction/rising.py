@@ -1,7 +1,7 @@
 """The items of least key, where the key of an item only rises while it is held: the core of LFU and LCBFU."""
 
 from collections import deque
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heappop, heappush, heapreplace
 
 from sim.parts import Item
 from sim.reuse.eviction.base import ITEM_BITS
@@ -28,10 +28,11 @@ class Rising:
     Memory: about 45 bytes per item, and about 170 more per item that rose.
     """
 
-    __slots__ = ("_heap", "_lanes", "last", "risen")
+    __slots__ = ("_dry", "_fronts", "_heap", "last", "risen")
 
     def __init__(self) -> None:
-        self._lanes: list[deque[int]] = []
+        self._fronts: list[tuple[int, deque[int]]] = []  # a heap of the lanes' first records
+        self._dry: list[deque[int]] = []
         self._heap: list[int] = []
         self.risen: dict[Item, tuple[int, int]] = {}
         self.last = 0
@@ -39,14 +40,14 @@ class Rising:
     def lane(self) -> deque[int]:
         """A new lane, for policies to append the records of new items to: each greater than the last."""
         lane: deque[int] = deque()
-        self._lanes.append(lane)
+        self._dry.append(lane)
         return lane
 
     def pop(self, count: int) -> list[Item]:
         """Forget the ``count`` items of least key and return them, the least first. As many must be held."""
-        heap, risen = self._heap, self.risen
-        fronts = [(lane[0], lane) for lane in self._lanes if lane]
-        heapify(fronts)
+        heap, risen, fronts = self._heap, self.risen, self._fronts
+        if self._dry:
+            self._refill()
         least: list[Item] = []
         record = 0
         while count:
@@ -57,6 +58,7 @@ class Rising:
                     heapreplace(fronts, (lane[0], lane))
                 else:
                     heappop(fronts)
+                    self._dry.append(lane)
             else:
                 record = heappop(heap)
             item = record & _ITEM
@@ -70,3 +72,10 @@ class Rising:
             count -= 1
         self.last = record >> ITEM_BITS
         return least
+
+    def _refill(self) -> None:
+        """Look at the first records of the lanes that were empty."""
+        for lane in self._dry:
+            if lane:
+                heappush(self._fronts, (lane[0], lane))
+        self._dry = [lane for lane in self._dry if not lane]
