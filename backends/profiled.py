@@ -284,9 +284,10 @@ class Profiled:
         """One step of images of ``sizes`` in patches of ``side``."""
         model = works[0].model
         if any(work.model != model or work.controlnets for work in works):
+            named = ", ".join(sorted({work.model for work in works}))
             raise BackendError(
-                f"patches of {', '.join(sorted({work.model for work in works}))}: several models, or ControlNets, share "
-                "no batch of patches; give each model workers of its own and leave addons=ignore"
+                f"patches of {named}: several models, or ControlNets, share no batch of "
+                "patches; give each model workers of its own and leave addons=ignore"
             )
         self.require(model)
         timing = self.profiles[model].patched
@@ -294,7 +295,7 @@ class Profiled:
             there = ", ".join(sorted(name for name, each in self.profiles.items() if each.patched)) or "none"
             raise BackendError(
                 f"profile of {model} on {self.gpu}: patched: nobody measured what a step of patches takes (models of "
-                f"{self.gpu} of which it is known: {there}); choose executor=step-by-step, or add it to a profile"
+                f"{self.gpu} of which it is known: {there}); choose steps=batched, or add it to a profile"
             )
         for width, height in dict.fromkeys(sizes):
             self.seconds("step", model, width, height)  # inside the measured sizes, or said to be extrapolated
@@ -383,8 +384,8 @@ class Profiled:
             timing = self.profiles[name].patched
             assert timing is not None
             basis = (
-                f"{timing.base_s:g} s + {timing.patch_s:g} s a patch of {timing.side} px + {timing.size_s:g} s a further "
-                f"size + {timing.halo_s:g} s a border"
+                f"{timing.base_s:g} s + {timing.patch_s:g} s a patch of {timing.side} px + {timing.size_s:g} s a "
+                f"further size + {timing.halo_s:g} s a border"
             )
             said.append(Assumption(f"step of a batch of patches of {name} on {self.gpu}", basis, timing.source))
         if self.service_factor != 1.0 and used:

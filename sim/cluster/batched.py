@@ -28,7 +28,7 @@ class Batched:
         if len(worker.gpus) > 1:
             raise SimulationError(
                 f"{worker} steps together, and nothing says how fast several GPUs make a step; a gang serves with "
-                "executor=whole-request, or with executor.steps that know"
+                "executor=whole-request, or with steps= that know"
             )
         work = self._works[request.row] = self._run.work(request)
         return self._run.backend.begin([work])

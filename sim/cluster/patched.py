@@ -41,8 +41,7 @@ class Patched:
         backend = run.backend
         if not isinstance(backend, Patching):
             raise ConfigError(
-                f"executor.steps: {type(backend).__qualname__} does not step patches; choose another backend= or "
-                "executor=step-by-step"
+                f"steps: {type(backend).__qualname__} does not step patches; choose another backend= or steps=batched"
             )
         self._run, self._backend = run, backend
         self._plain.bind(run, cut)
@@ -56,7 +55,7 @@ class Patched:
         elif self.side == "active":
             said = f"greatest common divisor of the sizes that step together, at least {self.least}"
         else:
-            self._fixed, said = self.side, "executor.steps.side"
+            self._fixed, said = self.side, "steps.side"
         run.assume("side of a patch [px]", self.side if self._fixed is None else self._fixed, said)
 
     def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:

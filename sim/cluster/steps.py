@@ -111,7 +111,8 @@ class Station:
         seats: the active requests; ``joining`` become active at the next boundary.
         working: whether its next event is on the clock or being made.
         changed: whether the boundary that comes has something to do; ``owed_s`` is to be spent there.
-        then, patience: who wants to be asked, and how long there is nothing to ask; ``asking`` while it is asked.
+        then, patience: who wants to be asked, and how long there is nothing to ask; ``asking`` while it is asked, and
+            ``asked_s`` when it was last said so.
         run_s: when the present run of ``planned`` steps of ``course`` began; 0 planned is no run.
         version: what an event on the clock must have to be still wanted.
     """
@@ -132,6 +133,7 @@ class Station:
     owed_s: float = 0.0
     then: Callable[[Worker], None] | None = None
     patience: Patience | None = None
+    asked_s: float = 0.0
     asking: bool = False
 
     def now_s(self, steps: int = 0) -> float:
@@ -245,7 +247,7 @@ class StepByStep:
         """See Stepper.ask. Where nothing runs nobody is called: there is no boundary to come."""
         station = self._stations.get(worker.id)
         if station is not None and station.working:
-            station.then, station.patience = then, patience
+            station.then, station.patience, station.asked_s = then, patience, self._run.clock._now
             if station.planned:
                 self._cut(station)
 
@@ -271,8 +273,8 @@ class StepByStep:
         """See Priced. Raises ConfigError where the steps have no price."""
         if not isinstance(self.steps, Priced):
             raise ConfigError(
-                f"executor.steps: {type(self.steps).__qualname__} cannot say beforehand what a step costs, which the "
-                "scheduler asks; choose another executor= or scheduler="
+                f"steps: {type(self.steps).__qualname__} cannot say beforehand what a step costs, which the "
+                "scheduler asks; choose another steps= or discipline="
             )
         return self.steps.price(works)
 
@@ -405,16 +407,18 @@ class StepByStep:
             station.seats.clear()
             self._fail(station, active, str(failure))
             return
-        station.planned = count
         if self._run.backend.live:
             station.patience = None  # the step is made: who wants to be asked is asked after it
         elif station.patience is not None:
-            patience = station.patience(station.run_s, station.course.longest_s)
+            # Steps that reuse are shorter than the longest: it is asked early rather than late, and once an instant.
+            now_s = self._run.clock._now
+            patience = max(station.patience(now_s, station.course.longest_s), int(station.asked_s == now_s))
             if not patience:
-                station.planned, station.patience = 0, None
+                station.patience = None
                 self._advance(station)
                 return
-            station.planned = min(station.planned, patience)
+            count = min(count, patience)
+        station.planned = count
         self._at(station, COMPLETION, station.now_s(station.planned))
 
     def _stepped(self, station: Station) -> None:

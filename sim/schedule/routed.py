@@ -10,7 +10,7 @@ from sim.schedule.fifo import Fifo
 
 @dataclass(slots=True)
 class Routed:
-    """Each request goes, when it comes, to the worker that ``router`` chooses, and waits there as ``discipline`` has it.
+    """Each request goes, when it comes, to the worker that ``router`` chooses; ``discipline`` says who is next there.
 
     Chosen among are the workers whose role's model is the one that is planned; where there are none, all of them, and
     a hit is then planned for the model that it meets. Nobody takes from another's queue, so an idle worker may stand

@@ -22,9 +22,7 @@ class SameSize:
 
     executor: Stepper
     overtake: bool = True
-    _queues: dict[Worker, dict[Shape, deque[tuple[int, Request]]]] = field(
-        init=False, default_factory=dict, repr=False
-    )
+    _queues: dict[Worker, dict[Shape, deque[tuple[int, Request]]]] = field(init=False, default_factory=dict, repr=False)
     _came: int = field(init=False, default=0, repr=False)
     _waiting: int = field(init=False, default=0, repr=False)
 

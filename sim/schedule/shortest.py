@@ -38,7 +38,7 @@ class ShortestRemaining:
     def bind(self, run: Run) -> None:
         """See Discipline.bind."""
         if run.workload.addons is not None:
-            raise ConfigError("scheduler: who is preempted cannot have add-ons; add addons=ignore")
+            raise ConfigError("discipline: who is preempted cannot have add-ons; add addons=ignore")
         self._run, self._expected = run, Expected(self.executor, self.latency)
         self._expected.bind(run)
 

@@ -1,4 +1,4 @@
-"""PatchedServe's scheduler: who is most urgent joins, if nobody is late for it and it speeds things up (Algorithm 1)."""
+"""PatchedServe's scheduler: the most urgent joins, if nobody is late for it and it speeds things up (Algorithm 1)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -91,7 +91,7 @@ class Slack:
     def bind(self, run: Run) -> None:
         """See Discipline.bind."""
         if run.workload.deadline == inf:
-            raise ConfigError("scheduler: slack is what is left until a deadline, and slo is empty; add slo=[5]")
+            raise ConfigError("discipline: slack is what is left until a deadline, and slo is empty; add slo=[5]")
         self._run = run
         self._expected = Expected(self.executor, self.latency)
         self._expected.bind(run)
@@ -301,5 +301,3 @@ class _Patience:
 
 def _with(counts: Counts, place: int) -> Counts:
     return (*counts[:place], counts[place] + 1, *counts[place + 1 :])
-
-

@@ -35,7 +35,14 @@ class Mixed(Given):
 
     def __init__(self, base: int, more: int, further: int, begin: int = 0, end: int = 0, bytes_: int = 0) -> None:
         super().__init__([])
-        self.base, self.more, self.further, self.begin_, self.end_, self.bytes_ = base, more, further, begin, end, bytes_
+        self.base, self.more, self.further, self.begin_, self.end_, self.bytes_ = (
+            base,
+            more,
+            further,
+            begin,
+            end,
+            bytes_,
+        )
 
     def begin(self, works: Sequence[Work]) -> Cost:
         return Cost(self.begin_ * UNIT)
@@ -61,6 +68,7 @@ class Reading:
 
     def __init__(self, executor: StepByStep, backend: Mixed, slack: Slack) -> None:
         self.executor, self.backend, self.slack = executor, backend, slack
+        self.before_s = backend.begin_ * UNIT
         self.waiting: list[tuple[Worker, Request]] = []
 
     def bind(self, run: Run) -> None:
@@ -75,58 +83,65 @@ class Reading:
     def __len__(self) -> int:
         return len(self.waiting)
 
+    def look_again(self, worker: Worker, now_s: float) -> None:
+        self.executor.ask(worker, self.run.pull, lambda at_s, step_s: int(at_s == now_s))
+
+    def step_s(self, requests: Sequence[Request]) -> float:
+        return self.backend.step_s([each.width for each in requests])
+
+    def after_s(self, request: Request) -> float:
+        return self.backend.end_ * (request.width // 64) * UNIT
+
+    def slack_of(self, request: Request, now_s: float, remaining_s: float) -> tuple[float, int]:
+        alone_s = self.run.workload.full.total_s[request.row]
+        return (request.deadline_s - now_s - remaining_s) / alone_s, request.row
+
+    def joins_s(self, active: Sequence[Request], request: Request) -> float:
+        return self.before_s + request.left * self.step_s([*active, request]) + self.after_s(request)
+
+    def goes_on_s(
+        self, active: Sequence[Request], joining: int, place: int, t_s: float, candidate: Request | None = None
+    ) -> float:
+        request = active[place]
+        own_s = request.left * t_s + self.after_s(request)
+        if not self.slack.interruptions:
+            return own_s
+        own_s += self.before_s * joining
+        own_s += sum(
+            self.after_s(each) for i, each in enumerate(active) if i != place and (each.left, i) < (request.left, place)
+        )
+        if candidate is not None:
+            own_s += self.before_s + (self.after_s(candidate) if candidate.left < request.left else 0.0)
+        return own_s
+
     def next(self, worker: Worker, now_s: float) -> Request | None:
         if not self.executor.between(worker):
             self.executor.ask(worker, self.run.pull)
             return None
-        before_s = self.backend.begin_ * UNIT
         while any(at is worker for at, _ in self.waiting):
             joining = list(self.executor.joining(worker))
             active = [*self.executor.active(worker), *joining]
-
-            def step_s(requests: Sequence[Request]) -> float:
-                return self.backend.step_s([each.width for each in requests])
-
-            def after_s(request: Request) -> float:
-                return self.backend.end_ * (request.width // 64) * UNIT
-
-            def alone_s(request: Request) -> float:
-                return self.run.workload.full.total_s[request.row]  # type: ignore[no-any-return]
-
-            def slack(request: Request, remaining_s: float) -> tuple[float, int]:
-                return (request.deadline_s - now_s - remaining_s) / alone_s(request), request.row
-
-            def joins_s(request: Request) -> float:
-                return before_s + request.left * step_s([*active, request]) + after_s(request)
-
-            def goes_on_s(request: Request, t_s: float, candidate: Request | None) -> float:
-                own_s = request.left * t_s + after_s(request)
-                if not self.slack.interruptions:
-                    return own_s
-                others = [
-                    each for i, each in enumerate(active)
-                    if each is not request and (each.left, i) < (request.left, active.index(request))
-                ]  # fmt: skip
-                own_s += sum(map(after_s, others)) + before_s * len(joining)
-                if candidate is not None:
-                    own_s += before_s + (after_s(candidate) if candidate.left < request.left else 0.0)
-                return own_s
-
-            mine = [request for at, request in self.waiting if at is worker]
-            cur_task = min(mine, key=lambda request: slack(request, joins_s(request)))
-            if now_s + joins_s(cur_task) > cur_task.deadline_s:
+            slacks = [
+                (*self.slack_of(each, now_s, self.joins_s(active, each)), each)
+                for at, each in self.waiting
+                if at is worker
+            ]
+            cur_task = min(slacks, key=lambda each: each[:2])[2]
+            if now_s + self.joins_s(active, cur_task) > cur_task.deadline_s:
                 self.waiting.remove((worker, cur_task))
                 self.run.end(cur_task, DISCARDED, "late")
                 continue
             if active:
-                cur_s, new_s = step_s(active), step_s([*active, cur_task])
-                act_task = min(active, key=lambda request: slack(request, goes_on_s(request, cur_s, None)))
-                benefit = (cur_s + step_s([cur_task])) / new_s
+                cur_s, new_s = self.step_s(active), self.step_s([*active, cur_task])
+                remaining_s = [self.goes_on_s(active, len(joining), i, cur_s) for i in range(len(active))]
+                urgency = [self.slack_of(each, now_s, t_s) for each, t_s in zip(active, remaining_s, strict=True)]
+                act = urgency.index(min(urgency))
+                benefit = (cur_s + self.step_s([cur_task])) / new_s
                 if self.slack.reading == "printed":
                     benefit = 1.0 / benefit
-                late = now_s + goes_on_s(act_task, new_s, cur_task) > act_task.deadline_s
-                if late or not benefit > self.slack.threshold:
-                    self.executor.ask(worker, self.run.pull, lambda at_s, step_s: int(at_s == now_s))
+                ends_s = now_s + self.goes_on_s(active, len(joining), act, new_s, cur_task)
+                if ends_s > active[act].deadline_s or not benefit > self.slack.threshold:
+                    self.look_again(worker, now_s)
                     return None
             self.waiting.remove((worker, cur_task))
             return cur_task
@@ -189,8 +204,9 @@ def test_nobody_who_joined_is_dropped_and_who_is_discarded_would_have_been_late(
 
     def spy(run: Engine, request: Request, outcome: int = COMPLETED, reason: str = "") -> None:
         if outcome == DISCARDED:
-            (at,) = [worker for worker in run.cluster.workers if run.scheduler._at[request] is worker]  # type: ignore[attr-defined]
+            scheduler: Any = run.scheduler
             executor: Any = run.executor
+            at = scheduler._at[request]
             seen.append((request, run.clock._now, [*executor.active(at), *executor.joining(at)]))
         end(run, request, outcome, reason)
 
@@ -263,7 +279,9 @@ def test_patchedserve_discards_and_says_what_it_rests_on(model: str) -> None:
     assert said["side of a patch [px]"] == 256
     late = outcome.summary["slo"]["5x"]["violation_rate"] * 300 - requests["discarded"]
     assert late <= 0.05 * 300  # who joins is in time, but for errors of the prediction
-    assert set(filter(None, outcome.requests["reason"].to_pylist())) == {"cannot meet its deadline even if it joins now"}
+    assert set(filter(None, outcome.requests["reason"].to_pylist())) == {
+        "cannot meet its deadline even if it joins now"
+    }
 
 
 def test_records_are_the_same_bytes_again() -> None:
