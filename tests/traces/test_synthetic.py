@@ -278,6 +278,12 @@ def test_a_trace_does_not_begin_with_the_service() -> None:
     assert len(first) == 400
 
 
+def independent(service: str) -> dict[str, Any]:
+    """A service whose requests have nothing to do with those before them on their node."""
+    law = Synthetic().services[service] | {"node_spread": 0.0, "run_share": 0.0, "run_least": 1.0, "loras_again": 0.0}
+    return {"service": service, "services": {service: law}}
+
+
 @pytest.mark.parametrize(
     ("service", "controlnets", "loras"),
     [("A", [0, 0.305, 0.695], [0.002, 0.088, 0.91]), ("B", [0.019, 0.251, 0.699, 0.031], [0.072, 0.736, 0.192])],
@@ -286,7 +292,7 @@ def test_add_ons_per_request_are_those_of_katz_table_1(
     service: str, controlnets: list[float], loras: list[float]
 ) -> None:
     # 4 standard errors of 30,000 independent requests
-    found = popularity(load(requests=30_000, service=service, addon_change=1.0))
+    found = popularity(load(requests=30_000, **independent(service)))
     for name, expected in (("controlnets", controlnets), ("loras", loras)):
         use = found[name]
         assert use is not None
@@ -352,7 +358,9 @@ def test_add_ons_that_make_no_sense() -> None:
         ("controlnets", []), ("controlnets", [["a", 1]]), ("controlnets", [[["a"], 0]]), ("lora_names", 2),
         ("loras_per_request", [1]), ("loras_per_request", [-1, 2]), ("loras_per_request", "x"),
         ("loras_per_request", True), ("loras_per_request", [True, 1]),
-        ("controlnets", [[["a"], True]]), ("lora_skew", -1), ("lora_shift", "x"),
+        ("controlnets", [[["a"], True]]), ("lora_skew", -1), ("lora_shift", "x"), ("nodes", 0), ("node_shape", 0.0),
+        ("node_spread", -0.1), ("run_share", 2.0), ("run_least", 0.5), ("loras_again", 1.5), ("again_lag", 0.0),
+        ("other_controlnets", 3), ("other_controlnets", [3, 0.0]),
     ):  # fmt: skip
         with pytest.raises(TraceError, match=rf"services\.X.*{key}"):
             Synthetic(service="X", services={"X": {**sound, key: value}})

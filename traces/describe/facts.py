@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from traces.describe.addons import AddOns, addons
 from traces.describe.coverage import Coverage, coverage
 from traces.describe.likeness import Likeness, likeness
 from traces.describe.mix import Mix, mix
@@ -40,6 +41,7 @@ class Character:
         survival: popular clusters over days.
         mix: sizes, steps and images.
         popularity: base models and add-ons, by column.
+        addons: which add-ons go together, and what caches of them would load.
     """
 
     trace: Trace
@@ -53,6 +55,7 @@ class Character:
     survival: Survival | None
     mix: Mix
     popularity: dict[str, Popularity | None]
+    addons: AddOns | None
 
     def facts(self) -> dict[str, Any]:
         """The numbers, JSON-able; see `describe`."""
@@ -76,6 +79,7 @@ class Character:
             "survival": self.survival.facts() if self.survival else None,
             **self.mix.facts(),
             **{name: use.facts() if use else None for name, use in self.popularity.items()},
+            "addons": self.addons.facts() if self.addons else None,
             "null_columns": [name for name in SCHEMA.names if trace.table.column(name).null_count == count],
             "notes": trace.notes,
         }
@@ -114,6 +118,7 @@ def characterise(trace: Trace, encoder: Encoder | None = None, *, progress: bool
         survival=survival(trace, encoder, progress=bar) if texts and timed else None,
         mix=mix(trace),
         popularity=popularity(trace),
+        addons=addons(trace),
     )
 
 
@@ -125,7 +130,7 @@ def describe(trace: Trace, encoder: Encoder | None = None, *, progress: bool | N
         (`Rhythm`); users, inequality and sessions (`People`: a user's requests with pauses up to
         `SESSION_GAP_S`); prompts (`Repeats`); nearest (`Nearest`); coverage (`Coverage`); likeness (`Likeness`);
         survival (`Survival`); sizes, steps and images (`Mix`); base_model, controlnets and loras (`Popularity`);
-        null_columns; notes.
+        addons (`AddOns`); null_columns; notes.
 
     Raises:
         TraceError: as `characterise`.

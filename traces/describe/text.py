@@ -32,6 +32,7 @@ def render(facts: Facts) -> str:
     for what, label in (("base_model", "base models"), ("controlnets", "controlnets"), ("loras", "loras")):
         if facts[what]:
             lines.append((label, _popularity(facts[what])))
+    lines.extend(_addons(facts["addons"]))
     lines.append(("null columns", ", ".join(facts["null_columns"]) or "none"))
     lines.append(("digest", facts["digest"]))
     lines.extend((f"note {key}", shown(str(value), 200)) for key, value in facts["notes"].items())
@@ -144,3 +145,21 @@ def _popularity(found: Facts) -> str:
     shares = ", ".join(f"top {rank} {share:.1%}" for rank, share in found["share_of_top"].items())
     each = ", ".join(f"{number}: {share:.1%}" for number, share in found["per_request"].items() if share)
     return f"{found['distinct']:,} distinct; {shares}; per request {each}"
+
+
+def _addons(found: Facts | None) -> Lines:
+    if found is None:
+        return []
+    lines = []
+    if found["nodes"]:
+        nodes = found["nodes"]
+        each = f"{nodes['requests_median']:,.0f} requests in the median, {nodes['requests_max']:,} at most"
+        lines.append(("nodes", f"{nodes['count']:,}; {each}"))
+    if found["together"]:
+        lines.append(("together", ", ".join(f"{names} {share:.1%}" for names, share in found["together"].items())))
+    for kind in ("controlnets", "loras"):
+        if kind in found:
+            loads = ", ".join(f"{load:.3g} of {size}" for size, load in found[kind]["loads_per_request"].items())
+            alone = found[kind]["distinct_per_request_of_a_node"]
+            lines.append((f"{kind} cached", f"loads per request of an LRU cache: {loads}; of all: {alone:.3g}"))
+    return lines

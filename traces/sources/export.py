@@ -6,6 +6,7 @@ from pathlib import Path
 from conf.atomic import atomic_write
 from traces.error import TraceError
 from traces.sources import sglang, vllm_omni
+from traces.sources.formats.request_lines import extras
 from traces.table.ingest import ORDER_ONLY
 from traces.table.trace import Trace
 
@@ -40,5 +41,5 @@ def export(trace: Trace, form: str, path: Path) -> list[str]:
     if trace.notes.get("arrival_s") == ORDER_ONLY:
         filled.remove("arrival_s")  # an order, which the lines have
     left = [name for name in filled if name not in columns and name != "extras"]
-    others = dict.fromkeys(name for row in range(len(trace)) for name in vllm_omni.extras(trace, row))
+    others = dict.fromkeys(name for row in range(len(trace)) for name in extras(trace, row))
     return [*left, *(name for name in others if name not in KEPT[form])]

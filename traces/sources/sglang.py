@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from traces.error import TraceError
 from traces.sources.formats.jsontext import elements
-from traces.sources.vllm_omni import extras
+from traces.sources.formats.request_lines import extras, refusal
 from traces.table.ingest import ORDER_ONLY, Batch, Reading, gather, untimed
 from traces.table.limits import Limits
 from traces.table.trace import Trace
-from traces.table.validation import Origin, shown
+from traces.table.validation import Origin
 
 WHOLE, NUMBER, TEXT, TEXTS, OBJECT = "a whole number", "a number", "text", "a list of texts", "an object"
 
@@ -98,9 +98,7 @@ class SGLang:
                 has = value.get("request_id") is not None
                 named = has if named is None else named
                 if has is not named:
-                    raise _refusal(
-                        origin, index, "request_id", "one" if has else "none", "one in every line or in none"
-                    )
+                    raise refusal(origin, index, "request_id", "one" if has else "none", "one in every line or in none")
             columns = {
                 ours: pa.array([each.get(theirs) for each in found], pa.string() if kind is TEXT else pa.int64())
                 for theirs, (ours, kind) in COLUMNS.items()
@@ -130,20 +128,15 @@ def lines(trace: Trace) -> Iterator[str]:
 
 def _check(value: Any, origin: Origin, index: int) -> None:
     if not isinstance(value, dict):
-        raise _refusal(origin, index, "request", repr(value), "an object")
+        raise refusal(origin, index, "request", repr(value), "an object")
     for name, said in value.items():
         kind = COLUMNS[name][1] if name in COLUMNS else OTHERS.get(name)
         if kind is None:
-            raise _refusal(origin, index, name, name, f"a field among {', '.join(WRITTEN)}")
+            raise refusal(origin, index, name, name, f"a field among {', '.join(WRITTEN)}")
         if said is not None and not _fits(said, kind):
-            raise _refusal(origin, index, COLUMNS.get(name, (name,))[0], repr(said), kind)
+            raise refusal(origin, index, COLUMNS.get(name, (name,))[0], repr(said), kind)
     if value.get("prompt") is None:
-        raise _refusal(origin, index, "prompt", "none", "text")
-
-
-def _refusal(origin: Origin, index: int, column: str, found: str, expected: str) -> TraceError:
-    cell = origin.cell(index, column)
-    return TraceError(f"{cell}: found {shown(found, 60)}, expected {expected}; fix or drop the line")
+        raise refusal(origin, index, "prompt", "none", "text")
 
 
 def _fits(said: Any, kind: str) -> bool:

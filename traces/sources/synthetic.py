@@ -6,16 +6,18 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from traces.error import TraceError
-from traces.synthetic import settings
+from traces.synthetic import addons, settings
 from traces.synthetic.bounds import MOST_DRAWN, check_size
 from traces.synthetic.clock import Clock
-from traces.synthetic.laws import Indices, weighted
+from traces.synthetic.laws import Indices, named, weighted
 from traces.synthetic.lineage import Descent, by
 from traces.synthetic.prompts import Wording
 from traces.synthetic.published import published
 from traces.synthetic.visits import Visits, channels
+from traces.table.nodes import placed
 from traces.table.sessions import sessions
 from traces.table.trace import Trace, make
 from traces.table.validation import check_count, check_number
@@ -29,7 +31,7 @@ POSITIVE = (
 WIDTHS = ("user_sigma", "session_sigma", "gap_sigma", "burst_cv", "word_skew")
 SHARES = (
     "channel_stay", "repeat_share", "subject_share", "own_share", "near_share", "comma_share",
-    "settings_change", "images_change", "model_change", "addon_change",
+    "settings_change", "images_change", "model_change",
 )  # fmt: skip
 
 STREAMS = ("visits", "channels", "wording", "sizes", "steps", "images", "models", "addons", "seeds")
@@ -68,11 +70,10 @@ class Synthetic:
         steps: [steps, weight] rows.
         images: [images per request, weight] rows.
         base_models: share of each base model.
-        service: whose add-ons: a key of `services`, or None.
-        services: by name: `controlnets`, rows of names used together and their weight; `loras_per_request`, shares
-            of 0, 1, 2... LoRAs; `lora_names` of them, drawn with weights (1 + rank + `lora_shift`) ** -`lora_skew`.
-        settings_change, images_change, model_change, addon_change: chance that a request of a running session
-            draws its size, and its steps; its number of images; its base model; its add-ons afresh.
+        service: whose nodes and add-ons: a key of `services`, or None. Then requests are named service/node/row.
+        services: by name, the arguments of `traces.synthetic.addons.Service`.
+        settings_change, images_change, model_change: chance that a request of a running session draws its size, and
+            its steps; its number of images; its base model afresh.
         name: what reports call the trace.
 
     Raises:
@@ -122,7 +123,6 @@ class Synthetic:
     model_change: float = _fitted("model_change")
     service: str | None = _fitted("service")
     services: Mapping[str, Mapping[str, Any]] = _fitted("services")
-    addon_change: float = _fitted("addon_change")
     name: str = "synthetic"
 
     def __post_init__(self) -> None:
@@ -154,8 +154,8 @@ class Synthetic:
         settings.check_shares(self.base_models, "base_models")
         if self.service is not None and self.service not in self.services:
             raise TraceError(f"{WHERE}: service={self.service!r}, expected null or one of {', '.join(self.services)}")
-        for name, service in self.services.items():
-            settings.check_service(service, name)
+        for name, given in self.services.items():
+            addons.service(given, name)
         users = self.users_per_rpm * self.rate_rpm if self.users is None else self.users
         drawn = self.requests * (self.channels if self.one_channel else 1) + int(self.history)
         check_size(WHERE, drawn, self.rate_rpm, users)
@@ -186,13 +186,18 @@ class Synthetic:
             return settings.inherited(previous, change, streams[part]), streams[part]
 
         sizes = settings.numbers(self.sizes, "sizes", 2, *inherited("sizes", self.settings_change))
-        service = None if self.service is None else self.services[self.service]
-        controlnets, loras = settings.addons(service, self.service or "", *inherited("addons", self.addon_change))
+        nothing, ids = pa.nulls(count, pa.list_(pa.string())), named("r", np.arange(count), count)
+        controlnets, loras = nothing, nothing
+        if self.service is not None:
+            service = addons.service(self.services[self.service], self.service)
+            drawn = service.draw(count, streams["addons"])
+            controlnets, loras = drawn.controlnets, drawn.loras
+            ids = placed(self.service, named("node", drawn.node, service.nodes), ids)
         return make(
             {
-                "request_id": settings.named("r", np.arange(count), count),
+                "request_id": ids,
                 "arrival_s": arrival_s,
-                "user_id": settings.named("u", user, users),
+                "user_id": named("u", user, users),
                 "prompt": prompts.spelled(rows, self.comma_share),
                 "width": sizes[:, 0],
                 "height": sizes[:, 1],
@@ -205,7 +210,7 @@ class Synthetic:
             },
             name=self.name,
             source="synthetic: made up by mezzotint, in the image of published traces",
-            notes={"synthetic": True, "generator": 4, "parameters": self._parameters()},
+            notes={"synthetic": True, "generator": 5, "parameters": self._parameters()},
             where=WHERE,
         )
 

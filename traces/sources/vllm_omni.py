@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from traces.error import TraceError
 from traces.sources.formats.lines import lines as text_lines
+from traces.sources.formats.request_lines import extras, refusal
 from traces.table.ingest import ORDER_ONLY, Batch, Reading, Tables, gather, own_clock, since_earliest, untimed
 from traces.table.limits import Limits
 from traces.table.trace import Trace
@@ -130,26 +131,11 @@ def lines(trace: Trace) -> Iterator[str]:
         yield f"Request({', '.join(f'{name}={value!r}' for name, value in values.items() if value is not None)})"
 
 
-def extras(trace: Trace, row: int) -> dict[str, Any]:
-    """What else the source's format said of a request. Raises TraceError where it is no JSON object."""
-    text = trace.table.column("extras")[row].as_py()
-    try:
-        found = {} if text is None else json.loads(text)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        where = f"{trace.path or trace.name}: row {row}, column extras"
-        raise TraceError(f"{where}: found {shown(text)}, expected a JSON object; correct it, or make the trace again")
-    return found
-
-
 def _fields(line: str, origin: Origin, index: int) -> dict[str, Any]:
     """The keywords of one line and their values, none of them None."""
 
     def refuse(found: str, expected: str, column: str = "request") -> TraceError:
-        return TraceError(
-            f"{origin.cell(index, column)}: found {shown(found, 60)}, expected {expected}; fix or drop the line"
-        )
+        return refusal(origin, index, column, found, expected)
 
     if not line.startswith("Request("):
         raise refuse(repr(line[:200]), "Request(request_id='...', width=..., ...), one a line")

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from traces.error import TraceError
 
@@ -44,6 +46,12 @@ def inherited_from(afresh: Flags, parent: Indices) -> Indices:
         if np.array_equal(further, source):
             return source
         source = further
+
+
+def named(prefix: str, numbers: Indices, size: int) -> pa.Array:
+    """Names of things numbered from 0 to `size` - 1, equally long: `prefix`-07."""
+    digits = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), len(str(max(size - 1, 0))), "0")
+    return pc.binary_join_element_wise(pa.scalar(prefix), digits, "-")
 
 
 def weighted(

@@ -9,7 +9,14 @@ from typing import Any
 
 import yaml
 
-LIKE = MappingProxyType({"diffusiondb": "synthetic", "gentd26": "synthetic-gentd26"})
+LIKE = MappingProxyType(
+    {
+        "diffusiondb": "synthetic",
+        "gentd26": "synthetic-gentd26",
+        "service-a": "synthetic-service-a",
+        "service-b": "synthetic-service-b",
+    }
+)
 """What a synthetic trace can be like, and the file in conf/trace with the parameters."""
 
 
@@ -20,8 +27,18 @@ def published(name: str) -> Any:
 
 def parameters(like: str) -> dict[str, Any]:
     """The parameters of the synthetic source that make it like a key of `LIKE`, those that are not its own left out."""
-    own = _parameters(LIKE[like])
-    return {} if "defaults" not in own else {key: copy.deepcopy(own[key]) for key in own if key != "defaults"}
+    return _apart(LIKE[like])
+
+
+def _apart(file: str) -> dict[str, Any]:
+    """What a file and those that it begins from have apart from synthetic.yaml."""
+    own = _parameters(file)
+    if "defaults" not in own:
+        return {}
+    begun = [_apart(each) for each in own["defaults"]]
+    return {key: value for each in begun for key, value in each.items()} | {
+        key: copy.deepcopy(own[key]) for key in own if key != "defaults"
+    }
 
 
 @cache

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 HARDWARE = "hardware"
 """What is no paper's system: runs of real machines, replayed."""
 
+ADDONS = "addons"
+"""Nor is this: caches of add-ons, beside what was measured of a service."""
+
 LOST = 1
 """Exit status of --check where a verdict that held no longer does."""
 
@@ -35,7 +38,8 @@ def add_parser(subparsers: "_SubParsersAction[argparse.ArgumentParser]") -> argp
         "system",
         nargs="?",
         metavar="SYSTEM",
-        help="the targets of one paper's system (default: all); hardware: published runs of real machines, replayed",
+        help="the targets of one paper's system (default: all); hardware: published runs of real machines, replayed; "
+        "addons: caches of ControlNets and LoRAs",
     )
     parser.add_argument("--quick", action="store_true", help="small traces, seconds: the form that CI compares")
     parser.add_argument(
@@ -66,6 +70,9 @@ def add_parser(subparsers: "_SubParsersAction[argparse.ArgumentParser]") -> argp
     for option, what in (("--runs", "MLPerf SDXL server runs"), ("--routing", "routed runs of vLLM-Omni's mixes")):
         told = f"hardware: {what} of your own, a CSV as conf/data has, in the place of all shipped ones"
         parser.add_argument(option, type=Path, metavar="FILE", help=told)
+    parser.add_argument(
+        "--sizes", metavar="N,N,...", help="addons: of the caches, in ControlNets and in LoRAs (default: 1 to 32)"
+    )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="worker processes (default: 1)")
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("results"), metavar="DIR", help="where to write (default: results)"
@@ -97,6 +104,12 @@ def run(args: argparse.Namespace) -> int:
         from sim.study.hardware.command import run as replay
 
         return replay(args)
+    if args.system == ADDONS:
+        from sim.study.addons.command import run as cached
+
+        return cached(args)
+    if args.sizes is not None:
+        raise ConfigError("--sizes: goes with `mezzotint scorecard addons` alone")
     if args.runs is not None or args.routing is not None:
         raise ConfigError("--runs and --routing: go with `mezzotint scorecard hardware` alone")
     if args.check and args.trace:

@@ -1,0 +1,1 @@
+"""Add-ons at large: what caches load, where ControlNets should run, where requests should go."""

@@ -1,0 +1,115 @@
+"""Loads per request of caches of add-ons, measured and made, by size and by what leaves them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import yaml
+
+from sim.streams import stream
+from traces.describe.loads import KINDS, Lookups, lookups, on_nodes, per_request
+from traces.synthetic.addons import service
+from traces.synthetic.published import published
+from traces.table.trace import Trace
+
+POLICIES = ("lru", "lfu")
+
+SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32)
+"""Of the caches, in things."""
+
+POPULARITY_ALONE: Mapping[str, float] = {
+    "node_spread": 0.0, "run_share": 0.0, "run_least": 1.0, "loras_again": 0.0
+}  # fmt: skip
+"""What a service has without locality: every request is drawn from the service's popularity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Loads per request of one service's caches of one kind of add-on.
+
+    Attributes:
+        service, kind: of `services` and of `KINDS`.
+        measured: size -> what Katz measured, LRU.
+        made: policy -> loads at `sizes`.
+        popularity_alone: at `sizes`, LRU, without locality: nothing of it is fitted to the measured loads.
+        all: different things per request of a node: what is loaded however large the cache.
+    """
+
+    service: str
+    kind: str
+    sizes: tuple[int, ...]
+    measured: Mapping[int, float]
+    made: Mapping[str, list[float]]
+    popularity_alone: list[float]
+    all: float
+
+    def at(self, size: int, policy: str = "lru") -> float:
+        """Loads per request at one of `sizes`."""
+        return self.made[policy][self.sizes.index(size)]
+
+
+def measured() -> dict[str, Any]:
+    """The measured points; see conf/data/addon-loads.yaml."""
+    text = (files("conf") / "data" / "addon-loads.yaml").read_text(encoding="utf-8")
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
+def curves(sizes: Sequence[int] = SIZES, *, seed: int = 1, share: float = 1.0) -> list[Curve]:
+    """The curves of services A and B, made and measured, with `share` of the nodes and requests that there were."""
+    known = measured()
+    sizes = tuple(sorted({*sizes, *known["sizes"]}))
+    found = []
+    for name in ("A", "B"):
+        asked = made(name, int(known[name]["requests"] * share), seed, share)
+        plain = made(name, int(known[name]["requests"] * share), seed, share, POPULARITY_ALONE)
+        for kind in KINDS:
+            found.append(
+                Curve(
+                    name,
+                    kind,
+                    sizes,
+                    dict(zip(known["sizes"], known[name][kind], strict=True)),
+                    {policy: per_request(asked[kind], sizes, policy) for policy in POLICIES},
+                    per_request(plain[kind], sizes, "lru"),
+                    asked[kind].distinct / asked[kind].requests,
+                )
+            )
+    return found
+
+
+def of_trace(trace: Trace, name: str, sizes: Sequence[int] = SIZES) -> list[Curve]:
+    """The curves of a trace's add-ons, of each of its nodes, where it tells any; nothing is measured."""
+    found = []
+    for kind in KINDS:
+        asked = lookups(trace, kind)
+        if asked is not None and asked.total:
+            loads = {policy: per_request(asked, sorted(sizes), policy) for policy in POLICIES}
+            found.append(Curve(name, kind, tuple(sorted(sizes)), {}, loads, [], asked.distinct / asked.requests))
+    return found
+
+
+def made(
+    name: str, requests: int, seed: int, share: float = 1.0, given: Mapping[str, Any] | None = None
+) -> dict[str, Lookups]:
+    """By kind, what is looked for on the nodes of `share` of the synthetic service `name`."""
+    law = {**published("services")[name], **(given or {})}
+    law["nodes"] = max(1, round(law["nodes"] * share))
+    drawn = service(law, name).draw(requests, stream(seed, f"service {name}"))
+    return {kind: on_nodes(drawn.node, getattr(drawn, kind)) for kind in KINDS}
+
+
+def errors(found: Sequence[Curve]) -> dict[str, float]:
+    """Mean and largest absolute error of the LRU loads over all measured points, made and by popularity alone."""
+    off = [abs(curve.at(size) - load) for curve in found for size, load in curve.measured.items()]
+    plain = [
+        abs(curve.popularity_alone[curve.sizes.index(size)] - load)
+        for curve in found
+        for size, load in curve.measured.items()
+    ]
+    return {
+        "mean": float(np.mean(off)), "largest": max(off), "plain_mean": float(np.mean(plain)),
+        "plain_largest": max(plain),
+    }  # fmt: skip

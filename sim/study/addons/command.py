@@ -1,0 +1,72 @@
+"""`mezzotint scorecard addons`: what caches of add-ons load, beside what was measured."""
+
+import argparse
+import json
+from dataclasses import asdict
+from typing import Any
+
+from conf.atomic import atomic_files
+from sim.errors import ConfigError
+from traces.table.trace import read
+
+NAME = "addons"
+"""Of the files that are written."""
+
+QUICK = 0.1
+"""Share of the nodes and requests of --quick."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make the services, replay the caches, write the page, its data and its figure; returns the exit status.
+
+    Raises:
+        ConfigError: a file that cannot be written, sizes that are none.
+    """
+    from sim.study.addons import caches, page  # what draws takes a second to import
+    from sim.study.addons.figure import draw
+
+    sizes = _sizes(args.sizes) or caches.SIZES
+    found = caches.curves(sizes, share=QUICK if args.quick else 1.0)
+    error = caches.errors(found)
+    for place, path in enumerate(args.trace):
+        name = args.name[place] if place < len(args.name) else path.stem
+        found += caches.of_trace(read(path), name, sizes)
+    facts: dict[str, Any] = {
+        "caches": {
+            "curves": [asdict(curve) for curve in found],
+            "points": sum(len(curve.measured) for curve in found),
+            "error": error,
+        }
+    }
+    text = json.dumps(facts, indent=1, allow_nan=False)
+    facts = json.loads(text)  # as a reader of the file has it
+    for curve in found:
+        known = curve.measured
+        said = ", ".join(
+            f"{size}: {curve.at(size):.3f}" + (f" ({known[size]:.3f})" if size in known else "") for size in curve.sizes
+        )
+        print(f"{curve.service}, {curve.kind}, LRU, loads per request by size (measured): {said}")
+    if args.check:
+        return 0
+    try:
+        args.output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{args.output}: cannot be used ({error.strerror}); name another folder with -o") from None
+    name = f"{NAME}-quick" if args.quick else NAME
+    files = [args.output / f"{name}.{kind}" for kind in ("md", "json", "png")]
+    with atomic_files(files, ConfigError) as (markdown, data, image):
+        draw(found).savefig(image, format="png", metadata={"Software": None})
+        data.write_text(text + "\n", encoding="utf-8")
+        markdown.write_text(page.render(facts, {"caches": files[2].name}), encoding="utf-8")
+    for file in files:
+        print(file)
+    return 0
+
+
+def _sizes(text: str | None) -> tuple[int, ...]:
+    if text is None:
+        return ()
+    words = text.split(",")
+    if not all(word.strip().isdecimal() and 0 < int(word) <= 10_000 for word in words):
+        raise ConfigError(f"--sizes: found {text!r}, expected whole numbers from 1 to 10,000, such as 1,2,4")
+    return tuple(int(word) for word in words)

@@ -1,0 +1,45 @@
+"""Loads per request against the size of the cache: measured points on made curves."""
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from conf.palette import COLOURS, EDGE, GREY, INK, house_style, panels, plain_numbers
+from sim.study.addons.caches import Curve
+
+NAMES = {"controlnets": "ControlNets", "loras": "LoRAs"}
+
+
+@house_style()
+def draw(found: Sequence[Curve]) -> Figure:
+    """A panel for each service and kind."""
+    figure, (row,) = panels(len(found), width=3.4 * len(found), height=3.5, share_y=False)
+    for axes, curve in zip(row, found, strict=True):
+        _panel(axes, curve)
+    row[0].set_ylabel("loads per request")
+    row[0].legend(loc="upper right", fontsize=7.5)
+    return figure
+
+
+def _panel(axes: Axes, curve: Curve) -> None:
+    if curve.popularity_alone:
+        axes.plot(curve.sizes, curve.popularity_alone, color=GREY, linestyle=":", label="LRU, popularity alone")
+    for policy, colour, dash in (("lfu", COLOURS[1], "--"), ("lru", COLOURS[0], "-")):
+        axes.plot(curve.sizes, curve.made[policy], dash, color=colour, label=f"{policy.upper()}, made")
+    if curve.measured:
+        axes.plot([*curve.measured], [*curve.measured.values()], "D", color=INK, markersize=4.5, label="LRU, measured")
+    axes.axhline(curve.all, color=EDGE, linewidth=0.7)
+    axes.annotate(
+        f"all of a node: {curve.all:.2g}", (curve.sizes[-1], curve.all), ha="right", va="bottom", fontsize=7.5,
+        xytext=(0, 8 if curve.all < 0.1 else 1), textcoords="offset points", color=EDGE,
+    )  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_xticks([1, 2, 4, 8, 16, 32])
+    axes.xaxis.set_major_formatter(plain_numbers())
+    axes.xaxis.set_minor_formatter("")
+    axes.set_ylim(bottom=0.0)
+    axes.set_xlabel("size of the cache (add-ons)")
+    axes.set_title(
+        f"Service {curve.service}: {NAMES[curve.kind]}" if curve.measured else f"{curve.service}: {NAMES[curve.kind]}"
+    )

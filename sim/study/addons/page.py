@@ -1,0 +1,55 @@
+"""The page on add-ons as Markdown."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sim.study.addons.figure import NAMES
+
+Facts = Mapping[str, Any]
+"""What the command found, as its JSON has it."""
+
+
+def render(facts: Facts, images: Mapping[str, str]) -> str:
+    """The page; ``images`` are the figures' file names."""
+    blocks = ["# Add-ons", "Made by `mezzotint scorecard addons`.", *_caches(facts["caches"], images.get("caches"))]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _caches(facts: Facts, image: str | None) -> list[str]:
+    error = facts["error"]
+    blocks = ["## Caches on each node"]
+    if image is not None:
+        blocks.append(f"![Loads per request against the size of the cache]({image})")
+    blocks += [
+        "Each node of services A and B (SwiftDiffusion, 3.1 and Figure 7) keeps the add-ons that it used in a cache of "
+        "so many; what is not there is loaded. *Measured*: Katz's artifact, LRU. *Made*: the synthetic services "
+        "(`trace=synthetic-service-a`, `-b`), all of their requests and nodes. LFU counts every use on the node, and "
+        "among equals the longest unused goes.",
+        f"The services' popularity, numbers per request and nodes are Katz's own; how long a node stays with what it "
+        "runs (node_spread, run_share, run_least, loras_again and again_lag in conf/trace/synthetic.yaml) is **fitted "
+        f"to these {facts['points']} points**, so they are no prediction: the made ones lie "
+        f"{error['mean']:.3f} loads off in the mean and {error['largest']:.3f} at most. Popularity alone, with nothing "
+        f"fitted, is {error['plain_mean']:.2f} off in the mean and {error['plain_largest']:.2f} at most: production "
+        "traffic comes in runs. Sizes that nobody published are the curve's.",
+    ]
+    for curve in facts["curves"]:
+        blocks.append(f"**Service {curve['service']}, {NAMES[curve['kind']]}**, loads per request")
+        rows = [("made, LRU", curve["made"]["lru"]), ("made, LFU", curve["made"]["lfu"])]
+        if curve["measured"]:
+            rows.insert(0, ("measured, LRU", [curve["measured"].get(str(size)) for size in curve["sizes"]]))
+            rows.append(("popularity alone, LRU", curve["popularity_alone"]))
+        head = ("size", *(str(size) for size in curve["sizes"]), "all")
+        last = {"made, LRU": curve["all"], "made, LFU": curve["all"]}
+        blocks.append(table(head, [(name, *map(number, values), number(last.get(name))) for name, values in rows]))
+    return blocks
+
+
+def number(value: float | None) -> str:
+    """Three decimals; a dash for nothing."""
+    return "-" if value is None else f"{value:.3f}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, all but the first column to the right."""
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

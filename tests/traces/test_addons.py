@@ -1,0 +1,133 @@
+"""Services with add-ons by node, and what caches of them load."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traces.describe.addons import addons
+from traces.describe.loads import Lookups, lookups, per_request
+from traces.describe.popularity import popularity
+from traces.sources.synthetic import Synthetic
+from traces.synthetic.addons import Service, service
+from traces.synthetic.published import parameters, published
+from traces.table.nodes import nodes
+from traces.table.trace import Trace
+
+ASKED = st.lists(st.lists(st.integers(0, 6), max_size=60), min_size=1, max_size=3)
+
+
+def law(name: str, **given: Any) -> Service:
+    return service({**published("services")[name], **given}, name)
+
+
+def load(like: str, requests: int, **given: Any) -> Trace:
+    return Synthetic(**(parameters(like) | {"requests": requests} | given)).load(np.random.default_rng(1))
+
+
+def replayed(asked: list[int], size: int, policy: str) -> int:
+    """Loads of one cache, the slow way: everything is looked at anew for each victim."""
+    kept: set[int] = set()
+    loads = 0
+    for now, thing in enumerate(asked):
+        if thing not in kept:
+            loads += 1
+            if len(kept) == size:
+                past = asked[:now]
+                last = {other: max(i for i, each in enumerate(past) if each == other) for other in kept}
+                uses = Counter(past)
+                kept.remove(min(kept, key=lambda x: (uses[x] if policy == "lfu" else 0, last[x])))
+            kept.add(thing)
+    return loads
+
+
+@given(ASKED, st.integers(1, 8))
+def test_loads_are_those_of_a_cache_that_is_replayed(asked: list[list[int]], size: int) -> None:
+    found = Lookups(10, asked)
+    for policy in ("lru", "lfu"):
+        slow = sum(replayed(each, size, policy) for each in asked) / 10
+        assert per_request(found, [size], policy) == pytest.approx([slow])
+
+
+@given(ASKED)
+def test_a_larger_lru_cache_never_loads_more_and_the_largest_loads_each_thing_once(asked: list[list[int]]) -> None:
+    found = Lookups(7, asked)
+    curve = found.lru(9)
+    assert (np.diff(curve) <= 1e-12).all()
+    assert curve[-1] * 7 == pytest.approx(found.distinct)
+    assert found.lfu(9) == pytest.approx(curve[-1])
+
+
+@pytest.mark.parametrize("name", ["A", "B"])
+def test_locality_leaves_the_services_popularity_as_it_is(name: str) -> None:
+    drawn = law(name).draw(120_000, np.random.default_rng(3))
+    names, weights = law(name).combinations()
+    counts = Counter(tuple(each) for each in drawn.controlnets.to_pylist())
+    share = np.array([counts[tuple(each)] for each in names]) / 120_000
+    # runs on a node are no independent draws: 5 standard errors of the runs that the commonest come in
+    assert np.abs(share - weights).max() < 0.012
+    many = Counter(len(each) for each in drawn.loras.to_pylist())
+    expected = np.array(law(name).loras_per_request) / sum(law(name).loras_per_request)
+    assert [many[n] / 120_000 for n in range(3)] == pytest.approx(expected, abs=0.01)
+
+
+@given(st.integers(1, 40), st.floats(0.0, 0.5), st.integers(0, 2**32))
+def test_shares_of_the_nodes_add_up_to_those_of_the_service(count: int, spread: float, seed: int) -> None:
+    found = law("A", nodes=count, node_spread=spread)
+    load, (_, weights) = found.loads(), found.combinations()
+    assert load.sum() == pytest.approx(1)
+    shares = found.node_shares(load, weights, np.random.default_rng(seed))
+    assert shares.sum(1) == pytest.approx(np.ones(count))
+    assert load @ shares == pytest.approx(weights, abs=0.02)
+
+
+def test_requests_are_named_after_their_node() -> None:
+    trace = load("service-a", 3000)
+    found = nodes(trace.table.column("request_id"))
+    assert found is not None
+    assert len(found.names) > 100
+    assert all(name.startswith("A/node-") for name in found.names)
+    assert nodes(load("diffusiondb", 50).table.column("request_id")) is None
+    assert set(trace.column("steps").tolist()) == {50}
+
+
+def test_service_b_is_more_than_service_a() -> None:
+    assert parameters("service-b")["service"] == "B"
+    assert parameters("service-b")["steps"] == parameters("service-a")["steps"] == [[50, 1]]
+    assert parameters("diffusiondb") == {}
+
+
+@pytest.mark.parametrize(("name", "size", "measured"), [("A", 2, 0.8639), ("A", 5, 0.012), ("B", 4, 0.6167)])
+def test_loads_of_controlnets_are_near_those_of_katz(name: str, size: int, measured: float) -> None:
+    """Figure 7, on a quarter of the nodes; all points stand in results/addons.md."""
+    made = law(name, nodes=law(name).nodes // 4).draw(40_000, np.random.default_rng(1))
+    trace_like = Lookups(40_000, _by_node(made.node, made.controlnets.to_pylist()))
+    assert trace_like.lru(size)[-1] == pytest.approx(measured, abs=0.1)
+
+
+def _by_node(node: Any, lists: list[list[str]]) -> list[list[int]]:
+    numbers: dict[str, int] = {}
+    found: list[list[int]] = [[] for _ in range(int(node.max()) + 1)]
+    for at, names in zip(node.tolist(), lists, strict=True):
+        found[at] += [numbers.setdefault(name, len(numbers)) for name in names]
+    return found
+
+
+def test_what_is_described_of_add_ons() -> None:
+    trace = load("service-b", 4000)
+    found = addons(trace)
+    assert found is not None
+    facts = found.facts()
+    assert facts["nodes"]["count"] == len(
+        np.unique([name.rsplit("/", 1)[0] for name in trace.table["request_id"].to_pylist()])
+    )
+    assert sum(share for _, share in found.together) == pytest.approx(1)
+    asked = lookups(trace, "loras")
+    assert asked is not None
+    use = popularity(trace)["loras"]
+    assert use is not None
+    assert asked.total == use.calls.sum()
+    assert addons(load("diffusiondb", 50)) is None

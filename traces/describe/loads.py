@@ -1,0 +1,124 @@
+"""How many add-ons a cache on each node would have to load, by its size and by what leaves it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from traces.table.nodes import nodes
+from traces.table.trace import Trace
+
+Indices = npt.NDArray[np.int64]
+
+KINDS = ("controlnets", "loras")
+
+
+@dataclass(frozen=True, slots=True)
+class Lookups:
+    """What the requests of a trace look for in the cache of their node, one thing after another.
+
+    Attributes:
+        requests: how many requests there are, those that look for nothing included.
+        nodes: of each node the things that are looked for, by number, in order.
+    """
+
+    requests: int
+    nodes: list[list[int]]
+
+    @property
+    def distinct(self) -> int:
+        """Different things on each node, summed over nodes: the loads of caches that hold everything."""
+        return sum(len(set(asked)) for asked in self.nodes)
+
+    def lru(self, most: int) -> npt.NDArray[np.float64]:
+        """Loads per request with room for 1, 2... `most` things where the longest unused leaves, (most,).
+
+        One pass for all sizes: a thing is found in every cache that is larger than the number of different things that
+        were looked for since (Mattson et al. 1970).
+        """
+        found = np.zeros(most, np.int64)
+        for asked in self.nodes:
+            stack: list[int] = []  # the last used first
+            for thing in asked:
+                try:
+                    depth = stack.index(thing)
+                except ValueError:
+                    if len(stack) == most:
+                        stack.pop()
+                else:
+                    found[depth] += 1
+                    del stack[depth]
+                stack.insert(0, thing)
+        return (self.total - np.cumsum(found)) / max(self.requests, 1)
+
+    def lfu(self, size: int) -> float:
+        """Loads per request with room for `size` things where the least used leaves, among equals the longest unused.
+
+        Uses are counted on the node from the start, of what is not in the cache too.
+        """
+        loads = 0
+        for asked in self.nodes:
+            uses: dict[int, int] = {}
+            kept: dict[int, None] = {}  # the longest unused first
+            for thing in asked:
+                uses[thing] = uses.get(thing, 0) + 1
+                if thing in kept:
+                    del kept[thing]
+                else:
+                    loads += 1
+                    if len(kept) == size:
+                        del kept[min(kept, key=uses.__getitem__)]
+                kept[thing] = None
+        return loads / max(self.requests, 1)
+
+    @property
+    def total(self) -> int:
+        """Things that are looked for, found or not."""
+        return sum(len(asked) for asked in self.nodes)
+
+
+def lookups(trace: Trace, kind: str) -> Lookups | None:
+    """What each request of `trace` looks for, in its order; None where the source does not say.
+
+    Args:
+        kind: one of `KINDS`. Where the trace tells no nodes there is one.
+    """
+    column = trace.table.column(kind)
+    if column.null_count == len(column):
+        return None
+    known = nodes(trace.table.column("request_id"))
+    return on_nodes(np.zeros(len(trace), np.int64) if known is None else known.of, column)
+
+
+def on_nodes(node: Indices, lists: pa.Array | pa.ChunkedArray) -> Lookups:
+    """What requests on the nodes numbered `node`, (n,), look for: (n,) lists of names, null for none."""
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    flat = pc.list_flatten(lists)
+    flat = flat.combine_chunks() if isinstance(flat, pa.ChunkedArray) else flat
+    things = flat.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    asked_on = np.repeat(node, lengths)
+    order = np.argsort(asked_on, kind="stable")
+    ends = np.searchsorted(asked_on[order], np.arange(int(node.max(initial=0)) + 2))
+    asked = things[order].tolist()
+    return Lookups(len(node), [asked[begin:end] for begin, end in pairwise(ends)])
+
+
+def together(column: pa.ChunkedArray) -> list[tuple[tuple[str, ...], float]]:
+    """Which are used together: lists of names and their shares of the requests whose list is known, most first."""
+    known = column.drop_null()
+    joined = pc.binary_join(known, "\0")
+    counts = [(entry["values"], entry["counts"]) for entry in pc.value_counts(joined).to_pylist()]
+    counts.sort(key=lambda pair: (-pair[1], pair[0]))
+    return [(tuple(names.split("\0")) if names else (), count / len(known)) for names, count in counts]
+
+
+def per_request(asked: Lookups, sizes: Sequence[int], policy: str) -> list[float]:
+    """Loads per request at `sizes` by `policy`, "lru" or "lfu"."""
+    if policy == "lfu":
+        return [asked.lfu(size) for size in sizes]
+    found = asked.lru(max(sizes))
+    return [float(found[size - 1]) for size in sizes]

@@ -1,0 +1,201 @@
+"""The ControlNets and LoRAs of a service: how popular, which together, and how alike the requests of a node are."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from scipy.special import gammaincinv
+
+from traces.error import TraceError
+from traces.synthetic.laws import Floats, Indices, choices, inherited_from, named, zipf
+from traces.synthetic.lineage import Order, by, lags
+from traces.table.validation import check_count, check_number
+
+KEYS = (
+    "nodes", "node_shape", "node_spread", "controlnets", "other_controlnets", "run_share",
+    "run_least", "loras_per_request", "lora_names", "lora_skew", "lora_shift", "loras_again", "again_lag",
+)  # fmt: skip
+
+LEAST = 1e-6
+"""A spread of less is none."""
+
+ROUNDS = 200
+"""How often the shares on nodes are scaled at most; it stops when nothing moves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The law of one service's add-ons; see conf/trace/synthetic.yaml for the values and what each is fitted to.
+
+    A request falls on a node by the nodes' shares of the traffic. ControlNets come in combinations, and a node goes on
+    with one for a run of requests (of geometric length) before it draws the next by its own shares: what is popular
+    changes all the time, what is rare comes seldom and then for long, so that each keeps its share. LoRAs are those of
+    an earlier request of the node with chance `loras_again`, else drawn one by one from the service's popularity, none
+    twice. Nothing of this changes popularity; a cache of one node sees the same things more often.
+
+    Args:
+        name: what names of add-ons and requests begin with.
+        nodes: of the service.
+        node_shape: the requests of nodes are spread as a Gamma law of this shape (1: exponential; large: all alike).
+        node_spread: standard deviation over nodes of the share that a combination has on a node, of what is rare its
+            share itself; 0: all nodes alike.
+        controlnets: rows of names that are used together, and their weight.
+        other_controlnets: how many more there are, each used alone, and the weight of all of them; [0, 0] for none.
+        run_share, run_least: a combination that has the share w of the service's requests is kept for run_share / w
+            requests of a node in the mean, and for no fewer than run_least (in the mean, 1 or more).
+        loras_again, again_lag: chance that a request has an earlier one's LoRAs; how far back that is: P(at least k
+            requests of the node) is k ** -again_lag.
+        loras_per_request: shares of the requests with 0, 1, 2... LoRAs.
+        lora_names, lora_skew, lora_shift: of how many, drawn with weights (1 + rank + lora_shift) ** -lora_skew.
+    """
+
+    name: str
+    nodes: int
+    node_shape: float
+    node_spread: float
+    controlnets: Sequence[Sequence[Any]]
+    other_controlnets: Sequence[float]
+    run_share: float
+    run_least: float
+    loras_per_request: Sequence[float]
+    lora_names: int
+    lora_skew: float
+    lora_shift: float
+    loras_again: float
+    again_lag: float
+
+    def draw(self, count: int, rng: np.random.Generator) -> "Drawn":
+        """The nodes and add-ons of `count` requests in the order of their arrival."""
+        load = self.loads()
+        node = choices(load, count, rng)
+        order = by(node)
+        names, weights = self.combinations()
+        shares = self.node_shares(load, weights, rng)
+        combo = np.empty(count, np.int64)
+        combo[order.ordered] = self._runs(shares, weights, np.bincount(node, minlength=self.nodes), rng)
+        lists = pa.array(names, pa.list_(pa.string())).take(pa.array(combo))
+        loras = self._loras(self._source(order, rng), rng)
+        return Drawn(node, lists, loras)
+
+    def loads(self) -> Floats:
+        """Each node's share of the requests, (nodes,), falling: quantiles of the Gamma law."""
+        found: Floats = gammaincinv(self.node_shape, (np.arange(self.nodes)[::-1] + 0.5) / self.nodes)
+        return np.asarray(found / found.sum(), np.float64)
+
+    def combinations(self) -> tuple[list[list[str]], Floats]:
+        """The combinations of ControlNets, and their shares of the service's requests, (n,), which sum to 1."""
+        more, weight = int(self.other_controlnets[0]), float(self.other_controlnets[1])
+        names = [list(together) for together, _ in self.controlnets]
+        names += [[f"{self.name.lower()}-cn-other{number + 1:02d}"] for number in range(more)]
+        weights = np.array([*(w for _, w in self.controlnets), *[weight / max(more, 1)] * more], np.float64)
+        return names, weights / weights.sum()
+
+    def node_shares(self, load: Floats, weights: Floats, rng: np.random.Generator) -> Floats:
+        """Shares of the n combinations on each node, (nodes, n), rows summing to 1.
+
+        Gamma draws, scaled until over all nodes each combination has its share of the service's requests.
+        """
+        if self.node_spread == 0.0 or self.nodes == 1:
+            return np.broadcast_to(weights, (self.nodes, len(weights)))
+        shape = np.maximum((weights / max(self.node_spread, LEAST)) ** 2, 1.0)
+        drawn = rng.gamma(shape, size=(self.nodes, len(weights))) / shape * weights
+        for _ in range(ROUNDS):
+            drawn /= drawn.sum(1, keepdims=True)
+            factor = weights / (load @ drawn)
+            if np.abs(factor - 1.0).max() < 1e-9:
+                break
+            drawn *= factor
+        return np.asarray(drawn / drawn.sum(1, keepdims=True), np.float64)
+
+    def _runs(self, shares: Floats, weights: Floats, requests: Indices, rng: np.random.Generator) -> Indices:
+        """The combinations of each node's `requests`, (nodes,), one after another and node after node: (sum,)."""
+        length = np.maximum(self.run_least, self.run_share / weights)
+        drawn = []
+        for share, wanted in zip(shares, requests, strict=True):
+            begun = share / length  # of the runs that begin; of all requests it is `share`
+            many = int(1.2 * wanted * begun.sum()) + 20
+            combo = choices(share, 1, rng)  # that which is on as the trace begins
+            while wanted > 0:
+                kept = np.repeat(combo, rng.geometric(1.0 / length[combo]))[:wanted]
+                drawn.append(kept)
+                wanted -= len(kept)
+                combo = choices(begun, many, rng)
+        return np.concatenate(drawn)
+
+    def _source(self, order: Order, rng: np.random.Generator) -> Indices:
+        """The row whose LoRAs each row has, (count,): its own, or with chance `loras_again` an earlier of its node."""
+        rows = np.arange(len(order.rank))
+        repeats = (order.before > 0) & (rng.random(len(rows)) < self.loras_again)
+        lag = np.where(repeats, lags(np.maximum(order.before, 1), self.again_lag, rng), 0)
+        return inherited_from(~repeats, order.back(rows, lag))
+
+    def _loras(self, source: Indices, rng: np.random.Generator) -> pa.Array:
+        shares = np.array(self.loras_per_request, np.float64)
+        count, size = len(source), int(self.lora_names)
+        many = choices(shares, count, rng)
+        drawn = np.column_stack(
+            [zipf(size, self.lora_skew, count, rng, self.lora_shift) for _ in range(len(shares) - 1)]
+        )
+        for column in range(1, drawn.shape[1]):
+            # the next name of the list in place of one that the request has
+            while (twice := (drawn[:, :column] == drawn[:, column : column + 1]).any(1)).any():
+                drawn[twice, column] = (drawn[twice, column] + 1) % size
+        drawn, many = drawn[source], many[source]
+        ends = np.concatenate(([0], np.cumsum(many)))
+        flat = drawn[np.arange(drawn.shape[1]) < many[:, None]]
+        return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), named(f"{self.name.lower()}-lora", flat, size))
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What a service's requests use: their node, (n,), and lists of names, (n,) each."""
+
+    node: Indices
+    controlnets: pa.Array
+    loras: pa.Array
+
+
+def service(given: Mapping[str, Any], name: str) -> Service:
+    """The law of the service `name`. Raises TraceError where a key is missing or unknown or a value is out of range."""
+    where = f"synthetic trace: services.{name}"
+    if not isinstance(given, Mapping) or set(given) != set(KEYS):
+        raise TraceError(f"{where}: found {given!r}; expected the keys {', '.join(KEYS)}")
+    _check_combinations(where, given["controlnets"], given["other_controlnets"])
+    shares = given["loras_per_request"]
+    if not isinstance(shares, Sequence) or isinstance(shares, str) or len(shares) < 2 or not any(shares):
+        raise TraceError(f"{where}.loras_per_request={shares!r}, expected shares of 0, 1, 2 and more LoRAs")
+    for share in shares:
+        check_number(where, "loras_per_request", share, least=0.0)
+    check_count(where, "lora_names", given["lora_names"], 10**6)
+    if given["lora_names"] < len(shares):
+        raise TraceError(f"{where}.lora_names={given['lora_names']}, expected at least {len(shares)}")
+    check_number(where, "lora_skew", given["lora_skew"], least=0.0, most=10.0)
+    check_number(where, "lora_shift", given["lora_shift"], least=0.0)
+    check_count(where, "nodes", given["nodes"], 10**5)
+    check_number(where, "node_shape", given["node_shape"], above=0.0, most=1e6)
+    check_number(where, "node_spread", given["node_spread"], least=0.0, most=1.0)
+    check_number(where, "run_share", given["run_share"], least=0.0, most=1.0)
+    check_number(where, "run_least", given["run_least"], least=1.0, most=1e6)
+    check_number(where, "loras_again", given["loras_again"], least=0.0, most=1.0)
+    check_number(where, "again_lag", given["again_lag"], above=0.0, most=100.0)
+    return Service(name=name, **given)
+
+
+def _check_combinations(where: str, combos: Any, others: Any) -> None:
+    try:
+        well = bool(combos) and all(
+            all(isinstance(cell, str) for cell in names) and not isinstance(names, str) for names, _ in combos
+        )
+    except (TypeError, ValueError):
+        well = False
+    if not well:
+        raise TraceError(f"{where}.controlnets={combos!r}, expected rows of a list of names and a positive weight")
+    for _, weight in combos:
+        check_number(where, "controlnets", weight, above=0.0)
+    if not isinstance(others, Sequence) or isinstance(others, str) or len(others) != 2:
+        raise TraceError(f"{where}.other_controlnets={others!r}, expected a number of names and a weight")
+    if others[0] != 0:
+        check_count(where, "other_controlnets", others[0], 10**5)
+        check_number(where, "other_controlnets", others[1], above=0.0)
