@@ -147,6 +147,15 @@ class Backend(Protocol):
         """What the answers given so far rest on besides the measured tables."""
 
 
+@runtime_checkable
+class Patching(Protocol):
+    """A backend that steps images of different sizes as one batch, cut into patches (PatchedServe, section 4)."""
+
+    def patched(self, works: Sequence[Work], side: int, count: int = 1) -> Cost:
+        """Run ``count`` denoising steps of all of them together in patches of ``side`` pixels, and advance
+        ``Work.done``. Raises BackendError for works of several models, or where nobody measured it."""
+
+
 def whole(backend: Backend, work: Work) -> Stages:
     """Run one request alone on the GPU, from step K to the image."""
     works = (work,)

@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from backends.base import BackendError
+from backends.patched import PatchTiming
 from backends.scatter import Scatter
 from backends.table import Table
 from conf.atomic import atomic_write
@@ -133,9 +134,9 @@ class Profile(BaseModel):
     ``vae_encode`` and ``vae_decode`` are per batch too, the latter with post-processing. ``load_s`` is the
     time to put the model on the GPU, null where nobody published it, and ``weights_bytes`` what it takes there;
     ``power_w`` is the device's draw while it denoises; ``scatter`` how single requests deviate from all of these.
-    ``gang_step`` is a step on several GPUs at once. ``source`` says who measured it, ``validation`` how far runs that
-    were replayed with it are from what was measured, where somebody looked. Of a profile without steps, say of a VAE
-    alone, nothing can be served.
+    ``gang_step`` is a step on several GPUs at once, ``patched`` one of images that are cut into patches. ``source``
+    says who measured it, ``validation`` how far runs that were replayed with it are from what was measured, where
+    somebody looked. Of a profile without steps, say of a VAE alone, nothing can be served.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, ignored_types=(cached_property,))
@@ -164,6 +165,7 @@ class Profile(BaseModel):
     weights_bytes: Count | None = None
     power_w: Quantity | None = None
     scatter: Scatter | None = None
+    patched: PatchTiming | None = None
 
     @cached_property
     def gang_tables(self) -> dict[int, Table]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from backends.base import Asked, Asset, BackendError, Cost, Work, check_done, whole
+from backends.patched import Size
 from backends.profile import Profile, find, shipped
 from backends.scatter import Draws
 from backends.table import Table
@@ -70,6 +71,8 @@ class Profiled:
     _loads: set[str] = field(init=False, default_factory=set)
     _between: set[tuple[str, int]] = field(init=False, default_factory=set)
     _mixed: bool = field(init=False, default=False)
+    # One step of a batch of patches by model, sizes in order and side.
+    _cut: dict[tuple[str, tuple[Size, ...], int], Cost] = field(init=False, default_factory=dict)
     _draws: Draws = field(init=False, repr=False)
     # Factors of one shape and number of steps, and the probabilities that they are at.
     _scatters: dict[tuple[str, int], tuple[Any, Any] | None] = field(init=False, default_factory=dict)
@@ -146,6 +149,19 @@ class Profiled:
         if len(groups) > 1:
             self._mixed = True
             one = _total(seconds, joules)
+        return Cost(one.seconds * count, None if one.joules is None else one.joules * count)
+
+    def patched(self, works: Sequence[Work], side: int, count: int = 1) -> Cost:
+        """See Patching.patched. It takes the typical seconds, whatever the rows."""
+        sizes = []
+        for work in works:
+            work.done += count
+            sizes.append((work.width, work.height))
+        sizes.sort()
+        key = works[0].model, tuple(sizes), side
+        one = self._cut.get(key)
+        if one is None:
+            one = self._cut[key] = self._patched(works, sizes, side)
         return Cost(one.seconds * count, None if one.joules is None else one.joules * count)
 
     def end(self, works: Sequence[Work]) -> Cost:
@@ -264,6 +280,28 @@ class Profiled:
         cost = self._steps[work.shape, batch] = Cost(seconds, joules)
         return cost
 
+    def _patched(self, works: Sequence[Work], sizes: Sequence[Size], side: int) -> Cost:
+        """One step of images of ``sizes`` in patches of ``side``."""
+        model = works[0].model
+        if any(work.model != model or work.controlnets for work in works):
+            named = ", ".join(sorted({work.model for work in works}))
+            raise BackendError(
+                f"patches of {named}: several models, or ControlNets, share no batch of "
+                "patches; give each model workers of its own and leave addons=ignore"
+            )
+        self.require(model)
+        timing = self.profiles[model].patched
+        if timing is None:
+            there = ", ".join(sorted(name for name, each in self.profiles.items() if each.patched)) or "none"
+            raise BackendError(
+                f"profile of {model} on {self.gpu}: patched: nobody measured what a step of patches takes (models of "
+                f"{self.gpu} of which it is known: {there}); choose steps=batched, or add it to a profile"
+            )
+        for width, height in dict.fromkeys(sizes):
+            self.seconds("step", model, width, height)  # inside the measured sizes, or said to be extrapolated
+        self._stepped.add(model)
+        return self._cost(model, timing.step_s(sizes, side) * self.service_factor)
+
     def _peak(self, work: Work, batch: int) -> int | None:
         model, width, height, nets = work.model, work.width, work.height, len(work.controlnets)
         self.require(model)
@@ -342,6 +380,14 @@ class Profiled:
             for name, profile in used.items()
             if (basis := _energy(profile)) is not None
         ]
+        for name in sorted({model for model, *_ in self._cut}):
+            timing = self.profiles[name].patched
+            assert timing is not None
+            basis = (
+                f"{timing.base_s:g} s + {timing.patch_s:g} s a patch of {timing.side} px + {timing.size_s:g} s a "
+                f"further size + {timing.halo_s:g} s a border"
+            )
+            said.append(Assumption(f"step of a batch of patches of {name} on {self.gpu}", basis, timing.source))
         if self.service_factor != 1.0 and used:
             said.append(Assumption("seconds of all stages, times", self.service_factor, "backend.service_factor"))
         said += [

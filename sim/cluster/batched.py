@@ -28,18 +28,31 @@ class Batched:
         if len(worker.gpus) > 1:
             raise SimulationError(
                 f"{worker} steps together, and nothing says how fast several GPUs make a step; a gang serves with "
-                "executor=whole-request, or with executor.steps that know"
+                "executor=whole-request, or with steps= that know"
             )
         work = self._works[request.row] = self._run.work(request)
         return self._run.backend.begin([work])
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
         """See Steps.step. Raises SimulationError where the batch does not fit into the GPU's memory."""
+        return self._run.backend.steps(self.works(worker, active))
+
+    def works(self, worker: Worker, active: Sequence[Request]) -> list[Work]:
+        """Those of ``active``, which fit into the memory of ``worker`` together: else SimulationError is raised."""
         works = [self._done(request) for request in active]
-        backend = self._run.backend
         runs = [addons(work.model, work.controlnets, work.loras) for work in works]
-        self._run.cluster.check_memory(worker, backend.peak_bytes(works), runs)
-        return backend.steps(works)
+        self._run.cluster.check_memory(worker, self._run.backend.peak_bytes(works), runs)
+        return works
+
+    def price(self, works: Sequence[Work]) -> Cost:
+        """See Priced.price."""
+        self.begin_live(works)
+        return self._run.backend.steps(works)
+
+    def begin_live(self, works: Sequence[Work]) -> None:
+        """Prepare ``works`` where a step is really made."""
+        if self._run.backend.live:
+            self._run.backend.begin(works)
 
     def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
         """See Steps.boundary."""

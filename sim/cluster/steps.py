@@ -1,16 +1,16 @@
 """The step-by-step executor: who is active on a worker may change at every boundary between two steps."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
-from backends.base import Cost, WorkFailed
+from backends.base import Cost, Work, WorkFailed
 from sim.clock import COMPLETION, DISPATCH
 from sim.cluster.batched import FREE, Batched
 from sim.cluster.residence import Loads, ensure, seconds, spend
 from sim.errors import ConfigError
-from sim.parts import Course, Fact, FeatureCache, Run, Steps, Worker
+from sim.parts import Course, Fact, FeatureCache, Patience, Priced, Run, Steps, Worker
 from sim.record.record import BATCH_MEAN, STEP_SHARE
 from sim.request import FAILED, Request
 
@@ -40,6 +40,17 @@ class Tally:
     def copy(self) -> "Tally":
         """As it stands now."""
         return Tally(self.steps_s, self.share_s, self.batch_s, self.idle_s, self.joules, self.metered_s)
+
+    def minus(self, other: "Tally") -> "Tally":
+        """What was tallied since it stood at ``other``."""
+        return Tally(
+            self.steps_s - other.steps_s,
+            self.share_s - other.share_s,
+            self.batch_s - other.batch_s,
+            self.idle_s - other.idle_s,
+            self.joules - other.joules,
+            self.metered_s - other.metered_s,
+        )
 
 
 @dataclass(slots=True)
@@ -94,7 +105,9 @@ class Station:
     Attributes:
         seats: the active requests; ``joining`` become active at the next boundary.
         working: whether its next event is on the clock or being made.
-        changed: whether the boundary that comes has something to do.
+        changed: whether the boundary that comes has something to do; ``owed_s`` is to be spent there.
+        then, patience: who wants to be asked, and how long there is nothing to ask; ``asking`` while it is asked, and
+            ``asked_s`` when it was last said so.
         run_s: when the present run of ``planned`` steps of ``course`` began; 0 planned is no run.
         version: what an event on the clock must have to be still wanted.
     """
@@ -112,6 +125,11 @@ class Station:
     planned: int = 0
     course: Course = field(default_factory=lambda: Even(FREE))
     version: int = 0
+    owed_s: float = 0.0
+    then: Callable[[Worker], None] | None = None
+    patience: Patience | None = None
+    asked_s: float = 0.0
+    asking: bool = False
 
     def now_s(self, steps: int = 0) -> float:
         """The end of all that was spent, and of ``steps`` more."""
@@ -144,6 +162,8 @@ class StepByStep:
     _batch: Fact = field(init=False, repr=False)
     _reused: Fact = field(init=False, repr=False)
     _stations: dict[int, Station] = field(init=False, default_factory=dict, repr=False)
+    _parked: dict[Request, tuple[int, Seat]] = field(init=False, default_factory=dict, repr=False)
+    """Who was taken from a batch: on which worker, and its seat, with what it had so far for ``since``."""
 
     def __post_init__(self) -> None:
         if self.limit < 1:
@@ -176,6 +196,9 @@ class StepByStep:
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
         """See Executor."""
         station = self._stations.pop(worker.id, None)
+        for request in [request for request, (at, _) in self._parked.items() if at == worker.id]:
+            del self._parked[request]  # what it had made is gone with the GPU's memory
+            request.left = request.steps - request.skipped
         if station is None:
             return []
         run, lost = self._run, [seat.request for seat in station.seats]
@@ -197,6 +220,58 @@ class StepByStep:
             station.changed = True
             if station.planned:
                 self._cut(station)
+
+    # -- what a discipline may ask: see sim.parts.Stepper ----------------------------------------------------------
+
+    def active(self, worker: Worker) -> Sequence[Request]:
+        """See Stepper.active."""
+        station = self._stations.get(worker.id)
+        return () if station is None else [seat.request for seat in station.seats if seat.request.left > 0]
+
+    def joining(self, worker: Worker) -> Sequence[Request]:
+        """See Stepper.joining."""
+        station = self._stations.get(worker.id)
+        return () if station is None else station.joining
+
+    def between(self, worker: Worker) -> bool:
+        """See Stepper.between."""
+        station = self._stations.get(worker.id)
+        return station is None or station.asking or not station.working
+
+    def ask(self, worker: Worker, then: Callable[[Worker], None], patience: Patience | None = None) -> None:
+        """See Stepper.ask. Where nothing runs nobody is called: there is no boundary to come."""
+        station = self._stations.get(worker.id)
+        if station is not None and station.working:
+            station.then, station.patience, station.asked_s = then, patience, self._run.clock._now
+            if station.planned:
+                self._cut(station)
+
+    def park(self, worker: Worker, request: Request) -> None:
+        """See Stepper.park."""
+        station = self._stations[worker.id]
+        seat = next(seat for seat in station.seats if seat.request is request)
+        station.seats.remove(seat)
+        station.changed = bool(station.seats)
+        seat.since = station.tally.minus(seat.since)
+        self._parked[request] = worker.id, seat
+        self._run.cluster.release(worker)
+
+    def owe(self, worker: Worker, seconds: float) -> None:
+        """See Stepper.owe."""
+        station = self._stations.get(worker.id)
+        if station is None:
+            station = self._stations[worker.id] = Station(worker)
+        station.owed_s += seconds
+        station.changed = True
+
+    def price(self, works: Sequence[Work]) -> Cost:
+        """See Priced. Raises ConfigError where the steps have no price."""
+        if not isinstance(self.steps, Priced):
+            raise ConfigError(
+                f"steps: {type(self.steps).__qualname__} cannot say beforehand what a step costs, which the "
+                "scheduler asks; choose another steps= or discipline="
+            )
+        return self.steps.price(works)
 
     # -- the clock -------------------------------------------------------------------------------------------------
 
@@ -225,12 +300,18 @@ class StepByStep:
     # -- what happens at boundaries ----------------------------------------------------------------------------------
 
     def _advance(self, station: Station) -> None:
-        """At a boundary: let one go that is done, or have one join that waits, or step on."""
+        """At a boundary: let one go that is done, or have one join that waits, or ask who else does, or step on."""
         done = next((seat for seat in station.seats if seat.request.left <= 0), None)
         if done is not None:
             self._leave(station, done)
         elif station.joining:
             self._join(station, station.joining.popleft())
+        elif station.then is not None and station.patience is None:
+            then, station.then = station.then, None
+            station.asking = True
+            then(station.worker)
+            station.asking = False
+            self._advance(station)
         elif station.changed and station.seats:
             self._boundary(station)
         elif station.seats:
@@ -243,6 +324,13 @@ class StepByStep:
         run, worker = self._run, station.worker
         if not station.seats:  # count from now
             station.anchor_s, station.ready_s, station.other_s, station.tally = run.clock._now, 0.0, 0.0, Tally()
+        if request in self._parked:
+            _, seat = self._parked.pop(request)
+            seat.since = station.tally.minus(seat.since)
+            station.seats.append(seat)
+            station.changed = True
+            self._advance(station)
+            return
         start_s = station.now_s()
         loads = ensure(run, worker, request, [seat.request for seat in station.seats])
         request.start_s, request.load_s = start_s, seconds(loads)
@@ -284,6 +372,8 @@ class StepByStep:
         station.changed = False
         start_s = station.now_s()
         cost = self.steps.boundary(station.worker, [seat.request for seat in station.seats], start_s)
+        if station.owed_s:
+            cost, station.owed_s = Cost(cost.seconds + station.owed_s), 0.0
         station.other_s += cost.seconds
         self._stage(station, self._crossed, (station, start_s, cost))
 
@@ -312,6 +402,17 @@ class StepByStep:
             station.seats.clear()
             self._fail(station, active, str(failure))
             return
+        if station.patience is not None:
+            now_s = self._run.clock._now
+            if isinstance(station.course, Even):
+                patience = station.patience(now_s, station.course.step.seconds)
+            else:  # how fast it goes differs from step to step
+                patience = int(station.asked_s == now_s)
+            if not patience:
+                station.patience = None
+                self._advance(station)
+                return
+            count = min(count, patience)
         station.planned = count
         self._at(station, COMPLETION, station.now_s(station.planned))
 

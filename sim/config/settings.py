@@ -83,7 +83,10 @@ class Settings(BaseModel):
     predictor: Chosen = None
     scheduler: dict[str, Any]
     router: Chosen = None
+    discipline: Chosen = None
+    latency: Chosen = None
     executor: dict[str, Any]
+    steps: Chosen = None
     feature_cache: Chosen = None
     allocation: dict[str, Any]
     controller: Chosen = None
@@ -97,7 +100,18 @@ class Settings(BaseModel):
 
 PARTS = (
     *("door", "cache", "space", "selector", "admission", "eviction", "database", "store", "predictor"),
-    *("scheduler", "router", "executor", "feature_cache", "allocation", "controller", "failures"),
+    *(
+        "scheduler",
+        "router",
+        "discipline",
+        "latency",
+        "executor",
+        "steps",
+        "feature_cache",
+        "allocation",
+        "controller",
+        "failures",
+    ),
 )
 """Groups whose choices may need each other."""
 

@@ -7,7 +7,21 @@ the rooms that implement it.
 from sim.parts.cluster import Cluster, Worker
 from sim.parts.reuse import Admission, Change, Delay, Eviction, Item, Predictor, Selector, Shape, Watcher
 from sim.parts.run import Fact, Log, Run
-from sim.parts.serving import Allocation, Controller, Course, Door, Executor, FeatureCache, Router, Scheduler, Steps
+from sim.parts.serving import (
+    Allocation,
+    Controller,
+    Course,
+    Discipline,
+    Door,
+    Executor,
+    FeatureCache,
+    Patience,
+    Priced,
+    Router,
+    Scheduler,
+    Stepper,
+    Steps,
+)
 
 __all__ = [
     "Admission",
@@ -17,6 +31,7 @@ __all__ = [
     "Controller",
     "Course",
     "Delay",
+    "Discipline",
     "Door",
     "Eviction",
     "Executor",
@@ -24,12 +39,15 @@ __all__ = [
     "FeatureCache",
     "Item",
     "Log",
+    "Patience",
     "Predictor",
+    "Priced",
     "Router",
     "Run",
     "Scheduler",
     "Selector",
     "Shape",
+    "Stepper",
     "Steps",
     "Watcher",
     "Worker",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from backends.base import Backend, Cost
+from backends.base import Backend, Cost, Work
 from conf.assumption import Assumption
 from sim.model import Model
 from sim.parts.cluster import Worker
@@ -135,6 +135,67 @@ class FeatureCache(Protocol):
 
     def course(self, active: Sequence[Request], count: int, step: Callable[[Sequence[Request]], Cost]) -> Course:
         """The next ``count`` steps of ``active``; ``step`` is what one step of some of them costs without any reuse."""
+
+
+@runtime_checkable
+class Priced(Protocol):
+    """Steps that can say beforehand what a batch would cost."""
+
+    def price(self, works: Sequence[Work]) -> Cost:
+        """One step of ``works``, which were not begun and belong to no request."""
+
+
+@runtime_checkable
+class Stepper(Protocol):
+    """An executor whose requests join and leave between two steps, as a discipline of a queue sees it."""
+
+    limit: int
+
+    def active(self, worker: Worker) -> Sequence[Request]:
+        """Those that step together on ``worker``; those whose last step was made are not among them."""
+
+    def joining(self, worker: Worker) -> Sequence[Request]:
+        """Those that were accepted and are not prepared yet."""
+
+    def between(self, worker: Worker) -> bool:
+        """Whether ``worker`` is where who is active may change: nothing runs on it, or it has asked (``ask``)."""
+
+    def ask(self, worker: Worker, then: Callable[[Worker], None], patience: "Patience | None" = None) -> None:
+        """Have ``then(worker)`` called once at a boundary at which all have left that were done and all have joined
+        that were accepted: the next one or, if it comes to a step before, the one that ``patience`` says."""
+
+    def park(self, worker: Worker, request: Request) -> None:
+        """Take ``request``, active, from the batch; it goes on where it is when it is accepted there again. Where
+        ``worker`` is ``between`` alone."""
+
+    def owe(self, worker: Worker, seconds: float) -> None:
+        """Hold the GPU of ``worker`` for ``seconds`` at its next boundary."""
+
+    def price(self, works: Sequence[Work]) -> Cost:
+        """See Priced."""
+
+
+Patience = Callable[[float, float], int]
+"""(now, seconds of each step from now on) -> the steps after which there is something new to decide, at least 0."""
+
+
+@runtime_checkable
+class Discipline(Protocol):
+    """In which order those that wait at a worker join its batch, and whether they do (``scheduler=routed``)."""
+
+    def bind(self, run: Run) -> None: ...
+
+    def add(self, worker: Worker, request: Request, now_s: float) -> None:
+        """``request`` comes to ``worker``, which is asked to take one (``next``) if it has room."""
+
+    def next(self, worker: Worker, now_s: float) -> Request | None:
+        """See Scheduler.next."""
+
+    def leave(self, worker: Worker) -> Sequence[Request]:
+        """All that wait at ``worker``, in the order in which they came; they do so no more."""
+
+    def __len__(self) -> int:
+        """Requests that wait, at all workers."""
 
 
 @runtime_checkable

@@ -196,7 +196,8 @@ class Window:
         if not self.completed.any():
             return None
         shared = STEP_SHARE if STEP_SHARE in self._record.facts else "denoise_s"
-        return float(1 - self.column(shared).sum() / self._full.denoise_s[self._first :][self.completed].sum())
+        spent_s = np.nansum(self.column(shared))  # who was never run spent nothing
+        return float(1 - spent_s / self._full.denoise_s[self._first :][self.completed].sum())
 
     def cache(self) -> dict[str, Any]:
         """Hits and what they saved; what a system without a cache saves is none of a cache's."""

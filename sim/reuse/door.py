@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from backends.base import whole
-from conf.ranges import Seconds
+from conf.ranges import Seconds, Share
 from sim.errors import ConfigError
 from sim.model import Model
 from sim.parts import Admission, Delay, Fact, Predictor, Run, Selector
@@ -27,9 +27,19 @@ from sim.reuse.store import Store
 
 @dataclass(slots=True)
 class Direct:
-    """Every request runs in full on the model of one ``role``: no cache, no decision, no time."""
+    """Every request runs in full on the model of one ``role``: no cache, no decision, no time.
+
+    Args:
+        role: of the model.
+        left_out: the share of the steps of every request that is not run, as if a cache had spared it: PatchedServe
+            stands NIRVANA in like this (8).
+
+    Raises:
+        ConfigError: steps left out on a live backend, which would begin in the middle of nothing.
+    """
 
     role: str = "large"
+    left_out: Share = 0.0
     _run: Run = field(init=False, repr=False)
     _model: Model = field(init=False, repr=False)
 
@@ -37,10 +47,17 @@ class Direct:
         """See Door.bind."""
         self._run = run
         self._model = run.model(self.role)
+        if self.left_out:
+            if run.backend.live:
+                raise ConfigError("door.left_out: a live backend runs every step; choose another door=")
+            run.assume("share of all steps that is not run", self.left_out, "door.left_out: stands for a cache's hits")
 
     def admit(self, request: Request, now_s: float) -> float:
         """See Door.admit."""
         self._run.assign(request, self._model)
+        if self.left_out:
+            request.skipped = round(self.left_out * request.steps)
+            request.left = request.steps - request.skipped
         return 0.0
 
     def completed(self, request: Request) -> bool:

@@ -121,6 +121,34 @@ class LeastDeclaredCost:
 
 
 @dataclass(slots=True)
+class LeastPixels:
+    """The worker with the fewest pixels outstanding, waiting or in progress (PatchedServe, 8.1).
+
+    Args:
+        ties: who is chosen among several.
+    """
+
+    ties: Ties = "first"
+    _tally: "Tally" = field(init=False, repr=False)
+
+    def bind(self, run: Run) -> None:
+        """See Router.bind."""
+        self._tally = tally(run, self.ties)
+
+    def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
+        """See Router.choose."""
+        return self._tally.least(workers)
+
+    def sent(self, worker: Worker, request: Request, now_s: float) -> None:
+        """See Router.sent."""
+        self._tally.add(worker, request, request.width * request.height)
+
+    def left(self, worker: Worker, request: Request, now_s: float) -> None:
+        """See Router.left."""
+        self._tally.remove(worker, request)
+
+
+@dataclass(slots=True)
 class LeastWorkLeft:
     """The worker that would be done first with what it has, if each request took what its profile says alone on it.
 

@@ -51,6 +51,10 @@ NEEDED = {
     "encoder=clip": ["encoder.weights=f"],
     "encoder=precomputed": ["encoder.path=v.npy", "encoder.prompts=p.parquet"],
     "scheduler=routed": ["router=random"],
+    **{
+        f"discipline={name}": ["executor=step-by-step"]
+        for name in ("capped", "same-size", "shortest-remaining", "slack")
+    },
     "space=clip-images": ["space.images.folder=f", "space.images.weights=f"],
     "space=given-images": ["space.images.path=v.npy"],
 }

@@ -1,0 +1,73 @@
+"""Patches: images of different sizes cut into squares of one size, which then share a batch (PatchedServe, section 4).
+
+What is cut is a plain matter of sizes; what a step of the patches takes is measured, or assumed, with a profile.
+"""
+
+from collections.abc import Iterable, Sequence
+from math import ceil, gcd
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+LONGEST_S = 1e9
+
+Size = tuple[int, int]
+"""Width and height in pixels."""
+
+Seconds = Annotated[float, Field(ge=0, le=LONGEST_S)]
+
+
+class PatchTiming(BaseModel):
+    """What a step takes of a batch of patches: base_s + patch_s * patches + size_s * (sizes - 1) + halo_s * borders.
+
+    All is at patches of ``side`` pixels; at another side a patch takes its share of the pixels, a border its length.
+
+    Attributes:
+        base_s: of any step, whatever is in it.
+        patch_s: for each patch: what the operators take that all patches share, and self-attention in its image.
+        size_s: for each further size: its self-attention is a batch of its own.
+        halo_s: for each side of a patch at which another of its image is: splitting, stitching, the halo of
+            convolutions.
+        source: who measured or assumed it.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    side: Annotated[int, Field(gt=0, le=65_536)]
+    base_s: Seconds
+    patch_s: Annotated[float, Field(gt=0, le=LONGEST_S)]
+    size_s: Seconds
+    halo_s: Seconds
+    source: str
+
+    def step_s(self, sizes: Sequence[Size], side: int) -> float:
+        """Seconds of one step of images of ``sizes``, cut into patches of ``side`` pixels."""
+        patches = borders = 0
+        for size in sizes:
+            across, down = cut(size, side)
+            patches += across * down
+            borders += 2 * ((across - 1) * down + across * (down - 1))
+        scale = side / self.side
+        kinds = len(set(sizes)) - 1
+        return self.base_s + self.patch_s * patches * scale**2 + self.size_s * kinds + self.halo_s * borders * scale
+
+
+def cut(size: Size, side: int) -> tuple[int, int]:
+    """Patches of ``side`` pixels across and down an image of ``size``; the last ones reach over its edge where the side
+    does not divide it, and are computed in full."""
+    return ceil(size[0] / side), ceil(size[1] / side)
+
+
+def patches(size: Size, side: int) -> int:
+    """Patches of an image."""
+    across, down = cut(size, side)
+    return across * down
+
+
+def common_side(sizes: Iterable[Size], least: int) -> int:
+    """The side of patches that images of ``sizes`` have in common: their greatest common divisor.
+
+    Where that is below ``least`` it is ``least``, and images are padded to multiples of it: patches of a few pixels
+    would be mostly border.
+    """
+    return max(gcd(*(edge for size in sizes for edge in size)), least)

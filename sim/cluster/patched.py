@@ -1,0 +1,83 @@
+"""What the stages of step-by-step execution cost when images are cut into patches that share one batch."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from backends.base import Cost, Patching, Work
+from backends.patched import common_side
+from conf.ranges import Count
+from sim.cluster.batched import Batched
+from sim.errors import ConfigError
+from sim.parts import Run, Worker
+from sim.request import Request
+
+
+@dataclass(slots=True)
+class Patched:
+    """All active requests are one batch of patches, whatever their sizes (PatchedServe, section 4).
+
+    Text encoding and decoding are stages of their own, one request at a time in the order of joining and of ending.
+    Splitting, stitching and the halo are in what the backend says that a step of patches takes.
+
+    Args:
+        side: pixels; ``trace``: the greatest common divisor of all sizes that the trace asks for, the same for the
+            whole run, since PatchedServe keeps it (6.1.1); ``active``: that of the sizes that step together.
+        least: pixels; a smaller common divisor is not used, and images are padded to multiples of this.
+
+    Raises:
+        ConfigError: a backend that has no patches.
+    """
+
+    side: Count | Literal["trace", "active"] = "trace"
+    least: Count = 64
+    _plain: Batched = field(init=False, default_factory=Batched, repr=False)
+    _run: Run = field(init=False, repr=False)
+    _backend: Patching = field(init=False, repr=False)
+    _fixed: int | None = field(init=False, default=None, repr=False)
+
+    def bind(self, run: Run, cut: Callable[[Worker], None]) -> None:
+        """See Steps.bind."""
+        backend = run.backend
+        if not isinstance(backend, Patching):
+            raise ConfigError(
+                f"steps: {type(backend).__qualname__} does not step patches; choose another backend= or steps=batched"
+            )
+        self._run, self._backend = run, backend
+        self._plain.bind(run, cut)
+        if self.side == "trace":
+            workload = run.workload
+            sizes = set(zip(workload.width, workload.height, strict=True))
+            if workload.native:
+                sizes |= {(model.width, model.height) for model in run.models.values()}
+            self._fixed = common_side(sizes, self.least)
+            said = f"greatest common divisor of the trace's {len(sizes)} sizes, at least {self.least}"
+        elif self.side == "active":
+            said = f"greatest common divisor of the sizes that step together, at least {self.least}"
+        else:
+            self._fixed, said = self.side, "steps.side"
+        run.assume("side of a patch [px]", self.side if self._fixed is None else self._fixed, said)
+
+    def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
+        """See Steps.prepare and Batched.prepare."""
+        return self._plain.prepare(worker, request, now_s)
+
+    def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
+        """See Steps.step. Raises SimulationError where the batch does not fit into the GPU's memory."""
+        return self._backend.patched(works := self._plain.works(worker, active), self._side(works))
+
+    def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
+        """See Steps.boundary. Images are split before every step, so this is in the step."""
+        return self._plain.boundary(worker, active, now_s)
+
+    def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
+        """See Steps.finish."""
+        return self._plain.finish(worker, request, now_s)
+
+    def price(self, works: Sequence[Work]) -> Cost:
+        """See Priced.price."""
+        self._plain.begin_live(works)
+        return self._backend.patched(works, self._side(works))
+
+    def _side(self, works: Sequence[Work]) -> int:
+        return self._fixed or common_side(((work.width, work.height) for work in works), self.least)

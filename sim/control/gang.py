@@ -1,0 +1,27 @@
+"""All GPUs serve every request together."""
+
+from dataclasses import dataclass, field
+
+from sim.parts import Run
+from sim.request import Request
+
+
+@dataclass(slots=True)
+class OneGang:
+    """The whole cluster is one gang from the start: Distrifusion serves one request at a time on all GPUs.
+
+    Args:
+        role: that it serves.
+    """
+
+    role: str = "large"
+    _run: Run = field(init=False, repr=False)
+
+    def bind(self, run: Run) -> None:
+        """See Controller.bind."""
+        workers = run.cluster.workers
+        if len(workers) > 1:
+            run.cluster.gang(workers, self.role, 0.0)
+
+    def arrived(self, request: Request, now_s: float) -> None:
+        """See Controller.arrived."""

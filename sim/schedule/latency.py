@@ -1,0 +1,171 @@
+"""What a scheduler expects a step of a mixed batch to take: predicted from a few that were tried, or known exactly."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Protocol, runtime_checkable
+
+import numpy as np
+from annotated_types import Ge, Gt, Le
+
+from backends.base import Work
+from sim.parts import Run, Stepper
+
+STREAM = "latency"
+
+Size = tuple[int, int]
+
+Counts = tuple[int, ...]
+"""Requests of each size in a batch, in the order of ``Expected.sizes``."""
+
+MS = 1e3
+LEAST_S = 1e-6
+"""Of a step: what is predicted is not trusted to be positive."""
+
+
+@runtime_checkable
+class Latency(Protocol):
+    """Seconds of one step of a batch, as a scheduler expects them."""
+
+    def bind(self, run: Run, executor: Stepper, sizes: Sequence[Size]) -> None:
+        """Take whose steps are to be expected, of images of which sizes."""
+
+    def step_s(self, model: str, counts: Counts) -> float:
+        """One step of ``counts[i]`` images of the i-th size."""
+
+
+@dataclass(slots=True)
+class Known:
+    """Exactly what the backend will charge: what a perfect predictor would say."""
+
+    _price: Callable[[Sequence[Work]], float] = field(init=False, repr=False)
+    _sizes: Sequence[Size] = field(init=False, repr=False)
+    _seen: dict[tuple[str, Counts], float] = field(init=False, default_factory=dict, repr=False)
+
+    def bind(self, run: Run, executor: Stepper, sizes: Sequence[Size]) -> None:
+        """See Latency.bind."""
+        self._price, self._sizes = lambda works: executor.price(works).seconds, sizes
+
+    def step_s(self, model: str, counts: Counts) -> float:
+        """See Latency.step_s."""
+        found = self._seen.get((model, counts))
+        if found is None:
+            found = self._seen[model, counts] = self._price(batch(model, self._sizes, counts))
+        return found
+
+
+@dataclass(slots=True)
+class Svr:
+    """Support vector regression on random batches that were tried (PatchedServe, 6.1.2).
+
+    Features: how many requests of each size, how many sizes, and how many pixels, which the patches are a multiple of;
+    each standardised. ``train`` of the batches teach, the others tell the error, which the summary states. One model
+    at a time, when it is first asked for.
+
+    Args:
+        combinations: batches that are tried, of a uniform number of requests of uniform sizes.
+        train: the share of them that teaches.
+        regularisation: scikit-learn's C; what is fitted is in milliseconds.
+        epsilon_ms: what an error may be before it counts.
+    """
+
+    combinations: Annotated[int, Ge(10), Le(100_000)] = 300
+    train: Annotated[float, Gt(0), Le(0.95)] = 0.8
+    regularisation: Annotated[float, Gt(0), Le(1e9)] = 1000.0
+    epsilon_ms: Annotated[float, Ge(0), Le(1e6)] = 0.1
+    _run: Run = field(init=False, repr=False)
+    _executor: Stepper = field(init=False, repr=False)
+    _sizes: Sequence[Size] = field(init=False, repr=False)
+    _learned: dict[str, Any] = field(init=False, default_factory=dict, repr=False)
+    _seen: dict[tuple[str, Counts], float] = field(init=False, default_factory=dict, repr=False)
+
+    def bind(self, run: Run, executor: Stepper, sizes: Sequence[Size]) -> None:
+        """See Latency.bind."""
+        self._run, self._executor, self._sizes = run, executor, sizes
+
+    def step_s(self, model: str, counts: Counts) -> float:
+        """See Latency.step_s."""
+        found = self._seen.get((model, counts))
+        if found is None:
+            if model not in self._learned:
+                self._learned[model] = self._learn(model)
+            predicted_ms = float(self._learned[model].predict([self._features(counts)])[0])
+            found = self._seen[model, counts] = max(predicted_ms / MS, LEAST_S)
+        return found
+
+    def _learn(self, model: str) -> Any:
+        from sklearn.pipeline import make_pipeline  # importing it takes a second
+        from sklearn.preprocessing import StandardScaler
+        from sklearn.svm import SVR
+
+        rng, kinds = self._run.rng(f"{STREAM} {model}"), len(self._sizes)
+        drawn = [
+            tuple(int(n) for n in np.bincount(rng.integers(kinds, size=count), minlength=kinds))
+            for count in rng.integers(1, self._executor.limit + 1, self.combinations)
+        ]
+        took_ms = np.array([self._executor.price(batch(model, self._sizes, each)).seconds * MS for each in drawn])
+        features = np.array([self._features(each) for each in drawn])
+        taught = max(round(self.train * self.combinations), 1)
+        learned = make_pipeline(StandardScaler(), SVR(C=self.regularisation, epsilon=self.epsilon_ms))
+        learned.fit(features[:taught], took_ms[:taught])
+        error = float(np.mean((learned.predict(features[taught:]) - took_ms[taught:]) ** 2))
+        self._run.assume(
+            f"mean squared error of the predicted step of {model} [ms^2]",
+            float(f"{error:.4g}"),
+            f"support vector regression on {taught} random batches, of {len(drawn) - taught} others",
+        )
+        return learned
+
+    def _features(self, counts: Counts) -> list[float]:
+        pixels = sum(n * width * height for n, (width, height) in zip(counts, self._sizes, strict=True))
+        return [*counts, sum(n > 0 for n in counts), pixels]
+
+
+def batch(model: str, sizes: Sequence[Size], counts: Counts) -> list[Work]:
+    """Works that belong to no request (to the first, of a live backend: it needs a prompt), one step each."""
+    return [Work(model, *size, 1, row=0) for size, n in zip(sizes, counts, strict=True) for _ in range(n)]
+
+
+@dataclass(slots=True)
+class Expected:
+    """What a discipline expects of requests and batches.
+
+    Args:
+        executor: whose batches they are.
+        latency: of a step.
+    """
+
+    executor: Stepper
+    latency: Latency
+    sizes: list[Size] = field(init=False, default_factory=list)
+    step_s: Callable[[str, Counts], float] = field(init=False, repr=False)
+    _run: Run = field(init=False, repr=False)
+    _places: dict[Size, int] = field(init=False, default_factory=dict, repr=False)
+    _stages: dict[tuple[str, int, int], tuple[float, float]] = field(init=False, default_factory=dict, repr=False)
+
+    def bind(self, run: Run) -> None:
+        """Take the sizes that requests may have: those of the rows, and of the models where those count."""
+        workload = run.workload
+        sizes = set(zip(workload.width, workload.height, strict=True))
+        if workload.native:
+            sizes |= {(model.width, model.height) for model in run.models.values()}
+        self.sizes = sorted(sizes, key=lambda size: (size[0] * size[1], size))
+        self._places = {size: place for place, size in enumerate(self.sizes)}
+        self._run = run
+        self.latency.bind(run, self.executor, self.sizes)
+        self.step_s = self.latency.step_s
+
+    def place(self, width: int, height: int) -> int:
+        """Where ``Counts`` has the images of a size."""
+        return self._places[width, height]
+
+    def stages_s(self, model: str, width: int, height: int) -> tuple[float, float]:
+        """Seconds before the first step and after the last one, of a request alone."""
+        key = (model, width, height)
+        found = self._stages.get(key)
+        if found is None:
+            backend = self._run.backend
+            works = [Work(model, width, height, 1, row=0 if backend.live else -1)]
+            before_s = backend.begin(works).seconds
+            backend.steps(works)
+            found = self._stages[key] = before_s, backend.end(works).seconds
+        return found

@@ -1,0 +1,259 @@
+"""Disciplines of a worker's queue, the gang of all GPUs, and batches of patches, against what they are said to be."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.base import BackendError, Work
+from backends.patched import common_side, cut, patches
+from backends.profiled import Profiled
+from sim.cluster.patched import Patched
+from sim.cluster.steps import StepByStep
+from sim.engine import Engine
+from sim.errors import ConfigError
+from sim.gpu import Gpu
+from sim.model import Model
+from sim.parts import Discipline
+from sim.request import COMPLETED
+from sim.schedule.capped import Capped
+from sim.schedule.edf import Edf
+from sim.schedule.latency import Known, Svr
+from sim.schedule.routed import Routed
+from sim.schedule.routers import LeastPixels
+from sim.schedule.same_size import SameSize
+from sim.schedule.shortest import ShortestRemaining
+from tests.sim.lab import engine, simulated
+from tests.sim.test_slack import SIDES, UNIT, Mixed
+
+SIZES = [(512, 512), (768, 768), (1024, 1024)]
+
+
+def served(
+    make: Any, backend: Mixed, times: Any, sides: Sequence[int], steps: Sequence[int], limit: int, **parts: Any
+) -> Engine:  # fmt: skip
+    side, left = np.array(sides, np.int32), np.array(steps, np.int32)
+    executor = StepByStep(limit)
+    discipline: Discipline = make(executor)
+    run = engine(
+        times, 2.0 ** (side // 128), backend=backend, executor=executor, scheduler=Routed(LeastPixels(), discipline),
+        shapes=(side, side, left), native=False, models={"large": Model("large", 50, 64, 64)}, **parts,
+    )  # fmt: skip
+    run.run()
+    assert (run.record.facts["outcome"] == COMPLETED).all()
+    return run
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    gaps=st.lists(st.integers(0, 8), min_size=1, max_size=15),
+    steps=st.lists(st.integers(1, 9), min_size=15, max_size=15),
+    limit=st.integers(1, 4),
+)
+def test_those_with_the_least_work_left_step(gaps: list[int], steps: list[int], limit: int) -> None:
+    """Against making every step: a step takes a second, whoever is active."""
+    times = np.cumsum(gaps).astype(float)
+    left = dict(enumerate(steps[: len(gaps)]))
+    finish = dict.fromkeys(left, 0.0)
+    now = 0.0
+    while left:
+        there = sorted((n, row) for row, n in left.items() if times[row] <= now)
+        if not there:
+            now = min(times[row] for row in left)
+            continue
+        now += 1.0
+        for _, row in there[:limit]:
+            left[row] -= 1
+            if not left[row]:
+                finish[row] = now
+                del left[row]
+    run = served(
+        lambda executor: ShortestRemaining(executor, Known()), Mixed(256, 0, 0), times, [64] * len(gaps),
+        steps[: len(gaps)], limit,
+    )  # fmt: skip
+    assert run.record.facts["finish_s"].tolist() == list(finish.values())
+
+
+def test_who_is_preempted_keeps_its_steps_and_pays_for_no_more_than_them() -> None:
+    """A long request, a short one in between: alone they take 100 and 10 units, and so they do one inside the other."""
+    run = served(
+        lambda executor: ShortestRemaining(executor, Known()), Mixed(1, 0, 0, begin=5), [0.0, 20 * UNIT], [64, 64],
+        [100, 10], 1,
+    )  # fmt: skip
+    facts = run.record.facts
+    assert facts["finish_s"].tolist() == [120 * UNIT, 35 * UNIT]
+    assert facts["denoise_s"].tolist() == [100 * UNIT, 10 * UNIT]
+    assert facts["start_s"].tolist() == [0.0, 20 * UNIT]
+    assert float(facts["energy_j"].sum()) == pytest.approx(300.0 * 120 * UNIT)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    sides=st.lists(st.sampled_from(SIDES), min_size=1, max_size=15),
+    steps=st.lists(st.integers(1, 9), min_size=15, max_size=15),
+    limit=st.integers(1, 6),
+    overtake=st.booleans(),
+    pixels=st.integers(4096, 4096 * 40),
+)
+def test_batches_are_of_one_size_or_below_the_cap(
+    sides: list[int], steps: list[int], limit: int, overtake: bool, pixels: int
+) -> None:
+    seen: list[list[int]] = []
+
+    class Watched(Mixed):
+        def steps(self, works: Sequence[Work], count: int = 1) -> Any:
+            seen.append([work.width for work in works])
+            return super().steps(works, count)
+
+    backend, times = Watched(3, 1, 1), np.arange(len(sides)) * 4 * UNIT
+    served(lambda executor: SameSize(executor, overtake), backend, times, sides, steps[: len(sides)], limit)
+    assert all(len(set(batch)) == 1 and len(batch) <= limit for batch in seen)
+    seen.clear()
+    served(lambda executor: Capped(executor, pixels), backend, times, sides, steps[: len(sides)], limit)
+    assert all(len(batch) == 1 or sum(side * side for side in batch) <= pixels for batch in seen)
+    seen.clear()
+    small = Gpu("test", 300.0, 60.0, "made up", memory_bytes=160)
+    served(
+        lambda executor: Capped(executor, 10**9), Watched(3, 1, 1, bytes_=10), times, sides, steps[: len(sides)], limit,
+        gpu=small,
+    )  # fmt: skip
+    assert all(sum((side // 64) ** 2 for side in batch) <= 16 for batch in seen)
+
+
+def test_without_overtaking_nobody_joins_before_the_first_in_line() -> None:
+    def finish(overtake: bool) -> list[float]:
+        run = served(
+            lambda executor: SameSize(executor, overtake),
+            Mixed(4, 0, 0),
+            [0.0, UNIT, 2 * UNIT],
+            [64, 128, 64],
+            [4] * 3,
+            2,
+        )
+        return [float(value) / UNIT for value in run.record.facts["finish_s"]]
+
+    assert finish(True) == [16, 36, 20]  # the third joins the first at the boundary after it came
+    assert finish(False) == [16, 32, 48]
+
+
+def test_the_earliest_deadline_is_next() -> None:
+    """Deadlines are twice 2, 4 and 16 s after arrival; one runs, and the shortest limits go before who came earlier."""
+    run = served(
+        lambda executor: Edf(), Mixed(256, 0, 0), [0.0, 0.1, 0.2, 0.3], [64, 256, 128, 64], [4] * 4, 1, deadline=2.0
+    )
+    assert np.argsort(run.record.facts["start_s"]).tolist() == [0, 3, 2, 1]
+
+
+# -- patches -------------------------------------------------------------------------------------------------------
+
+
+def test_the_side_of_a_patch_is_what_all_sizes_share() -> None:
+    assert common_side(SIZES, 64) == 256
+    assert common_side([(512, 768), (640, 512)], 64) == 128
+    assert common_side([(512, 512), (904, 512)], 64) == 64  # 8 would be mostly border: 904 is padded to 960
+    assert patches((904, 512), 64) == 15 * 8
+    assert cut((512, 512), 512) == (1, 1)
+
+
+@given(sides=st.lists(st.integers(1, 4096), min_size=1, max_size=40), least=st.integers(1, 256))
+def test_patches_cover_every_image(sides: list[int], least: int) -> None:
+    sizes = [(width, height) for width, height in zip(sides, reversed(sides), strict=True)]
+    side = common_side(sizes, least)
+    assert side >= least
+    for width, height in sizes:
+        across, down = cut((width, height), side)
+        assert across * side >= width > (across - 1) * side
+        assert down * side >= height > (down - 1) * side
+
+
+@pytest.mark.parametrize("model", ["sdxl", "sd3-medium"])
+def test_a_step_of_patches_is_base_patches_further_sizes_and_borders(model: str) -> None:
+    backend = Profiled("h100")
+    timing = backend.profiles[model].patched
+    assert timing is not None
+
+    def step_s(*sides: int, side: int = 256) -> float:
+        return backend.patched([Work(model, each, each, 50) for each in sides], side).seconds
+
+    borders = 48 + 2 * 8
+    expected = timing.base_s + 24 * timing.patch_s + timing.size_s + borders * timing.halo_s
+    assert step_s(1024, 512, 512) == pytest.approx(expected)
+    assert step_s(512, 512, 1024) == step_s(1024, 512, 512)
+    assert step_s(512, side=512) == pytest.approx(backend.seconds("step", model, 512, 512))  # uncut, as measured
+    assert step_s(1024, 512) < step_s(1024) + step_s(512)  # what patches are for
+    with pytest.raises(BackendError, match="outside the measured grid"):
+        step_s(2048)
+    with pytest.raises(BackendError, match="share no batch of patches"):
+        backend.patched([Work("sdxl", 512, 512, 50), Work("sd3-medium", 512, 512, 50)], 256)
+    with pytest.raises(BackendError, match="nobody measured what a step of patches takes"):
+        backend.patched([Work("z-image-turbo", 1024, 1024, 9)], 256)
+
+
+def test_any_set_of_sizes_can_be_served_in_patches() -> None:
+    """Odd ones too: what the profile has not measured is said to be extrapolated, the side is not that of a stamp."""
+    shapes = "[[512,512,10,1],[904,576,10,1],[1016,760,10,1]]"
+    for side in ("trace", "active", "128"):
+        outcome = simulated(
+            "system=patchedserve", "cluster=h100", "trace=mix", f"trace.shapes={shapes}", "shapes=trace", "slo=[5]",
+            "trace.requests=60", f"steps.side={side}",
+        )  # fmt: skip
+        assert outcome.summary["requests"]["completed"] > 50
+        (said,) = [each for each in outcome.summary["assumptions"] if each["what"] == "side of a patch [px]"]
+        assert said["value"] == {"trace": 64, "active": "active", "128": 128}[side]
+
+
+def test_a_backend_without_patches_is_refused_before_the_run() -> None:
+    with pytest.raises(BackendError, match="nobody measured what a step of patches takes"):
+        simulated("system=patched-cache", "trace.requests=5", "trace.history=20")
+    run = engine([0.0], [1.0], backend=Mixed(1, 1, 1), executor=StepByStep(2, Patched()))
+    with pytest.raises(ConfigError, match="Mixed does not step patches"):
+        run.run()
+
+
+# -- the predictor and the gang --------------------------------------------------------------------------------------
+
+
+def test_the_predictor_learns_the_backend_and_tells_its_error() -> None:
+    side = np.array([64, 128, 256] * 3, np.int32)
+    executor, svr, known = StepByStep(16), Svr(), Known()
+    run = engine(
+        np.zeros(9), np.ones(9), backend=Mixed(40, 2, 9), executor=executor, shapes=(side, side, side), native=False
+    )
+    run._open()
+    for latency in (svr, known):
+        latency.bind(run, executor, [(each, each) for each in SIDES])
+    drawn = np.random.default_rng(5).integers(0, 6, (100, 3))
+    batches = [tuple(int(n) for n in row) for row in drawn if 0 < sum(row) <= 16]
+    truth_s = np.array([known.step_s("large", each) for each in batches])
+    error_s = np.array([svr.step_s("large", each) for each in batches]) - truth_s
+    (said,) = [each for each in run.record.assumptions if "squared error" in each.what]
+    assert "240 random batches, of 60 others" in said.source
+    assert np.sqrt(np.mean(error_s**2)) < 0.03 * truth_s.mean()
+    assert np.sqrt(said.value) / 1e3 < 0.03 * truth_s.mean()
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 4, 8])
+def test_distrifusion_serves_one_at_a_time_on_all_gpus(gpus: int) -> None:
+    outcome = simulated(
+        "system=distrifusion", "cluster=h100", f"cluster.count={gpus}", "trace=hybrid", "shapes=trace", "slo=[5]",
+        "trace.requests=30", "arrivals.rate_rpm=60",
+    )  # fmt: skip
+    table = outcome.requests
+    width, denoise_s = table["width"].to_numpy(), table["denoise_s"].to_numpy()
+    alone_s = 50 * np.interp(width**2, [512**2, 1024**2], [0.07, 0.091])
+    times = {1: 1.0, 2: 1.62, 4: 1.56, 8: 1.38}[gpus]
+    assert denoise_s == pytest.approx(alone_s / times, rel=1e-5)
+    starts, ends = (table[name].to_numpy() for name in ("start_s", "finish_s"))
+    assert (starts[1:] >= ends[:-1] - 1e-9).all()
+
+
+def test_fewer_steps_stand_for_nirvana() -> None:
+    outcome = simulated(
+        "system=nirvana-orca", "cluster=h100", "trace=hybrid", "shapes=trace", "slo=[5]", "trace.requests=20",
+        "arrivals.rate_rpm=1",
+    )  # fmt: skip
+    assert set(outcome.requests["skipped"].to_pylist()) == {10}  # 0.21 of 50
+    assert "share of all steps that is not run" in {each["what"] for each in outcome.summary["assumptions"]}

@@ -1,0 +1,294 @@
+"""PatchedServe's scheduler against a plain reading of its Algorithm 1, which looks at everything at every boundary."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.base import Cost, Work
+from sim.cluster.steps import StepByStep
+from sim.engine import Engine
+from sim.errors import ConfigError
+from sim.gpu import Gpu
+from sim.model import Model
+from sim.parts import Run, Worker
+from sim.request import COMPLETED, DISCARDED, Request
+from sim.schedule.latency import Known
+from sim.schedule.routed import Routed
+from sim.schedule.routers import LeastPixels
+from sim.schedule.slack import Slack
+from tests.sim.lab import Given, engine, simulated
+
+SIDES = (64, 128, 256)
+UNIT = 1 / 256
+"""Seconds: sums of its multiples have no rounding in them, so that two ways of adding up agree to the bit."""
+
+
+class Mixed(Given):
+    """A step takes ``base`` + ``more`` for each 64x64 patch + ``further`` for each further size; units of UNIT."""
+
+    by_row = False
+
+    def __init__(self, base: int, more: int, further: int, begin: int = 0, end: int = 0, bytes_: int = 0) -> None:
+        super().__init__([])
+        self.base, self.more, self.further, self.begin_, self.end_, self.bytes_ = (
+            base,
+            more,
+            further,
+            begin,
+            end,
+            bytes_,
+        )
+
+    def begin(self, works: Sequence[Work]) -> Cost:
+        return Cost(self.begin_ * UNIT)
+
+    def step_s(self, sides: Sequence[int]) -> float:
+        patches = sum((side // 64) ** 2 for side in sides)
+        return (self.base + self.more * patches + self.further * (len(set(sides)) - 1)) * UNIT
+
+    def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
+        for work in works:
+            work.done += count
+        return Cost(self.step_s([work.width for work in works]) * count)
+
+    def end(self, works: Sequence[Work]) -> Cost:
+        return Cost(self.end_ * sum((work.width // 64) for work in works) * UNIT)
+
+    def peak_bytes(self, works: Sequence[Work]) -> int | None:
+        return sum((work.width // 64) ** 2 for work in works) * self.bytes_ if self.bytes_ else None
+
+
+class Reading:
+    """Algorithm 1, line by line: all that wait and all that are active are looked at, at every boundary."""
+
+    def __init__(self, executor: StepByStep, backend: Mixed, slack: Slack) -> None:
+        self.executor, self.backend, self.slack = executor, backend, slack
+        self.before_s = backend.begin_ * UNIT
+        self.waiting: list[tuple[Worker, Request]] = []
+
+    def bind(self, run: Run) -> None:
+        self.run = run
+
+    def add(self, worker: Worker, request: Request, now_s: float) -> None:
+        self.waiting.append((worker, request))
+
+    def leave(self, worker: Worker) -> list[Request]:
+        return []
+
+    def __len__(self) -> int:
+        return len(self.waiting)
+
+    def look_again(self, worker: Worker, now_s: float) -> None:
+        self.executor.ask(worker, self.run.pull, lambda at_s, step_s: int(at_s == now_s))
+
+    def step_s(self, requests: Sequence[Request]) -> float:
+        return self.backend.step_s([each.width for each in requests])
+
+    def after_s(self, request: Request) -> float:
+        return self.backend.end_ * (request.width // 64) * UNIT
+
+    def slack_of(self, request: Request, now_s: float, remaining_s: float) -> tuple[float, int]:
+        alone_s = self.run.workload.full.total_s[request.row]
+        return (request.deadline_s - now_s - remaining_s) / alone_s, request.row
+
+    def joins_s(self, active: Sequence[Request], request: Request) -> float:
+        return self.before_s + request.left * self.step_s([*active, request]) + self.after_s(request)
+
+    def goes_on_s(
+        self, active: Sequence[Request], joining: int, place: int, t_s: float, candidate: Request | None = None
+    ) -> float:
+        request = active[place]
+        own_s = request.left * t_s + self.after_s(request)
+        if not self.slack.interruptions:
+            return own_s
+        own_s += self.before_s * joining
+        own_s += sum(
+            self.after_s(each) for i, each in enumerate(active) if i != place and (each.left, i) < (request.left, place)
+        )
+        if candidate is not None:
+            own_s += self.before_s + (self.after_s(candidate) if candidate.left < request.left else 0.0)
+        return own_s
+
+    def next(self, worker: Worker, now_s: float) -> Request | None:
+        if not self.executor.between(worker):
+            self.executor.ask(worker, self.run.pull)
+            return None
+        while any(at is worker for at, _ in self.waiting):
+            joining = list(self.executor.joining(worker))
+            active = [*self.executor.active(worker), *joining]
+            slacks = [
+                (*self.slack_of(each, now_s, self.joins_s(active, each)), each)
+                for at, each in self.waiting
+                if at is worker
+            ]
+            cur_task = min(slacks, key=lambda each: each[:2])[2]
+            if now_s + self.joins_s(active, cur_task) > cur_task.deadline_s:
+                self.waiting.remove((worker, cur_task))
+                self.run.end(cur_task, DISCARDED, "late")
+                continue
+            if active:
+                cur_s, new_s = self.step_s(active), self.step_s([*active, cur_task])
+                remaining_s = [self.goes_on_s(active, len(joining), i, cur_s) for i in range(len(active))]
+                urgency = [self.slack_of(each, now_s, t_s) for each, t_s in zip(active, remaining_s, strict=True)]
+                act = urgency.index(min(urgency))
+                benefit = (cur_s + self.step_s([cur_task])) / new_s
+                if self.slack.reading == "printed":
+                    benefit = 1.0 / benefit
+                ends_s = now_s + self.goes_on_s(active, len(joining), act, new_s, cur_task)
+                if ends_s > active[act].deadline_s or not benefit > self.slack.threshold:
+                    self.look_again(worker, now_s)
+                    return None
+            self.waiting.remove((worker, cur_task))
+            return cur_task
+        return None
+
+
+def served(
+    backend: Mixed, gaps: Sequence[int], sides: Sequence[int], steps: Sequence[int], *,
+    limit: int, deadline: float, gpus: int = 1, plain: bool = False, memory: int | None = None, **slack: Any,
+) -> Engine:  # fmt: skip
+    count = len(gaps)
+    side, left = np.array(sides[:count], np.int32), np.array(steps[:count], np.int32)
+    executor = StepByStep(limit)
+    discipline: Any = Slack(executor, Known(), **slack)
+    if plain:
+        discipline = Reading(executor, backend, discipline)
+    run = engine(
+        np.cumsum(gaps) * UNIT, 2.0 ** (side // 128), gpus, backend=backend, executor=executor, deadline=deadline,
+        scheduler=Routed(LeastPixels(), discipline), shapes=(side, side, left), native=False,
+        models={"large": Model("large", 50, 64, 64)}, gpu=Gpu("test", 300.0, 60.0, "made up", memory_bytes=memory),
+    )  # fmt: skip
+    run.run()
+    return run
+
+
+BACKENDS = st.builds(
+    Mixed, st.integers(1, 40), st.integers(1, 8), st.integers(0, 20), st.integers(0, 12), st.integers(0, 12)
+)
+INSTANCES = st.fixed_dictionaries(
+    {
+        "backend": BACKENDS,
+        "gaps": st.lists(st.integers(0, 300), min_size=1, max_size=24),
+        "sides": st.lists(st.sampled_from(SIDES), min_size=24, max_size=24),
+        "steps": st.lists(st.integers(1, 20), min_size=24, max_size=24),
+        "limit": st.integers(1, 6),
+        "deadline": st.sampled_from([0.5, 1.0, 2.0, 5.0]),
+        "gpus": st.integers(1, 2),
+        "interruptions": st.booleans(),
+        "reading": st.sampled_from(["merged", "printed"]),
+        "threshold": st.sampled_from([0.5, 0.75, 1.0, 1.25]),
+    }
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(instance=INSTANCES)
+def test_it_chooses_what_algorithm_1_says(instance: dict[str, Any]) -> None:
+    """Who joins, when, and who is discarded, when: to the bit, though few boundaries are looked at."""
+    found, said = served(**instance), served(**instance, plain=True)
+    for name in ("outcome", "start_s", "finish_s", "denoise_s", "worker"):
+        np.testing.assert_array_equal(found.record.facts[name], said.record.facts[name], name)
+
+
+@settings(max_examples=60, deadline=None)
+@given(instance=INSTANCES)
+def test_nobody_who_joined_is_dropped_and_who_is_discarded_would_have_been_late(instance: dict[str, Any]) -> None:
+    backend: Mixed = instance["backend"]
+    seen: list[tuple[Request, float, list[Request]]] = []
+    end = Engine.end
+
+    def spy(run: Engine, request: Request, outcome: int = COMPLETED, reason: str = "") -> None:
+        if outcome == DISCARDED:
+            scheduler: Any = run.scheduler
+            executor: Any = run.executor
+            at = scheduler._at[request]
+            seen.append((request, run.clock._now, [*executor.active(at), *executor.joining(at)]))
+        end(run, request, outcome, reason)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Engine, "end", spy)
+        run = served(**instance)
+    outcome, start_s = run.record.facts["outcome"], run.record.facts["start_s"]
+    assert set(outcome) <= {COMPLETED, DISCARDED}
+    assert not np.isfinite(start_s[outcome == DISCARDED]).any() or (start_s[outcome == DISCARDED] == 0).all()
+    for request, now_s, batch in seen:
+        step_s = backend.step_s([each.width for each in [*batch, request]])
+        own_s = (backend.begin_ + backend.end_ * (request.width // 64)) * UNIT
+        assert now_s + own_s + request.left * step_s > request.deadline_s
+    spans = run.record.ledger.spans()
+    assert not len(spans) or spans["batch"].max() <= instance["limit"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(instance=INSTANCES, most=st.integers(16, 40))
+def test_no_batch_is_over_the_memory(instance: dict[str, Any], most: int) -> None:
+    """The cluster ends a run in which one is."""
+    instance = instance | {"backend": Mixed(8, 1, 1, bytes_=10)}
+    run = served(**instance, memory=most * 10)
+    assert set(run.record.facts["outcome"]) <= {COMPLETED, DISCARDED}
+
+
+def test_boundaries_at_which_nothing_is_new_are_not_looked_at() -> None:
+    """One batch that admits nobody for hundreds of steps, behind which others wait: a few questions, not hundreds."""
+    asked = 0
+    through = Slack.next
+
+    def counted(self: Slack, worker: Worker, now_s: float) -> Request | None:
+        nonlocal asked
+        asked += 1
+        return through(self, worker, now_s)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Slack, "next", counted)
+        backend = Mixed(1, 8, 0)  # a batch is no faster than one after another
+        run = served(backend, [0] * 24, [256] * 24, [400] * 24, limit=6, deadline=1e6, threshold=1.05)
+    assert (run.record.facts["outcome"] == COMPLETED).all()
+    assert asked < 24 * 8
+
+
+def test_a_decision_that_is_not_overlapped_holds_the_gpu() -> None:
+    def last_s(**how: Any) -> float:
+        run = served(Mixed(8, 1, 1), [0] * 4, [64] * 4, [10] * 4, limit=4, deadline=100.0, **how)
+        return float(np.max(run.record.facts["finish_s"]))
+
+    assert last_s(overlap=False, decide_s=0.5) > last_s() + 0.4
+
+
+def test_without_deadlines_it_says_what_to_do() -> None:
+    with pytest.raises(ConfigError, match=r"slo=\[5\]"):
+        simulated("system=patchedserve", "cluster=h100", "trace=hybrid", "shapes=trace", "slo=[]")
+
+
+@pytest.mark.parametrize("model", ["sdxl", "sd3-medium"])
+def test_patchedserve_discards_and_says_what_it_rests_on(model: str) -> None:
+    outcome = simulated(
+        "system=patchedserve", "cluster=h100", f"models={model}", "trace=hybrid", "shapes=trace", "slo=[5]",
+        "trace.requests=300", "arrivals.rate_rpm=90",
+    )  # fmt: skip
+    requests = outcome.summary["requests"]
+    assert requests["discarded"] > 0
+    assert requests["completed"] + requests["discarded"] == 300
+    json.dumps(outcome.summary, allow_nan=False)
+    said = {each["what"]: each["value"] for each in outcome.summary["assumptions"]}
+    assert said[f"mean squared error of the predicted step of {model} [ms^2]"] < 25
+    assert said["side of a patch [px]"] == 256
+    late = outcome.summary["slo"]["5x"]["violation_rate"] * 300 - requests["discarded"]
+    assert late <= 0.05 * 300  # who joins is in time, but for errors of the prediction
+    assert set(filter(None, outcome.requests["reason"].to_pylist())) == {
+        "cannot meet its deadline even if it joins now"
+    }
+
+
+def test_records_are_the_same_bytes_again() -> None:
+    def rows() -> Any:
+        return simulated(
+            "system=patchedserve", "cluster=h100", "cluster.count=2", "trace=hybrid", "shapes=trace", "slo=[5]",
+            "trace.requests=200", "arrivals.rate_rpm=90",
+        ).requests  # fmt: skip
+
+    assert rows().equals(rows())
