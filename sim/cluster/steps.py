@@ -59,6 +59,11 @@ class Even:
 
     step: Cost
 
+    @property
+    def longest_s(self) -> float:
+        """See Course."""
+        return self.step.seconds
+
     def seconds(self, count: int) -> float:
         """See Course."""
         return self.step.seconds * count
@@ -402,12 +407,12 @@ class StepByStep:
             station.seats.clear()
             self._fail(station, active, str(failure))
             return
-        if station.patience is not None:
+        if self._run.backend.live:
+            station.patience = None  # the step is made: who wants to be asked is asked after it
+        elif station.patience is not None:
+            # Steps that reuse are shorter than the longest: it is asked early rather than late, and once an instant.
             now_s = self._run.clock._now
-            if isinstance(station.course, Even):
-                patience = station.patience(now_s, station.course.step.seconds)
-            else:  # how fast it goes differs from step to step
-                patience = int(station.asked_s == now_s)
+            patience = max(station.patience(now_s, station.course.longest_s), int(station.asked_s == now_s))
             if not patience:
                 station.patience = None
                 self._advance(station)

@@ -114,6 +114,10 @@ class Course(Protocol):
     """The steps of a batch that nobody joins or leaves, where one may cost more than the next. What is asked of it is
     the sum over its first ``count`` steps, so that whoever jumps over steps need not make them."""
 
+    @property
+    def longest_s(self) -> float:
+        """What none of its steps takes more than."""
+
     def seconds(self, count: int) -> float: ...
 
     def joules(self, count: int) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +79,8 @@ class Family:
         two_passes: whether a guidance scale over 1 means a second, unconditional pass at every step.
         packs: side of the squares of latents that the denoiser reads as one.
         float32_latents: whether latents are kept in float32 between steps rather than in the denoiser's dtype.
+        predict_patched: (pipe, the step of each size, side of a patch in latents) -> the denoiser's output for each,
+            all from one pass; None where it has no such pass.
         upcasts_vae: whether the autoencoder overflows in float16 and runs in float32 instead.
         halves: the same as ``predict`` in two; None where ControlNets add to every block.
     """
@@ -93,6 +95,7 @@ class Family:
     two_passes: bool = True
     packs: int = 1
     float32_latents: bool = False
+    predict_patched: Callable[[Any, Sequence[StepInput], int], list[torch.Tensor]] | None = None
     upcasts_vae: bool = False
     halves: Halves | None = None
 
