@@ -40,8 +40,9 @@ class Batched:
     def works(self, worker: Worker, active: Sequence[Request]) -> list[Work]:
         """Those of ``active``, which fit into the memory of ``worker`` together: else SimulationError is raised."""
         works = [self._done(request) for request in active]
-        runs = [addons(work.model, work.controlnets, work.loras) for work in works]
-        self._run.cluster.check_memory(worker, self._run.backend.peak_bytes(works), runs)
+        if self._run.cluster.gpu.memory_bytes is not None:
+            runs = [addons(work.model, work.controlnets, work.loras) for work in works]
+            self._run.cluster.check_memory(worker, self._run.backend.peak_bytes(works), runs)
         return works
 
     def price(self, works: Sequence[Work]) -> Cost:
