@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from backends.diffusers_.addons.residuals import ResidualSource, StepInput
+from backends.diffusers_.addons.residuals import Beside, ResidualSource, StepInput
 from backends.diffusers_.conditioning import Conditioning
 from backends.diffusers_.device.stopwatch import Stopwatch
 from backends.diffusers_.errors import LiveError
@@ -48,7 +48,7 @@ def run_steps(
     first_step: int = 0,
     last_step: int | None = None,
     capture: Iterable[int] = (),
-    residuals: ResidualSource | None = None,
+    residuals: ResidualSource | Beside | None = None,
     on_step: Callable[[int, torch.Tensor], None] | None = None,
 ) -> DenoiseResult:
     """Run steps ``first_step`` to ``last_step`` (excluded) of a schedule of ``steps``.
@@ -64,7 +64,7 @@ def run_steps(
         first_step: steps already done, K; the run is T - K steps long.
         last_step: step to stop before; None runs to the end.
         capture: every K in ``first_step``..``last_step`` after which the latents are kept.
-        residuals: gives a ControlNet's residuals for each step, wherever it runs.
+        residuals: gives a ControlNet's residuals for each step, wherever it runs; or runs the denoiser beside it.
         on_step: called after each step with (steps done so far, latents), outside the timed part. A LoRA
             patched there takes effect from the next step on.
 
@@ -108,7 +108,7 @@ def run_places(
     latents: torch.Tensor,
     places: Sequence[Place],
     count: int,
-    residuals: ResidualSource | None = None,
+    residuals: ResidualSource | Beside | None = None,
     on_step: Callable[[int, torch.Tensor], None] | None = None,
 ) -> tuple[torch.Tensor, np.ndarray]:
     """Run ``count`` steps of a batch whose rows stand at several places of several schedules.
@@ -127,43 +127,103 @@ def run_places(
     Raises:
         LiveError: another number of rows than latents, or a place that has not so many steps left.
     """
-    if conditioning.batch != latents.shape[0] or sum(place.rows for place in places) != latents.shape[0]:
-        raise LiveError(f"{conditioning.batch} prompts for {latents.shape[0]} latents; give one prompt per latent")
-    for place in places:
-        if not 0 <= place.done < place.done + count <= place.steps:
-            raise LiveError(f"cannot run steps {place.done} to {place.done + count} of {place.steps}")
-    family, pipe, guided = model.family, model.pipe, conditioning.guided
-    state = latents.to(device=model.device, dtype=family.latent_dtype(pipe))
-    tokens = family.tokens(pipe, state)
-    sizes = [place.rows for place in places]
-    solvers = [
-        prepared(pipe.scheduler, place.steps, place.done, tokens, family.sigmas(place.steps), model.device)
-        for place in places
-    ]
-    inputs = family.inputs(pipe, conditioning.stacked(), state, conditioning.guidance)
+    family, pipe = model.family, model.pipe
+
+    def predict(steps: Sequence[StepInput]) -> list[torch.Tensor]:
+        if isinstance(residuals, Beside):
+            return [residuals.predict(pipe, step) for step in steps]
+        return [family.predict(pipe, step, None if residuals is None else residuals(step)) for step in steps]
+
+    after = None if on_step is None else lambda ran, states: on_step(ran, states[0])
+    states, seconds = run_sizes(model, [Alike(conditioning, latents, places)], count, predict, after)
+    return states[0], seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Images of one size that step together: a row of ``conditioning`` and of ``latents`` (n, c, h, w) for each, place
+    after place."""
+
+    conditioning: Conditioning
+    latents: torch.Tensor
+    places: Sequence[Place]
+
+
+def run_sizes(
+    model: Denoising,
+    batches: Sequence[Alike],
+    count: int,
+    predict: Callable[[Sequence[StepInput]], Sequence[torch.Tensor]],
+    on_step: Callable[[int, Sequence[torch.Tensor]], None] | None = None,
+) -> tuple[list[torch.Tensor], np.ndarray]:
+    """Run ``count`` steps of images of several sizes together.
+
+    Args:
+        predict: the step of each size, rows doubled under classifier-free guidance -> the denoiser's output for each.
+        on_step: called after each step with (steps run here so far, latents of each size), outside the timed part.
+
+    Returns:
+        The latents of each size after the last step, and the seconds of each step.
+
+    Raises:
+        LiveError: see :func:`run_places`.
+    """
+    runs = [_Running(model, batch, count) for batch in batches]
     seconds = np.empty(count)
     watch = Stopwatch(model.device)
     for ran in range(count):
         with torch.no_grad():
-            times = [solver.timesteps[place.done + ran] for solver, place in zip(solvers, places, strict=True)]
-            x = torch.cat(
-                [
-                    solver.scale_model_input(rows, t) if hasattr(solver, "scale_model_input") else rows
-                    for solver, rows, t in zip(solvers, state.split(sizes), times, strict=True)
-                ]
-            )
-            t = times[0] if len(times) == 1 else torch.cat([t.expand(n) for t, n in zip(times, sizes, strict=True)])
-            if guided:
-                x, t = torch.cat([x, x]), t if t.ndim == 0 else torch.cat([t, t])
-            near = StepInput(places[0].done + ran, x, t, inputs)
-            predicted = family.predict(pipe, near, None if residuals is None else residuals(near))
-            if guided:
-                without, towards = predicted.chunk(2)
-                predicted = without + conditioning.guidance * (towards - without)
-            stepped = zip(solvers, predicted.split(sizes), times, state.split(sizes), strict=True)
-            state = torch.cat([solver.step(*at, return_dict=False)[0].to(state.dtype) for solver, *at in stepped])
+            for run, predicted in zip(runs, predict([run.ask(ran) for run in runs]), strict=True):
+                run.step(predicted)
         seconds[ran] = watch.lap()
         if on_step is not None:
-            on_step(ran + 1, state)
+            on_step(ran + 1, [run.state for run in runs])
         watch.lap()
-    return state, seconds
+    return [run.state for run in runs], seconds
+
+
+class _Running:
+    """The images of one size on their way: a solver for each place."""
+
+    def __init__(self, model: Denoising, batch: Alike, count: int) -> None:
+        conditioning, latents, places = batch.conditioning, batch.latents, batch.places
+        if conditioning.batch != latents.shape[0] or sum(place.rows for place in places) != latents.shape[0]:
+            raise LiveError(f"{conditioning.batch} prompts for {latents.shape[0]} latents; give one prompt per latent")
+        for place in places:
+            if not 0 <= place.done < place.done + count <= place.steps:
+                raise LiveError(f"cannot run steps {place.done} to {place.done + count} of {place.steps}")
+        family, pipe = model.family, model.pipe
+        self._conditioning, self._places = conditioning, places
+        self.state = latents.to(device=model.device, dtype=family.latent_dtype(pipe))
+        tokens = family.tokens(pipe, self.state)
+        self._sizes = [place.rows for place in places]
+        self._solvers = [
+            prepared(pipe.scheduler, place.steps, place.done, tokens, family.sigmas(place.steps), model.device)
+            for place in places
+        ]
+        self._inputs = family.inputs(pipe, conditioning.stacked(), self.state, conditioning.guidance)
+        self._times: list[torch.Tensor] = []
+
+    def ask(self, ran: int) -> StepInput:
+        """What the denoiser is asked for after ``ran`` steps."""
+        self._times = [s.timesteps[place.done + ran] for s, place in zip(self._solvers, self._places, strict=True)]
+        x = torch.cat(
+            [
+                solver.scale_model_input(rows, t) if hasattr(solver, "scale_model_input") else rows
+                for solver, rows, t in zip(self._solvers, self.state.split(self._sizes), self._times, strict=True)
+            ]
+        )
+        times = self._times
+        t = times[0] if len(times) == 1 else torch.cat([t.expand(n) for t, n in zip(times, self._sizes, strict=True)])
+        if self._conditioning.guided:
+            x, t = torch.cat([x, x]), t if t.ndim == 0 else torch.cat([t, t])
+        return StepInput(self._places[0].done + ran, x, t, self._inputs)
+
+    def step(self, predicted: torch.Tensor) -> None:
+        """Go on by what the denoiser answered."""
+        if self._conditioning.guided:
+            without, towards = predicted.chunk(2)
+            predicted = without + self._conditioning.guidance * (towards - without)
+        sizes, state = self._sizes, self.state
+        stepped = zip(self._solvers, predicted.split(sizes), self._times, state.split(sizes), strict=True)
+        self.state = torch.cat([solver.step(*at, return_dict=False)[0].to(state.dtype) for solver, *at in stepped])

@@ -71,6 +71,10 @@ class Live:
     _built: dict[str, LiveModel] = field(init=False, default_factory=dict, repr=False)
     _beside: dict[str, AddOns] = field(init=False, default_factory=dict, repr=False)
     _warm: set[tuple[str, int, int, int]] = field(init=False, default_factory=set, repr=False)
+    _warm_patched: set[tuple[str, tuple[tuple[int, int], ...], int]] = field(
+        init=False, default_factory=set, repr=False
+    )
+    _cut: dict[str, dict[int, int]] = field(init=False, default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         transformers_log.set_verbosity_error()  # every prompt of over 77 tokens would be announced
@@ -123,6 +127,20 @@ class Live:
             parts = self._by_model(works)
             return Cost(sum(stages.steps(model, beside, those, count) for model, beside, those in parts))
 
+    def patched(self, works: Sequence[Work], side: int, count: int = 1) -> Cost:
+        """See Patching.patched.
+
+        All works are one real pass, whatever their sizes and wherever each of them stands: pixel-wise operators and
+        convolutions over all patches, attention over the images of a size. Of sd15 and sdxl, without add-ons.
+        """
+        names = sorted({work.model for work in works})
+        if len(names) > 1:
+            raise LiveError(f"patches of {', '.join(names)}: a batch has one model; give each workers of its own")
+        with self._room_for(works):
+            model = self.model(names[0])
+            self._warm_up_patched(names[0], works, side)
+            return Cost(sum(stages.patched(model, works, side) for _ in range(count)))
+
     def end(self, works: Sequence[Work]) -> Cost:
         """See Backend.end. Sets ``made`` and, of what skipped steps, ``quality`` where that is measured."""
         check_done(works)
@@ -161,6 +179,10 @@ class Live:
     def largest_batch(self, model: str) -> int:
         """Most works of one size that ``model`` was given together so far."""
         return max((batch for name, _, _, batch in self._warm if name == model), default=1)
+
+    def largest_cut(self, model: str) -> dict[int, int]:
+        """Side of a patch in pixels -> most works of ``model`` that were cut into such and stepped together so far."""
+        return dict(self._cut.get(model, {}))
 
     def assumptions(self) -> list[Assumption]:
         """See Backend.assumptions."""
@@ -236,6 +258,22 @@ class Live:
         noise = model.noise(width, height, [0] * batch, WARM_UP_STEPS)
         latents = model.denoise(conditioning, noise, WARM_UP_STEPS).latents
         model.encode_images(list(model.decode(latents).images), width, height)
+
+    def _warm_up_patched(self, name: str, works: Sequence[Work], side: int) -> None:
+        """See ``_warm_up``, of a batch of these sizes."""
+        sizes = tuple(sorted((work.width, work.height) for work in works))
+        most = self._cut.setdefault(name, {})
+        most[side] = max(most.get(side, 0), len(works))
+        if (name, sizes, side) in self._warm_patched:
+            return
+        self._warm_patched.add((name, sizes, side))
+        model = self.model(name)
+        tried = [Work(name, width, height, WARM_UP_STEPS) for width, height in sizes]
+        conditioning = model.encode([""])
+        for work in tried:
+            noise = model.noise(work.width, work.height, [0], WARM_UP_STEPS)
+            work.state = stages.InFlight(conditioning, noise)
+        stages.patched(model, tried, side)
 
     def _add_ons(self, model: str) -> AddOns:
         if model not in self._beside:

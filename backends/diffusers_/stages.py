@@ -12,7 +12,7 @@ import torch
 from backends.base import Asked, BackendError, Work
 from backends.diffusers_.addons.library import AddOns
 from backends.diffusers_.conditioning import Conditioning, joined
-from backends.diffusers_.denoise import Place, run_places
+from backends.diffusers_.denoise import Alike, Place, run_places, run_sizes
 from backends.diffusers_.device.stopwatch import Stopwatch
 from backends.diffusers_.model import LiveModel
 
@@ -125,6 +125,39 @@ def _together(model: LiveModel, add_ons: AddOns, works: Sequence[Work], count: i
     for row, (work, state) in enumerate(zip(works, states, strict=True)):
         state.latents = latents[row : row + 1]
         work.done += count
+    return float(step_s.sum())
+
+
+def patched(model: LiveModel, works: Sequence[Work], side: int) -> float:
+    """Run one step of works of ``model`` as one batch of patches of ``side`` pixels; seconds of the denoiser.
+
+    Raises:
+        BackendError: a family without such a pass, ControlNets or LoRAs, or a side that does not fit.
+    """
+    family, unit = model.family, model.pipe.vae_scale_factor
+    if family.predict_patched is None or any(work.controlnets or work.loras for work in works):
+        raise BackendError(
+            f"patches: {model.spec.family} cannot step images of several sizes in one pass here, or add-ons are asked "
+            "for; sd15 and sdxl can, with addons=ignore; else choose executor=step-by-step"
+        )
+    if side % unit:
+        raise BackendError(f"patches of {side} px: expected a multiple of {unit}, pixels to a latent; set another side")
+    batches, members = [], []
+    for those in grouped(works, lambda work: (work.height, work.width)).values():
+        at = grouped(those, lambda work: (work.steps, work.done))
+        places = [Place(n, done, len(some)) for (n, done), some in at.items()]
+        rows = [work for some in at.values() for work in some]
+        conditioning = joined([work.state.conditioning for work in rows])
+        batches.append(Alike(conditioning, _stacked(rows), places))
+        members.append(rows)
+    predict = family.predict_patched
+    latents, step_s = run_sizes(model, batches, 1, lambda steps: predict(model.pipe, steps, side // unit))
+    for rows, states in zip(members, latents, strict=True):
+        for row, work in enumerate(rows):
+            work.state.latents = states[row : row + 1]
+            work.done += 1
+            if work.done in (work.capture or {}).values():
+                work.state.kept[work.done] = work.state.latents.cpu().clone()
     return float(step_s.sum())
 
 

@@ -89,7 +89,14 @@ class Executor(Protocol):
 
 @runtime_checkable
 class Steps(Protocol):
-    """What step-by-step execution is composed of: what each stage costs, on a GPU that does one thing at a time."""
+    """What step-by-step execution is composed of: what each stage costs, on a GPU that does one thing at a time.
+
+    It may have three methods more. ``bring(worker, request, active) -> Loads`` puts the add-ons of a request that
+    joins ``active`` where they run, in the place of loading them one after another; it raises WorkFailed where they
+    cannot be.
+    ``holds(worker, active) -> int | None`` says for how many steps the last answer of ``step`` holds, None for all of
+    them; then it is asked anew. ``lost(worker, request)`` is told of one that left without ``finish``.
+    """
 
     def bind(self, run: Run, cut: Callable[[Worker], None]) -> None:
         """Take the run. ``cut`` ends the present run of steps of a worker at its next boundary, where ``boundary``
@@ -113,6 +120,10 @@ class Steps(Protocol):
 class Course(Protocol):
     """The steps of a batch that nobody joins or leaves, where one may cost more than the next. What is asked of it is
     the sum over its first ``count`` steps, so that whoever jumps over steps need not make them."""
+
+    @property
+    def longest_s(self) -> float:
+        """What none of its steps takes more than."""
 
     def seconds(self, count: int) -> float: ...
 

@@ -7,7 +7,7 @@ live run as in the profile, so that what else the machine does is no error of th
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from backends.base import Asset
 from backends.calibrate import Plan, calibrate, grid
+from backends.patched import PatchTiming, Size
 from backends.profile import write as write_profile
 from conf.atomic import atomic_files
 from conf.palette import COLOURS, DPI, house_style
@@ -100,9 +101,13 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
         shapes = grid(sizes, _batches(backend.largest_batch(str(name))))
         plan = Plan(model.spec, GPU, str(name), shapes, device=backend.place, warmup=2, repeats=5, steps_timed=10)
         profile = calibrate(plan, profiles, progress, model)
+        more: dict[str, Any] = {}
+        for side, most in backend.largest_cut(str(name)).items():
+            more["patched"] = _patches(model, sizes, side, most)
         if live.summary["gpu"]["switches"]:
-            reload_s = backend.load(Asset("model", str(name), str(name))).seconds
-            write_profile(profile.model_copy(update={"load_s": reload_s}), profiles / f"{GPU}_{name}.yaml")
+            more["load_s"] = backend.load(Asset("model", str(name), str(name))).seconds
+        if more:
+            write_profile(profile.model_copy(update=more), profiles / f"{GPU}_{name}.yaml")
     profiled = {"_target_": "backends.profiled.Profiled", "gpu": GPU, "folder": str(profiles)}
     simulated = simulate({**config, "backend": profiled}, progress=progress)
     write(simulated, folder / "simulated")
@@ -113,6 +118,13 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
         facts.write_text(json.dumps(_facts(found), indent=2) + "\n", encoding="utf-8")
         _draw(live, simulated, found).savefig(figure, format="png", dpi=DPI, metadata={"Software": None})
     return found
+
+
+def _patches(model: Any, sizes: Sequence[Size], side: int, most: int) -> PatchTiming:
+    """What a step of up to ``most`` images of ``sizes`` takes in patches of ``side``."""
+    from backends.calibrate.patches import measure  # needs the live extra
+
+    return measure(model, sizes, side, most).fit()[0]
 
 
 def _batches(largest: int) -> list[int]:

@@ -151,6 +151,7 @@ def test_a_course_rises_and_is_cut_at_the_first_boundary_that_is_not_before(
     ends = [course.seconds(n) for n in range(count + 1)]
     assert ends[0] == 0.0
     assert all(later >= earlier for earlier, later in itertools.pairwise(ends))
+    assert max(later - earlier for earlier, later in itertools.pairwise(ends)) <= course.longest_s + 1e-9
     sought_s = share * ends[-1]
     n = course.reached(sought_s)
     assert ends[n] >= sought_s - 1e-8, "what lies no further past a boundary is at it"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,19 @@ class Steering:
     run: Callable[[Any, StepInput, torch.Tensor, float], Residuals]
 
 
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """A denoiser in two, so that its ControlNets can run beside the first (SwiftDiffusion, 4.1).
+
+    Attributes:
+        encode: (pipe, step) -> what the second half goes on from: the down blocks and the middle block.
+        decode: (pipe, that, residuals of its ControlNets) -> the denoiser's output, (rows, c, h, w).
+    """
+
+    encode: Callable[[Any, StepInput], Any]
+    decode: Callable[[Any, Any, Residuals | None], torch.Tensor]
+
+
 def as_encoded(pipe: Any, rows: Mapping[str, torch.Tensor], latents: torch.Tensor, guidance: float) -> Inputs:
     """Inputs of a family whose denoiser reads nothing but the encoded prompts."""
     return dict(rows)
@@ -66,7 +79,10 @@ class Family:
         two_passes: whether a guidance scale over 1 means a second, unconditional pass at every step.
         packs: side of the squares of latents that the denoiser reads as one.
         float32_latents: whether latents are kept in float32 between steps rather than in the denoiser's dtype.
+        predict_patched: (pipe, the step of each size, side of a patch in latents) -> the denoiser's output for each,
+            all from one pass; None where it has no such pass.
         upcasts_vae: whether the autoencoder overflows in float16 and runs in float32 instead.
+        halves: the same as ``predict`` in two; None where ControlNets add to every block.
     """
 
     denoiser: str
@@ -79,7 +95,9 @@ class Family:
     two_passes: bool = True
     packs: int = 1
     float32_latents: bool = False
+    predict_patched: Callable[[Any, Sequence[StepInput], int], list[torch.Tensor]] | None = None
     upcasts_vae: bool = False
+    halves: Halves | None = None
 
     def latent_channels(self, pipe: Any) -> int:
         """Channels of a latent."""

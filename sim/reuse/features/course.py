@@ -28,6 +28,11 @@ class Listed:
         self.costs, self.spared = costs, spared
         self._ends = [0.0, *accumulate(cost.seconds for cost in costs)]
 
+    @property
+    def longest_s(self) -> float:
+        """See Course."""
+        return max(cost.seconds for cost in self.costs)
+
     def seconds(self, count: int) -> float:
         """See Course."""
         return self._ends[count]
@@ -65,6 +70,11 @@ class Mixed:
     extra_s: float
     rows: Sequence[tuple[Sequence[float], int, float]]
     count: int
+
+    @property
+    def longest_s(self) -> float:
+        """See Course. A step that spares nothing."""
+        return self.full.seconds + self.extra_s
 
     def seconds(self, count: int) -> float:
         """See Course."""
