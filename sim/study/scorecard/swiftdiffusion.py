@@ -114,7 +114,9 @@ _FIGURE11 = ("swiftdiffusion-figure11", "swiftdiffusion-figure11-baselines")
 _SLOW = ("swiftdiffusion-slow-storage",)
 
 _H800 = "backends/profiles/h800_sdxl.yaml: Katz's logs of 0C/0L, 1C/0L, 0C/1L and 3C/0L"
-_LORAS = "a LoRA's seconds in proportion to its bytes (assumed)"
+_LORAS = (
+    "a LoRA is read and created in proportion to its bytes, and merged in place the same whatever they are (assumed)"
+)
 _KERNELS = "kernels: 1.064 x 1.06 x 1.072 (6.5)"
 _COLD = "ControlNets loaded for every request, 0.28 s each, and 0.35 s to fetch an image: the artifact's constants"
 
