@@ -51,11 +51,12 @@ class Batched:
     def works(self, worker: Worker, active: Sequence[Request]) -> list[Work]:
         """Those of ``active``, which fit into the memory of ``worker`` together: else SimulationError is raised."""
         works = [self._done(request) for request in active]
-        runs = [addons(work.model, work.controlnets, work.loras) for work in works]
-        peak = self._run.backend.peak_bytes(works)
-        if peak is not None:
-            peak -= sum(request.offloaded for request in active)
-        self._run.cluster.check_memory(worker, peak, runs)
+        if self._run.cluster.gpu.memory_bytes is not None:
+            runs = [addons(work.model, work.controlnets, work.loras) for work in works]
+            peak = self._run.backend.peak_bytes(works)
+            if peak is not None:
+                peak -= sum(request.offloaded for request in active)
+            self._run.cluster.check_memory(worker, peak, runs)
         return works
 
     def price(self, works: Sequence[Work]) -> Cost:

@@ -300,7 +300,14 @@ class StepByStep:
                 f"steps: {type(self.steps).__qualname__} cannot say beforehand what a step costs, which the "
                 "scheduler asks; choose another steps= or discipline="
             )
-        return self.steps.price(works)
+        if self.feature_cache is None:
+            return self.steps.price(works)
+        asked = [_asking(work) for work in works]
+        of = dict(zip(asked, works, strict=True))
+        steps, priced = works[0].steps, self.steps
+        course = self.feature_cache.course(asked, steps, lambda some: priced.price([of[each] for each in some]))
+        joules = course.joules(steps)
+        return Cost(course.seconds(steps) / steps, None if joules is None else joules / steps)
 
     # -- the clock -------------------------------------------------------------------------------------------------
 
@@ -533,6 +540,13 @@ class StepByStep:
         estimated_j = self._run.cluster.gpu.energy_j(own_s + beside_s - metered_s) * gpus
         self._share[request.row] = share_s * gpus
         request.energy_j = tally.joules - since.joules + seat.joules + estimated_j
+
+
+def _asking(work: Work) -> Request:
+    """A request that ``work`` would be of, with all of its steps before it."""
+    request = Request(work.row, 0.0, work.width, work.height, work.steps)
+    request.model, request.left = work.model, work.steps
+    return request
 
 
 def _meter(tally: Tally, seconds: float, joules: float | None, batch: int) -> None:

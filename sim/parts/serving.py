@@ -153,7 +153,8 @@ class Priced(Protocol):
     """Steps that can say beforehand what a batch would cost."""
 
     def price(self, works: Sequence[Work]) -> Cost:
-        """One step of ``works``, which were not begun and belong to no request."""
+        """One step of ``works``, which were not begun and belong to no request; the mean over all of their steps, where
+        those differ."""
 
 
 @runtime_checkable
