@@ -22,6 +22,9 @@ ADDONS = "addons"
 STAGES = "stages"
 """Nor this: systems with add-ons, stage by stage beside Katz's logs."""
 
+COMPOSITIONS = "compositions"
+"""Nor this: designs that nobody has run, beside their parts."""
+
 LOST = 1
 """Exit status of --check where a verdict that held no longer does."""
 
@@ -42,7 +45,8 @@ def add_parser(subparsers: "_SubParsersAction[argparse.ArgumentParser]") -> argp
         nargs="?",
         metavar="SYSTEM",
         help="the targets of one paper's system (default: all); hardware: published runs of real machines, replayed; "
-        "addons: caches of ControlNets and LoRAs; stages: systems with add-ons beside Katz's logs",
+        "addons: caches of ControlNets and LoRAs; stages: systems with add-ons beside Katz's logs; compositions: "
+        "designs that nobody has run",
     )
     parser.add_argument("--quick", action="store_true", help="small traces, seconds: the form that CI compares")
     parser.add_argument(
@@ -115,6 +119,10 @@ def run(args: argparse.Namespace) -> int:
         from sim.study.addons.command import run as cached
 
         return cached(args)
+    if args.system == COMPOSITIONS:
+        from sim.study.compositions import run as composed
+
+        return composed(args)
     if args.sizes is not None:
         raise ConfigError("--sizes: goes with `mezzotint scorecard addons` alone")
     if args.runs is not None or args.routing is not None:

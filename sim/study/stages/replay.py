@@ -57,7 +57,7 @@ def settings(which: Callable[[str, int, int], bool] = lambda *_: True) -> list[S
     with LOGGED.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     told = [(row["system"], int(row["controlnets"]), int(row["loras"]), row) for row in rows]
-    return [_setting(*at, row) for *at, row in told if which(*at)]  # type: ignore[arg-type]
+    return [_setting(system, nets, loras, row) for system, nets, loras, row in told if which(system, nets, loras)]
 
 
 def _setting(system: str, controlnets: int, loras: int, row: Mapping[str, str]) -> Setting:
