@@ -213,7 +213,7 @@ class Profiled:
         if asset.kind == "lora":
             if profile.lora is None:
                 raise self._absent("lora", asset, "--loras")
-            seconds = (profile.lora.read_s + profile.lora.patch_s) * _size(asset, profile.lora.bytes)
+            seconds = profile.lora.read_s * _size(asset, profile.lora.bytes) + profile.lora.patch_s
         elif asset.kind == "controlnet":
             if profile.controlnet is None:
                 raise self._absent("controlnet", asset, "--controlnets 1")
@@ -239,15 +239,17 @@ class Profiled:
     # -- add-ons, stage by stage: see Taken ------------------------------------------------------------------
 
     def patching(self, asset: Asset) -> LoraStages:
-        """See Taken.patching. All but putting the weights back grows with the LoRA's bytes."""
+        """See Taken.patching."""
         self.require(asset.model)
         lora = self.profiles[asset.model].lora
         if lora is None:
             raise self._absent("lora", asset, "--loras")
         size = _size(asset, lora.bytes)
-        seconds = (lora.read_s, lora.attach_s + lora.fuse_s, lora.patch_s + (lora.copy_s or 0.0))
-        read, create, patch = (self._cost(asset.model, size * each) for each in seconds)
-        return LoraStages(read, create, patch, self._cost(asset.model, lora.unfuse_s))
+        create_s, patch_s = (lora.attach_s + lora.fuse_s) * size, lora.patch_s + (lora.copy_s or 0.0) * size
+        read, create, patch, restore = (
+            self._cost(asset.model, seconds) for seconds in (lora.read_s * size, create_s, patch_s, lora.unfuse_s)
+        )
+        return LoraStages(read, create, patch, restore)
 
     def apart(self, work: Work, batch: int, gpus: int) -> Apart:
         """See Taken.apart. Of a batch, in the proportion of the step's own."""
