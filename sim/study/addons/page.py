@@ -60,11 +60,11 @@ def _routing(facts: Facts, image: str) -> list[str]:
         "## Routing by add-on",
         f"![Latency and loads per request by router]({image})",
         f"Service B through one door, {facts['rows']} requests, diffusers on eight H800 that keep three ControlNets "
-        "each and merge LoRAs in place; a queue at every GPU. A request goes anywhere, to the fewest requests, to where "
-        "it would be done first if what must be loaded counts as work (`router=by-addons`), or to where its add-ons "
-        "are, however long it waits there. ControlNets are few: GPUs come to serve some of them each, and loads fall most "
-        "where there is time to choose; under load a queue is worth more than a load and the gain goes. LoRAs are too "
-        "many to be found anywhere. At any price it hurts: a few GPUs have all of the queue.",
+        "each and merge LoRAs in place; a queue at every GPU. A request goes anywhere, to the fewest requests, to "
+        "where it would be done first if what must be loaded counts as work (`router=by-addons`), or to where its "
+        "add-ons are, however long it waits there. ControlNets are few: GPUs come to serve some of them each, and "
+        "loads fall most where there is time to choose; under load a queue is worth more than a load and the gain "
+        "goes. LoRAs are too many to be found anywhere. At any price it hurts: a few GPUs have all of the queue.",
         table(("router", "requests/min", "mean [s]", "p95 [s]", "ControlNets loaded", "LoRAs loaded"), rows),
     ]
 
