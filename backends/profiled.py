@@ -16,6 +16,9 @@ from backends.scatter import Draws
 from backends.table import Table
 from conf.assumption import Assumption
 
+MOST_CUT = 100_000
+"""Batches of patches that are remembered: of many sizes there are more than memory holds."""
+
 
 @dataclass(slots=True)
 class Profiled:
@@ -73,6 +76,7 @@ class Profiled:
     _mixed: bool = field(init=False, default=False)
     # One step of a batch of patches by model, sizes in order and side.
     _cut: dict[tuple[str, tuple[Size, ...], int], Cost] = field(init=False, default_factory=dict)
+    _cut_models: set[str] = field(init=False, default_factory=set)
     _draws: Draws = field(init=False, repr=False)
     # Factors of one shape and number of steps, and the probabilities that they are at.
     _scatters: dict[tuple[str, int], tuple[Any, Any] | None] = field(init=False, default_factory=dict)
@@ -161,6 +165,9 @@ class Profiled:
         key = works[0].model, tuple(sizes), side
         one = self._cut.get(key)
         if one is None:
+            if len(self._cut) >= MOST_CUT:
+                self._cut.clear()
+            self._cut_models.add(works[0].model)
             one = self._cut[key] = self._patched(works, sizes, side)
         return Cost(one.seconds * count, None if one.joules is None else one.joules * count)
 
@@ -431,7 +438,7 @@ class Profiled:
             for name, profile in used.items()
             if (basis := _energy(profile)) is not None
         ]
-        for name in sorted({model for model, *_ in self._cut}):
+        for name in sorted(self._cut_models):
             timing = self.profiles[name].patched
             assert timing is not None
             basis = (
