@@ -63,8 +63,9 @@ def _routing(facts: Facts, image: str) -> list[str]:
         "each and merge LoRAs in place; a queue at every GPU. A request goes anywhere, to the fewest requests, to "
         "where it would be done first if what must be loaded counts as work (`router=by-addons`), or to where its "
         "add-ons are, however long it waits there. ControlNets are few: GPUs come to serve some of them each, and "
-        "loads fall most where there is time to choose; under load a queue is worth more than a load and the gain "
-        "goes. LoRAs are too many to be found anywhere. At any price it hurts: a few GPUs have all of the queue.",
+        "two loads of three are saved where there is time to choose; under load there is less to choose, fewer are "
+        "saved, and what they save is worth more. LoRAs are too many to be found anywhere. At any price it hurts: a "
+        "few GPUs have all of the queue.",
         table(("router", "requests/min", "mean [s]", "p95 [s]", "ControlNets loaded", "LoRAs loaded"), rows),
     ]
 
