@@ -17,13 +17,13 @@ demo: $(VENV)/base.stamp
 	$(RUN) report $(DEMO)
 
 test: $(VENV)/test.stamp
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --benchmark-disable
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal --benchmark-disable
 
 # The same tests, traced, which takes twice as long: what share of each package's branches they take, at least 95 % of
 # sim's. Lines that no test comes to: `.venv/bin/coverage report --show-missing --skip-covered`.
 coverage: $(VENV)/test.stamp
 	rm -rf .coverage
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --benchmark-disable --cov --cov-report=json
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal --benchmark-disable --cov --cov-report=json
 	$(BIN)/python -m tests.branches
 
 lint: $(VENV)/test.stamp

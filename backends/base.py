@@ -84,11 +84,39 @@ class Stages:
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """What lies in a GPU's memory. ``model`` is the base model it goes with: of a model, itself."""
+    """What lies in a GPU's memory. ``model`` is the base model it goes with: of a model, itself. ``size`` is its bytes,
+    where the trace says them."""
 
     kind: Literal["model", "controlnet", "lora"]
     name: str
     model: str
+    size: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LoraStages:
+    """What the stages of one LoRA cost (SwiftDiffusion, 4.2): its file into host memory; side branches created in the
+    place of the model's layers and fused; the same merged into the weights in place; the weights put back."""
+
+    read: Cost
+    create: Cost
+    patch: Cost
+    restore: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """The seconds of one step, where its ControlNets run on GPUs of their own (SwiftDiffusion, 4.1).
+
+    Attributes:
+        encoder_s: of the denoiser's encoder and middle block, which run at the same time.
+        controlnet_s: of one ControlNet.
+        receive_s: on the denoiser's GPU, to take in what one ControlNet says and add it.
+    """
+
+    encoder_s: float
+    controlnet_s: float
+    receive_s: float
 
 
 class Asked(Protocol):
@@ -145,6 +173,23 @@ class Backend(Protocol):
 
     def assumptions(self) -> list[Assumption]:
         """What the answers given so far rest on besides the measured tables."""
+
+
+@runtime_checkable
+class Taken(Protocol):
+    """A backend that tells the stages of add-ons apart, so that they can be put elsewhere or left out.
+
+    Each raises BackendError for what was not measured.
+    """
+
+    def patching(self, asset: Asset) -> LoraStages:
+        """What the stages of a LoRA cost."""
+
+    def apart(self, work: Work, batch: int, gpus: int) -> Apart:
+        """A step of ``batch`` works like this one, the denoiser's on ``gpus`` GPUs at once, plain kernels."""
+
+    def faster(self, model: str, kernels: Sequence[str]) -> float:
+        """How many times faster than plain a step is with ``kernels``."""
 
 
 @runtime_checkable

@@ -74,24 +74,43 @@ class GangPoint(Point):
     gpus: Annotated[int, Field(ge=2)]
 
 
-class LoraTiming(BaseModel):
-    """What one LoRA of the denoiser costs, median seconds of each operation.
+class ApartPoint(BaseModel):
+    """One step whose ControlNets run beside the denoiser, on GPUs of their own, at batch 1 and with plain kernels.
 
-    ``bytes`` is its file. ``read_s`` is from the disk (or the system's file cache) to host memory,
-    ``attach_s`` from there into the denoiser as side branches, ``fuse_s`` and ``unfuse_s`` into the weights
-    and out again, ``patch_s`` attaching and fusing in one go, as between two steps of a run (SwiftDiffusion,
-    section 4.2).
+    ``gpus`` share the denoiser's step. ``encoder_s`` is its encoder and middle block, ``controlnet_s`` one ControlNet,
+    ``receive_s`` what taking in one ControlNet's residuals adds.
+    """
+
+    model_config = PLAIN
+
+    gpus: Count
+    width: Count
+    height: Count
+    encoder_s: Seconds
+    controlnet_s: Seconds
+    receive_s: Seconds
+
+
+class LoraTiming(BaseModel):
+    """What one LoRA of the denoiser costs, seconds of each operation.
+
+    All but ``unfuse_s`` grow with a LoRA's bytes: of one rank it has more layers. ``copy_s`` is what patching takes
+    besides where the weights come from another process. ``bytes`` is its file. ``read_s`` is from the disk (or the
+    system's file cache) to host memory, ``attach_s`` from there into the denoiser as side branches, ``fuse_s`` and
+    ``unfuse_s`` into the weights and out again, ``patch_s`` attaching and fusing in one go, as between two steps of a
+    run (SwiftDiffusion, section 4.2).
     """
 
     model_config = PLAIN
 
     bytes: Count
-    rank: Count
+    rank: Count | None = None
     read_s: Seconds
     attach_s: Seconds
     fuse_s: Seconds
     unfuse_s: Seconds
     patch_s: Seconds
+    copy_s: Seconds | None = None
 
 
 class ControlNetLoad(BaseModel):
@@ -134,9 +153,10 @@ class Profile(BaseModel):
     ``vae_encode`` and ``vae_decode`` are per batch too, the latter with post-processing. ``load_s`` is the
     time to put the model on the GPU, null where nobody published it, and ``weights_bytes`` what it takes there;
     ``power_w`` is the device's draw while it denoises; ``scatter`` how single requests deviate from all of these.
-    ``gang_step`` is a step on several GPUs at once, ``patched`` one of images that are cut into patches. ``source``
-    says who measured it, ``validation`` how far runs that were replayed with it are from what was measured, where
-    somebody looked. Of a profile without steps, say of a VAE alone, nothing can be served.
+    ``gang_step`` is a step on several GPUs at once, ``patched`` one of images that are cut into patches, ``apart`` one
+    whose ControlNets run on other GPUs, ``kernels`` how many times faster each makes a step. ``source`` says who
+    measured it, ``validation`` how far runs that were replayed with it are from what was measured, where somebody
+    looked. Of a profile without steps, say of a VAE alone, nothing can be served.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, ignored_types=(cached_property,))
@@ -157,6 +177,8 @@ class Profile(BaseModel):
     vae_encode: list[Point] = []
     vae_decode: list[Point] = []
     controlnet_step: list[ControlPoint] = []
+    apart: list[ApartPoint] = []
+    kernels: dict[str, Quantity] = {}
     controlnet: ControlNetLoad | None = None
     lora: LoraTiming | None = None
     memory: list[MemoryPoint] = []

@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import fsum, inf
+from math import fsum, inf, prod
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from backends.base import Asked, Asset, BackendError, Cost, Work, check_done, whole
+from backends.base import Apart, Asked, Asset, BackendError, Cost, LoraStages, Work, check_done, whole
 from backends.patched import Size
 from backends.profile import Profile, find, shipped
 from backends.scatter import Draws
@@ -213,11 +213,11 @@ class Profiled:
         if asset.kind == "lora":
             if profile.lora is None:
                 raise self._absent("lora", asset, "--loras")
-            seconds = profile.lora.read_s + profile.lora.patch_s
+            seconds = (profile.lora.read_s + profile.lora.patch_s) * _size(asset, profile.lora.bytes)
         elif asset.kind == "controlnet":
             if profile.controlnet is None:
                 raise self._absent("controlnet", asset, "--controlnets 1")
-            seconds = profile.controlnet.load_s
+            seconds = profile.controlnet.load_s * _size(asset, profile.controlnet.bytes)
         elif profile.load_s is not None:
             seconds = profile.load_s
         else:
@@ -229,10 +229,57 @@ class Profiled:
         """See Backend.bytes."""
         self.require(asset.model)
         profile = self.profiles[asset.model]
+        if asset.size is not None:
+            return asset.size
         if asset.kind == "model":
             return profile.weights_bytes
         add_on = profile.lora if asset.kind == "lora" else profile.controlnet
         return None if add_on is None else add_on.bytes
+
+    # -- add-ons, stage by stage: see Taken ------------------------------------------------------------------
+
+    def patching(self, asset: Asset) -> LoraStages:
+        """See Taken.patching. All but putting the weights back grows with the LoRA's bytes."""
+        self.require(asset.model)
+        lora = self.profiles[asset.model].lora
+        if lora is None:
+            raise self._absent("lora", asset, "--loras")
+        size = _size(asset, lora.bytes)
+        seconds = (lora.read_s, lora.attach_s + lora.fuse_s, lora.patch_s + (lora.copy_s or 0.0))
+        read, create, patch = (self._cost(asset.model, size * each) for each in seconds)
+        return LoraStages(read, create, patch, self._cost(asset.model, lora.unfuse_s))
+
+    def apart(self, work: Work, batch: int, gpus: int) -> Apart:
+        """See Taken.apart. Of a batch, in the proportion of the step's own."""
+        self.require(work.model)
+        measured = self.profiles[work.model].apart
+        at = [(p.gpus, p.width, p.height) for p in measured]
+        try:
+            found = measured[at.index((gpus, work.width, work.height))]
+        except ValueError:
+            there = "; ".join(f"{g} GPUs at {w}x{h}" for g, w, h in at) or "nothing"
+            raise BackendError(
+                f"profile of {work.model} on {self.gpu}: apart: nobody measured a step on {gpus} GPUs at {work.width}x"
+                f"{work.height} with ControlNets on others (measured: {there}); serve them in line "
+                "(controlnets=in-line), or add the figures to a profile in backend.folder"
+            ) from None
+        scale = self.service_factor
+        if batch > 1:
+            shape = ("step", work.model, work.width, work.height)
+            scale *= self.seconds(*shape, batch) / self.seconds(*shape)
+        return Apart(found.encoder_s * scale, found.controlnet_s * scale, found.receive_s * scale)
+
+    def faster(self, model: str, kernels: Sequence[str]) -> float:
+        """See Taken.faster. Their factors are multiplied."""
+        self.require(model)
+        known = self.profiles[model].kernels
+        for name in kernels:
+            if name not in known:
+                raise BackendError(
+                    f"profile of {model} on {self.gpu}: kernels: nobody measured {name} (measured: "
+                    f"{', '.join(known) or 'none'}); leave it out, or add it to a profile in backend.folder"
+                )
+        return prod(known[name] for name in kernels)
 
     def peak_bytes(self, works: Sequence[Work]) -> int | None:
         """See Backend.peak_bytes. Groups take turns, so it is the most over them."""
@@ -326,14 +373,16 @@ class Profiled:
 
         if nets in tables:
             return at(nets)
-        if nets > max(tables):
+        if nets > max(tables) and (self.extrapolate == "error" or max(tables) == 0):
             there = ", ".join(str(count) for count in sorted(tables) if count) or "none"
             raise BackendError(
                 f"profile of {model} on {self.gpu}: {what}: {nets} ControlNets in line were not measured for {model} "
-                f"on {self.gpu} (measured: {there}); serve without them, or measure them (mezzotint calibrate "
-                f"--controlnets {nets})"
+                f"on {self.gpu} (measured: {there}); serve without them, measure them (mezzotint calibrate "
+                f"--controlnets {nets}), or have more of them take as much each, with extrapolate=warn"
             )
         self._between.add((model, nets))
+        if nets > max(tables):
+            return at(0) + (at(max(tables)) - at(0)) * nets / max(tables)
         low, high = max(n for n in tables if n < nets), min(n for n in tables if n > nets)
         share = (nets - low) / (high - low)
         return at(low) + (at(high) - at(low)) * share
@@ -401,8 +450,8 @@ class Profiled:
         said += [
             Assumption(
                 f"extra time of {nets} ControlNets in line of {model} on {self.gpu}",
-                "between those of fewer and of more",
-                "this number was not measured; interpolated linearly",
+                "between those of fewer and of more, or in proportion",
+                "this number was not measured; as many ControlNets in line take as many times as long",
             )
             for model, nets in sorted(self._between)
         ]
@@ -443,6 +492,11 @@ class Profiled:
                     )
                 )
         return said
+
+
+def _size(asset: Asset, measured: int) -> float:
+    """The bytes of ``asset`` over those of the one that was measured."""
+    return 1.0 if asset.size is None else asset.size / measured
 
 
 def _total(seconds: Iterable[float], joules: Sequence[float | None]) -> Cost:

@@ -17,6 +17,9 @@ Count = Annotated[int, Ge(1), Le(MOST)]
 Number = Annotated[float, Ge(-1e9), Le(1e9)]
 """Any number that sums and products of many keep their precision with: a similarity, a threshold."""
 
+Positive = Annotated[float, Gt(0), Le(1e15)]
+"""A factor, or so much of something a second."""
+
 Steps = Annotated[int, Ge(1), Le(10_000)]
 """Denoising steps."""
 

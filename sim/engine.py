@@ -17,14 +17,14 @@ from typing import Any, cast
 import numpy as np
 import simpy
 
-from backends.base import Backend, Work
+from backends.base import Asset, Backend, Work
 from sim.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
 from sim.cluster.cluster import Cluster
 from sim.errors import SimulationError
 from sim.model import Model, in_role
 from sim.parts import Controller, Door, Executor, Scheduler
 from sim.record.facts import Fact, Facts
-from sim.record.record import Log, Record
+from sim.record.record import LOADS, Log, Record
 from sim.request import COMPLETED, HIT, MISSING, Request
 from sim.streams import stream
 from sim.workload import Similarity, Workload
@@ -135,7 +135,8 @@ class Engine:
             request.refine,
             request.artifact,
             request.capture,
-            *(request.addons or ()),
+            () if request.apart or request.addons is None else request.addons.controlnets,
+            () if request.addons is None else request.addons.loras,
         )
 
     def assume(self, what: str, value: Any, source: str) -> None:
@@ -159,6 +160,10 @@ class Engine:
     def process(self, actor: Generator[simpy.Event, Any, Any]) -> simpy.Process:
         """See Run.process."""
         return self.clock.process(actor)
+
+    def loaded(self, asset: Asset, seconds: float) -> None:
+        """See Run.loaded."""
+        self.record.logs[LOADS[asset.kind]].add(self.clock._now, seconds)
 
     def decided(self, what: str, **details: Any) -> None:
         """See Run.decided."""
@@ -201,6 +206,9 @@ class Engine:
         limit = getattr(self.executor, "limit", 1)
         keeps = getattr(self.scheduler, "keeps", None)  # most schedulers keep nothing for one worker
         self.cluster.open(self.clock, self.record, limit, parts, self.pull, self.scheduler.moved, keeps)
+        if self._addons is not None:
+            for name in LOADS.values():
+                self.record.log(name)
         self.gauge("arrived", lambda _: self.arrived)
         self.gauge("in_system", lambda _: self.in_system)
         self.gauge("queued", lambda _: len(self.scheduler))

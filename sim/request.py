@@ -39,6 +39,8 @@ class Request:
         row: counted from the head of the trace, rows that only fill a cache included; so is ``source``.
         deadline_s: when its image should be there: the first of the run's SLO limits after its arrival.
         addons: the ControlNets and LoRAs that it asks for; None where it asks for none.
+        apart: whether its ControlNets run on GPUs of their own, and not in its worker's loop.
+        offloaded: bytes of its ControlNets that are not on its worker, and take turns there.
         model: what will run it; None: the artifact itself is the answer and no GPU runs.
         k, of_steps: steps that may be skipped, as the selector's table has it; ``skipped`` is the same share of this
             request's own ``steps``.
@@ -78,6 +80,8 @@ class Request:
     energy_j: float
     worker: int
     addons: Addons | None
+    apart: bool
+    offloaded: int
     capture: Mapping[int, int] | None
     artifact: Any
     made: Any
@@ -111,6 +115,8 @@ class Request:
         self.energy_j = 0.0
         self.worker = MISSING
         self.addons = None
+        self.apart = False
+        self.offloaded = 0
         self.capture = None
         self.artifact = None
         self.made = None

@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from backends.base import Backend
 from conf.assumption import Assumption
+from sim.addons.asynchronous import Asynchronous
 from sim.cluster.cluster import Cluster
 from sim.config.build import build
 from sim.config.paths import whole_paths
@@ -34,7 +35,7 @@ from sim.request import Addons
 from sim.reuse.cache import Cache
 from sim.rundir import CLUSTER, CONFIG, REQUESTS, SUMMARY, TIMELINE, Claim, claimed
 from sim.streams import stream
-from sim.workload import Shapes, Similarity, Workload, standalone
+from sim.workload import Shapes, Similarity, Workload, addon_bytes, standalone
 from traces.arrivals.base import Arrivals
 from traces.encoders.embeddings import Encoder, embed
 from traces.similarity.scale import Scale
@@ -192,6 +193,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
             settings.preload,
             settings.slo[0] if settings.slo else math.inf,
             _addons(trace) if settings.addons == "serve" else None,
+            addon_bytes(trace),
         ),
         similarity=Similarity(
             embeddings,
@@ -238,7 +240,11 @@ def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated
             "add-ons (ControlNets, LoRAs) served", 0, f"addons=ignore; {int(asking.sum())} requests ask for some"
         )
     elif asking.any():
-        engine.assume("seconds to take LoRAs out of a model's weights again", 0, "addons=serve; not charged yet")
+        steps = getattr(engine.executor, "steps", None)
+        if not isinstance(getattr(steps, "loras", None), Asynchronous):
+            engine.assume(
+                "seconds to take LoRAs out of a model's weights again", 0, "nobody published them; not charged"
+            )
         if engine.cluster.gpu.memory_bytes is None:
             engine.assume(
                 "GPU memory for ControlNets", "not bounded", "cluster.gpu.memory_bytes is null; what was loaded stays"

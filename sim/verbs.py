@@ -119,7 +119,9 @@ def _of_files(given: Sequence[str]) -> int:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
         verbs.add_parser("run", help="one simulation, or a sweep with -m", add_help=False)
         verbs.add_parser("list", help="what a run can be composed of, with a line on each choice", add_help=False)
-        verbs.add_parser("plan", help="the highest request rate within a latency limit: plan rate", add_help=False)
+        verbs.add_parser(
+            "plan", help="plan rate: the highest within a latency limit; plan placement: of ControlNets", add_help=False
+        )
         verbs.add_parser("validate", help="serve live, simulate the same, print the error", add_help=False)
         traces.cli.add_parser(verbs)
         sim.study.cli.add_parser(verbs)
@@ -137,13 +139,19 @@ def _of_files(given: Sequence[str]) -> int:
 
 def _planned(given: Sequence[str]) -> int:
     """What is searched for over runs of one configuration. Returns the exit status."""
+    if given[:1] == ["placement"]:
+        from sim.study.placement.command import find as place
+
+        return place(given[1:])
     from sim.study.rate.command import find, parsed, usage
 
     if any(word in ("-h", "--help") for word in given):
         print(usage(), end="")
         return 0
     if given[:1] != ["rate"]:
-        raise ConfigError(f"plan: found {given[0] if given else 'nothing'}, expected rate, as in mezzotint plan rate")
+        raise ConfigError(
+            f"plan: found {given[0] if given else 'nothing'}, expected rate or placement, as in mezzotint plan rate"
+        )
     asked = parsed(given[1:])
 
     def task(config: DictConfig) -> None:

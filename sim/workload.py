@@ -1,7 +1,7 @@
 """What a run is fed: the rows that arrive, and how alike their prompts are."""
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,8 +11,10 @@ from backends.base import Backend, Stages, Work, whole
 from sim.model import Model
 from sim.request import Addons
 from traces.arrivals.base import Schedule
+from traces.error import TraceError
 from traces.similarity.scale import Identity, Scale
 from traces.similarity.search import Search
+from traces.table.trace import ADDON_BYTES, Trace
 
 Shapes = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
 """Width, height and steps of every trace row, (preload + rows,) each."""
@@ -66,6 +68,20 @@ def standalone(backend: Backend, model: Model, shapes: Shapes, native: bool) -> 
     return Standalone(np.broadcast_to(denoise_s, rows), np.broadcast_to(total_s, rows))
 
 
+def addon_bytes(trace: Trace) -> Mapping[str, int]:
+    """Bytes of the add-ons whose size ``trace`` says in its notes, by name.
+
+    Raises TraceError where they are no mapping of names to positive whole numbers.
+    """
+    sizes = trace.notes.get(ADDON_BYTES, {})
+    if not isinstance(sizes, dict) or not all(type(size) is int and 0 < size < 2**53 for size in sizes.values()):
+        raise TraceError(
+            f"trace {trace.name}: notes: {ADDON_BYTES}: expected a mapping of names to bytes, found {sizes!r:.100}; "
+            "correct the file's notes, or import it again"
+        )
+    return sizes
+
+
 @dataclass(slots=True)
 class Workload:
     """The rows of a trace as they arrive.
@@ -78,6 +94,7 @@ class Workload:
         preload: rows at the head of the trace that fill the caches at the start and are not served.
         deadline: a request's deadline, as a multiple of its standalone latency; infinite is none.
         addons: the add-ons of each row; None where none are served.
+        addon_bytes: of those whose size the trace says, by name.
 
     Attributes:
         rows: rows that are served: trace rows ``preload`` to ``preload + rows - 1``.
@@ -92,6 +109,7 @@ class Workload:
     preload: int = 0
     deadline: float = float("inf")
     addons: Callable[[int], Addons | None] | None = None
+    addon_bytes: Mapping[str, int] = field(default_factory=dict)
     rows: int = field(init=False)
     width: "array[int]" = field(init=False, repr=False)
     height: "array[int]" = field(init=False, repr=False)

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 if _missing := [name for name in ("torch", "diffusers", "transformers") if find_spec(name) is None]:
     raise ImportError(f"the live backend needs {', '.join(_missing)}; install them with: pip install 'mezzotint[live]'")
 
+from backends.diffusers_.addons.apart import Apart, Parts
 from backends.diffusers_.addons.controlnet import (
     Control,
     ControlNet,
@@ -18,6 +19,7 @@ from backends.diffusers_.addons.controlnet import (
     open_controlnet,
     random_controlnet,
 )
+from backends.diffusers_.addons.in_place import InPlace
 from backends.diffusers_.addons.lora import Loras, LoraWeights, read_lora, write_random_lora
 from backends.diffusers_.addons.residuals import Residuals, ResidualSource, StepInput
 from backends.diffusers_.conditioning import Conditioning, joined
@@ -30,6 +32,7 @@ from backends.diffusers_.networks.build import build
 from backends.diffusers_.networks.spec import ModelSpec
 
 __all__ = [
+    "Apart",
     "Conditioning",
     "Control",
     "ControlNet",
@@ -37,12 +40,14 @@ __all__ = [
     "Decoded",
     "DenoiseResult",
     "Encoded",
+    "InPlace",
     "LiveError",
     "LiveModel",
     "Load",
     "LoraWeights",
     "Loras",
     "ModelSpec",
+    "Parts",
     "Resident",
     "ResidualSource",
     "Residuals",

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from backends.diffusers_.addons.residuals import ResidualSource, StepInput
+from backends.diffusers_.addons.residuals import Beside, ResidualSource, StepInput
 from backends.diffusers_.conditioning import Conditioning
 from backends.diffusers_.device.stopwatch import Stopwatch
 from backends.diffusers_.errors import LiveError
@@ -48,7 +48,7 @@ def run_steps(
     first_step: int = 0,
     last_step: int | None = None,
     capture: Iterable[int] = (),
-    residuals: ResidualSource | None = None,
+    residuals: ResidualSource | Beside | None = None,
     on_step: Callable[[int, torch.Tensor], None] | None = None,
 ) -> DenoiseResult:
     """Run steps ``first_step`` to ``last_step`` (excluded) of a schedule of ``steps``.
@@ -64,7 +64,7 @@ def run_steps(
         first_step: steps already done, K; the run is T - K steps long.
         last_step: step to stop before; None runs to the end.
         capture: every K in ``first_step``..``last_step`` after which the latents are kept.
-        residuals: gives a ControlNet's residuals for each step, wherever it runs.
+        residuals: gives a ControlNet's residuals for each step, wherever it runs; or runs the denoiser beside it.
         on_step: called after each step with (steps done so far, latents), outside the timed part. A LoRA
             patched there takes effect from the next step on.
 
@@ -108,7 +108,7 @@ def run_places(
     latents: torch.Tensor,
     places: Sequence[Place],
     count: int,
-    residuals: ResidualSource | None = None,
+    residuals: ResidualSource | Beside | None = None,
     on_step: Callable[[int, torch.Tensor], None] | None = None,
 ) -> tuple[torch.Tensor, np.ndarray]:
     """Run ``count`` steps of a batch whose rows stand at several places of several schedules.
@@ -130,6 +130,8 @@ def run_places(
     family, pipe = model.family, model.pipe
 
     def predict(steps: Sequence[StepInput]) -> list[torch.Tensor]:
+        if isinstance(residuals, Beside):
+            return [residuals.predict(pipe, step) for step in steps]
         return [family.predict(pipe, step, None if residuals is None else residuals(step)) for step in steps]
 
     after = None if on_step is None else lambda ran, states: on_step(ran, states[0])

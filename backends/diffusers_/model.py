@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from backends.diffusers_ import autoencoder
-from backends.diffusers_.addons.residuals import ResidualSource
+from backends.diffusers_.addons.residuals import Beside, ResidualSource
 from backends.diffusers_.conditioning import Conditioning
 from backends.diffusers_.denoise import DenoiseResult, run_steps
 from backends.diffusers_.device.logs import quiet
@@ -162,7 +162,7 @@ class LiveModel:
         first_step: int = 0,
         last_step: int | None = None,
         capture: Iterable[int] = (),
-        residuals: ResidualSource | None = None,
+        residuals: ResidualSource | Beside | None = None,
         on_step: Callable[[int, torch.Tensor], None] | None = None,
     ) -> DenoiseResult:
         """Run steps ``first_step`` to ``last_step`` of a schedule of ``steps``; see :func:`run_steps`."""

@@ -7,6 +7,7 @@ from backends.base import Backend
 from conf.assumption import Assumption
 from sim.errors import ConfigError
 from sim.model import Model, in_role
+from sim.parts.cluster import SERVER
 from sim.workload import alone_s
 
 
@@ -46,6 +47,31 @@ class FewSmall:
                 "have one"
             )
         return _split(self.miss_role, gpus - self.small, self.hit_role, self.small, models)
+
+    def assumptions(self) -> list[Assumption]:
+        """See Allocation.assumptions."""
+        return []
+
+
+@dataclass(slots=True)
+class ControlNetServers:
+    """The last ``servers`` GPUs serve ControlNets, all others hold the model of ``role``.
+
+    Raises ConfigError when no GPU is left for the model.
+    """
+
+    servers: int = 2
+    role: str = "large"
+
+    def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
+        """See Allocation.roles."""
+        in_role(models, self.role)
+        if not 1 <= self.servers <= gpus - 1:
+            raise ConfigError(
+                f"allocation.servers: found {self.servers} of {gpus} GPUs; expected 1 to {gpus - 1}, so that one is "
+                "left for the model"
+            )
+        return [self.role] * (gpus - self.servers) + [SERVER] * self.servers
 
     def assumptions(self) -> list[Assumption]:
         """See Allocation.assumptions."""

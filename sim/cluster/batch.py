@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from backends.base import Cost, Work, WorkFailed
+from sim.addons.assets import addons
 from sim.clock import COMPLETION, DISPATCH
-from sim.cluster.residence import Loads, addons, cut, ensure, joules_of, seconds, spend
+from sim.cluster.residence import Unfit, cut, ensure, joules_of, seconds, spend
 from sim.errors import ConfigError, SimulationError
-from sim.parts import Fact, Run, Worker
+from sim.parts import Fact, Loads, Run, Worker
 from sim.record.record import BATCH_MEAN, STEP_SHARE
 from sim.request import FAILED, Request
 
@@ -47,7 +48,13 @@ class WholeBatch:
         run = self._run
         formed = self._formed.setdefault(worker.id, [])
         if worker.model != request.model or self._addons:
-            self._loads.setdefault(worker.id, []).extend(ensure(run, worker, request, formed))
+            try:
+                self._loads.setdefault(worker.id, []).extend(ensure(run, worker, request, formed))
+            except Unfit as failure:
+                self._loads[worker.id] += failure.loads
+                request.start_s = run.clock._now
+                run.clock.at(run.clock._now, DISPATCH, self._refuse, (worker, request, str(failure)))
+                return
         if not formed:
             if len(worker.gpus) > 1:
                 raise SimulationError(
@@ -56,6 +63,11 @@ class WholeBatch:
                 )
             run.clock.at(run.clock._now, DISPATCH, self._start, worker)
         formed.append(request)
+
+    def _refuse(self, refused: tuple[Worker, Request, str]) -> None:
+        worker, request, reason = refused
+        self._run.end(request, FAILED, reason)
+        self._run.cluster.release(worker)
 
     def _start(self, worker: Worker) -> None:
         run = self._run
@@ -108,6 +120,7 @@ class WholeBatch:
         lost = self._formed.pop(worker.id, [])
         self._loads.pop(worker.id, None)
         run.clock.cancel(lambda call, arg: call == self._start and arg is worker)
+        lost += [what[1] for _, what in run.clock.cancel(lambda call, arg: call == self._refuse and arg[0] is worker)]
         for until_s, (_, batch, loads, joules) in run.clock.cancel(
             lambda call, arg: call == self._done and arg[0] is worker
         ):

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from backends.base import Cost, Work
-from sim.cluster.residence import addons
-from sim.errors import SimulationError
+from sim.addons.assets import addons, on_all
+from sim.cluster import gang
 from sim.parts import Run, Worker
 from sim.request import Request
 
@@ -14,34 +14,49 @@ FREE = Cost(0.0, 0.0)
 
 @dataclass(slots=True)
 class Batched:
-    """Steps as the backend has them: text encoding at the start, one batch of all active, decoding at the end."""
+    """Steps as the backend has them: text encoding at the start, one batch of all active, decoding at the end.
 
+    Args:
+        speedup: GPUs of a gang -> how many times faster than on one its steps are; goes before what the backend's
+            profile measured of gangs. A batch on a gang is as much faster as one request is.
+
+    Raises:
+        ConfigError: a speedup that is not positive, or a gang of a size that has none there and was not measured.
+    """
+
+    speedup: dict[int, float] = field(default_factory=dict)
     _run: Run = field(init=False, repr=False)
     _works: dict[int, Work] = field(init=False, default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        gang.check(self.speedup)
 
     def bind(self, run: Run, cut: Callable[[Worker], None]) -> None:
         """See Steps.bind."""
         self._run = run
 
     def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
-        """See Steps.prepare. Raises SimulationError for a gang, whose speed a backend does not know."""
-        if len(worker.gpus) > 1:
-            raise SimulationError(
-                f"{worker} steps together, and nothing says how fast several GPUs make a step; a gang serves with "
-                "executor=whole-request, or with steps= that know"
-            )
+        """See Steps.prepare."""
         work = self._works[request.row] = self._run.work(request)
-        return self._run.backend.begin([work])
+        return on_all(worker, self._run.backend.begin([work]))
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
         """See Steps.step. Raises SimulationError where the batch does not fit into the GPU's memory."""
-        return self._run.backend.steps(self.works(worker, active))
+        cost = self._run.backend.steps(self.works(worker, active))
+        if len(worker.gpus) == 1:
+            return cost
+        faster = min(gang.times_faster(self._run, worker, request, self.speedup) for request in active)
+        return on_all(worker, Cost(cost.seconds / faster, None if cost.joules is None else cost.joules / faster))
 
     def works(self, worker: Worker, active: Sequence[Request]) -> list[Work]:
         """Those of ``active``, which fit into the memory of ``worker`` together: else SimulationError is raised."""
         works = [self._done(request) for request in active]
-        runs = [addons(work.model, work.controlnets, work.loras) for work in works]
-        self._run.cluster.check_memory(worker, self._run.backend.peak_bytes(works), runs)
+        if self._run.cluster.gpu.memory_bytes is not None:
+            runs = [addons(work.model, work.controlnets, work.loras) for work in works]
+            peak = self._run.backend.peak_bytes(works)
+            if peak is not None:
+                peak -= sum(request.offloaded for request in active)
+            self._run.cluster.check_memory(worker, peak, runs)
         return works
 
     def price(self, works: Sequence[Work]) -> Cost:
@@ -64,7 +79,7 @@ class Batched:
         del self._works[request.row]
         cost = self._run.backend.end([work])
         self._run.made(request, work)
-        return cost, FREE
+        return on_all(worker, cost), FREE
 
     def _done(self, request: Request) -> Work:
         """The work of ``request``, at the step that it is at: those that were jumped over were not asked for."""

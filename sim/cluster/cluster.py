@@ -8,13 +8,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import inf
 from typing import Any, NoReturn
 
-from backends.base import Asset, Backend
+from backends.base import Asset, Backend, WorkFailed
 from sim.clock import COMPLETION, Clock
 from sim.cluster.rooms import Rooms
 from sim.cluster.worker import Worker, caller
 from sim.errors import SimulationError
 from sim.gpu import Gpu
 from sim.model import Model, in_role
+from sim.parts.cluster import SERVER
 from sim.record.ledger import PACK
 from sim.record.record import Record
 
@@ -27,7 +28,8 @@ class Cluster:
 
     Args:
         gpu: the kind of all of them.
-        roles: of each GPU when the clock starts, its model resident.
+        roles: of each GPU when the clock starts, its model resident; SERVER of one that serves ControlNets, and keeps
+            to that.
         models: the models by role.
         backend: what a load costs, and what lies in memory.
     """
@@ -36,8 +38,12 @@ class Cluster:
         self.gpu = gpu
         self.models = models
         self.backend = backend
-        self._singles = [Worker(i, role, in_role(models, role).name) for i, role in enumerate(roles)]
+        names = ["" if role == SERVER else in_role(models, role).name for role in roles]
+        self._singles = [Worker(i, role, name) for i, (role, name) in enumerate(zip(roles, names, strict=True))]
+        self._bases = [worker for worker in self._singles if worker._role != SERVER]
+        self.servers = [worker for worker in self._singles if worker._role == SERVER]
         self._gangs: list[Worker] = []
+        self._formed: dict[tuple[str, int, tuple[int, ...]], Worker] = {}
         self._live_gangs: dict[Worker, None] = {}
         self._loads: dict[Worker, tuple[str, float, float, float | None]] = {}
 
@@ -64,7 +70,12 @@ class Cluster:
         self._limit = limit
         for worker in self._singles:
             worker.limit = limit
+        for worker in self._bases:
             self.install(worker, worker.model)
+        for worker in self.servers:
+            worker.closed = True
+            worker.settle()
+            worker.model_code = record.ledger.models.setdefault(SERVER, len(record.ledger.models))
 
     # -- who is there ------------------------------------------------------------------------------------------
 
@@ -76,7 +87,11 @@ class Cluster:
     @property
     def workers(self) -> list[Worker]:
         """See sim.parts.Cluster.workers."""
-        return [*(worker for worker in self._singles if worker.gang is None), *self._live_gangs]
+        return [*(worker for worker in self._bases if worker.gang is None), *self._live_gangs]
+
+    def beside(self, gang: Mine) -> list[Worker]:
+        """See sim.parts.Cluster.beside."""
+        return [self._singles[number] for number in gang.gpus[gang.denoisers :]]
 
     def sizes(self) -> list[int]:
         """GPUs of each worker that there ever was, by its number."""
@@ -87,12 +102,14 @@ class Cluster:
         beyond = worker_id - len(self._singles)
         return self._gangs[beyond].gpus if beyond >= 0 else (worker_id,)
 
-    def busy(self, _now_s: float) -> int:
+    def busy(self, now_s: float) -> int:
         """GPUs that are at work."""
         busy = 0
-        for worker in self._singles:  # looked at every minute of simulated time: written for speed
+        for worker in self._bases:  # looked at every minute of simulated time: written for speed
             if worker.aboard or worker.loading:
                 busy += 1
+        for worker in self.servers:
+            busy += worker.until_s > now_s
         for gang in self._live_gangs:
             if gang.aboard or gang.loading:
                 busy += len(gang.gpus)
@@ -289,17 +306,30 @@ class Cluster:
 
     # -- gangs -------------------------------------------------------------------------------------------------
 
-    def gang(self, workers: Sequence[Mine], role: str, now_s: float) -> Worker:
-        """See sim.parts.Cluster.gang. Raises SimulationError where one of them is not idle, or named twice."""
+    def gang(self, workers: Sequence[Mine], role: str, now_s: float, denoisers: int | None = None) -> Worker:
+        """See sim.parts.Cluster.gang. The same GPUs in the same order are the same worker each time.
+
+        Raises SimulationError where one of them is not idle, or named twice, or none steps the denoiser.
+        """
         model = in_role(self.models, role).name
         if len({worker.id for worker in workers}) < len(workers) or len(workers) < 2:
             raise SimulationError(f"{caller()} wants a gang of {list(workers)}; expected two or more different workers")
         for worker in workers:
             if not worker.open or worker.aboard or len(worker.gpus) > 1:
                 raise SimulationError(f"{caller()} wants {worker} in a gang, which is not idle; ask the cluster who is")
-        members = tuple(sorted(worker.id for worker in workers))
-        made = Worker(len(self._singles) + len(self._gangs), role, model, self._limit, members)
-        self._gangs.append(made)
+        stepping = len(workers) if denoisers is None else denoisers
+        if not 1 <= stepping <= len(workers):
+            raise SimulationError(f"{caller()} wants {stepping} GPUs of a gang of {len(workers)} to step its denoiser")
+        first, others = (sorted(worker.id for worker in part) for part in (workers[:stepping], workers[stepping:]))
+        members = (*first, *others)
+        made = self._formed.get((role, stepping, members))
+        if made is None:
+            made = Worker(len(self._singles) + len(self._gangs), role, model, self._limit, members)
+            made.denoisers = stepping
+            self._gangs.append(made)
+            self._formed[role, stepping, members] = made
+        made.limit = self._limit
+        made.settle()
         self._live_gangs[made] = None
         for worker in workers:
             if worker.lane is not None:
@@ -311,6 +341,7 @@ class Cluster:
             self._load(made)
         else:
             self.install(made, model)
+            made.resident |= _common([worker.resident for worker in workers[:stepping]])
         self._record.decisions.append((now_s, "gang", {"gpus": list(members), "role": role}))
         return made
 
@@ -327,29 +358,34 @@ class Cluster:
             worker.gang, worker.limit, worker.until_s = None, self._limit, gang.until_s
             worker.settle()
             worker._role = gang.role
-            self.install(worker, gang.model)
+            if number in gang.gpus[: gang.denoisers] or worker.model != gang.model:
+                self.install(worker, gang.model)
+                worker.resident |= gang.resident
             self._moved(worker, now_s)
             self._open_again(worker)
         self._record.decisions.append((now_s, "disband", {"gpus": list(gang.gpus)}))
 
     # -- memory ------------------------------------------------------------------------------------------------
 
-    def admit(self, worker: Mine, asset: Asset, bytes: int | None, keep: Collection[Asset] = ()) -> list[Asset] | None:
+    def admit(
+        self, worker: Mine, asset: Asset, bytes: int | None, keep: Collection[Asset] = (), room: int = 0
+    ) -> list[Asset] | None:
         """See sim.parts.Cluster.admit."""
         resident, most = worker.resident, self.gpu.memory_bytes
-        if asset in resident:
+        present = asset in resident
+        if present:
             resident[asset] = resident.pop(asset)  # used last
-            return []
-        needed, own = bytes or 0, _own(worker)
+        needed, own = 0 if present else bytes or 0, _own(worker)
         gone: list[Asset] = []
         if most is not None:
-            over = sum(resident.values()) + needed - most
-            gone = _oldest(resident, over, {own, *keep})
+            over = sum(resident.values()) + needed + room - most
+            gone = _oldest(resident, over, {own, asset, *keep})
             if over > sum(resident[other] for other in gone):
                 return None
         for other in gone:
             del resident[other]
-        resident[asset] = needed
+        if not present:
+            resident[asset] = needed
         return gone
 
     def evict(self, worker: Mine, asset: Asset) -> None:
@@ -368,7 +404,7 @@ class Cluster:
         See sim.parts.Cluster.check_memory. The peak has the add-ons in it that all of ``runs`` have in common; those of
         some of them lie beside it.
 
-        Raises SimulationError where it is more than the GPU has.
+        Raises SimulationError where it is more than the GPU has, WorkFailed where that is for the add-ons of one.
         """
         most = self.gpu.memory_bytes
         if most is None or peak_bytes is None:
@@ -380,6 +416,11 @@ class Cluster:
             for other in _oldest(resident, peak_bytes + beside - most, {own}.union(*runs)):
                 beside -= resident.pop(other)
         if peak_bytes + beside > most:
+            if runs is not None and len(runs) == 1 and runs[0]:
+                raise WorkFailed(
+                    f"with {', '.join(asset.name for asset in runs[0])} it takes {(peak_bytes + beside) / 1e9:.1f} GB "
+                    f"of the {most / 1e9:.1f} GB that a {self.gpu.name} has; choose another cluster= or addons=ignore"
+                )
             raise SimulationError(
                 f"{_named(self._parts, 'executor')} runs {worker.aboard} requests on {worker}, which takes "
                 f"{(peak_bytes + beside) / 1e9:.1f} GB of the {most / 1e9:.1f} GB that a {self.gpu.name} has; lower "
@@ -459,6 +500,11 @@ def _oldest(resident: Mapping[Asset, int], bytes: int, keep: Collection[Asset]) 
             going.append(asset)
             bytes -= size
     return going
+
+
+def _common(residents: Sequence[Mapping[Asset, int]]) -> dict[Asset, int]:
+    """What lies on each of several GPUs, in the order of the first."""
+    return {asset: size for asset, size in residents[0].items() if all(asset in other for other in residents)}
 
 
 def _own(worker: Worker) -> Asset:

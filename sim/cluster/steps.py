@@ -6,11 +6,15 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from backends.base import Cost, Work, WorkFailed
+from sim.addons.in_line import InLine
+from sim.addons.kernels import Kernels
+from sim.addons.steps import WithAddons
+from sim.addons.synchronous import Synchronous
 from sim.clock import COMPLETION, DISPATCH
 from sim.cluster.batched import FREE, Batched
-from sim.cluster.residence import Loads, ensure, seconds, spend
+from sim.cluster.residence import Bring, Unfit, ensure, seconds, spend
 from sim.errors import ConfigError
-from sim.parts import Course, Fact, FeatureCache, Patience, Priced, Run, Steps, Worker
+from sim.parts import ControlNets, Course, Fact, FeatureCache, Loads, Loras, Patience, Priced, Run, Steps, Worker
 from sim.record.record import BATCH_MEAN, STEP_SHARE
 from sim.request import FAILED, Request
 
@@ -154,6 +158,9 @@ class StepByStep:
         limit: requests that are active on a worker at most.
         steps: what the stages cost; by default as the backend has them.
         feature_cache: what a step reuses of the one before; None computes all.
+        controlnets, loras: where ControlNets run, and when LoRAs come into the weights; without both, all of them are
+            loaded one after another before the first step.
+        kernels: of the denoiser and its ControlNets; None is plain.
 
     Raises:
         ConfigError: a limit below 1, or a feature cache on a live backend, which computes all.
@@ -162,10 +169,16 @@ class StepByStep:
     limit: int = 16
     steps: Steps = field(default_factory=Batched)
     feature_cache: FeatureCache | None = None
+    controlnets: ControlNets | None = None
+    loras: Loras | None = None
+    kernels: Kernels | None = None
     _run: Run = field(init=False, repr=False)
     _share: Fact = field(init=False, repr=False)
     _batch: Fact = field(init=False, repr=False)
     _reused: Fact = field(init=False, repr=False)
+    _bring: Bring | None = field(init=False, repr=False)
+    _holds: Callable[[Worker, Sequence[Request]], int | None] | None = field(init=False, repr=False)
+    _lost: Callable[[Worker, Request], None] | None = field(init=False, repr=False)
     _stations: dict[int, Station] = field(init=False, default_factory=dict, repr=False)
     _parked: dict[Request, tuple[int, Seat]] = field(init=False, default_factory=dict, repr=False)
     """Who was taken from a batch: on which worker, and its seat, with what it had so far for ``since``."""
@@ -173,11 +186,15 @@ class StepByStep:
     def __post_init__(self) -> None:
         if self.limit < 1:
             raise ConfigError(f"executor.limit: found {self.limit}, expected 1 or more requests")
+        if self.controlnets is not None or self.loras is not None or self.kernels is not None:
+            controlnets, loras = self.controlnets or InLine(), self.loras or Synchronous()
+            self.steps = WithAddons(self.steps, controlnets, loras, self.kernels or Kernels())
 
     def bind(self, run: Run) -> None:
         """See Executor.bind."""
         self._run = run
         self._share, self._batch = run.fact(STEP_SHARE, shown=False), run.fact(BATCH_MEAN)
+        self._bring, self._holds, self._lost = (getattr(self.steps, name, None) for name in ("bring", "holds", "lost"))
         self.steps.bind(run, self.cut)
         if self.feature_cache is not None:
             if run.backend.live:
@@ -200,6 +217,13 @@ class StepByStep:
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
         """See Executor."""
+        lost = self._abort(worker, now_s)
+        if self._lost is not None:
+            for request in lost:
+                self._lost(worker, request)
+        return lost
+
+    def _abort(self, worker: Worker, now_s: float) -> list[Request]:
         station = self._stations.pop(worker.id, None)
         for request in [request for request, (at, _) in self._parked.items() if at == worker.id]:
             del self._parked[request]  # what it had made is gone with the GPU's memory
@@ -215,7 +239,7 @@ class StepByStep:
         if any(isinstance(what[1], int) for _, what in stages) and not station.planned:
             return lost  # its turn comes at this instant, and nothing has begun
         if stages:
-            run.cluster.spend(worker, max(worker.until_s, station.anchor_s), now_s, "lost")  # type: ignore[attr-defined]
+            run.cluster.spend(worker, max(worker.until_s, station.anchor_s), now_s, "lost")
         return lost
 
     def cut(self, worker: Worker) -> None:
@@ -276,7 +300,14 @@ class StepByStep:
                 f"steps: {type(self.steps).__qualname__} cannot say beforehand what a step costs, which the "
                 "scheduler asks; choose another steps= or discipline="
             )
-        return self.steps.price(works)
+        if self.feature_cache is None:
+            return self.steps.price(works)
+        asked = [_asking(work) for work in works]
+        of = dict(zip(asked, works, strict=True))
+        steps, priced = works[0].steps, self.steps
+        course = self.feature_cache.course(asked, steps, lambda some: priced.price([of[each] for each in some]))
+        joules = course.joules(steps)
+        return Cost(course.seconds(steps) / steps, None if joules is None else joules / steps)
 
     # -- the clock -------------------------------------------------------------------------------------------------
 
@@ -337,7 +368,13 @@ class StepByStep:
             self._advance(station)
             return
         start_s = station.now_s()
-        loads = ensure(run, worker, request, [seat.request for seat in station.seats])
+        try:
+            loads = ensure(run, worker, request, [seat.request for seat in station.seats], self._bring)
+        except Unfit as failure:
+            request.start_s, request.load_s = start_s, seconds(failure.loads)
+            station.ready_s += request.load_s
+            self._stage(station, self._unprepared, (station, request, failure.loads, str(failure)))
+            return
         request.start_s, request.load_s = start_s, seconds(loads)
         station.ready_s += request.load_s
         try:
@@ -418,6 +455,8 @@ class StepByStep:
                 self._advance(station)
                 return
             count = min(count, patience)
+        if self._holds is not None and (holds := self._holds(station.worker, active)) is not None:
+            count = min(count, holds)
         station.planned = count
         self._at(station, COMPLETION, station.now_s(station.planned))
 
@@ -477,6 +516,8 @@ class StepByStep:
 
     def _fail(self, station: Station, requests: list[Request], reason: str) -> None:
         for request in requests:
+            if self._lost is not None:
+                self._lost(station.worker, request)
             self._run.end(request, FAILED, reason)
         self._run.cluster.release(station.worker, len(requests))
         self._advance(station)
@@ -499,6 +540,13 @@ class StepByStep:
         estimated_j = self._run.cluster.gpu.energy_j(own_s + beside_s - metered_s) * gpus
         self._share[request.row] = share_s * gpus
         request.energy_j = tally.joules - since.joules + seat.joules + estimated_j
+
+
+def _asking(work: Work) -> Request:
+    """A request that ``work`` would be of, with all of its steps before it."""
+    request = Request(work.row, 0.0, work.width, work.height, work.steps)
+    request.model, request.left = work.model, work.steps
+    return request
 
 
 def _meter(tally: Tally, seconds: float, joules: float | None, batch: int) -> None:

@@ -2,13 +2,14 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from backends.base import Work, WorkFailed, whole
+from sim.addons.assets import addons
 from sim.clock import COMPLETION, Clock
-from sim.cluster.residence import Loads, addons, cut, ensure, joules_of, seconds, spend
-from sim.errors import ConfigError
-from sim.parts import Cluster, Fact, Run, Worker
+from sim.cluster import gang
+from sim.cluster.residence import Unfit, cut, ensure, joules_of, seconds, spend
+from sim.parts import Cluster, Fact, Loads, Run, Worker
 from sim.record.record import STEP_SHARE
 from sim.request import FAILED, Request
 
@@ -54,8 +55,7 @@ class WholeRequest:
     """By plan: rows of one are asked for once, where the backend does not tell them apart."""
 
     def __post_init__(self) -> None:
-        if not all(gpus > 1 and factor > 0 for gpus, factor in self.speedup.items()):
-            raise ConfigError(f"executor.speedup: found {self.speedup}, expected GPUs (2 or more) -> times faster")
+        gang.check(self.speedup)
 
     def bind(self, run: Run) -> None:
         """See Executor.bind."""
@@ -71,7 +71,11 @@ class WholeRequest:
         clock = self._clock
         loads: Loads | None = None
         if worker.model != request.model or self._addons:
-            loads = ensure(self._run, worker, request)
+            try:
+                loads = ensure(self._run, worker, request)
+            except Unfit as failure:
+                self._fail(worker, request, failure.loads, str(failure))
+                return
             request.load_s = seconds(loads)
         key = (
             request.model, request.width, request.height, request.steps, request.skipped, request.refine, request.addons
@@ -81,17 +85,19 @@ class WholeRequest:
             try:
                 took = self._ask(worker, request)
             except WorkFailed as failure:
-                request.start_s = clock._now
-                ready_s = request.start_s + request.load_s
-                clock.at(ready_s, COMPLETION, self._failed, (worker, request, loads, str(failure)))
+                self._fail(worker, request, loads, str(failure))
                 return
             if not self._by_row:
                 self._known[key] = took
         elif self._addons:  # what lies beside it is not the same on every worker
-            self._check_memory(worker, self._run.work(request))
+            try:
+                self._check_memory(worker, self._run.work(request))
+            except WorkFailed as failure:
+                self._fail(worker, request, loads, str(failure))
+                return
         denoise_s, other_s, busy_s, joules, watts = took
         if len(worker.gpus) > 1:
-            denoise_s, other_s, busy_s, joules, watts = self._on_a_gang(took, len(worker.gpus), request)
+            denoise_s, other_s, busy_s, joules, watts = self._on_a_gang(took, worker, request)
         if request.fetch_s or loads:
             busy_s = request.load_s + request.fetch_s + denoise_s + other_s
         now_s = clock._now
@@ -106,6 +112,12 @@ class WholeRequest:
         else:
             request.energy_j = joules + watts * request.fetch_s if request.fetch_s else joules
         clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request, loads))
+
+    def _fail(self, worker: Worker, request: Request, loads: Loads | None, reason: str) -> None:
+        """It fails when what it needs has come."""
+        request.start_s = self._clock._now
+        ready_s = request.start_s + seconds(loads or [])
+        self._clock.at(ready_s, COMPLETION, self._failed, (worker, request, loads, reason))
 
     def _done(self, ran: tuple[Worker, Request, Loads | None]) -> None:
         worker, request, loads = ran
@@ -150,23 +162,10 @@ class WholeRequest:
         runs = [addons(work.model, work.controlnets, work.loras)]
         self._cluster.check_memory(worker, self._run.backend.peak_bytes((work,)), runs)
 
-    def _on_a_gang(self, took: "Took", gpus: int, request: Request) -> "Took":
-        """The same on ``gpus`` GPUs at once, each at the draw that was measured on one."""
-        denoise_s = took.denoise_s / self._times_faster(gpus, request)
+    def _on_a_gang(self, took: "Took", worker: Worker, request: Request) -> "Took":
+        """The same on all GPUs of ``worker`` at once, each at the draw that was measured on one."""
+        gpus = len(worker.gpus)
+        denoise_s = took.denoise_s / gang.times_faster(self._run, worker, request, self.speedup)
         busy_s = denoise_s + took.other_s
         joules = None if took.joules is None else took.joules * gpus * busy_s / took.busy_s
         return Took(denoise_s, took.other_s, busy_s, joules, took.watts * gpus)
-
-    def _times_faster(self, gpus: int, request: Request) -> float:
-        if gpus in self.speedup:
-            return self.speedup[gpus]
-        backend: Any = self._run.backend
-        measured: float | None = None
-        if gpus in getattr(backend, "gangs", ()):
-            measured = backend.times_faster(request.model, request.width, request.height, gpus)
-        if measured is None:
-            raise ConfigError(
-                f"executor.speedup: a request runs on {gpus} GPUs and nothing says how much faster that is; give a "
-                f"figure, executor.speedup={{{gpus}: ...}}"
-            )
-        return measured

@@ -26,6 +26,7 @@ class Worker:
         ordered: the role that it is to load when it has drained; None where no order waits.
         loading: whether a load is under way.
         finishing: whether it goes on taking what its scheduler keeps for it, though ordered elsewhere.
+        denoisers: how many of its GPUs step its denoiser; on the others its ControlNets run.
         closed: whether its executor takes nothing more for now.
         down: whether it failed and is not there.
         open: whether it takes requests: not while it drains, loads, is closed, down or part of a gang.
@@ -40,6 +41,7 @@ class Worker:
         "_role",
         "aboard",
         "closed",
+        "denoisers",
         "down",
         "finishing",
         "gang",
@@ -60,6 +62,7 @@ class Worker:
     def __init__(self, id: int, role: str, model: str, limit: int = 1, gpus: tuple[int, ...] | None = None) -> None:
         self.id = id
         self.gpus = (id,) if gpus is None else gpus
+        self.denoisers = len(self.gpus)
         self._role = role
         self.model = model
         self.model_code = 0

@@ -37,10 +37,12 @@ class Directory(BaseModel):
 
 
 class System(BaseModel):
-    """A system beside its parts: its name, the services that it pays for, and its assumptions."""
+    """A system beside its parts: its name, what it does with add-ons, the services that it pays for, and its
+    assumptions."""
 
     model_config = ConfigDict(extra="forbid")
     name: Annotated[str, Field(min_length=1)]
+    addons: Literal["ignore", "serve"] = "ignore"
     services: dict[str, Service] = {}
     assumptions: list[Assumption] = []
 
@@ -88,6 +90,10 @@ class Settings(BaseModel):
     executor: dict[str, Any]
     steps: Chosen = None
     feature_cache: Chosen = None
+    controlnets: Chosen = None
+    loras: Chosen = None
+    fetch: Chosen = None
+    kernels: Chosen = None
     allocation: dict[str, Any]
     controller: Chosen = None
     failures: Chosen = None
@@ -100,18 +106,8 @@ class Settings(BaseModel):
 
 PARTS = (
     *("door", "cache", "space", "selector", "admission", "eviction", "database", "store", "predictor"),
-    *(
-        "scheduler",
-        "router",
-        "discipline",
-        "latency",
-        "executor",
-        "steps",
-        "feature_cache",
-        "allocation",
-        "controller",
-        "failures",
-    ),
+    *("scheduler", "router", "discipline", "latency", "executor", "steps", "feature_cache"),
+    *("controlnets", "loras", "fetch", "kernels", "allocation", "controller", "failures"),
 )
 """Groups whose choices may need each other."""
 

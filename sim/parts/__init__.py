@@ -4,6 +4,7 @@ A new behaviour is one class with the methods of one of these, and one YAML file
 the rooms that implement it.
 """
 
+from sim.parts.addons import ControlNets, Fetch, Loads, Loras
 from sim.parts.cluster import Cluster, Worker
 from sim.parts.reuse import Admission, Change, Delay, Eviction, Item, Predictor, Selector, Shape, Watcher
 from sim.parts.run import Fact, Log, Run
@@ -28,6 +29,7 @@ __all__ = [
     "Allocation",
     "Change",
     "Cluster",
+    "ControlNets",
     "Controller",
     "Course",
     "Delay",
@@ -37,8 +39,11 @@ __all__ = [
     "Executor",
     "Fact",
     "FeatureCache",
+    "Fetch",
     "Item",
+    "Loads",
     "Log",
+    "Loras",
     "Patience",
     "Predictor",
     "Priced",

@@ -6,6 +6,9 @@ from typing import Protocol
 from backends.base import Asset
 from sim.gpu import Gpu
 
+SERVER = "controlnet-server"
+"""The role of a GPU that serves ControlNets to other workers: no model has it, and no request goes there."""
+
 
 class Worker(Protocol):
     """One GPU, or a gang of GPUs that serve a request together. Parts read it; the cluster alone changes it."""
@@ -17,6 +20,10 @@ class Worker(Protocol):
     @property
     def gpus(self) -> Sequence[int]:
         """The GPUs that it is made of."""
+
+    @property
+    def denoisers(self) -> int:
+        """How many of them step its denoiser; on the others, if any, its ControlNets run."""
 
     @property
     def role(self) -> str:
@@ -43,6 +50,10 @@ class Worker(Protocol):
         """Whether it would take one more request."""
 
     @property
+    def until_s(self) -> float:
+        """Up to when the time of its GPUs is spent."""
+
+    @property
     def resident(self) -> Mapping[Asset, int]:
         """What lies in its memory, in bytes; what was used longest ago first. Where bytes are not known: 0."""
 
@@ -60,6 +71,13 @@ class Cluster(Protocol):
     @property
     def workers(self) -> Sequence[Worker]:
         """All workers that may take requests sooner or later: a gang, and not the GPUs that it is made of."""
+
+    @property
+    def servers(self) -> Sequence[Worker]:
+        """The GPUs that serve ControlNets (role SERVER)."""
+
+    def beside(self, gang: Worker) -> Sequence[Worker]:
+        """The GPUs of ``gang`` that do not step its denoiser, each with what lies on it."""
 
     def sizes(self) -> Sequence[int]:
         """GPUs of each worker that there ever was, by its number."""
@@ -84,8 +102,8 @@ class Cluster(Protocol):
     def repair(self, worker: Worker, now_s: float) -> None:
         """It is back, its memory empty: it loads the model of its role and opens."""
 
-    def gang(self, workers: Sequence[Worker], role: str, now_s: float) -> Worker:
-        """One worker of several idle ones, until it is disbanded."""
+    def gang(self, workers: Sequence[Worker], role: str, now_s: float, denoisers: int | None = None) -> Worker:
+        """One worker of several idle ones, until it is disbanded; the first ``denoisers`` step its denoiser, or all."""
 
     def disband(self, gang: Worker, now_s: float) -> None:
         """Let the GPUs of ``gang``, which must be idle, work on their own again."""
@@ -109,11 +127,11 @@ class Cluster(Protocol):
         """
 
     def admit(
-        self, worker: Worker, asset: Asset, bytes: int | None, keep: Collection[Asset] = ()
+        self, worker: Worker, asset: Asset, bytes: int | None, keep: Collection[Asset] = (), room: int = 0
     ) -> list[Asset] | None:
-        """Have ``asset`` resident on ``worker``: what had to go for it, longest unused first; None where it cannot
-        fit, and then all stays as it was. The worker's own model and what is in ``keep`` never go; what lies on a
-        gang lies on each of its GPUs."""
+        """Have ``asset`` resident on ``worker``, and ``room`` bytes free beside it: what had to go for it, longest
+        unused first; None where it cannot fit, and then all stays as it was. The worker's own model and what is in
+        ``keep`` never go; what lies on a gang lies on each of its GPUs that step its denoiser."""
 
     def evict(self, worker: Worker, asset: Asset) -> None:
         """Take ``asset`` off ``worker``."""

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 import simpy
 
-from backends.base import Backend, Work
+from backends.base import Asset, Backend, Work
 from sim.clock import Clock
 from sim.model import Model
 from sim.parts.cluster import Cluster, Worker
@@ -100,6 +100,9 @@ class Run(Protocol):
 
     def process(self, actor: Generator[simpy.Event, Any, Any]) -> simpy.Process:
         """A long-lived actor, a SimPy process: it sleeps in the controllers' turn and ends with the last request."""
+
+    def loaded(self, asset: Asset, seconds: float) -> None:
+        """An add-on begins to come from where its file is, onto a GPU or beside one, and takes ``seconds``."""
 
     def decided(self, what: str, **details: Any) -> None:
         """Note a decision, for the timeline."""

@@ -89,7 +89,14 @@ class Executor(Protocol):
 
 @runtime_checkable
 class Steps(Protocol):
-    """What step-by-step execution is composed of: what each stage costs, on a GPU that does one thing at a time."""
+    """What step-by-step execution is composed of: what each stage costs, on a GPU that does one thing at a time.
+
+    It may have three methods more. ``bring(worker, request, active) -> Loads`` puts the add-ons of a request that
+    joins ``active`` where they run, in the place of loading them one after another; it raises WorkFailed where they
+    cannot be.
+    ``holds(worker, active) -> int | None`` says for how many steps the last answer of ``step`` holds, None for all of
+    them; then it is asked anew. ``lost(worker, request)`` is told of one that left without ``finish``.
+    """
 
     def bind(self, run: Run, cut: Callable[[Worker], None]) -> None:
         """Take the run. ``cut`` ends the present run of steps of a worker at its next boundary, where ``boundary``
@@ -146,7 +153,8 @@ class Priced(Protocol):
     """Steps that can say beforehand what a batch would cost."""
 
     def price(self, works: Sequence[Work]) -> Cost:
-        """One step of ``works``, which were not begun and belong to no request."""
+        """One step of ``works``, which were not begun and belong to no request; the mean over all of their steps, where
+        those differ."""
 
 
 @runtime_checkable

@@ -17,6 +17,9 @@ BATCH_MEAN, STEP_SHARE = "batch_mean", "step_share_s"
 the GPU's seconds in them. Where none is declared, every request had its steps to itself."""
 
 TRAININGS = "match predictor trainings"
+
+LOADS = {"controlnet": "loads of ControlNets", "lora": "loads of LoRAs"}
+"""Logs of the add-ons that came, by their kind."""
 """The log of a match predictor that trains: when each training began, and how long it takes."""
 
 

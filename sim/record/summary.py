@@ -16,7 +16,7 @@ from sim.record.ages import on_own_clock
 from sim.record.backlog import backlog
 from sim.record.cost import Service, cost
 from sim.record.quality import Judgement
-from sim.record.record import STEP_SHARE, TRAININGS, Record
+from sim.record.record import LOADS, STEP_SHARE, TRAININGS, Record
 from sim.request import (
     COMPLETED,
     DISCARDED,
@@ -35,6 +35,9 @@ from sim.request import (
 from traces.table.trace import Trace
 
 SCHEMA = 1
+
+STALLED_S = 0.1
+"""A request that waited longer for its LoRAs counts as stalled."""
 
 PREDICTED = [
     "precision",
@@ -119,11 +122,7 @@ def summarise(
         "queue_s": spread(view.queue_s[view.completed]),
         "slo": {f"{multiple:g}x": view.violations(multiple * limits) for multiple in slo},
         "cache": view.cache() | {"source_age_trace_s": median_and_p90(on_own_clock(record.facts, trace)[warmup:])},
-        "addons": {
-            "loads_per_request": {"controlnet": None, "lora": None},
-            "stall_s": {"p95": None},
-            "stalled_share": None,
-        },
+        "addons": view.addons(),
         "gpu": {
             "count": gpus,
             "busy_fraction": _ratio(spent.busy_s, gpu_s),
@@ -243,6 +242,25 @@ class Window:
             "predicted_misses": came_to[PREDICTED_MISS] + came_to[FORGONE_MATCH],
             "retrainings": retrainings,
             "retrain_s": retrain_s,
+        }
+
+    def addons(self) -> dict[str, Any]:
+        """Add-ons that were loaded, over the requests that arrived, and the waits of those that were served for theirs;
+        null where none are served."""
+        logs = self._record.logs
+        if LOADS["lora"] not in logs:
+            return {
+                "loads_per_request": dict.fromkeys(LOADS),
+                "stall_s": {"p95": None},
+                "stalled_share": None,
+            }
+        loads = {kind: logs[name].inside(self.start_s, self.end_s)[0] for kind, name in LOADS.items()}
+        facts = self._record.facts
+        stall_s = (self.column("stall_s") if "stall_s" in facts else np.zeros(len(self.outcome)))[self.completed]
+        return {
+            "loads_per_request": {kind: _ratio(count, len(self.outcome)) for kind, count in loads.items()},
+            "stall_s": {"p95": float(np.percentile(stall_s, 95)) if len(stall_s) else None},
+            "stalled_share": float((stall_s > STALLED_S).mean()) if len(stall_s) else None,
         }
 
     def quality(self, basis: str | None, alpha: float | None) -> dict[str, Any]:

@@ -32,7 +32,9 @@ class Direct:
     Args:
         role: of the model.
         left_out: the share of the steps of every request that is not run, as if a cache had spared it: PatchedServe
-            stands NIRVANA in like this (8).
+            stands NIRVANA in like this (8), SwiftDiffusion too (6.1).
+        fetch_s: seconds until what they go on from is there, on the worker.
+        refine: whether that is an image, which is encoded first.
 
     Raises:
         ConfigError: steps left out on a live backend, which would begin in the middle of nothing.
@@ -40,6 +42,8 @@ class Direct:
 
     role: str = "large"
     left_out: Share = 0.0
+    fetch_s: Seconds = 0.0
+    refine: bool = False
     _run: Run = field(init=False, repr=False)
     _model: Model = field(init=False, repr=False)
 
@@ -58,6 +62,7 @@ class Direct:
         if self.left_out:
             request.skipped = round(self.left_out * request.steps)
             request.left = request.steps - request.skipped
+            request.refine, request.fetch_s = self.refine, self.fetch_s
         return 0.0
 
     def completed(self, request: Request) -> bool:

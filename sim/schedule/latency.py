@@ -7,7 +7,7 @@ from typing import Annotated, Any, Protocol, runtime_checkable
 import numpy as np
 from annotated_types import Ge, Gt, Le
 
-from backends.base import Work
+from backends.base import Cost, Work
 from sim.parts import Run, Stepper
 
 STREAM = "latency"
@@ -27,7 +27,8 @@ class Latency(Protocol):
     """Seconds of one step of a batch, as a scheduler expects them."""
 
     def bind(self, run: Run, executor: Stepper, sizes: Sequence[Size]) -> None:
-        """Take whose steps are to be expected, of images of which sizes."""
+        """Take whose steps are to be expected, of images of which sizes. What changes from step to step, as it does
+        where blocks are reused, is expected to be as it is on average."""
 
     def step_s(self, model: str, counts: Counts) -> float:
         """One step of ``counts[i]`` images of the i-th size."""
@@ -37,19 +38,20 @@ class Latency(Protocol):
 class Known:
     """Exactly what the backend will charge: what a perfect predictor would say."""
 
-    _price: Callable[[Sequence[Work]], float] = field(init=False, repr=False)
+    _price: Callable[[Sequence[Work]], Cost] = field(init=False, repr=False)
     _sizes: Sequence[Size] = field(init=False, repr=False)
+    _steps: int = field(init=False, repr=False)
     _seen: dict[tuple[str, Counts], float] = field(init=False, default_factory=dict, repr=False)
 
     def bind(self, run: Run, executor: Stepper, sizes: Sequence[Size]) -> None:
         """See Latency.bind."""
-        self._price, self._sizes = lambda works: executor.price(works).seconds, sizes
+        self._price, self._sizes, self._steps = executor.price, sizes, max(run.workload.steps)
 
     def step_s(self, model: str, counts: Counts) -> float:
         """See Latency.step_s."""
         found = self._seen.get((model, counts))
         if found is None:
-            found = self._seen[model, counts] = self._price(batch(model, self._sizes, counts))
+            found = self._seen[model, counts] = self._price(batch(model, self._sizes, counts, self._steps)).seconds
         return found
 
 
@@ -102,7 +104,9 @@ class Svr:
             tuple(int(n) for n in np.bincount(rng.integers(kinds, size=count), minlength=kinds))
             for count in rng.integers(1, self._executor.limit + 1, self.combinations)
         ]
-        took_ms = np.array([self._executor.price(batch(model, self._sizes, each)).seconds * MS for each in drawn])
+        steps = max(self._run.workload.steps)
+        tried = [batch(model, self._sizes, each, steps) for each in drawn]
+        took_ms = np.array([self._executor.price(works).seconds * MS for works in tried])
         features = np.array([self._features(each) for each in drawn])
         taught = max(round(self.train * self.combinations), 1)
         learned = make_pipeline(StandardScaler(), SVR(C=self.regularisation, epsilon=self.epsilon_ms))
@@ -120,9 +124,9 @@ class Svr:
         return [*counts, sum(n > 0 for n in counts), pixels]
 
 
-def batch(model: str, sizes: Sequence[Size], counts: Counts) -> list[Work]:
-    """Works that belong to no request (to the first, of a live backend: it needs a prompt), one step each."""
-    return [Work(model, *size, 1, row=0) for size, n in zip(sizes, counts, strict=True) for _ in range(n)]
+def batch(model: str, sizes: Sequence[Size], counts: Counts, steps: int) -> list[Work]:
+    """Works that belong to no request (to the first, of a live backend: it needs a prompt)."""
+    return [Work(model, *size, steps, row=0) for size, n in zip(sizes, counts, strict=True) for _ in range(n)]
 
 
 @dataclass(slots=True)

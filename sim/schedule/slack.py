@@ -37,14 +37,14 @@ class Kind:
     waiting: list[tuple[float, int, Request]] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Active:
-    """A request of the batch: its steps and seconds that are left besides steps, others' stages included."""
+Key = tuple[str | None, int, int, int, int]
 
-    request: Request
-    left: int
-    besides_s: float
-    alone_s: float
+Actives = Sequence[tuple[Request, float, float]]
+"""Those of a batch: the request, its seconds that are left besides steps, others' stages included, and its standalone
+latency."""
+
+Heads = Sequence[tuple[float, float]]
+"""Of the first of every kind that waits: the latest time to join, and the standalone latency."""
 
 
 @dataclass(slots=True)
@@ -83,9 +83,10 @@ class Slack:
     interruptions: bool = True
     _run: Run = field(init=False, repr=False)
     _expected: Expected = field(init=False, repr=False)
-    _queues: dict[Worker, dict[tuple[str | None, int, int, int, int], Kind]] = field(
-        init=False, default_factory=dict, repr=False
-    )
+    _queues: dict[Worker, dict[Key, Kind]] = field(init=False, default_factory=dict, repr=False)
+    _seated: dict[Worker, dict[Request, Kind]] = field(init=False, default_factory=dict, repr=False)
+    """Who joined, and some who have left since."""
+    _none: Counts = field(init=False, repr=False)
     _waiting: int = field(init=False, default=0, repr=False)
 
     def bind(self, run: Run) -> None:
@@ -95,6 +96,7 @@ class Slack:
         self._run = run
         self._expected = Expected(self.executor, self.latency)
         self._expected.bind(run)
+        self._none = (0,) * len(self._expected.sizes)
         benefit = "(T_cur + T_cand) / T_new" if self.reading == "merged" else "T_new / (T_cur + T_cand)"
         run.assume("equation 1, threshold", f"{benefit} > {self.threshold:g}", "the paper prints no threshold")
         if self.interruptions:
@@ -128,30 +130,30 @@ class Slack:
             executor.owe(worker, self.decide_s)
         joining = executor.joining(worker)
         batch = [*executor.active(worker), *joining]
-        counts = [0] * len(self._expected.sizes)
-        for request in batch:
-            counts[self._expected.place(request.width, request.height)] += 1
-        now_counts = tuple(counts)
+        seated = self._seated.get(worker, {})
+        if len(seated) > 4 * self.executor.limit:
+            seated = {request: seated[request] for request in batch}
+        self._seated[worker] = seated
+        there = [seated[request] for request in batch]
+        counts = self._none
+        if batch:
+            several = list(counts)
+            for kind in there:
+                several[kind.place] += 1
+            counts = tuple(several)
         while kinds:
-            kind, new_s = self._candidate(kinds, now_counts, now_s)
+            kind, new_s, heads = self._candidate(kinds, counts, now_s)
             deadline_s, _, request = kind.waiting[0]
             if now_s + kind.before_s + kind.left * new_s + kind.after_s > deadline_s:
                 self._take(kinds, kind)
                 self._run.end(request, DISCARDED, LATE)
                 continue
             if batch:
-                act = None
-                if kind.model == batch[0].model and fits(self._run, worker, [*batch, request]):
-                    cur_s = self._expected.step_s(kind.model, now_counts)
-                    actives = self._actives(batch, joining)
-                    act = min(actives, key=lambda each: self._slack(each, cur_s, now_s))
-                    extra_s = self._extra_s(kind, act)
-                    if now_s + act.left * new_s + act.besides_s + extra_s <= act.request.deadline_s:
-                        if self._speeds_up(kind, cur_s, new_s):
-                            return self._take(kinds, kind)
-                        act = None
-                executor.ask(worker, self._run.pull, self._patience(kinds, kind, now_counts, new_s, act, batch, now_s))
-                return None
+                patience = self._refused(worker, batch, there, len(joining), kind, counts, new_s, heads, now_s)
+                if patience is not None:
+                    executor.ask(worker, self._run.pull, patience)
+                    return None
+            seated[request] = kind
             return self._take(kinds, kind)
         return None
 
@@ -163,53 +165,73 @@ class Slack:
 
     # -- the quantities of 6.2 -------------------------------------------------------------------------------------
 
-    def _candidate(
-        self, kinds: dict[tuple[str | None, int, int, int, int], Kind], counts: Counts, now_s: float
-    ) -> tuple[Kind, float]:
-        """The kind whose first has the least slack, and the step that is expected with it in the batch."""
-        best: tuple[float, int] | None = None
+    def _candidate(self, kinds: dict[Key, Kind], counts: Counts, now_s: float) -> tuple[Kind, float, Heads]:
+        """The kind whose first has the least slack, whose place in the heads is the first, and the step that is
+        expected with it in the batch."""
+        best, heads = (inf, 0), []
         for kind in kinds.values():
-            new_s = self._expected.step_s(kind.model, _with(counts, kind.place))
+            step_s = self._expected.step_s(kind.model, _with(counts, kind.place))
             deadline_s, row, _ = kind.waiting[0]
-            slack = (deadline_s - now_s - (kind.before_s + kind.left * new_s + kind.after_s)) / kind.alone_s
-            if best is None or (slack, row) < best:
-                best, found = (slack, row), (kind, new_s)
-        return found
+            remaining_s = kind.before_s + kind.left * step_s + kind.after_s
+            heads.append((deadline_s - remaining_s, kind.alone_s))
+            slack = (deadline_s - now_s - remaining_s) / kind.alone_s
+            if (slack, row) < best:
+                best, found, new_s = (slack, row), kind, step_s
+                heads[0], heads[-1] = heads[-1], heads[0]
+        return found, new_s, heads
 
-    def _actives(self, batch: Sequence[Request], joining: Sequence[Request]) -> list[Active]:
-        """Those of ``batch``, of which some are still to be prepared."""
-        stages = [self._expected.stages_s(r.model or "", r.width, r.height) for r in batch]
-        if not self.interruptions:
-            besides = [after_s for _, after_s in stages]
-        else:
-            ahead_s = sum(before_s for before_s, _ in stages[len(batch) - len(joining) :])
-            besides = [0.0] * len(batch)
-            for place in sorted(range(len(batch)), key=lambda i: (batch[i].left, i)):
-                ahead_s += stages[place][1]
-                besides[place] = ahead_s
-        return [Active(r, r.left, s, self._alone_s(r)) for r, s in zip(batch, besides, strict=True)]
+    def _refused(
+        self,
+        worker: Worker,
+        batch: Sequence[Request],
+        there: Sequence[Kind],
+        joining: int,
+        kind: Kind,
+        counts: Counts,
+        new_s: float,
+        heads: Heads,
+        now_s: float,
+    ) -> "_Patience | None":
+        """Lines 11 to 18: None where the first of ``kind`` may join."""
+        if kind.model != there[0].model or not fits(self._run, worker, [*batch, kind.waiting[0][2]]):
+            return _Patience(now_s, heads)
+        step_s = self._expected.step_s
+        cur_s = step_s(kind.model, counts)
+        merged = (cur_s + step_s(kind.model, _with(self._none, kind.place))) / new_s
+        if not (merged if self.reading == "merged" else 1.0 / merged) > self.threshold:
+            return _Patience(now_s, heads)
+        actives = self._actives(batch, there, joining)
+        least, act = inf, 0
+        for place, (request, besides_s, alone_s) in enumerate(actives):
+            slack = (request.deadline_s - now_s - (request.left * cur_s + besides_s)) / alone_s
+            if slack < least or (slack == least and request.row < actives[act][0].row):
+                least, act = slack, place
+        request, besides_s, _ = actives[act]
+        extra_s = 0.0
+        if self.interruptions:
+            extra_s = kind.before_s + (kind.after_s if kind.left < request.left else 0.0)
+        if now_s + (request.left * new_s + besides_s + extra_s) <= request.deadline_s:
+            return None
+        if joining:  # who joins has joined before the next step
+            actives = self._actives(batch, there, 0)
+        return _Patience(now_s, heads, actives, act, cur_s, new_s, extra_s)
 
-    def _extra_s(self, kind: Kind, act: Active) -> float:
-        """What a candidate's own stages add before ``act`` is done."""
-        if not self.interruptions:
-            return 0.0
-        return kind.before_s + (kind.after_s if kind.left < act.left else 0.0)
-
-    def _slack(self, active: Active, step_s: float, now_s: float) -> tuple[float, int]:
-        request = active.request
-        remaining_s = active.left * step_s + active.besides_s
-        return (request.deadline_s - now_s - remaining_s) / active.alone_s, request.row
-
-    def _speeds_up(self, kind: Kind, cur_s: float, new_s: float) -> bool:
-        alone_s = self._expected.step_s(kind.model, _with((0,) * len(self._expected.sizes), kind.place))
-        merged = (cur_s + alone_s) / new_s
-        return (merged if self.reading == "merged" else 1.0 / merged) > self.threshold
+    def _actives(self, batch: Sequence[Request], there: Sequence[Kind], joining: int) -> Actives:
+        """Those of ``batch``, the last ``joining`` of which are still to be prepared."""
+        besides = [kind.after_s for kind in there]
+        if self.interruptions:
+            ahead_s = 0.0
+            for kind in there[len(there) - joining :]:
+                ahead_s += kind.before_s
+            for place in sorted(range(len(batch)), key=lambda place: batch[place].left):
+                besides[place] = ahead_s = ahead_s + there[place].after_s
+        return [(request, s, kind.alone_s) for request, s, kind in zip(batch, besides, there, strict=True)]
 
     def _alone_s(self, request: Request) -> float:
         workload = self._run.workload
         return workload.limit_s[request.row] / workload.deadline
 
-    def _take(self, kinds: dict[tuple[str | None, int, int, int, int], Kind], kind: Kind) -> Request:
+    def _take(self, kinds: dict[Key, Kind], kind: Kind) -> Request:
         """The first of ``kind`` waits no more."""
         request = heappop(kind.waiting)[2]
         self._waiting -= 1
@@ -217,86 +239,60 @@ class Slack:
             del kinds[request.model, request.width, request.height, request.steps, request.left]
         return request
 
-    # -- when there is something new to decide ---------------------------------------------------------------------
-
-    def _patience(
-        self,
-        kinds: dict[tuple[str | None, int, int, int, int], Kind],
-        kind: Kind,
-        counts: Counts,
-        new_s: float,
-        act: Active | None,
-        batch: Sequence[Request],
-        refused_s: float,
-    ) -> "_Patience":
-        """Of a refusal: by ``act``, or because the candidate fits not, or speeds nothing up, whoever is active."""
-        heads = []
-        for each in kinds.values():
-            step_s = self._expected.step_s(each.model, _with(counts, each.place))
-            latest_s = each.waiting[0][0] - (each.before_s + each.left * step_s + each.after_s)
-            heads.append((latest_s, each.alone_s))
-            if each is kind:
-                mine = heads[-1]
-        if act is None:
-            return _Patience(refused_s, heads, mine)
-        actives = self._actives(batch, ())  # who joins has joined before the next step
-        cur_s = self._expected.step_s(kind.model, counts)
-        mine_there = next(each for each in actives if each.request is act.request)
-        return _Patience(refused_s, heads, mine, actives, mine_there, cur_s, new_s, self._extra_s(kind, act))
-
     def __len__(self) -> int:
         return self._waiting
 
 
 @dataclass(slots=True)
 class _Patience:
-    """See Patience. Between two boundaries the slack of who waits falls by a step over its standalone latency, that of
-    who is active by as much as the step differs from what was expected; who is first, and which tests it passes,
-    changes where two such lines cross. Never said later than it is.
+    """See Patience: when there is something new to decide after a refusal.
+
+    Between two boundaries the slack of who waits falls by a step over its standalone latency, that of who is active by
+    as much as the step differs from what was expected; who is first, and which tests it passes, changes where two such
+    lines cross. Never said later than it is.
 
     Args:
         refused_s: when, and there is nothing new then.
-        heads: of who waits: the latest time to join, and the standalone latency; ``mine`` is the candidate's.
+        heads: of who waits, the candidate first.
         actives, act: who is active, and the one that would be late; none where that is not the reason.
         cur_s, new_s: a step as expected without the candidate and with it; ``extra_s`` its stages.
     """
 
     refused_s: float
-    heads: Sequence[tuple[float, float]]
-    mine: tuple[float, float]
-    actives: Sequence[Active] = ()
-    act: Active | None = None
+    heads: Heads
+    actives: Actives = ()
+    act: int = -1
     cur_s: float = 0.0
     new_s: float = 0.0
     extra_s: float = 0.0
 
     def __call__(self, now_s: float, step_s: float) -> int:
-        latest_s, alone_s = self.mine
+        latest_s, alone_s = self.heads[0]
         slack = (latest_s - now_s) / alone_s
         first = latest_s - now_s  # seconds until it is late itself
         for other_s, other_alone_s in self.heads:
             if other_alone_s < alone_s:  # falls faster
                 first = min(first, ((other_s - now_s) / other_alone_s - slack) / (1 / other_alone_s - 1 / alone_s))
         steps = first / step_s if step_s > 0.0 else inf
-        act = self.act
-        if act is not None:
-            left, gain_s = act.request.left, self.new_s - step_s
-            late_s = now_s + left * self.new_s + act.besides_s + self.extra_s - act.request.deadline_s
-            if late_s <= 0.0:
-                steps = 0.0
-            elif gain_s > 0.0:
-                steps = min(steps, late_s / gain_s)
-            drift_s = step_s - self.cur_s
-            mine, fall = self._at(act, now_s), drift_s / act.alone_s
-            for each in self.actives:
-                faster = drift_s / each.alone_s - fall
-                if faster > 0.0:
-                    steps = min(steps, (self._at(each, now_s) - mine) / faster)
+        if self.actives:
+            steps = min(steps, self._in_time(now_s, step_s))
         return max(floor(min(steps, 1e9)), 1 if now_s == self.refused_s else 0)
 
-    def _at(self, each: Active, now_s: float) -> float:
-        remaining_s = each.request.left * self.cur_s + each.besides_s
-        return (each.request.deadline_s - now_s - remaining_s) / each.alone_s
+    def _in_time(self, now_s: float, step_s: float) -> float:
+        """Steps until the one that would be late would not be, or another is the most urgent."""
+        request, besides_s, alone_s = self.actives[self.act]
+        late_s = now_s + request.left * self.new_s + besides_s + self.extra_s - request.deadline_s
+        if late_s <= 0.0:
+            return 0.0
+        gain_s, drift_s, cur_s = self.new_s - step_s, step_s - self.cur_s, self.cur_s
+        steps = late_s / gain_s if gain_s > 0.0 else inf
+        mine = (request.deadline_s - now_s - (request.left * cur_s + besides_s)) / alone_s
+        for request, besides_s, other_s in self.actives:
+            faster = drift_s / other_s - drift_s / alone_s
+            if faster > 0.0:
+                slack = (request.deadline_s - now_s - (request.left * cur_s + besides_s)) / other_s
+                steps = min(steps, (slack - mine) / faster)
+        return steps
 
 
 def _with(counts: Counts, place: int) -> Counts:

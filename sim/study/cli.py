@@ -34,8 +34,22 @@ def add_parser(subparsers: "_SubParsersAction[argparse.ArgumentParser]") -> argp
         help="vllm-omni: one run's results in the keys of vLLM-Omni's benchmark, as JSON (default: html)",
     )
     parser.add_argument("--title", help="the report's title (default: the systems compared)")
+    parser.add_argument(
+        "--reruns-s",
+        type=_seconds,
+        metavar="S",
+        help="CPU-seconds that reruns with the service time moved may take in all, inf for no limit; a run whose "
+        "reruns do not fit gets no band (default: 60)",
+    )
     parser.set_defaults(run=run)
     return parser
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not seconds >= 0:
+        raise argparse.ArgumentTypeError(f"found {text}, expected 0 or more seconds, or inf")
+    return seconds
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,11 +60,11 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.format == "vllm-omni":
         return _results(args)
-    from sim.study.report import (
-        write_report,
-    )  # drawing takes a second to import, which other verbs need not pay
+    from sim.study.report import write_report  # drawing takes a second to import, which other verbs need not pay
+    from sim.study.sensitivity import RERUNS_S
 
-    report = write_report(args.dirs, args.output, args.title)
+    reruns_s = RERUNS_S if args.reruns_s is None else args.reruns_s
+    report = write_report(args.dirs, args.output, args.title, reruns_s)
     print(report.html)
     for figure in report.figures:
         print(figure)

@@ -19,7 +19,7 @@ from sim.study.identity import short_key
 from sim.study.over_time import MOST, over_time
 from sim.study.palette import families_of, series_of
 from sim.study.runs import ReportError, Run, load_runs
-from sim.study.sensitivity import likely
+from sim.study.sensitivity import RERUNS_S, likely
 from sim.study.sheet import NARROW, PIXELS_PER_INCH, WIDE, Sheet
 
 
@@ -92,13 +92,16 @@ _PLATES = (
 )
 
 
-def write_report(dirs: Sequence[Path], out: Path | None = None, title: str | None = None) -> Report:
+def write_report(
+    dirs: Sequence[Path], out: Path | None = None, title: str | None = None, reruns_s: float = RERUNS_S
+) -> Report:
     """Compare every finished run in or below `dirs`.
 
     Args:
         dirs: Run directories, or folders of them (a sweep).
         out: The HTML file; `report.html` in it if it is a directory. Default: in the first of `dirs`.
         title: The report's title. Default: the systems compared.
+        reruns_s: CPU-seconds that reruns with the service time moved may take in all.
 
     Returns:
         The HTML file and the PNG files in `figures` beside it. The same runs give the same bytes.
@@ -111,7 +114,7 @@ def write_report(dirs: Sequence[Path], out: Path | None = None, title: str | Non
     html = html / "report.html" if html.is_dir() else html
     bar = tqdm(_PLATES, desc="figures", unit="figure", disable=None, leave=False)  # quiet where nobody looks
     drawn = [(plate, shown) for plate in bar if (shown := _print(plate, runs)) is not None]
-    page = _page(runs, drawn, title or _title(runs))
+    page = _page(runs, drawn, title or _title(runs), reruns_s)
     folder = html.parent / "figures"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -125,11 +128,11 @@ def write_report(dirs: Sequence[Path], out: Path | None = None, title: str | Non
     return Report(html, [folder / plate.name for plate, _ in drawn])
 
 
-def _page(runs: Sequence[Run], drawn: Sequence[tuple[_Plate, _Print]], title: str) -> str:
+def _page(runs: Sequence[Run], drawn: Sequence[tuple[_Plate, _Print]], title: str, reruns_s: float) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(resources.files("sim.study").joinpath("report.html.jinja").read_text("utf-8"))
     rows = tables.comparison(runs)
-    found = likely(runs)
+    found = likely(runs, reruns_s)
     return template.render(
         title=title,
         headline=tables.headline(runs),

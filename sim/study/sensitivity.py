@@ -27,6 +27,9 @@ from traces.table.trace import Trace
 MOVED = (-0.03, -0.02, -0.01, 0.01, 0.02, 0.03)
 """By how much the service time is moved, as a share of it."""
 
+RERUNS_S = 60.0
+"""CPU-seconds that a report's reruns may take, unless it is asked for more: a page is waited for."""
+
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 PROFILED = "backends.profiled.Profiled"
@@ -60,15 +63,28 @@ class Likely:
         return min([self.said[percentile], *within]), max([self.said[percentile], *within])
 
 
-def likely(runs: Sequence[Run]) -> list[Likely]:
+def likely(runs: Sequence[Run], reruns_s: float = RERUNS_S) -> list[Likely]:
     """Of the first run of every series and load: rerun it with the service time moved, and look its profiles up.
 
-    What cannot be rerun (a trace that is gone, parts that are not at hand, a live backend) has its reason instead.
+    What cannot be rerun (a trace that is gone, parts that are not at hand, a live backend) has its reason instead, and
+    so has what would take longer than is left.
+
+    Args:
+        runs: finished runs.
+        reruns_s: CPU-seconds that reruns may take in all, by what the runs themselves took.
     """
     firsts = [cell.runs[0] for cell in cells(runs)]
     traces: dict[str, Trace] = {}
     bar = tqdm(firsts, desc="reruns with the service time moved", unit="run", disable=None, delay=1.0, leave=False)
-    return [_likely(run, traces) for run in bar]
+    found, left_s = [], reruns_s
+    for run in bar:
+        takes_s = (1 + len(MOVED)) * (run.number("wall", "cpu_s") or 0.0)
+        if takes_s <= left_s:
+            found.append(_likely(run, traces))
+            left_s -= takes_s
+        else:
+            found.append(Likely(run, reason=f"its reruns take about {takes_s:.0f} CPU-seconds: report --reruns-s inf"))
+    return found
 
 
 def _likely(run: Run, traces: dict[str, Trace]) -> Likely:

@@ -16,12 +16,19 @@ import numpy as np
 import pytest
 
 from backends.base import Cost, Work
+from backends.profiled import Profiled
+from sim.cluster.patched import Patched
 from sim.cluster.steps import StepByStep
 from sim.config.settings import check
 from sim.engine import Engine
+from sim.model import Model
 from sim.parts import Run
 from sim.reuse.door import Reuse
 from sim.run import assemble
+from sim.schedule import latency
+from sim.schedule.routed import Routed
+from sim.schedule.routers import LeastPixels
+from sim.schedule.slack import Slack
 from tests.benchmarks.families import neighbours
 from tests.sim.lab import configured, engine
 from traces.arrivals.base import Schedule
@@ -326,3 +333,27 @@ def test_step_by_step_at_batch_16(benchmark: Benchmark, sizes: int, waiting: int
     assert run.arrived == count
     spans = run.record.ledger.spans()
     assert spans["batch"].max() == min(16, count)
+
+
+@pytest.mark.parametrize("waiting", [0, 40_000])
+def test_slack_and_patches_at_batch_16(benchmark: Benchmark, waiting: int) -> None:
+    """PatchedServe's scheduler and its batches of patches, 50 steps and three sizes, near saturation: with those that
+    are late discarded; and with a long queue that stays, as nobody is late for days."""
+    waiting //= SCALE
+    count = 20_000 // SCALE + waiting
+    rng = np.random.default_rng(0)
+    times = np.concatenate((np.zeros(waiting), np.cumsum(rng.exponential(0.4, count - waiting))))
+    side = rng.choice([512, 768, 1024], count).astype(np.int32)
+
+    def make() -> Engine:
+        executor = StepByStep(16, Patched())
+        return engine(
+            times, np.full(count, 4.0), 4, backend=Profiled("h100"), executor=executor, native=False,
+            models={"large": Model("sdxl", 50, 1024, 1024)}, deadline=1e6 if waiting else 5.0,
+            scheduler=Routed(LeastPixels(), Slack(executor, latency.Known())),
+            shapes=(side, side, np.full(count, 50, np.int32)),
+        )  # fmt: skip
+
+    run = timed(benchmark, count, make, 5_000, SHORT)
+    assert run.arrived == count
+    assert run.record.ledger.spans()["batch"].max() <= 16

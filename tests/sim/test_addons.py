@@ -57,7 +57,7 @@ def test_add_ons_are_loaded_before_the_first_step_and_run_beside_each(
     served: Callable[..., Outcome], executor: str
 ) -> None:
     """ControlNets stay, LoRAs are patched anew for every other set of them."""
-    outcome = served("addons=serve", f"executor={executor}")
+    outcome = served("addons=serve", f"executor={executor}", "cluster.gpu.memory_bytes=null")
     rows = outcome.requests.to_pandas()
     loads = [2 * NET_LOAD_S, LORA_S, 0.0, 2 * LORA_S, 0.0, 0.0]
     steps = [STEPS * (STEP_S + s) for s in (NET_S[2], NET_S[1], 0.0, 0.0, 0.0, NET_S[1])]
@@ -77,11 +77,14 @@ def test_add_ons_are_loaded_before_the_first_step_and_run_beside_each(
 def test_where_memory_is_short_the_longest_unused_controlnet_goes(served: Callable[..., Outcome]) -> None:
     """Two fit: c takes the place of b, which was used before a."""
     rows = ("a|", "b|", "a|", "c|", "a|", "b|")
-    outcome = served("addons=serve", "+cluster.gpu.memory_bytes=12500", rows=rows)
+    outcome = served("addons=serve", "cluster.gpu.memory_bytes=12500", rows=rows)
     loads = [NET_LOAD_S * n for n in (1, 1, 0, 1, 0, 1)]
     assert outcome.requests.to_pandas().load_s.tolist() == loads
-    with pytest.raises(SimulationError, match="controlnet b of the request in row 0 does not fit"):
-        served("addons=serve", "+cluster.gpu.memory_bytes=11500", rows=("a;b|",))
+    outcome = served("addons=serve", "cluster.gpu.memory_bytes=11500", rows=("a;b|", "a|"))
+    assert outcome.requests.to_pandas().outcome.tolist() == ["failed", "completed"]
+    assert (
+        outcome.requests.to_pandas().reason[0].startswith("the ControlNets a, b do not fit into the 0.0 GB of a h800")
+    )
 
 
 def test_a_controlnet_that_an_active_request_runs_with_stays(served: Callable[..., Outcome]) -> None:
@@ -93,9 +96,9 @@ def test_a_controlnet_that_an_active_request_runs_with_stays(served: Callable[..
         "arrivals.outstanding=2",
         "extrapolate=warn",
     )
-    served(*together, "+cluster.gpu.memory_bytes=12000", rows=("a|", "b|"))
-    with pytest.raises(SimulationError, match="controlnet b of the request in row 1 does not fit"):
-        served(*together, "+cluster.gpu.memory_bytes=11500", rows=("a|", "b|"))
+    served(*together, "cluster.gpu.memory_bytes=12000", rows=("a|", "b|"))
+    outcome = served(*together, "cluster.gpu.memory_bytes=11500", rows=("a|", "b|"))
+    assert outcome.requests.to_pandas().outcome.tolist() == ["completed", "failed"]
 
 
 @pytest.mark.parametrize("executor", ["whole-request", "step-by-step"])
@@ -112,10 +115,10 @@ def test_what_a_request_allocates_must_fit_beside_what_is_resident(
     choose = ("addons=serve", f"executor={executor}")
     rows = ("a|", "b|", "|", "a|")
     for most, loads in ((12_900, [1, 1, 0, 1]), (13_000, [1, 1, 0, 0])):
-        outcome = served(*choose, f"+cluster.gpu.memory_bytes={most}", profile=profile, rows=rows)
+        outcome = served(*choose, f"cluster.gpu.memory_bytes={most}", profile=profile, rows=rows)
         assert outcome.requests.to_pandas().load_s.tolist() == [NET_LOAD_S * n for n in loads]
-    with pytest.raises(SimulationError, match=r"takes 0\.0 GB of the 0\.0 GB"):
-        served(*choose, "+cluster.gpu.memory_bytes=11900", profile=profile, rows=rows)
+    outcome = served(*choose, "cluster.gpu.memory_bytes=11900", profile=profile, rows=rows)
+    assert outcome.requests.to_pandas().outcome.tolist() == ["failed", "failed", "completed", "failed"]
 
 
 def test_requests_of_other_loras_do_not_share_a_worker(served: Callable[..., Outcome]) -> None:

@@ -167,7 +167,7 @@ def test_data_is_no_choice() -> None:
 def test_a_part_stands_once_and_at_the_top() -> None:
     for name in (choice.name for choice in choices("system")):
         config = configured(f"system={name}")
-        assert config["system"].keys() <= {"name", "services", "assumptions"}
+        assert config["system"].keys() <= {"name", "addons", "services", "assumptions"}
         for part in PARTS:
             inside = [value for value in (config.get(part) or {}).values() if isinstance(value, dict)]
             assert not any("_target_" in value for value in inside)

@@ -17,7 +17,7 @@ from sim.cluster.steps import StepByStep
 from sim.cluster.whole import WholeRequest
 from sim.cluster.worker import Worker
 from sim.engine import Engine
-from sim.errors import SimulationError
+from sim.errors import ConfigError, SimulationError
 from sim.gpu import Gpu
 from sim.model import Model
 from sim.request import HIT, MISS, Request
@@ -357,9 +357,9 @@ def test_gangs_are_refused_of_whom_is_not_there_to_be_in_one() -> None:
     assert once(run) == 20.0
 
 
-@pytest.mark.parametrize("executor", [WholeBatch(2), StepByStep(2)])
+@pytest.mark.parametrize("executor", [WholeBatch(2), StepByStep(2), WholeRequest()])
 def test_what_does_not_know_the_speed_of_a_gang_refuses_one(executor: Any) -> None:
-    with pytest.raises(SimulationError, match="nothing says how fast"):
+    with pytest.raises((SimulationError, ConfigError), match=r"nothing says how (fast|much faster)"):
         engine([0.0], [1.0], 2, scheduler=Ganging(), executor=executor).run()
 
 

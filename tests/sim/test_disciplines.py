@@ -198,7 +198,7 @@ def test_any_set_of_sizes_can_be_served_in_patches() -> None:
     for side in ("trace", "active", "128"):
         outcome = simulated(
             "system=patchedserve", "cluster=h100", "trace=mix", f"trace.shapes={shapes}", "shapes=trace", "slo=[5]",
-            "trace.requests=60", f"steps.side={side}",
+            "trace.requests=60", f"steps.side={side}", "latency=known",
         )  # fmt: skip
         assert outcome.summary["requests"]["completed"] > 50
         (said,) = [each for each in outcome.summary["assumptions"] if each["what"] == "side of a patch [px]"]
@@ -207,7 +207,7 @@ def test_any_set_of_sizes_can_be_served_in_patches() -> None:
 
 def test_a_backend_without_patches_is_refused_before_the_run() -> None:
     with pytest.raises(BackendError, match="nobody measured what a step of patches takes"):
-        simulated("system=patched-cache", "trace.requests=5", "trace.history=20")
+        simulated("system=patched-cache", "feature_cache=none", "trace.requests=5", "trace.history=20")
     run = engine([0.0], [1.0], backend=Mixed(1, 1, 1), executor=StepByStep(2, Patched()))
     with pytest.raises(ConfigError, match="Mixed does not step patches"):
         run.run()

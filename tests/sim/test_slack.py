@@ -288,7 +288,7 @@ def test_records_are_the_same_bytes_again() -> None:
     def rows() -> Any:
         return simulated(
             "system=patchedserve", "cluster=h100", "cluster.count=2", "trace=hybrid", "shapes=trace", "slo=[5]",
-            "trace.requests=200", "arrivals.rate_rpm=90",
+            "trace.requests=200", "arrivals.rate_rpm=180",
         ).requests  # fmt: skip
 
     assert rows().equals(rows())

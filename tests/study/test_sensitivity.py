@@ -82,6 +82,17 @@ def test_what_cannot_be_made_again_says_why(runs: Path, tmp_path: Path) -> None:
     assert "could not be made again" in write_report([folder], tmp_path / "r.html").html.read_text()
 
 
+def test_reruns_that_would_take_too_long_are_not_made(runs: Path, tmp_path: Path) -> None:
+    given = load_runs([runs])
+    takes_s = [7 * (run.number("wall", "cpu_s") or 0.0) for run in given]
+    assert [each.said is None for each in likely(given, 0.0)] == [True, True]
+    assert [each.said is None for each in likely(given, min(takes_s))].count(False) == 1
+    page = write_report([runs], tmp_path / "r.html", reruns_s=0.0).html.read_text()
+    assert "--reruns-s inf" in page
+    with pytest.raises(SystemExit):
+        main(["report", str(runs), "--reruns-s", "-1"])
+
+
 def test_results_have_the_keys_of_vllm_omni_s_benchmark(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -28,6 +29,7 @@ class Mix:
     Args:
         shapes: [width, height, steps, weight] rows, sizes in pixels.
         requests: number of rows.
+        drawn: ``weight``, or ``turn``: the shapes one after another, again and again, whatever their weights.
         seed: of Python's `random`.
         name: what reports call the trace.
 
@@ -37,6 +39,7 @@ class Mix:
 
     shapes: Sequence[Sequence[float]]
     requests: int = 1000
+    drawn: Literal["weight", "turn"] = "weight"
     seed: Seed = 42
     name: str = "mix"
 
@@ -49,7 +52,11 @@ class Mix:
     def load(self, rng: np.random.Generator) -> Trace:
         """Draw the requests; nothing is drawn from `rng`."""
         weights = [float(row[3]) for row in self.shapes]
-        which = random.Random(self.seed).choices(range(len(weights)), weights, k=self.requests)
+        if self.drawn == "turn":
+            which, said = [row % len(weights) for row in range(self.requests)], "one after another"
+        else:
+            which = random.Random(self.seed).choices(range(len(weights)), weights, k=self.requests)
+            said = f"drawn by weight from Python's random, seed {self.seed}"
         drawn = weighted(self.shapes, "shapes", 3, WHERE)[0][which]
         return make(
             {
@@ -62,7 +69,7 @@ class Mix:
                 "seed": np.arange(self.requests),
             },
             name=self.name,
-            source=f"a mix of {len(weights)} shapes, drawn by weight from Python's random, seed {self.seed}",
+            source=f"a mix of {len(weights)} shapes, {said}",
             notes={"synthetic": True, "arrival_s": ORDER_ONLY},
             where=WHERE,
         )

@@ -25,6 +25,9 @@ VERSION = 1
 
 METADATA_KEY = b"mezzotint"
 
+ADDON_BYTES = "addon_bytes"
+"""The note that says how large add-ons are: name -> bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Trace:

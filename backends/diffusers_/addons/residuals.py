@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -59,3 +60,11 @@ class StepInput:
 
 
 ResidualSource = Callable[[StepInput], Residuals]
+
+
+@runtime_checkable
+class Beside(Protocol):
+    """What runs a step's denoiser itself, in halves, its ControlNets beside the first."""
+
+    def predict(self, pipe: Any, step: StepInput) -> torch.Tensor:
+        """The denoiser's output with what the ControlNets add, (rows, c, h, w)."""

@@ -45,6 +45,19 @@ class Steering:
     run: Callable[[Any, StepInput, torch.Tensor, float], Residuals]
 
 
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """A denoiser in two, so that its ControlNets can run beside the first (SwiftDiffusion, 4.1).
+
+    Attributes:
+        encode: (pipe, step) -> what the second half goes on from: the down blocks and the middle block.
+        decode: (pipe, that, residuals of its ControlNets) -> the denoiser's output, (rows, c, h, w).
+    """
+
+    encode: Callable[[Any, StepInput], Any]
+    decode: Callable[[Any, Any, Residuals | None], torch.Tensor]
+
+
 def as_encoded(pipe: Any, rows: Mapping[str, torch.Tensor], latents: torch.Tensor, guidance: float) -> Inputs:
     """Inputs of a family whose denoiser reads nothing but the encoded prompts."""
     return dict(rows)
@@ -69,6 +82,7 @@ class Family:
         predict_patched: (pipe, the step of each size, side of a patch in latents) -> the denoiser's output for each,
             all from one pass; None where it has no such pass.
         upcasts_vae: whether the autoencoder overflows in float16 and runs in float32 instead.
+        halves: the same as ``predict`` in two; None where ControlNets add to every block.
     """
 
     denoiser: str
@@ -83,6 +97,7 @@ class Family:
     float32_latents: bool = False
     predict_patched: Callable[[Any, Sequence[StepInput], int], list[torch.Tensor]] | None = None
     upcasts_vae: bool = False
+    halves: Halves | None = None
 
     def latent_channels(self, pipe: Any) -> int:
         """Channels of a latent."""

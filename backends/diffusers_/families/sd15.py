@@ -6,7 +6,7 @@ from typing import Any
 
 from backends.diffusers_.conditioning import Tensors
 from backends.diffusers_.families.base import Family, Prompts
-from backends.diffusers_.families.unet import predict, steering
+from backends.diffusers_.families.unet import halves, predict, steering
 from backends.diffusers_.patches import unet as patches
 
 
@@ -16,5 +16,5 @@ def encode(pipe: Any, prompts: Prompts) -> tuple[Tensors, Tensors | None]:
     return {"hidden": positive}, {"hidden": negative} if prompts.guided else None
 
 
-SD15 = Family("unet", 8, encode, predict, steering, predict_patched=patches.predict)
+SD15 = Family("unet", 8, encode, predict, steering, predict_patched=patches.predict, halves=halves)
 """``StableDiffusionPipeline`` (Rombach et al., 2022, arXiv 2112.10752)."""

@@ -9,7 +9,7 @@ import torch
 
 from backends.diffusers_.conditioning import Tensors
 from backends.diffusers_.families.base import Family, Inputs, Prompts
-from backends.diffusers_.families.unet import predict, steering
+from backends.diffusers_.families.unet import halves, predict, steering
 from backends.diffusers_.patches import unet as patches
 
 
@@ -34,5 +34,7 @@ def inputs(pipe: Any, rows: Mapping[str, torch.Tensor], latents: torch.Tensor, g
     return {**rows, "time_ids": size.repeat(pooled.shape[0], 1)}
 
 
-SDXL = Family("unet", 8, encode, predict, steering, inputs, upcasts_vae=True, predict_patched=patches.predict)
+SDXL = Family(
+    "unet", 8, encode, predict, steering, inputs, upcasts_vae=True, predict_patched=patches.predict, halves=halves
+)
 """``StableDiffusionXLPipeline`` (Podell et al., 2023, arXiv 2307.01952)."""

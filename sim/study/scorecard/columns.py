@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from sim.errors import ConfigError
 from sim.study.scorecard import points
 from sim.study.scorecard.observations import Observation
-from sim.study.scorecard.points import rows_asked
+from sim.study.scorecard.points import has_prompts, rows_asked
 from sim.study.scorecard.readings import Reading
 from sim.study.scorecard.rows import Row
 from traces.table.trace import about
@@ -35,8 +35,9 @@ class Feed:
     path: Path | None = None
 
     def overrides(self, experiment: str, own: Sequence[str]) -> tuple[str, ...]:
-        """What has ``experiment`` replay it: as many rows as it would have of the built-in one, where there are."""
-        if self.path is None:
+        """What has ``experiment`` replay it: as many rows as it would have of the built-in one, where there are. One
+        whose requests have no prompts keeps its own: what it asks is sizes, which its paper states."""
+        if self.path is None or not has_prompts(experiment, own):
             return tuple(own)
         asked = rows_asked(experiment, own)
         told = [word for word in own if not word.startswith("trace.")]  # of the built-in source

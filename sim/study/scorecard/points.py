@@ -23,6 +23,9 @@ from traces.table.trace import about
 
 Config = dict[str, Any]
 
+WITHOUT_PROMPTS = "traces.sources.mix.Mix"
+"""The source of requests that are sizes and steps alone, as the paper's experiment makes them up."""
+
 _ROOMS = ("sim", "traces", "backends")
 _AFTER_THE_RUN = ("study",)
 """Folders of code that only reads finished runs."""
@@ -73,6 +76,16 @@ def sweep(experiment: str, overrides: Sequence[str] = ()) -> list[Point]:
     swept |= {key: given[key].partition("=")[2] for key in several}
     (batch,) = BasicSweeper.split_arguments(parser.parse_overrides(words), None)
     return [Point(experiment, _choices(job, swept), tuple(job)) for job in batch]
+
+
+def has_prompts(experiment: str, overrides: Sequence[str] = ()) -> bool:
+    """Whether ``experiment`` replays requests with prompts, so that those of another trace can take their place; so it
+    is said of one that cannot be composed."""
+    try:
+        trace = composed(Point(experiment, {}, (f"experiment={experiment}", *overrides)))["trace"]
+    except (HydraException, OmegaConfBaseException):
+        return True
+    return str(trace["_target_"]) != WITHOUT_PROMPTS
 
 
 def rows_asked(experiment: str, overrides: Sequence[str] = ()) -> int | None:

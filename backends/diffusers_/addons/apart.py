@@ -1,0 +1,81 @@
+"""ControlNets on devices of their own, in virtual time: the denoiser's encoder beside them, then its decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from backends.diffusers_.addons.residuals import Residuals, StepInput
+from backends.diffusers_.device.stopwatch import Stopwatch
+from backends.diffusers_.errors import LiveError
+from backends.diffusers_.families.base import Family
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Seconds of the parts of one step.
+
+    Attributes:
+        encoder_s, decoder_s: of the denoiser.
+        controlnet_s: of each ControlNet.
+        receive_s: to bring what all of them say to the denoiser's device and add it up.
+    """
+
+    encoder_s: float
+    controlnet_s: tuple[float, ...]
+    receive_s: float
+    decoder_s: float
+
+    @property
+    def elsewhere_s(self) -> float:
+        """Seconds that are not the denoiser's."""
+        return sum(self.controlnet_s) + self.receive_s
+
+
+@dataclass(slots=True)
+class Apart:
+    """Takes the place of residuals in the denoise loop, and runs the denoiser itself.
+
+    One device stands for all, so the parts take turns here and each is timed; on the cluster the encoder and every
+    ControlNet run at the same time (SwiftDiffusion, 4.1). What is computed is the same.
+
+    Args:
+        family: of the denoiser.
+        controls: the ControlNets, each a step -> its residuals.
+        parts: of every step that ran.
+
+    Raises:
+        LiveError: no ControlNet, or a denoiser that does not come in two halves.
+    """
+
+    family: Family
+    controls: Sequence[Callable[[StepInput], Residuals]]
+    parts: list[Parts] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.controls:
+            raise LiveError("no ControlNet to run apart; give at least one, or residuals=None")
+        if self.family.halves is None:
+            raise LiveError("ControlNets add to every block of this denoiser, so none can run beside; use sd15 or sdxl")
+
+    def predict(self, pipe: Any, step: StepInput) -> torch.Tensor:
+        """See Beside.predict."""
+        halves = self.family.halves
+        assert halves is not None
+        watch = Stopwatch(step.x.device)
+        half = halves.encode(pipe, step)
+        encoder_s = watch.lap()
+        answers, seconds = [], []
+        for each in self.controls:
+            answers.append(each(step))
+            seconds.append(watch.lap())
+        total = answers[0].to(step.x.device)
+        for answer in answers[1:]:
+            total = total + answer.to(step.x.device)
+        receive_s = watch.lap()
+        predicted = halves.decode(pipe, half, total)
+        self.parts.append(Parts(encoder_s, tuple(seconds), receive_s, watch.lap()))
+        return predicted

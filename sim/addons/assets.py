@@ -1,0 +1,51 @@
+"""Add-ons as they lie in memory."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from backends.base import Asset, Cost, Work
+from sim.parts import Run, Worker
+from sim.request import Addons, Request
+
+NONE = Addons()
+
+
+def addons(model: str, controlnets: Iterable[str], loras: Iterable[str]) -> list[Asset]:
+    """Add-ons of ``model``, in the order in which they are applied."""
+    nets = [Asset("controlnet", name, model) for name in controlnets]
+    return nets + [Asset("lora", name, model) for name in loras]
+
+
+def asked(run: Run, request: Request, kind: str) -> list[Asset]:
+    """Those of ``kind`` that ``request`` asks for, each with its bytes, where the trace says them."""
+    wanted, model, sizes = request.addons or NONE, request.model, run.workload.addon_bytes
+    return [replace(asset, size=sizes.get(asset.name)) for asset in addons(model or "", *wanted) if asset.kind == kind]
+
+
+def in_use(requests: Iterable[Request]) -> set[Asset]:
+    """Whatever ``requests`` run with."""
+    return {asset for each in requests for asset in addons(each.model or "", *(each.addons or NONE))}
+
+
+def load(run: Run, worker: Worker, asset: Asset) -> Cost:
+    """What ``asset`` costs on every GPU of ``worker`` at once."""
+    return on_all(worker, run.backend.load(asset))
+
+
+def on_all(worker: Worker, cost: Cost) -> Cost:
+    """``cost`` on every GPU of ``worker`` at once."""
+    return cost if cost.joules is None else Cost(cost.seconds, cost.joules * len(worker.gpus))
+
+
+def activations(run: Run, request: Request) -> int:
+    """Bytes that ``request`` allocates besides weights while it runs; 0 where nobody measured them."""
+    backend, model = run.backend, request.model or ""
+    peak = backend.peak_bytes([Work(model, request.width, request.height, request.steps)])
+    weights = backend.bytes(Asset("model", model, model))
+    return 0 if peak is None or weights is None else max(peak - weights, 0)
+
+
+def joules(costs: Iterable[Cost]) -> float | None:
+    """Of all of them; None where one is not known."""
+    drawn = [cost.joules for cost in costs]
+    return None if None in drawn else sum(j for j in drawn if j is not None)

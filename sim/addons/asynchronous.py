@@ -1,0 +1,132 @@
+"""LoRAs that come while the first steps run without them (SwiftDiffusion, 4.2)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from backends.base import Asset, Cost, Taken
+from conf.ranges import Count
+from sim.addons.assets import activations, asked, in_use, joules, on_all
+from sim.addons.fetch import FromDisk
+from sim.addons.synchronous import FREE, no_room, patched, refuse_mixed
+from sim.clock import COMPLETION
+from sim.errors import ConfigError
+from sim.parts import Fact, Fetch, Loads, Run, Worker
+from sim.request import Request
+
+ROUNDING_S = 1e-9
+"""What comes this shortly after a boundary is there at it."""
+
+
+@dataclass(slots=True)
+class Asynchronous:
+    """All LoRAs of a request are fetched at once, from when a worker takes it. They are merged into the weights in
+    place at the first boundary after the last one came, and the worker waits for them at step ``bound``.
+
+    What is merged is taken out again when the image is out, or, with ``keep``, when other LoRAs are asked for.
+
+    Args:
+        fetch: where they come from.
+        bound: steps of a request that may run without its LoRAs.
+        keep: whether they stay until others are asked for; if not, every request brings its own.
+    """
+
+    fetch: Fetch = field(default_factory=FromDisk)
+    bound: Count = 20
+    keep: bool = False
+    _run: Run = field(init=False, repr=False)
+    _cut: Callable[[Worker], None] = field(init=False, repr=False)
+    _ready_s: dict[int, float] = field(init=False, default_factory=dict, repr=False)
+    """By row, of requests whose LoRAs are not merged yet: when the last of them is there."""
+    _stall: Fact = field(init=False, repr=False)
+    _step: Fact = field(init=False, repr=False)
+    _patch: Fact = field(init=False, repr=False)
+
+    def bind(self, run: Run, cut: Callable[[Worker], None]) -> None:
+        """See Loras.bind. Raises ConfigError for a backend that does not tell the stages of a LoRA apart."""
+        self._run, self._cut = run, cut
+        if run.workload.addons is not None and not isinstance(run.backend, Taken):
+            raise ConfigError(
+                f"loras: {type(run.backend).__name__} does not tell the stages of a LoRA apart; add "
+                "backend=profiled, or load them before the first step (loras=synchronous)"
+            )
+        self._stall = run.fact("stall_s", default=0.0)
+        self._step, self._patch = run.fact("patch_step", int), run.fact("patch_s")
+        self.fetch.bind(run)
+
+    def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
+        """See Loras.bring. Nothing is waited for but that other LoRAs are taken out first."""
+        run, loads = self._run, Loads()
+        loras, there = asked(run, request, "lora"), patched(worker)
+        if set(there) == set(loras):
+            return loads
+        refuse_mixed(request, active, loras, there, worker)
+        if there:
+            loads.append(("restore", self._take_out(worker)))
+        if loras:
+            keep, room = in_use([*active, request]), activations(run, request)
+            for lora in loras:
+                if run.cluster.admit(worker, lora, 0, keep, room) is None:  # merged in place: the weights' own bytes
+                    raise no_room(run, request, lora)
+            now_s = run.clock._now
+            ready_s = now_s + max(self.fetch.seconds(worker, lora, now_s) for lora in loras)
+            self._ready_s[request.row] = ready_s
+            run.clock.at(ready_s, COMPLETION, self._came, (worker, request.row, ready_s))
+        return loads
+
+    def _came(self, what: tuple[Worker, int, float]) -> None:
+        worker, row, ready_s = what
+        if self._ready_s.get(row) == ready_s:
+            self._cut(worker)
+
+    def holds(self, worker: Worker, active: Sequence[Request]) -> int | None:
+        """See Loras.holds."""
+        waits = [each for each in active if each.row in self._ready_s]
+        return min((max(self._last(each) - _done(each), 1) for each in waits), default=None)
+
+    def _last(self, request: Request) -> int:
+        """The step before which its LoRAs must be there: at least the last one runs with them."""
+        return min(self.bound, request.steps - 1)
+
+    def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
+        """See Loras.boundary."""
+        if not self._ready_s:
+            return FREE
+        cost = FREE
+        for request in active:
+            ready_s = self._ready_s.get(request.row)
+            if ready_s is None or (ready_s > now_s + ROUNDING_S and _done(request) < self._last(request)):
+                continue
+            del self._ready_s[request.row]
+            stall_s = max(ready_s - now_s, 0.0)
+            patch = self._merge(worker, asked(self._run, request, "lora"))
+            self._stall[request.row], self._step[request.row] = stall_s, _done(request)
+            self._patch[request.row] = patch.seconds
+            cost = Cost(cost.seconds + stall_s + patch.seconds, None)
+            now_s += stall_s + patch.seconds
+        return cost
+
+    def _merge(self, worker: Worker, loras: Sequence[Asset]) -> Cost:
+        backend = self._run.backend
+        assert isinstance(backend, Taken)
+        costs = [on_all(worker, backend.patching(lora).patch) for lora in loras]
+        return Cost(sum(cost.seconds for cost in costs), joules(costs))
+
+    def _take_out(self, worker: Worker) -> Cost:
+        """Put the weights back, all at once, whatever was merged into them."""
+        backend, there = self._run.backend, patched(worker)
+        assert isinstance(backend, Taken)
+        for asset in there:
+            self._run.cluster.evict(worker, asset)
+        return on_all(worker, backend.patching(there[0]).restore)
+
+    def gone(self, worker: Worker, request: Request, active: Sequence[Request]) -> Cost:
+        """See Loras.gone."""
+        self._ready_s.pop(request.row, None)
+        if self.keep or active or not patched(worker):
+            return FREE
+        return self._take_out(worker)
+
+
+def _done(request: Request) -> int:
+    """Steps that lie behind ``request``, skipped ones included: what is skipped has the effect of steps."""
+    return request.steps - request.left

@@ -1,0 +1,40 @@
+"""Faster kernels of the denoiser and its ControlNets (SwiftDiffusion, 4.3)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from backends.base import Taken
+from conf.ranges import Positive
+from sim.errors import ConfigError
+from sim.parts import Run
+
+
+@dataclass(slots=True)
+class Kernels:
+    """Each makes every step as many times faster as the profile says; their factors are multiplied.
+
+    Args:
+        names: of the profile's.
+        stages: what the seconds of the stages beside the steps are multiplied with.
+    """
+
+    names: Sequence[str] = ()
+    stages: Positive = 1.0
+    _run: Run = field(init=False, repr=False)
+
+    def bind(self, run: Run) -> None:
+        """Take the run. Raises ConfigError for kernels on a backend that does not know any."""
+        self._run = run
+        if self.names and not isinstance(run.backend, Taken):
+            raise ConfigError(f"kernels: {type(run.backend).__name__} knows none; add backend=profiled or ~kernels")
+        if self.names:
+            run.assume("kernels that make steps faster", list(self.names), "the profile; SwiftDiffusion, 6.5")
+        if self.stages != 1.0:
+            run.assume("seconds of the stages beside the steps, times", self.stages, "kernels.stages")
+
+    def faster(self, model: str) -> float:
+        """How many times faster than plain a step of ``model`` is."""
+        if not self.names:
+            return 1.0
+        assert isinstance(self._run.backend, Taken)
+        return self._run.backend.faster(model, self.names)

@@ -1,0 +1,127 @@
+"""ControlNet servers that several workers share (SwiftDiffusion, 4.1): each on a GPU of its own, with a queue."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from backends.base import Asset, Cost, WorkFailed
+from sim.addons.assets import asked
+from sim.addons.services import bring, longer, needs_parts, parted
+from sim.errors import ConfigError
+from sim.parts import Fact, Loads, Run, Worker
+from sim.request import Request
+
+
+@dataclass(slots=True)
+class Servers:
+    """Those of the cluster's GPUs that its allocation sets aside (``allocation=controlnet-servers``).
+
+    At every step a worker calls a server for each of its ControlNets, goes on with its encoder, and waits for what they
+    say before its decoder. A server works through its calls one at a time, in the order in which they came. Which
+    ControlNets lie on which servers is ``placement``; one that lies on several is called where it is soonest done. One
+    that lies on none is loaded where there is room, or in the place of what was called longest ago, which waits for
+    whatever is being served.
+
+    Args:
+        placement: ControlNets that lie on each server at the start, in the order of the servers.
+    """
+
+    placement: list[list[str]] = field(default_factory=list)
+    _run: Run = field(init=False, repr=False)
+    _faster: Callable[[str], float] = field(init=False, repr=False)
+    _wait: Fact = field(init=False, repr=False)
+    _placed: bool = field(init=False, default=False, repr=False)
+    _in_use: Counter[Asset] = field(init=False, default_factory=Counter, repr=False)
+    _aboard: set[int] = field(init=False, default_factory=set, repr=False)
+
+    def bind(self, run: Run, faster: Callable[[str], float]) -> None:
+        """See ControlNets.bind.
+
+        Raises ConfigError for a backend that does not tell the parts of a step, a cluster without servers, and a
+        placement on more servers than there are.
+        """
+        self._run, self._faster = run, faster
+        self._wait = run.fact("server_wait_s", default=0.0)
+        needs_parts(run)
+        servers = len(run.cluster.servers)
+        if run.workload.addons is not None and not servers:
+            raise ConfigError("controlnets: no GPU serves ControlNets; add allocation=controlnet-servers")
+        if len(self.placement) > servers:
+            raise ConfigError(
+                f"controlnets.placement: found ControlNets for {len(self.placement)} servers, expected "
+                f"at most {servers} (allocation.servers)"
+            )
+
+    def _place(self, request: Request) -> None:
+        """Put ControlNets where they are to lie when the clock starts; that is no part of the run."""
+        self._placed = True
+        cluster, model = self._run.cluster, request.model or ""
+        for server, names in zip(cluster.servers, self.placement, strict=False):
+            for name in names:
+                net = Asset("controlnet", name, model, self._run.workload.addon_bytes.get(name))
+                bring(self._run, server, net, request)
+
+    def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
+        """See ControlNets.bring. Raises WorkFailed where a server has no room for one, even alone."""
+        request.apart = True
+        if not self._placed:
+            self._place(request)
+        run, now_s = self._run, self._run.clock._now
+        waits: list[float] = []
+        nets = asked(run, request, "controlnet")
+        self._in_use.update(nets)
+        self._aboard.add(request.row)
+        for net in nets:
+            if any(net in server.resident for server in run.cluster.servers):
+                continue
+            server, cost = self._load(net, request)
+            from_s = max(_free_s(server), now_s)
+            run.cluster.spend(server, from_s, from_s + cost.seconds, "controlnet", cost.joules)
+            waits.append(from_s + cost.seconds - now_s)
+        return [("controlnet", Cost(max(waits)))] if waits else []
+
+    def _load(self, net: Asset, request: Request) -> tuple[Worker, Cost]:
+        """Put ``net`` where there is most room, or in the place of what nobody runs with and was called longest ago."""
+        held = {server: sum(server.resident.values()) for server in self._run.cluster.servers}
+        for server in sorted(held, key=lambda each: (held[each], each.id)):
+            with suppress(WorkFailed):
+                cost = bring(self._run, server, net, request, self._in_use.keys())
+                assert cost is not None
+                return server, cost
+        raise WorkFailed(
+            f"the ControlNet {net.name} fits on none of the {len(held)} servers beside what others run with; choose "
+            "more of them (allocation.servers), or another cluster="
+        )
+
+    def step(self, worker: Worker, active: Sequence[Request], plain: Cost, now_s: float) -> Cost:
+        """See ControlNets.step. Calls come in the order of the clock, so a server's queue is when it will be free."""
+        run, calls = self._run, [net for each in active for net in asked(self._run, each, "controlnet")]
+        if not calls:
+            return plain
+        parts = parted(run, active[:1], 1, self._faster)
+        now_s, done_s, alone_s = max(now_s, run.clock._now), 0.0, parts.controlnet_s
+        for net in calls:
+            server = min((each for each in run.cluster.servers if net in each.resident), key=_free_s)
+            run.cluster.admit(server, net, 0)  # called last
+            from_s = max(_free_s(server), now_s)
+            run.cluster.spend(server, from_s, from_s + parts.controlnet_s, "controlnet")
+            done_s = max(done_s, from_s + parts.controlnet_s - now_s)
+        for request in active:
+            self._wait[request.row] += max(done_s - max(alone_s, parts.encoder_s), 0.0)
+        return longer(plain, max(done_s - parts.encoder_s, 0.0) + len(calls) * parts.receive_s)
+
+    def holds(self, worker: Worker, active: Sequence[Request]) -> int | None:
+        """See ControlNets.holds. Others' calls may come between two of its own."""
+        return 1 if any(each.addons is not None and each.addons.controlnets for each in active) else None
+
+    def gone(self, worker: Worker, request: Request, active: Sequence[Request]) -> None:
+        """See ControlNets.gone."""
+        if request.row in self._aboard:
+            self._aboard.remove(request.row)
+            self._in_use -= Counter(asked(self._run, request, "controlnet"))
+
+
+def _free_s(server: Worker) -> float:
+    """When ``server`` is done with all of its calls."""
+    return server.until_s

@@ -1,0 +1,112 @@
+"""Step-by-step execution with add-ons: how ControlNets run, when LoRAs come, and with which kernels."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from backends.base import Cost, Work
+from sim.addons.in_line import InLine
+from sim.addons.kernels import Kernels
+from sim.addons.synchronous import FREE, Synchronous
+from sim.errors import ConfigError
+from sim.parts import ControlNets, Loads, Loras, Priced, Run, Steps, Worker
+from sim.request import Request
+
+
+@dataclass(slots=True)
+class WithAddons:
+    """What ``base`` has stages and steps cost, with add-ons as ``controlnets`` and ``loras`` have them.
+
+    Args:
+        base: of the denoiser, and the stages beside it.
+        controlnets: where they run.
+        loras: when they come into the weights.
+        kernels: of the denoiser and its ControlNets.
+    """
+
+    base: Steps
+    controlnets: ControlNets = field(default_factory=InLine)
+    loras: Loras = field(default_factory=Synchronous)
+    kernels: Kernels = field(default_factory=Kernels)
+    _run: Run = field(init=False, repr=False)
+    _cut: Callable[[Worker], None] = field(init=False, repr=False)
+    _active: dict[int, list[Request]] = field(init=False, default_factory=dict, repr=False)
+    """By worker: those whose add-ons are there."""
+
+    def bind(self, run: Run, cut: Callable[[Worker], None]) -> None:
+        """See Steps.bind."""
+        self._run, self._cut = run, cut
+        self.kernels.bind(run)
+        self.base.bind(run, cut)
+        self.controlnets.bind(run, self.kernels.faster)
+        self.loras.bind(run, cut)
+
+    def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
+        """See Steps. Raises WorkFailed where they cannot be."""
+        self._active.setdefault(worker.id, []).append(request)
+        return self.controlnets.bring(worker, request, active) + self.loras.bring(worker, request, active)
+
+    def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
+        """See Steps.prepare."""
+        return _times(self.base.prepare(worker, request, now_s), self.kernels.stages)
+
+    def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
+        """See Steps.step."""
+        plain = self.base.step(worker, active, now_s)
+        faster = self.kernels.faster(active[0].model or "")
+        if faster != 1.0:
+            plain = _times(plain, 1.0 / faster)
+        if self._run.workload.addons is None:
+            return plain
+        due, holds = self.loras.holds(worker, active), self.controlnets.holds(worker, active)
+        if due is not None and (holds is None or due <= holds):
+            self._cut(worker)  # the boundary after these steps has something to do
+        return self.controlnets.step(worker, active, plain, now_s)
+
+    def holds(self, worker: Worker, active: Sequence[Request]) -> int | None:
+        """See Steps."""
+        if self._run.workload.addons is None:
+            return None
+        known = [part.holds(worker, active) for part in (self.loras, self.controlnets)]
+        return min((steps for steps in known if steps is not None), default=None)
+
+    def price(self, works: Sequence[Work]) -> Cost:
+        """See Priced.price: the denoiser, and ControlNets in line. Raises ConfigError where the base has no price."""
+        if not isinstance(self.base, Priced):
+            raise ConfigError(
+                f"steps: {type(self.base).__qualname__} cannot say beforehand what a step costs, which the scheduler "
+                "asks; choose another steps= or discipline="
+            )
+        return _times(self.base.price(works), 1.0 / self.kernels.faster(works[0].model))
+
+    def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
+        """See Steps.boundary."""
+        base, merged = self.base.boundary(worker, active, now_s), self.loras.boundary(worker, active, now_s)
+        if not merged.seconds:
+            return base
+        joules = None if base.joules is None or merged.joules is None else base.joules + merged.joules
+        return Cost(base.seconds + merged.seconds, joules)
+
+    def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
+        """See Steps.finish."""
+        before, after = self.base.finish(worker, request, now_s)
+        taken = self._left(worker, request)
+        if taken.seconds:
+            joules = None if after.joules is None or taken.joules is None else after.joules + taken.joules
+            after = Cost(after.seconds + taken.seconds, joules)
+        return _times(before, self.kernels.stages), after
+
+    def lost(self, worker: Worker, request: Request) -> None:
+        """See Steps."""
+        self._left(worker, request)
+
+    def _left(self, worker: Worker, request: Request) -> Cost:
+        active = self._active.get(worker.id, [])
+        if request not in active:
+            return FREE
+        active.remove(request)
+        self.controlnets.gone(worker, request, active)
+        return self.loras.gone(worker, request, active)
+
+
+def _times(cost: Cost, factor: float) -> Cost:
+    return Cost(cost.seconds * factor, None if cost.joules is None else cost.joules * factor)

@@ -1,0 +1,111 @@
+"""LoRAs before the first step: read, put into the model, fused, one after another (diffusers, PEFT)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from backends.base import Asset, Cost, Taken, WorkFailed
+from conf.ranges import Positive
+from sim.addons.assets import activations, asked, in_use, load, on_all
+from sim.errors import ConfigError, SimulationError
+from sim.parts import Loads, Run, Worker
+from sim.request import Request
+
+FREE = Cost(0.0, 0.0)
+
+
+@dataclass(slots=True)
+class Synchronous:
+    """The weights then serve those that ask for just these LoRAs.
+
+    Args:
+        create: whether side branches are created in the place of the model's layers, then fused, as PEFT does
+            (SwiftDiffusion, 4.2); if not, a LoRA is merged into the weights in place.
+        keep: whether they stay until others are asked for; if not, every request brings its own.
+        times: what its seconds are multiplied with.
+    """
+
+    create: bool = False
+    keep: bool = True
+    times: Positive = 1.0
+    _run: Run = field(init=False, repr=False)
+
+    def bind(self, run: Run, cut: Callable[[Worker], None] | None = None) -> None:
+        """See Loras.bind."""
+        self._run = run
+        if self.create and run.workload.addons is not None and not isinstance(run.backend, Taken):
+            raise ConfigError(
+                f"loras.create: {type(run.backend).__name__} does not tell the stages of a LoRA apart; add "
+                "backend=profiled or loras.create=false"
+            )
+
+    def bring(self, worker: Worker, request: Request, active: Sequence[Request] = ()) -> Loads:
+        """See Loras.bring."""
+        run, loads = self._run, Loads()
+        loras = asked(run, request, "lora")
+        there = patched(worker)
+        if set(there) != set(loras):
+            refuse_mixed(request, active, loras, there, worker)
+            for asset in there:
+                run.cluster.evict(worker, asset)
+        keep, room = in_use([*active, request]), activations(run, request)
+        for lora in loras:
+            absent = lora not in worker.resident
+            if run.cluster.admit(worker, lora, run.backend.bytes(lora), keep, room) is None:
+                raise no_room(run, request, lora)
+            if absent:
+                loads.append(("lora", self._cost(worker, lora)))
+                run.loaded(lora, loads[-1][1].seconds)
+        return loads
+
+    def _cost(self, worker: Worker, lora: Asset) -> Cost:
+        backend = self._run.backend
+        if not self.create:
+            cost = load(self._run, worker, lora)
+        else:
+            assert isinstance(backend, Taken)
+            stages = backend.patching(lora)
+            read, create = on_all(worker, stages.read), on_all(worker, stages.create)
+            joules = None if read.joules is None or create.joules is None else read.joules + create.joules
+            cost = Cost(read.seconds + create.seconds, joules)
+        return Cost(cost.seconds * self.times, None if cost.joules is None else cost.joules * self.times)
+
+    def holds(self, worker: Worker, active: Sequence[Request]) -> int | None:
+        """See Loras.holds."""
+        return None
+
+    def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
+        """See Loras.boundary."""
+        return FREE
+
+    def gone(self, worker: Worker, request: Request, active: Sequence[Request]) -> Cost:
+        """See Loras.gone."""
+        if not self.keep and not active:
+            for asset in patched(worker):
+                self._run.cluster.evict(worker, asset)
+        return FREE
+
+
+def patched(worker: Worker) -> list[Asset]:
+    """The LoRAs in the weights of the model on ``worker``."""
+    return [asset for asset in worker.resident if asset.kind == "lora"]
+
+
+def refuse_mixed(
+    request: Request, active: Sequence[Request], loras: Sequence[Asset], there: Sequence[Asset], worker: Worker
+) -> None:
+    """Raise SimulationError where ``active`` run on the LoRAs that are ``there``, and ``request`` asks for others."""
+    if worker.aboard > 1:
+        asks, has = (", ".join(asset.name for asset in which) or "of none" for which in (loras, there))
+        raise SimulationError(
+            f"a request for the LoRAs {asks} (row {request.row}) was given to worker {worker.id} while others aboard "
+            f"run on the LoRAs {has}; a scheduler must keep LoRAs apart"
+        )
+
+
+def no_room(run: Run, request: Request, lora: Asset) -> WorkFailed:
+    """That ``lora`` does not fit."""
+    gpu = run.cluster.gpu
+    return WorkFailed(
+        f"the LoRA {lora.name} does not fit into the {(gpu.memory_bytes or 0) / 1e9:.1f} GB of a {gpu.name} beside "
+        f"{request.model}, what it runs and its other add-ons; choose another cluster= or addons=ignore"
+    )

@@ -1,0 +1,119 @@
+"""First come, first served, each request on as many GPUs as it takes, allocated and released as one."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from conf.ranges import Count
+from sim.errors import ConfigError
+from sim.parts import Run, Worker
+from sim.request import FAILED, Request
+
+
+@dataclass(slots=True)
+class Gangs:
+    """A request waits until as many GPUs are idle as it takes; nobody overtakes it meanwhile.
+
+    It takes ``denoisers`` GPUs for the denoiser and as many for each of its ControlNets, as SwiftDiffusion (1) and Katz
+    (2) do; or, with ``sizes``, as many as stand there under its number of ControlNets, the last for more, and all of
+    them step together, as DistriFusion's do. Of the idle GPUs those that were a gang of this size before serve first,
+    then those that hold the most of what it asks for. A request that takes more than the cluster has fails.
+
+    Args:
+        denoisers: GPUs that step the denoiser together.
+        sizes: GPUs by number of ControlNets; empty for the rule.
+
+    Raises:
+        ConfigError: a size below 1.
+    """
+
+    denoisers: Count = 1
+    sizes: list[int] = field(default_factory=list)
+    _run: Run = field(init=False, repr=False)
+    _waiting: deque[Request] = field(init=False, default_factory=deque, repr=False)
+    _placing: bool = field(init=False, default=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if any(size < 1 for size in self.sizes):
+            raise ConfigError(f"scheduler.sizes: found {self.sizes}, expected 1 or more GPUs by number of ControlNets")
+
+    def bind(self, run: Run) -> None:
+        """See Scheduler.bind."""
+        self._run = run
+
+    def _takes(self, request: Request) -> tuple[int, int]:
+        """GPUs of ``request``, and how many of them step its denoiser."""
+        nets = 0 if request.addons is None else len(request.addons.controlnets)
+        if self.sizes:
+            size = self.sizes[min(nets, len(self.sizes) - 1)]
+            return size, size
+        return self.denoisers * (1 + nets), self.denoisers
+
+    def offer(self, request: Request, now_s: float) -> Worker | None:
+        """See Scheduler.offer."""
+        gpus, denoisers = self._takes(request)
+        there = self._run.cluster.gpus - len(self._run.cluster.servers)
+        if gpus > there:
+            nets = 0 if request.addons is None else len(request.addons.controlnets)
+            reason = (
+                f"with {nets} ControlNets it takes {gpus} GPUs, {denoisers} of them for the denoiser; found {there}"
+            )
+            self._run.end(request, FAILED, f"{reason}; raise cluster.count")
+            return None
+        if not self._waiting:
+            worker = self._assemble(request, now_s, list(self._run.cluster.idle()))
+            if worker is not None and worker.has_room:
+                return worker
+        self._waiting.append(request)
+        return None
+
+    def next(self, worker: Worker, now_s: float) -> Request | None:
+        """See Scheduler.next. Whoever is first may take it together with others that are idle."""
+        if not self._waiting or worker.aboard:
+            return None
+        first = self._waiting[0]
+        if (len(worker.gpus), worker.denoisers) == self._takes(first):
+            return self._waiting.popleft()
+        if not self._placing:
+            self._placing = True
+            idle = [each for each in self._run.cluster.idle() if each is not worker]
+            made = self._assemble(first, now_s, [worker, *idle])
+            self._placing = False
+            if made is not None and made.has_room:
+                self._run.pull(made)
+        return None
+
+    def _assemble(self, request: Request, now_s: float, idle: Sequence[Worker]) -> Worker | None:
+        """A worker for ``request`` out of ``idle`` ones; None where they are too few."""
+        gpus, denoisers = self._takes(request)
+        cluster = self._run.cluster
+        fitting = [each for each in idle if (len(each.gpus), each.denoisers) == (gpus, denoisers)]
+        if fitting:
+            return max(fitting, key=lambda each: self._held(each, request))
+        if sum(len(each.gpus) for each in idle) < gpus:
+            return None
+        singles = [each for each in idle if len(each.gpus) == 1]
+        for gang in sorted((each for each in idle if len(each.gpus) > 1), key=lambda each: len(each.gpus)):
+            if len(singles) >= gpus:
+                break
+            members = set(gang.gpus)
+            cluster.disband(gang, now_s)
+            singles += [each for each in cluster.workers if len(each.gpus) == 1 and each.id in members]
+        if gpus == 1:
+            return max(singles, key=lambda each: self._held(each, request))
+        chosen = sorted(singles, key=lambda each: -self._held(each, request))[:gpus]
+        beside, stepping = chosen[: gpus - denoisers], chosen[gpus - denoisers :]
+        return cluster.gang([*stepping, *beside], chosen[0].role, now_s, denoisers)
+
+    def _held(self, worker: Worker, request: Request) -> int:
+        """How many of the ControlNets of ``request`` lie on ``worker``."""
+        wanted = () if request.addons is None else request.addons.controlnets
+        there = [worker, *(self._run.cluster.beside(worker) if len(worker.gpus) > 1 else ())]
+        return sum(asset.kind == "controlnet" and asset.name in wanted for gpu in there for asset in gpu.resident)
+
+    def moved(self, worker: Worker, now_s: float) -> None:
+        """See Scheduler.moved."""
+
+    def __len__(self) -> int:
+        """Requests that wait."""
+        return len(self._waiting)

@@ -1,0 +1,91 @@
+"""What is asked of ControlNet servers: which ControlNets are called together, how often, and for how long."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sim.errors import ConfigError
+from traces.describe.loads import together
+from traces.synthetic.addons import service
+from traces.synthetic.published import published
+from traces.table.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Calls of ControlNets by the requests of a service.
+
+    Attributes:
+        together: names that a request calls at every step, and requests per second that do; most first.
+        call_s: seconds of a server for one ControlNet over all steps of a request.
+    """
+
+    together: tuple[tuple[tuple[str, ...], float], ...]
+    call_s: float
+
+    @property
+    def load(self) -> dict[str, float]:
+        """By name: servers that its calls keep busy, the most called first."""
+        found: dict[str, float] = {}
+        for names, rate in self.together:
+            for name in names:
+                found[name] = found.get(name, 0.0) + rate * self.call_s
+        return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))
+
+    @property
+    def pairs(self) -> dict[tuple[str, str], float]:
+        """By pair of names, in their order: requests per second that call both."""
+        found: dict[tuple[str, str], float] = {}
+        for names, rate in self.together:
+            for at, one in enumerate(names):
+                for other in names[at + 1 :]:
+                    key = (min(one, other), max(one, other))
+                    found[key] = found.get(key, 0.0) + rate
+        return found
+
+    @property
+    def rate_hz(self) -> float:
+        """Requests per second, those that call nothing included."""
+        return sum(rate for _, rate in self.together)
+
+
+def of_service(name: str, rate_rpm: float, call_s: float) -> Demand:
+    """The demand of a synthetic service. Raises ConfigError for one that is not known."""
+    known = published("services")
+    if name not in known:
+        raise ConfigError(f"--service: found {name!r}, expected one of {', '.join(known)}")
+    names, shares = service(known[name], name).combinations()
+    return _made([(tuple(each), float(share)) for each, share in zip(names, shares, strict=True)], rate_rpm, call_s)
+
+
+def of_trace(trace: Trace, rate_rpm: float | None, call_s: float) -> Demand:
+    """The demand of a trace, at its own rate unless told another.
+
+    Raises ConfigError where it tells of no ControlNets, or has no rate of its own.
+    """
+    shares = together(trace.table.column("controlnets"))
+    if not any(names for names, _ in shares):
+        raise ConfigError(f"trace {trace.name}: no request asks for a ControlNet; take a trace with add-ons")
+    if rate_rpm is None:
+        if not trace.span_s > 0:
+            raise ConfigError(f"trace {trace.name}: all requests come at one time; say --rate-rpm")
+        rate_rpm = (len(trace) - 1) / trace.span_s * 60.0
+    return _made(shares, rate_rpm, call_s)
+
+
+def head(demand: Demand, most: int) -> Demand:
+    """The demand of the ``most`` ControlNets that are called most, the others left out."""
+    kept = set(list(demand.load)[:most])
+    merged: dict[tuple[str, ...], float] = {}
+    for names, rate in demand.together:
+        key = tuple(name for name in names if name in kept)
+        merged[key] = merged.get(key, 0.0) + rate
+    return Demand(tuple(sorted(merged.items(), key=lambda pair: (-pair[1], pair[0]))), demand.call_s)
+
+
+def _made(shares: Sequence[tuple[tuple[str, ...], float]], rate_rpm: float, call_s: float) -> Demand:
+    merged: dict[tuple[str, ...], float] = {}
+    for names, share in shares:
+        key = tuple(sorted(set(names)))
+        merged[key] = merged.get(key, 0.0) + share
+    rates: Mapping[tuple[str, ...], float] = {names: share * rate_rpm / 60.0 for names, share in merged.items()}
+    return Demand(tuple(sorted(rates.items(), key=lambda pair: (-pair[1], pair[0]))), call_s)

@@ -1,0 +1,121 @@
+"""SwiftDiffusion's way on a real pipeline: ControlNets beside the encoder, LoRAs merged in place between two steps.
+
+The stock way is the oracle: ControlNets in line, LoRAs attached and fused by PEFT.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("diffusers")
+pytest.importorskip("peft")
+
+from backends.diffusers_ import (  # noqa: E402
+    Apart,
+    Control,
+    InPlace,
+    LiveError,
+    Loras,
+    build,
+    control,
+    inline,
+    random_controlnet,
+    read_lora,
+    write_random_lora,
+)
+
+STEPS = 4
+BOUND = 2
+"""An image's pixels may differ by so many of 255 from those of the stock way."""
+
+PICTURE = np.arange(64 * 64 * 3, dtype=np.uint32).reshape(64, 64, 3).astype(np.uint8)
+
+
+@pytest.fixture(params=["sd15", "sdxl"])
+def own(request: pytest.FixtureRequest, tiny: dict[str, Any]) -> Any:
+    return build(replace(tiny[request.param].spec))
+
+
+def _controls(model: Any, nets: int, guided: bool, width: int = 64) -> list[Control]:
+    return [
+        control(model, random_controlnet(model, seed=seed), [PICTURE], width, 64, guided, 0.5 + 0.25 * seed)
+        for seed in range(nets)
+    ]
+
+
+def _lora(model: Any, folder: Path, seed: int) -> Any:
+    path = folder / f"style{seed}.safetensors"
+    write_random_lora(model, path, rank=4, seed=seed, std=0.3)
+    return read_lora(path, f"style{seed}")
+
+
+def _image(model: Any, latents: Any) -> np.ndarray:
+    return model.decode(latents).images.astype(np.int16)
+
+
+@pytest.mark.parametrize(("nets", "width"), [(1, 64), (3, 64), (1, 104)])
+def test_controlnets_apart_make_the_image_of_those_in_line(own: Any, nets: int, width: int) -> None:
+    """Also at a size that is no multiple of what the blocks halve."""
+    conditioning, start = own.encode(["a house"]), own.noise(width, 64, [1], STEPS)
+    controls = _controls(own, nets, conditioning.guided, width)
+    in_line = own.denoise(conditioning, start, STEPS, residuals=inline(controls)).latents
+    apart = Apart(own.family, controls)
+    beside = own.denoise(conditioning, start, STEPS, residuals=apart).latents
+    torch.testing.assert_close(beside, in_line, rtol=1e-5, atol=1e-5)
+    assert np.abs(_image(own, beside) - _image(own, in_line)).max() <= BOUND
+    assert len(apart.parts) == STEPS
+    assert all(len(parts.controlnet_s) == nets and parts.elsewhere_s > 0 for parts in apart.parts)
+    assert not torch.allclose(beside, own.denoise(conditioning, start, STEPS).latents, atol=1e-3)
+
+
+def test_a_lora_merged_in_mid_run_makes_the_image_of_one_that_is_fused_there(own: Any, tmp_path: Path) -> None:
+    """With a ControlNet apart and two LoRAs; afterwards the weights are what they were, to the bit."""
+    weights = [_lora(own, tmp_path, seed) for seed in (1, 2)]
+    conditioning, start = own.encode(["a fox"]), own.noise(64, 64, [1], STEPS)
+    controls = _controls(own, 1, conditioning.guided)
+    before = {name: each.clone() for name, each in own.denoiser.state_dict().items()}
+    in_place, peft, boundary = InPlace(own), Loras(own), STEPS // 2
+
+    def run(patch: Any, residuals: Any) -> Any:
+        def at(done: int, _: Any) -> None:
+            if done == boundary:
+                patch()
+
+        return own.denoise(conditioning, start, STEPS, capture=(boundary,), residuals=residuals, on_step=at)
+
+    merged = run(lambda: in_place.merge(weights), Apart(own.family, controls))
+    assert in_place.restore() >= 0
+    after = own.denoiser.state_dict()
+    assert all(torch.equal(after[name], weight) for name, weight in before.items())
+    fused = run(lambda: peft.patch(weights), inline(controls))
+    peft.clear()
+    torch.testing.assert_close(merged.captured[boundary], fused.captured[boundary], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(merged.latents, fused.latents, rtol=1e-3, atol=1e-3)
+    assert np.abs(_image(own, merged.latents) - _image(own, fused.latents)).max() <= BOUND
+    plain = own.denoise(conditioning, start, STEPS, residuals=inline(controls))
+    assert not torch.allclose(merged.latents, plain.latents, atol=1e-3)
+
+
+def test_what_cannot_be_is_refused(own: Any, tiny: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(LiveError, match="at least one"):
+        Apart(own.family, [])
+    with pytest.raises(LiveError, match="use sd15 or sdxl"):
+        Apart(tiny["flux"].family, [lambda step: step])  # type: ignore[list-item,return-value]
+    weights, in_place = _lora(own, tmp_path, 1), InPlace(own)
+    other = tiny["sdxl" if own.spec.family == "sd15" else "sd15"]
+    before = {name: each.clone() for name, each in own.denoiser.state_dict().items()}
+    with pytest.raises(LiveError, match="does not fit"):
+        in_place.merge([weights, _lora(other, tmp_path, 2)])
+    assert all(torch.equal(own.denoiser.state_dict()[name], weight) for name, weight in before.items())
+    in_place.merge([weights])
+    with pytest.raises(LiveError, match="merged already"):
+        in_place.merge([weights])
+    with pytest.raises(LiveError, match="changes no layer"):
+        in_place.merge([replace(weights, name="none", tensors={})])
+    in_place.restore()

@@ -1,0 +1,194 @@
+"""SwiftDiffusion's executors: Gustafson's law, waits at shared servers, LoRAs on the way, gangs, and memory."""
+
+from copy import deepcopy
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from sim.cluster.cluster import Cluster
+from sim.run import Outcome, simulate
+from tests.sim.lab import configured
+
+STEP_S, NET_S, ENCODER_S, NET_BESIDE_S, RECEIVE_S = 0.05423, {1: 0.02751, 3: 0.08392}, 0.02518, 0.0277, 0.00129
+OTHER_S, N = 0.169, 50
+
+
+@cache
+def composed(*overrides: str) -> dict[str, Any]:
+    return configured("cluster=h800", "trace=add-ons", "arrivals=trace", "extrapolate=warn", *overrides)
+
+
+def served(
+    system: str,
+    nets: int,
+    loras: int,
+    *overrides: str,
+    requests: int = 3,
+    memory: int | None = None,
+    net: int | None = None,
+) -> Outcome:
+    config = deepcopy(composed(f"system={system}", *overrides))
+    config["trace"] |= {"requests": requests, "controlnets": nets, "loras": loras, "controlnet_bytes": net}
+    if memory is not None:
+        config["cluster"]["gpu"]["memory_bytes"] = memory
+    return simulate(config)
+
+
+def rows(outcome: Outcome) -> pd.DataFrame:
+    found: pd.DataFrame = outcome.requests.to_pandas()
+    return found
+
+
+def stays(outcome: Outcome) -> list[float]:
+    found = rows(outcome)
+    return (found.finish_s - found.arrival_s).tolist()
+
+
+def test_in_series_is_what_the_whole_request_executor_does() -> None:
+    """With ControlNets that stay and LoRAs that are merged in place, the one way is the other."""
+    choose = ("loras.create=false", "loras.keep=true")
+    ours = served("diffusers", 3, 2, *choose)
+    theirs = served("vanilla", 3, 2, "addons=serve")
+    assert stays(ours) == pytest.approx(stays(theirs))
+    assert rows(ours).load_s.tolist() == pytest.approx(rows(theirs).load_s.tolist())
+
+
+@pytest.mark.parametrize("nets", [0, 1, 2, 3])
+def test_gustafsons_law(nets: int) -> None:
+    """Of n + 1 processors the serial part gains nothing and the parallel one all of them: S = s + p (n + 1), if the
+    encoder and the ControlNets are as long and nothing is sent. The simulation is below it by just what is not so."""
+    serial = served("diffusers", nets, 0, "cluster.count=1", requests=2)
+    beside = served("swiftdiffusion", nets, 0, "~kernels", requests=2)
+    took_s = [rows(outcome).denoise_s.iloc[-1] / N for outcome in (serial, beside)]
+    extra_s = max(NET_BESIDE_S - ENCODER_S, 0.0) + nets * RECEIVE_S if nets else 0.0
+    assert took_s[1] == pytest.approx(STEP_S + extra_s)
+    parallel_s, serial_s = ENCODER_S, STEP_S - ENCODER_S
+    s, p = serial_s / STEP_S, parallel_s / STEP_S
+    law = s + p * (nets + 1)
+    assert took_s[0] / took_s[1] <= law * 1.06  # in line a ControlNet is up to 1.11 encoders
+    assert took_s[0] / took_s[1] == pytest.approx(law, rel=0.08)
+
+
+@pytest.mark.parametrize(("nets", "loras"), [(2, 1), (5, 3), (0, 4), (1, 0)])
+def test_any_setting_is_served(nets: int, loras: int) -> None:
+    """The steps, and one patch that grows with the LoRAs' bytes; the first request of the run loads ControlNets."""
+    outcome = served("swiftdiffusion", nets, loras, "cluster.count=6")
+    found = rows(outcome)
+    faster = 1.064 * 1.06 * 1.072
+    step_s = STEP_S / faster + (0.0 if not nets else (NET_BESIDE_S - ENCODER_S) / faster + nets * RECEIVE_S)
+    sizes = [340.5e6, *[456.1e6] * 9][:loras]
+    patch_s = sum(0.132 * size / 340.5e6 for size in sizes)
+    assert found.denoise_s.tolist() == pytest.approx([N * step_s] * 3)
+    assert stays(outcome)[-1] == pytest.approx(OTHER_S + N * step_s + patch_s)
+    if loras:
+        came_s = 0.115 + max(sizes) / 2**30
+        assert found.patch_step.tolist()[1:] == [int(np.ceil((came_s - 0.03) / step_s))] * 2
+        assert outcome.summary["addons"]["loads_per_request"]["lora"] == pytest.approx(loras)
+    busy_s = (1 + nets) * (sum(stays(outcome)) + (2 * 0.378 if loras else 0.0))  # it ends with the last image
+    gpu = outcome.summary["gpu"]
+    assert gpu["busy_fraction"] * gpu["seconds"] == pytest.approx(busy_s)
+
+
+def test_what_takes_more_gpus_than_there_are_fails_with_the_reason() -> None:
+    outcome = served("katz", 4, 0)
+    assert rows(outcome).outcome.tolist() == ["failed"] * 3
+    assert "it takes 10 GPUs, 2 of them for the denoiser; found 8" in rows(outcome).reason[0]
+
+
+@pytest.mark.parametrize(("came_s", "bound"), [(0.2, 20), (0.9, 20), (2.5, 20), (2.5, 50), (0.9, 1), (30.0, 20)])
+def test_a_lora_is_merged_at_the_first_boundary_after_it_came_or_waited_for(came_s: float, bound: int) -> None:
+    fetch = f"{{_target_: sim.addons.fetch.Measured, quantiles: [{came_s}, {came_s}]}}"
+    outcome = served(
+        "swiftdiffusion", 0, 1, "~kernels", "~fetch",
+        f"+fetch={fetch}", f"loras.bound={bound}", requests=2,
+    )  # fmt: skip
+    found = rows(outcome)
+    last = min(bound, N - 1)
+    at = min(int(np.ceil((came_s - 0.03) / STEP_S)), last)
+    stall_s = max(came_s - 0.03 - at * STEP_S, 0.0)
+    assert found.patch_step.tolist() == [at] * 2
+    assert found.stall_s.tolist() == pytest.approx([stall_s] * 2)
+    assert stays(outcome) == pytest.approx([OTHER_S + N * STEP_S + stall_s + 0.132] * 2)
+    assert outcome.summary["addons"]["stalled_share"] == float(stall_s > 0.1)
+
+
+def test_taking_loras_out_occupies_the_gpu_but_not_the_image() -> None:
+    """Two requests at once on one GPU: the second waits for the first image and for the weights to be put back."""
+    outcome = served("swiftdiffusion", 0, 1, "cluster.count=1", "arrivals=closed", "arrivals.outstanding=2", requests=2)
+    found = rows(outcome)
+    assert found.start_s[1] == pytest.approx(found.finish_s[0] + 0.378)
+    kept = rows(
+        served(
+            "swiftdiffusion", 0, 1, "cluster.count=1", "arrivals=closed", "arrivals.outstanding=2",
+            "loras.keep=true", requests=2,
+        )
+    )  # fmt: skip
+    assert kept.start_s[1] == pytest.approx(kept.finish_s[0])
+    assert np.isnan(kept.patch_s[1])
+
+
+def test_one_worker_never_waits_at_its_servers() -> None:
+    """On servers of its own a step is the same as in a gang."""
+    shared = served("swiftdiffusion", 2, 0, "controlnets=servers", "allocation=controlnet-servers", "scheduler=fcfs")
+    gang = served("swiftdiffusion", 2, 0)
+    assert rows(shared).denoise_s.tolist() == pytest.approx(rows(gang).denoise_s.tolist())
+    assert (rows(shared).server_wait_s < 1e-9).all()
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_a_shared_servers_wait_is_below_that_of_m_g_1(workers: int) -> None:
+    """A server that serves every call in d, called by workers with pauses, waits less than M/D/1 at the same load: each
+    has one call outstanding, so that a queue is never longer than the others are many."""
+    outcome = served(
+        "swiftdiffusion", 1, 0, "controlnets=servers", "allocation=controlnet-servers", "allocation.servers=1",
+        "scheduler=fcfs", f"cluster.count={workers + 1}", "controlnets.placement=[[controlnet-1]]",
+        "arrivals=closed", f"arrivals.outstanding={workers}", "arrivals.think_s=0.7", requests=40,
+    )  # fmt: skip
+    found = rows(outcome)
+    span_s = outcome.summary["gpu"]["seconds"] / (workers + 1)
+    service_s = NET_BESIDE_S / (1.064 * 1.06 * 1.072)
+    load = len(found) * N * service_s / span_s
+    wait_s = found.server_wait_s.sum() / (len(found) * N)
+    assert 0.0 <= wait_s <= load * service_s / (2 * (1 - load)) or load >= 1
+    assert wait_s <= (workers - 1) * service_s
+    busy_s = outcome.summary["gpu"]["busy_fraction"] * outcome.summary["gpu"]["seconds"]
+    assert busy_s <= outcome.summary["gpu"]["seconds"]
+
+
+GB = 10**9
+
+
+@settings(max_examples=12, deadline=None, phases=[Phase.generate])
+@given(
+    system=st.sampled_from(["diffusers", "swiftdiffusion", "servers"]),
+    memory=st.integers(12, 30),
+    nets=st.integers(0, 4),
+    net_gb=st.integers(1, 6),
+    loras=st.integers(0, 2),
+)
+def test_memory_never_exceeds_the_device(system: str, memory: int, nets: int, net_gb: int, loras: int) -> None:
+    """Whatever is asked for: weights, add-ons and what a step allocates fit on every GPU at every instant, and what can
+    not be served says why."""
+    most, seen = memory * GB, list[int]()
+    kept = Cluster.spend
+
+    def spend(self: Cluster, worker: Any, *args: Any, **named: Any) -> float:
+        for gpu in {worker, *self.beside(worker)}:
+            seen.append(sum(gpu.resident.values()) + (4_500_000_000 if gpu.model and gpu is worker else 0))
+        return kept(self, worker, *args, **named)
+
+    words = []
+    if system == "servers":
+        system = "swiftdiffusion"
+        words = ["controlnets=servers", "allocation=controlnet-servers", "scheduler=fcfs"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Cluster, "spend", spend)
+        found = rows(served(system, nets, loras, *words, requests=2, memory=most, net=net_gb * GB))
+    assert all(bytes <= most for bytes in seen)
+    assert set(found.outcome) <= {"completed", "failed"}
+    assert all("fit" in why or "takes" in why for why in found.reason.dropna())

@@ -1,0 +1,124 @@
+"""The offline optimum against trying everything, and as what no scheduler exceeds."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.cluster.steps import StepByStep
+from sim.model import Model
+from sim.request import COMPLETED
+from sim.schedule.edf import Edf
+from sim.schedule.fifo import Fifo
+from sim.schedule.latency import Known
+from sim.schedule.routed import Routed
+from sim.schedule.routers import LeastPixels
+from sim.schedule.slack import Slack
+from sim.study.optimum import Asked, most_in_time
+from tests.sim.lab import engine
+from tests.sim.test_slack import UNIT, Mixed
+
+SIDES = (64, 128)
+
+
+def everything(asked: Sequence[Asked], step_s: Any, before_s: float, after_s: Any, limit: int) -> int:
+    """Every subset that may join at every boundary, in every order of leaving by joining: nothing is left out."""
+
+    def after(now: float, active: list[tuple[int, int]], waiting: frozenset[int]) -> int:
+        best, done = 0, [place for place, left in active if left == 0]
+        if done:
+            for first in done:
+                end = now + after_s(asked[first].kind)
+                rest = [each for each in active if each[0] != first]
+                best = max(best, (end <= asked[first].deadline_s + 1e-9) + after(end, rest, waiting))
+            return best
+        if len(active) < limit:
+            for place in waiting:
+                if asked[place].arrival_s <= now + 1e-9:
+                    best = max(best, after(now + before_s, [*active, (place, asked[place].steps)], waiting - {place}))
+        if active:
+            stepped = [(place, left - 1) for place, left in active]
+            return max(best, after(now + step_s(tuple(sorted(asked[p].kind for p, _ in active))), stepped, waiting))
+        later = [asked[place].arrival_s for place in waiting if asked[place].arrival_s > now + 1e-9]
+        return max(best, after(min(later), active, waiting)) if later else best
+
+    return after(0.0, [], frozenset(range(len(asked))))
+
+
+def instance(backend: Mixed, gaps: list[int], kinds: list[int], steps: int, loose: float) -> list[Asked]:
+    times = np.cumsum(gaps) * UNIT
+    return [
+        Asked(float(time), kind, steps, float(time) + loose * alone(backend, kind, steps))
+        for time, kind in zip(times, kinds, strict=False)
+    ]
+
+
+def alone(backend: Mixed, kind: int, steps: int) -> float:
+    return (backend.begin_ + backend.end_ * (SIDES[kind] // 64)) * UNIT + steps * backend.step_s([SIDES[kind]])
+
+
+def optimum(backend: Mixed, asked: list[Asked], limit: int) -> int:
+    return most_in_time(
+        asked,
+        lambda kinds: backend.step_s([SIDES[kind] for kind in kinds]),
+        lambda kind: backend.begin_ * UNIT,
+        lambda kind: backend.end_ * (SIDES[kind] // 64) * UNIT,
+        limit,
+    )
+
+
+BACKENDS = st.builds(
+    Mixed, st.integers(1, 30), st.integers(1, 6), st.integers(0, 8), st.integers(0, 8), st.integers(0, 8)
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    backend=BACKENDS,
+    gaps=st.lists(st.integers(0, 60), min_size=1, max_size=4),
+    kinds=st.lists(st.integers(0, 1), min_size=4, max_size=4),
+    limit=st.integers(1, 3),
+    loose=st.sampled_from([1.0, 1.5, 2.5]),
+)
+def test_nothing_that_is_left_out_would_have_been_better(
+    backend: Mixed, gaps: list[int], kinds: list[int], limit: int, loose: float
+) -> None:
+    asked = instance(backend, gaps, kinds, 2, loose)
+    tried = everything(
+        asked,
+        lambda kinds: backend.step_s([SIDES[kind] for kind in kinds]),
+        backend.begin_ * UNIT,
+        lambda kind: backend.end_ * (SIDES[kind] // 64) * UNIT,
+        limit,
+    )
+    assert optimum(backend, asked, limit) == tried
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    backend=BACKENDS,
+    gaps=st.lists(st.integers(0, 120), min_size=1, max_size=6),
+    kinds=st.lists(st.integers(0, 1), min_size=6, max_size=6),
+    limit=st.integers(1, 6),
+    loose=st.sampled_from([1.5, 2.5, 5.0]),
+)
+def test_no_scheduler_serves_more_in_time(
+    backend: Mixed, gaps: list[int], kinds: list[int], limit: int, loose: float
+) -> None:
+    asked = instance(backend, gaps, kinds, 5, loose)
+    most = optimum(backend, asked, limit)
+    side = np.array([SIDES[each.kind] for each in asked], np.int32)
+    executors = [StepByStep(limit) for _ in range(3)]
+    for executor, discipline in zip(executors, (Fifo(), Edf(), Slack(executors[2], Known())), strict=True):
+        run = engine(
+            [each.arrival_s for each in asked], [alone(backend, each.kind, 5) for each in asked], backend=backend,
+            executor=executor, scheduler=Routed(LeastPixels(), discipline), deadline=loose,
+            shapes=(side, side, np.full(len(side), 5, np.int32)), native=False,
+            models={"large": Model("large", 5, 64, 64)},
+        )  # fmt: skip
+        run.run()
+        late_s = np.array([each.deadline_s for each in asked]) + 1e-9
+        facts = run.record.facts
+        assert ((facts["outcome"] == COMPLETED) & (facts["finish_s"] <= late_s)).sum() <= most

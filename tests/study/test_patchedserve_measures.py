@@ -1,0 +1,98 @@
+"""How PatchedServe's numbers are measured, on summaries that were made up as the paper has them, and otherwise."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.study.scorecard.finished import Finished, Runs, Unmeasured
+from sim.study.scorecard.patchedserve import (
+    at_moderate_load,
+    by_scheduling,
+    load_over_baselines,
+    on_several_gpus,
+    over_nirvana,
+    predictor_error,
+    step_ratio,
+)
+from sim.study.scorecard.points import Point
+
+RATES = (10, 20, 30, 40)
+
+
+def run(experiment: str, system: str, rate: int, share: float, error: float = 1.0) -> tuple[Point, Finished]:
+    point = Point(experiment, {"system": system, "arrivals.rate_rpm": str(rate), "seed": "1"}, ())
+    told = {"what": "mean squared error of the predicted step of m [ms^2]", "value": error, "source": ""}
+    summary = {"system": system, "slo": {"5x": {"violation_rate": 1 - share}}, "assumptions": [told]}
+    return point, Finished(point, {}, Path("nowhere"), summary)
+
+
+def figure11(change: Callable[[str, str, int], float] = lambda model, system, rate: 0.0) -> Runs:
+    """PatchedServe carries 40 at 90 %, the others half; a little more on SDXL than on SD3."""
+    ends = {"patchedserve": (1.0, 1.0, 0.96, 0.90), "patched-cache": (1.0, 0.92, 0.8, 0.5)}
+    ends["nirvana-orca"] = (1.0, 0.9, 0.5, 0.2)
+    runs = []
+    for experiment, model in (("patchedserve-figure11", "sdxl"), ("patchedserve-figure11-sd3", "sd3")):
+        for system, shares in ends.items():
+            for rate, share in zip(RATES, shares, strict=True):
+                less = 0.1 if model == "sd3" and system == "patchedserve" and rate > 20 else 0.0
+                runs.append(run(experiment, system, rate, share - less + change(model, system, rate)))
+    return Runs(tuple(runs))
+
+
+def test_satisfaction_over_nirvana_is_averaged_over_rates_and_models() -> None:
+    assert over_nirvana(figure11()) == pytest.approx(100 * (0 + 0.1 + 0.41 + 0.65) / 4)
+    assert at_moderate_load(figure11()) == 1.0
+
+
+def test_a_load_is_supported_up_to_where_a_line_crosses_the_share() -> None:
+    def alike(model: str, system: str, rate: int) -> float:
+        return 0.1 if model == "sd3" and system == "patchedserve" and rate > 20 else 0.0
+
+    times = load_over_baselines(figure11(lambda model, system, rate: alike(model, system, rate) - 1e-9))
+    best = (10 + 10 * 0.01 / 0.08, 10 + 10 * 0.05 / 0.08, 20 + 10 * 0.02 / 0.12)
+    ours = (20 + 10 * 0.01 / 0.04, 30 + 10 * 0.01 / 0.06, 40.0)
+    assert times == pytest.approx([one / other for one, other in zip(ours, best, strict=True)], rel=1e-6)
+    with pytest.raises(Unmeasured, match="at none up to 40/min"):
+        load_over_baselines(figure11(lambda model, system, rate: 1.0))
+
+
+def test_scheduling_pays_where_it_is_ahead_of_first_come_first_served_and_more_on_sdxl() -> None:
+    assert by_scheduling(figure11())
+    assert not by_scheduling(figure11(lambda model, system, rate: 0.2 * (model == "sd3" and system == "patchedserve")))
+
+
+def test_the_error_is_that_of_the_worse_model() -> None:
+    runs = [run("patchedserve-figure11", "patchedserve", 10, 1.0, 3.0)]
+    runs += [run("patchedserve-figure11-sd3", "patchedserve", 10, 1.0, error) for error in (4.0, 8.0)]
+    assert predictor_error(Runs(tuple(runs))) == 6.0
+    with pytest.raises(Unmeasured):
+        predictor_error(Runs(tuple(runs[:1])))
+
+
+def several(shares: Mapping[str, tuple[float, ...]]) -> Runs:
+    named = [f"patchedserve-figure{n}{gpus}" for n in (12, 13) for gpus in ("", "-4gpus", "-8gpus")]
+    made: list[Any] = [
+        run(name, system, rate, share)
+        for name in named
+        for system, of in shares.items()
+        for rate, share in zip(RATES, of, strict=True)
+    ]
+    return Runs(tuple(made))
+
+
+def test_nobody_is_ahead_on_several_gpus_and_distrifusion_is_for_light_loads() -> None:
+    as_printed = {
+        "patchedserve": (1.0, 1.0, 0.9, 0.8),
+        "patched-cache": (1.0, 0.9, 0.8, 0.4),
+        "nirvana-orca": (0.9, 0.8, 0.7, 0.6),
+        "distrifusion": (1.0, 0.6, 0.2, 0.1),
+    }
+    assert on_several_gpus(several(as_printed))
+    assert not on_several_gpus(several({**as_printed, "nirvana-orca": (0.9, 0.8, 0.7, 0.05)}))
+    assert not on_several_gpus(several({**as_printed, "patched-cache": (1.0, 0.9, 0.95, 0.4)}))
+
+
+def test_the_profiles_have_the_ratio_that_they_were_made_from() -> None:
+    assert [step_ratio(model) for model in ("sdxl", "sd3-medium")] == pytest.approx([1.3, 2.4])

@@ -1,0 +1,98 @@
+"""The placement of ControlNets against every placement there is."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.cli import main
+from sim.study.placement.demand import Demand, head, of_service
+from sim.study.placement.solve import (
+    GAP,
+    exhaustive,
+    fewest,
+    in_turn,
+    judged,
+    objective,
+    one_each,
+    solve,
+)
+
+NAMES = "abcde"
+
+
+@st.composite
+def demands(draw: st.DrawFn) -> Demand:
+    """Up to five ControlNets, alone, in pairs and in threes, and requests that call none."""
+    groups = draw(
+        st.dictionaries(
+            st.sets(st.sampled_from(NAMES), min_size=1, max_size=3).map(lambda names: tuple(sorted(names))),
+            st.floats(0.01, 1.0),
+            min_size=1,
+            max_size=5,
+        )
+    )
+    return Demand((*groups.items(), ((), 0.1)), draw(st.floats(0.05, 0.3)))
+
+
+@settings(max_examples=15, deadline=None)
+@given(demands(), st.integers(1, 3), st.integers(1, 4), st.floats(0.2, 1.0))
+def test_no_placement_of_single_copies_is_better(demand: Demand, servers: int, room: int, limit: float) -> None:
+    best, found = exhaustive(demand, servers, limit, room), solve(demand, servers, limit, room)
+    if found is None:
+        assert best is None
+        return
+    assert max(map(len, found.servers)) <= room
+    assert max(found.load) <= limit * (1 + 1e-6)
+    assert sum(found.load) == pytest.approx(sum(demand.load.values()))
+    assert all(sum(shares) == pytest.approx(1) for shares in found.share.values())
+    assert fewest(demand, limit) <= servers
+    if best is not None:
+        assert objective(demand, found, room) <= objective(demand, best, room) * (1 + GAP) + 1e-9
+
+
+@settings(max_examples=10, deadline=None)
+@given(demands(), st.integers(2, 3))
+def test_where_there_is_room_for_one_copy_each_it_is_the_best_of_all(demand: Demand, servers: int) -> None:
+    """As many places as ControlNets: nothing can be divided."""
+    if len(demand.load) % servers:
+        return
+    room = len(demand.load) // servers
+    best, found = exhaustive(demand, servers, 1.0, room), solve(demand, servers, 1.0, room)
+    assert (best is None) == (found is None)
+    if best is not None and found is not None:
+        assert objective(demand, found, room) == pytest.approx(objective(demand, best, room), rel=2 * GAP, abs=1e-9)
+
+
+def test_a_pair_is_divided_between_servers() -> None:
+    demand = Demand(((("a", "b"), 1.0), (("c", "d"), 1.0)), 0.2)
+    assert judged(demand, dict.fromkeys("abcd", (1.0,))).turns_s == pytest.approx(0.2)
+    found = solve(demand, 2, 0.7, 2)
+    assert found is not None
+    assert found.turns_s == pytest.approx(0.0)
+    assert found.load == pytest.approx((0.4, 0.4))
+
+
+def test_of_service_a_the_naive_choices_are_overloaded_where_the_solved_one_is_not() -> None:
+    demand = head(of_service("A", 120.0, 1.15), 16)
+    assert sum(demand.load.values()) == pytest.approx(2 * 1.695 * 1.15, rel=0.01)
+    found = solve(demand, 6, 0.7, 8)
+    assert found is not None
+    assert max(found.load) <= 0.7 < 1.0 < min(max(naive(demand, 6).load) for naive in (one_each, in_turn))
+
+
+def test_the_command_says_what_a_run_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["plan", "placement", "--service", "B", "--rate-rpm", "30", "--servers", "3", "--most", "10"]
+    assert main(asked) == 0
+    assert "allocation.servers=3 'executor.steps.controlnets.placement=[[" in capsys.readouterr().out
+    assert main([*asked, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert max(said["solved"]["load"]) <= 0.7
+    for wrong, named in (
+        (["--limit", "2"], "--limit"),
+        (["--servers", "1"], "give more --servers"),
+        (["--service", "C"], "--service: found 'C'"),
+    ):
+        assert main([*asked, *wrong]) == 2
+        assert named in capsys.readouterr().err

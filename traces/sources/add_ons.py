@@ -1,0 +1,55 @@
+"""A trace whose every request asks for the same add-ons: a setting such as 1C/2L of SwiftDiffusion's experiments."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import numpy as np
+from annotated_types import Ge, Le
+
+from conf.ranges import Count, Positive
+from traces.table.trace import ADDON_BYTES, Trace, make
+
+Few = Annotated[int, Ge(0), Le(1000)]
+Bytes = Annotated[int, Ge(1), Le(10**15)]
+
+
+@dataclass(slots=True)
+class AddOns:
+    """Requests at a steady rate for `controlnets` ControlNets and `loras` LoRAs, the same ones every time.
+
+    Args:
+        requests: rows.
+        controlnets, loras: of each; named controlnet-1 and so on.
+        lora_bytes: of lora-1 and so on; the last is that of all further ones. None leaves it to the profile.
+        controlnet_bytes: of every ControlNet, likewise.
+        gap_s: between two arrivals.
+    """
+
+    requests: Count = 100
+    controlnets: Few = 1
+    loras: Few = 1
+    lora_bytes: list[Bytes] = field(default_factory=list)
+    controlnet_bytes: Bytes | None = None
+    gap_s: Positive = 60.0
+
+    def load(self, rng: np.random.Generator) -> Trace:
+        """See Source.load."""
+        nets = [f"controlnet-{n + 1}" for n in range(self.controlnets)]
+        loras = [f"lora-{n + 1}" for n in range(self.loras)]
+        sizes: dict[str, int] = {}
+        if self.controlnet_bytes is not None:
+            sizes |= dict.fromkeys(nets, self.controlnet_bytes)
+        if self.lora_bytes:
+            sizes |= {name: self.lora_bytes[min(n, len(self.lora_bytes) - 1)] for n, name in enumerate(loras)}
+        return make(
+            {
+                "request_id": [f"r-{row}" for row in range(self.requests)],
+                "arrival_s": np.arange(self.requests) * self.gap_s,
+                "prompt": [f"prompt {row}" for row in range(self.requests)],
+                "controlnets": [nets] * self.requests,
+                "loras": [loras] * self.requests,
+            },
+            name=f"{self.controlnets}C/{self.loras}L",
+            source="synthetic: the same add-ons for every request",
+            notes={"synthetic": True, ADDON_BYTES: sizes},
+        )
