@@ -70,13 +70,25 @@ class Asynchronous:
             now_s = run.clock._now
             ready_s = now_s + max(self.fetch.seconds(worker, lora, now_s) for lora in loras)
             self._ready_s[request.row] = ready_s
-            run.clock.at(ready_s, COMPLETION, self._came, (worker, request.row, ready_s))
+            run.clock.at(ready_s, COMPLETION, self._came, (worker, request, ready_s))
         return loads
 
-    def _came(self, what: tuple[Worker, int, float]) -> None:
-        worker, row, ready_s = what
-        if self._ready_s.get(row) == ready_s:
-            self._cut(worker)
+    def _came(self, what: tuple[Worker, Request, float]) -> None:
+        worker, request, ready_s = what
+        if self._ready_s.get(request.row) == ready_s:
+            later_s = self._expected_s(worker, request)
+            if later_s > ready_s + ROUNDING_S:
+                self._run.clock.at(later_s, COMPLETION, self._came, (worker, request, later_s))
+            else:
+                self._cut(worker)
+
+    def _expected_s(self, worker: Worker, request: Request) -> float:
+        """When the last of its LoRAs will be there, by what is known now."""
+        expected = getattr(self.fetch, "expected_s", None)
+        if expected is not None:
+            known = [expected(worker, lora) for lora in asked(self._run, request, "lora")]
+            self._ready_s[request.row] = max(self._ready_s[request.row], *known)
+        return self._ready_s[request.row]
 
     def holds(self, worker: Worker, active: Sequence[Request]) -> int | None:
         """See Loras.holds."""
@@ -93,13 +105,22 @@ class Asynchronous:
             return FREE
         cost = FREE
         for request in active:
-            ready_s = self._ready_s.get(request.row)
-            if ready_s is None or (ready_s > now_s + ROUNDING_S and _done(request) < self._last(request)):
+            if request.row not in self._ready_s:
+                continue
+            ready_s = self._expected_s(worker, request)
+            if ready_s > now_s + ROUNDING_S and _done(request) < self._last(request):
+                continue
+            stall_s = max(ready_s - now_s, 0.0)
+            if stall_s > ROUNDING_S and hasattr(self.fetch, "expected_s"):  # others may make it longer meanwhile
+                self._stall[request.row] += stall_s
+                self._cut(worker)
+                cost = Cost(cost.seconds + stall_s, None)
+                now_s += stall_s
                 continue
             del self._ready_s[request.row]
-            stall_s = max(ready_s - now_s, 0.0)
             patch = self._merge(worker, asked(self._run, request, "lora"))
-            self._stall[request.row], self._step[request.row] = stall_s, _done(request)
+            self._stall[request.row] += stall_s
+            self._step[request.row] = _done(request)
             self._patch[request.row] = patch.seconds
             cost = Cost(cost.seconds + stall_s + patch.seconds, None)
             now_s += stall_s + patch.seconds

@@ -1,9 +1,13 @@
 """ControlNets in the worker's own loop: one after another before the denoiser, at every step (diffusers)."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from math import inf
+from typing import Literal
 
 from backends.base import Asset, Cost, WorkFailed
+from conf.ranges import Count
 from sim.addons.assets import activations, asked, in_use, joules, load
 from sim.parts import Loads, Run, Worker
 from sim.request import Request
@@ -19,10 +23,16 @@ class InLine:
     Args:
         keep: whether they stay when their request is done; if not, every request loads its own.
         offload: whether they take turns; if not, the request fails.
+        leaves: which goes first: what was unused for the longest, or what was used least on that worker so far,
+            resident or not, among equals the longest unused.
+        most: ControlNets that a worker keeps at most, but for those of one request; null: as many as fit.
     """
 
     keep: bool = True
     offload: bool = True
+    leaves: Literal["lru", "lfu"] = "lru"
+    most: Count | None = None
+    _uses: dict[int, Counter[Asset]] = field(init=False, default_factory=dict, repr=False)
     _run: Run = field(init=False, repr=False)
     _turns: dict[int, Cost] = field(init=False, default_factory=dict, repr=False)
     """By row: what loading those that take turns adds to a step."""
@@ -42,6 +52,9 @@ class InLine:
         loads: Loads = []
         for n, net in enumerate(nets):
             absent = net not in worker.resident
+            self._uses.setdefault(worker.id, Counter())[net] += 1
+            if absent and (self.leaves == "lfu" or self.most is not None):
+                self._make_room(worker, net, keep, room)
             if run.cluster.admit(worker, net, run.backend.bytes(net), keep, room) is None:
                 self._take_turns(worker, request, nets, n)
                 break
@@ -49,6 +62,22 @@ class InLine:
                 loads.append(("controlnet", load(run, worker, net)))
                 run.loaded(net, loads[-1][1].seconds)
         return loads
+
+    def _make_room(self, worker: Worker, net: Asset, keep: Collection[Asset], room: int) -> None:
+        """Let go of others until ``net`` fits, or nothing may go any more."""
+        cluster, resident, uses = self._run.cluster, worker.resident, self._uses[worker.id]
+        nets = [asset for asset in resident if asset.kind == "controlnet"]
+        order = sorted(nets, key=uses.__getitem__) if self.leaves == "lfu" else nets
+        memory = cluster.gpu.memory_bytes
+        free = inf if memory is None else memory - sum(resident.values()) - room
+        held, needed = len(nets), self._run.backend.bytes(net) or 0
+        for other in order:
+            if needed <= free and (self.most is None or held < self.most):
+                return
+            if other not in keep:
+                free += resident[other]
+                held -= 1
+                cluster.evict(worker, other)
 
     def _take_turns(self, worker: Worker, request: Request, nets: Sequence[Asset], fit: int) -> None:
         run = self._run

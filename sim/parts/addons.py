@@ -58,7 +58,11 @@ class Loras(Protocol):
 
 @runtime_checkable
 class Fetch(Protocol):
-    """Where the files of LoRAs come from."""
+    """Where the files of LoRAs come from.
+
+    One whose files make each other slower has a method ``expected_s(worker, asset) -> float``: when the file
+    that was asked for last will have come, or came, by what is known now; minus infinity where none was.
+    """
 
     def bind(self, run: Run) -> None: ...
 

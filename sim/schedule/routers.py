@@ -179,26 +179,38 @@ class LeastWorkLeft:
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
         """See Router.choose."""
-        return self._tally.least(workers, lambda worker: self._left_s(worker, now_s))
+        return self.least(workers, lambda worker: self.left_s(worker, now_s))
 
-    def sent(self, worker: Worker, request: Request, now_s: float) -> None:
-        """See Router.sent."""
-        nanoseconds = self._expected_ns(request)
-        self._until_s[worker] = now_s + self._left_s(worker, now_s) + nanoseconds / 1e9
+    def least(self, workers: Sequence[Worker], value: Callable[[Worker], float]) -> Worker:
+        """The worker with the least ``value``, ties broken as they are to be."""
+        return self._tally.least(workers, value)
+
+    def sent(self, worker: Worker, request: Request, now_s: float, more_s: float = 0.0) -> None:
+        """See Router.sent; ``more_s`` are seconds that it takes beside what its profile says."""
+        nanoseconds = self._expected_ns(request) + round(more_s * 1e9)
+        self._until_s[worker] = now_s + self.left_s(worker, now_s) + nanoseconds / 1e9
         self._tally.add(worker, request, nanoseconds)
 
     def left(self, worker: Worker, request: Request, now_s: float) -> None:
         """See Router.left."""
         self._tally.remove(worker, request)
 
-    def _left_s(self, worker: Worker, now_s: float) -> float:
+    def left_s(self, worker: Worker, now_s: float) -> float:
         """Until all would be done; no more than all that is outstanding, if some was quicker than it should be."""
         outstanding_s = self._tally.of(worker) / 1e9
         return min(max(self._until_s.get(worker, now_s) - now_s, 0.0), outstanding_s)
 
     def _expected_ns(self, request: Request) -> int:
         """Whole nanoseconds, whose sums have no rounding in them."""
-        key = (request.model, request.width, request.height, request.steps, request.skipped, request.refine)
+        key = (
+            request.model,
+            request.width,
+            request.height,
+            request.steps,
+            request.skipped,
+            request.refine,
+            request.addons,
+        )
         found = self._known_ns.get(key)
         if found is None:
             work: Work = self._run.work(request)

@@ -26,7 +26,7 @@ def test_the_page_has_every_measured_point(
 
 def test_errors_are_those_of_the_measured_sizes() -> None:
     curve = Curve("A", "loras", (1, 2, 3), {1: 1.0, 3: 0.5}, {"lru": [1.1, 9.0, 0.5]}, [2.0, 9.0, 0.5], 0.1)
-    assert errors([curve]) == pytest.approx({"mean": 0.05, "largest": 0.1, "plain_mean": 0.5, "plain_largest": 1.0})
+    assert errors([curve]) == pytest.approx({"mean": 0.05, "largest": 0.1, "fitted_mean": 0.5, "fitted_largest": 1.0})
 
 
 @pytest.mark.parametrize("sizes", ["0", "a", "1,,2", "-1"])

@@ -13,7 +13,7 @@ from traces.describe.loads import Lookups, lookups, per_request
 from traces.describe.popularity import popularity
 from traces.sources.synthetic import Synthetic
 from traces.synthetic.addons import Service, service
-from traces.synthetic.published import parameters, published
+from traces.synthetic.published import fitted_locality, parameters, published
 from traces.table.nodes import nodes
 from traces.table.trace import Trace
 
@@ -101,11 +101,20 @@ def test_service_b_is_more_than_service_a() -> None:
 
 
 @pytest.mark.parametrize(("name", "size", "measured"), [("A", 2, 0.8639), ("A", 5, 0.012), ("B", 4, 0.6167)])
-def test_loads_of_controlnets_are_near_those_of_katz(name: str, size: int, measured: float) -> None:
+def test_a_fitted_service_loads_what_it_is_fitted_to(name: str, size: int, measured: float) -> None:
     """Figure 7, on a quarter of the nodes; all points stand in results/addons.md."""
-    made = law(name, nodes=law(name).nodes // 4).draw(40_000, np.random.default_rng(1))
+    made = law(name, **fitted_locality(name) | {"nodes": law(name).nodes // 4}).draw(40_000, np.random.default_rng(1))
     trace_like = Lookups(40_000, _by_node(made.node, made.controlnets.to_pylist()))
     assert trace_like.lru(size)[-1] == pytest.approx(measured, abs=0.1)
+
+
+@pytest.mark.parametrize(("name", "different"), [("A", 111_441 / 164_194), ("B", 91_590 / 385_239)])
+def test_nodes_have_as_many_different_loras_as_katz_shows(name: str, different: float) -> None:
+    """Figure 8: over the requests of all nodes, the different LoRAs of each; on a tenth of the nodes."""
+    requests = {"A": 164_194, "B": 385_239}[name] // 10
+    made = law(name, nodes=law(name).nodes // 10).draw(requests, np.random.default_rng(1))
+    found = sum(len(set(asked)) for asked in _by_node(made.node, made.loras.to_pylist()))
+    assert found / requests == pytest.approx(different, rel=0.04)
 
 
 def _by_node(node: Any, lists: list[list[str]]) -> list[list[int]]:

@@ -25,6 +25,14 @@ def published(name: str) -> Any:
     return copy.deepcopy(_parameters("synthetic")[name])
 
 
+def fitted_locality(service: str) -> dict[str, Any]:
+    """What of a service's law is fitted to measured loads of caches of add-ons, which its own law predicts."""
+    found: dict[str, Any] = copy.deepcopy(
+        _parameters(f"synthetic-service-{service.lower()}-fitted")["services"][service]
+    )
+    return found
+
+
 def parameters(like: str) -> dict[str, Any]:
     """The parameters of the synthetic source that make it like a key of `LIKE`, those that are not its own left out."""
     return _apart(LIKE[like])

@@ -11,18 +11,13 @@ import yaml
 from sim.streams import stream
 from traces.describe.loads import KINDS, Lookups, lookups, on_nodes, per_request
 from traces.synthetic.addons import service
-from traces.synthetic.published import published
+from traces.synthetic.published import fitted_locality, published
 from traces.table.trace import Trace
 
 POLICIES = ("lru", "lfu")
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32)
 """Of the caches, in things."""
-
-POPULARITY_ALONE: Mapping[str, float] = {
-    "node_spread": 0.0, "run_share": 0.0, "run_least": 1.0, "loras_again": 0.0
-}  # fmt: skip
-"""What a service has without locality: every request is drawn from the service's popularity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +27,8 @@ class Curve:
     Attributes:
         service, kind: of `services` and of `KINDS`.
         measured: size -> what Katz measured, LRU.
-        made: policy -> loads at `sizes`.
-        popularity_alone: at `sizes`, LRU, without locality: nothing of it is fitted to the measured loads.
+        made: policy -> loads at `sizes`, of the service's law: a prediction.
+        fitted: at `sizes`, LRU, of a law whose locality is fitted to what was measured.
         all: different things per request of a node: what is loaded however large the cache.
     """
 
@@ -42,7 +37,7 @@ class Curve:
     sizes: tuple[int, ...]
     measured: Mapping[int, float]
     made: Mapping[str, list[float]]
-    popularity_alone: list[float]
+    fitted: list[float]
     all: float
 
     def at(self, size: int, policy: str = "lru") -> float:
@@ -64,7 +59,7 @@ def curves(sizes: Sequence[int] = SIZES, *, seed: int = 1, share: float = 1.0) -
     found = []
     for name in ("A", "B"):
         asked = made(name, int(known[name]["requests"] * share), seed, share)
-        plain = made(name, int(known[name]["requests"] * share), seed, share, POPULARITY_ALONE)
+        fitted = made(name, int(known[name]["requests"] * share), seed, share, fitted_locality(name))
         for kind in KINDS:
             found.append(
                 Curve(
@@ -73,7 +68,7 @@ def curves(sizes: Sequence[int] = SIZES, *, seed: int = 1, share: float = 1.0) -
                     sizes,
                     dict(zip(known["sizes"], known[name][kind], strict=True)),
                     {policy: per_request(asked[kind], sizes, policy) for policy in POLICIES},
-                    per_request(plain[kind], sizes, "lru"),
+                    per_request(fitted[kind], sizes, "lru"),
                     asked[kind].distinct / asked[kind].requests,
                 )
             )
@@ -102,14 +97,12 @@ def made(
 
 
 def errors(found: Sequence[Curve]) -> dict[str, float]:
-    """Mean and largest absolute error of the LRU loads over all measured points, made and by popularity alone."""
+    """Mean and largest absolute error of the LRU loads over all measured points, predicted and fitted."""
     off = [abs(curve.at(size) - load) for curve in found for size, load in curve.measured.items()]
-    plain = [
-        abs(curve.popularity_alone[curve.sizes.index(size)] - load)
-        for curve in found
-        for size, load in curve.measured.items()
+    fitted = [
+        abs(curve.fitted[curve.sizes.index(size)] - load) for curve in found for size, load in curve.measured.items()
     ]
     return {
-        "mean": float(np.mean(off)), "largest": max(off), "plain_mean": float(np.mean(plain)),
-        "plain_largest": max(plain),
+        "mean": float(np.mean(off)), "largest": max(off), "fitted_mean": float(np.mean(fitted)),
+        "fitted_largest": max(fitted),
     }  # fmt: skip

@@ -25,19 +25,20 @@ def _caches(facts: Facts, image: str | None) -> list[str]:
         "so many; what is not there is loaded. *Measured*: Katz's artifact, LRU. *Made*: the synthetic services "
         "(`trace=synthetic-service-a`, `-b`), all of their requests and nodes. LFU counts every use on the node, and "
         "among equals the longest unused goes.",
-        f"The services' popularity, numbers per request and nodes are Katz's own; how long a node stays with what it "
-        "runs (node_spread, run_share, run_least, loras_again and again_lag in conf/trace/synthetic.yaml) is **fitted "
-        f"to these {facts['points']} points**, so they are no prediction: the made ones lie "
-        f"{error['mean']:.3f} loads off in the mean and {error['largest']:.3f} at most. Popularity alone, with nothing "
-        f"fitted, is {error['plain_mean']:.2f} off in the mean and {error['plain_largest']:.2f} at most: production "
-        "traffic comes in runs. Sizes that nobody published are the curve's.",
+        "The services' popularity, numbers per request, nodes and different LoRAs on a node are Katz's own, and "
+        f"nothing is fitted to the {facts['points']} measured points: what is made **predicts** them, "
+        f"{error['mean']:.2f} loads off in the mean and {error['largest']:.2f} at most. ControlNets above all are "
+        "loaded too often: production traffic stays with one for a run of requests, which no other statistic tells. "
+        "*Fitted* (`trace=synthetic-service-a-fitted`, `-b-fitted`): the same where how long a node stays with what it "
+        f"runs is fitted to these very points, so no prediction: {error['fitted_mean']:.3f} off in the mean and "
+        f"{error['fitted_largest']:.3f} at most. Sizes that nobody published are the curves'.",
     ]
     for curve in facts["curves"]:
         blocks.append(f"**Service {curve['service']}, {NAMES[curve['kind']]}**, loads per request")
         rows = [("made, LRU", curve["made"]["lru"]), ("made, LFU", curve["made"]["lfu"])]
         if curve["measured"]:
             rows.insert(0, ("measured, LRU", [curve["measured"].get(str(size)) for size in curve["sizes"]]))
-            rows.append(("popularity alone, LRU", curve["popularity_alone"]))
+            rows.append(("fitted, LRU", curve["fitted"]))
         head = ("size", *(str(size) for size in curve["sizes"]), "all")
         last = {"made, LRU": curve["all"], "made, LFU": curve["all"]}
         blocks.append(table(head, [(name, *map(number, values), number(last.get(name))) for name, values in rows]))

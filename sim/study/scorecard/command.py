@@ -19,6 +19,9 @@ HARDWARE = "hardware"
 ADDONS = "addons"
 """Nor is this: caches of add-ons, beside what was measured of a service."""
 
+COMPOSITIONS = "compositions"
+"""Nor this: designs that nobody has run, beside their parts."""
+
 LOST = 1
 """Exit status of --check where a verdict that held no longer does."""
 
@@ -39,7 +42,7 @@ def add_parser(subparsers: "_SubParsersAction[argparse.ArgumentParser]") -> argp
         nargs="?",
         metavar="SYSTEM",
         help="the targets of one paper's system (default: all); hardware: published runs of real machines, replayed; "
-        "addons: caches of ControlNets and LoRAs",
+        "addons: caches of ControlNets and LoRAs; compositions: designs that nobody has run",
     )
     parser.add_argument("--quick", action="store_true", help="small traces, seconds: the form that CI compares")
     parser.add_argument(
@@ -108,6 +111,10 @@ def run(args: argparse.Namespace) -> int:
         from sim.study.addons.command import run as cached
 
         return cached(args)
+    if args.system == COMPOSITIONS:
+        from sim.study.compositions import run as composed
+
+        return composed(args)
     if args.sizes is not None:
         raise ConfigError("--sizes: goes with `mezzotint scorecard addons` alone")
     if args.runs is not None or args.routing is not None:

@@ -1,0 +1,131 @@
+"""A remote cache of LoRAs behind one link, and a disk on each node in front of it."""
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import Literal
+
+from backends.base import Asset
+from conf.ranges import Count, Positive, Seconds
+from sim.addons.fetch import FromDisk, Link
+from sim.parts import Fetch, Run, Worker
+
+Key = tuple[int, str]
+"""Worker and name: what is on its way to a worker is so once."""
+
+ROUNDING_BYTES = 1e-3
+
+
+@dataclass(slots=True)
+class SharedLink:
+    """All workers fetch over one link, whose bytes a second are divided evenly among the files that are on their way
+    (processor sharing). A file that is fetched alone takes what it does over ``Link``.
+
+    Args:
+        latency_s: before the first byte, and whatever a process takes to begin; this is not shared.
+        bytes_per_s: of the link.
+    """
+
+    latency_s: Seconds
+    bytes_per_s: Positive
+    _run: Run = field(init=False, repr=False)
+    _left: dict[Key, float] = field(init=False, default_factory=dict, repr=False)
+    _begins_s: dict[Key, float] = field(init=False, default_factory=dict, repr=False)
+    _ends_s: dict[Key, float] = field(init=False, default_factory=dict, repr=False)
+    _at_s: float = field(init=False, default=0.0)
+
+    def bind(self, run: Run) -> None:
+        """See Fetch.bind."""
+        self._run = run
+        said = [self.latency_s, self.bytes_per_s]
+        run.assume(
+            "fetching LoRAs over one link: seconds before the first byte, bytes per second of all", said, "fetch"
+        )
+
+    def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
+        """See Fetch.seconds. Others that begin meanwhile make it longer: ``expected_s``."""
+        self._advance(now_s)
+        key = (worker.id, asset.name)
+        self._left[key] = float(self._run.backend.bytes(asset) or 0)
+        self._begins_s[key] = now_s + self.latency_s
+        self._ends_s |= self._run_until(inf)[1]
+        seconds = self._ends_s[key] - now_s
+        self._run.loaded(asset, seconds)
+        return seconds
+
+    def expected_s(self, worker: Worker, asset: Asset) -> float:
+        """See Fetch."""
+        return self._ends_s.get((worker.id, asset.name), -inf)
+
+    def _advance(self, now_s: float) -> None:
+        """Take off what has come until ``now_s``."""
+        self._left, came = self._run_until(now_s)
+        for key in came:
+            del self._begins_s[key]
+        self._at_s = now_s
+
+    def _run_until(self, until_s: float) -> tuple[dict[Key, float], dict[Key, float]]:
+        """What is left of each at ``until_s``, and when those that are done by then were."""
+        left, ends, now_s = dict(self._left), dict[Key, float](), self._at_s
+        while left and now_s < until_s:
+            active = [key for key in left if self._begins_s[key] <= now_s]
+            begins_s = min((self._begins_s[key] for key in left if self._begins_s[key] > now_s), default=inf)
+            if active:
+                rate = self.bytes_per_s / len(active)
+                ends_s = now_s + min(left[key] for key in active) / rate
+                next_s = min(ends_s, begins_s, until_s)
+                for key in active:
+                    left[key] -= rate * (next_s - now_s)
+                    if left[key] <= ROUNDING_BYTES:
+                        ends[key] = next_s
+                        del left[key]
+            else:
+                next_s = min(begins_s, until_s)
+            now_s = next_s
+        return left, ends
+
+
+@dataclass(slots=True)
+class NodeDisk:
+    """A disk on each worker keeps the LoRAs that it fetched; those that are not there come from ``remote``.
+
+    Args:
+        files: how many a disk keeps.
+        leaves: which goes from a full one: the longest unused, or the least used (uses are counted from the start,
+            also of what is not kept; among equals the longest unused).
+        disk: how long reading takes.
+        remote: how long fetching takes, reading included.
+    """
+
+    files: Count
+    leaves: Literal["lru", "lfu"] = "lru"
+    disk: Fetch = field(default_factory=FromDisk)
+    remote: Fetch = field(default_factory=lambda: Link(0.115, 1 << 30))
+    _kept: dict[int, dict[str, None]] = field(init=False, default_factory=dict, repr=False)
+    _uses: dict[int, dict[str, int]] = field(init=False, default_factory=dict, repr=False)
+
+    def bind(self, run: Run) -> None:
+        """See Fetch.bind."""
+        run.assume("LoRAs that each worker's disk keeps, and which leave", [self.files, self.leaves], "fetch")
+        self.disk.bind(run)
+        self.remote.bind(run)
+
+    def keeps(self, worker: Worker, name: str) -> bool:
+        """Whether ``name`` is on the disk of ``worker``."""
+        return name in self._kept.get(worker.id, ())
+
+    def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
+        """See Fetch.seconds."""
+        kept, uses = self._kept.setdefault(worker.id, {}), self._uses.setdefault(worker.id, {})
+        uses[asset.name] = uses.get(asset.name, 0) + 1
+        if asset.name in kept:
+            kept[asset.name] = kept.pop(asset.name)
+            return self.disk.seconds(worker, asset, now_s)
+        if len(kept) == self.files:
+            del kept[next(iter(kept)) if self.leaves == "lru" else min(kept, key=uses.__getitem__)]
+        kept[asset.name] = None
+        return self.remote.seconds(worker, asset, now_s)
+
+    def expected_s(self, worker: Worker, asset: Asset) -> float:
+        """See Fetch."""
+        expected = getattr(self.remote, "expected_s", None)
+        return -inf if expected is None else float(expected(worker, asset))

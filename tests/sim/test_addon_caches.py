@@ -1,0 +1,136 @@
+"""Where add-ons come from and where they stay: a shared link, a disk on each node, LRU and LFU, routing by add-on."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.base import Asset
+from sim.addons.shared import NodeDisk, SharedLink
+from sim.run import simulate
+from tests.sim.lab import configured
+from traces.describe.loads import Lookups, per_request
+
+RATE = 100.0
+SIZES = st.lists(st.tuples(st.floats(0, 10), st.floats(1, 500)), min_size=1, max_size=5)
+
+
+def bound(fetch: Any, sizes: dict[str, float]) -> Any:
+    """``fetch`` in a run of which only bytes are known; what it loads is noted."""
+    loaded: list[str] = []
+    run = SimpleNamespace(
+        backend=SimpleNamespace(bytes=lambda asset: sizes[asset.name]),
+        assume=lambda *_: None,
+        loaded=lambda asset, _: loaded.append(asset.name),
+        noted=loaded,
+    )
+    fetch.bind(run)
+    return run
+
+
+def worker(number: int = 0) -> Any:
+    return SimpleNamespace(id=number)
+
+
+def lora(name: str) -> Asset:
+    return Asset("lora", name, "m")
+
+
+def shared(files: list[tuple[float, float]], latency_s: float, step_s: float = 0.005) -> list[float]:
+    """When each of ``files`` (begins, bytes) is there, in small steps."""
+    left = [size for _, size in files]
+    ends, now_s = [0.0] * len(files), 0.0
+    while any(size > 0 for size in left):
+        active = [at for at, (begins_s, _) in enumerate(files) if left[at] > 0 and begins_s + latency_s <= now_s]
+        now_s += step_s
+        for at in active:
+            left[at] -= RATE / len(active) * step_s
+            if left[at] <= 0:
+                ends[at] = now_s
+    return ends
+
+
+@settings(max_examples=40, deadline=None)
+@given(SIZES, st.floats(0, 1))
+def test_a_link_is_shared_as_small_steps_share_it(files: list[tuple[float, float]], latency_s: float) -> None:
+    files = sorted(files)
+    link = SharedLink(latency_s=latency_s, bytes_per_s=RATE)
+    bound(link, {str(at): size for at, (_, size) in enumerate(files)})
+    firsts = [begins_s + link.seconds(worker(at), lora(str(at)), begins_s) for at, (begins_s, _) in enumerate(files)]
+    known = [link.expected_s(worker(at), lora(str(at))) for at in range(len(files))]
+    assert known == pytest.approx(shared(files, latency_s), abs=0.05)
+    assert all(first <= last + 1e-9 for first, last in zip(firsts, known, strict=True))
+
+
+def test_two_equal_files_take_twice_as_long_and_one_alone_what_a_link_of_its_own_does() -> None:
+    link = SharedLink(latency_s=0.115, bytes_per_s=2**30)
+    bound(link, {"a": 384 * 2**20, "b": 384 * 2**20})
+    assert link.seconds(worker(0), lora("a"), 0.0) == pytest.approx(0.49)  # SwiftDiffusion, 4.2
+    assert link.seconds(worker(1), lora("b"), 0.0) == pytest.approx(0.115 + 0.75)
+    assert link.expected_s(worker(0), lora("a")) == pytest.approx(0.115 + 0.75)
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=50), st.integers(1, 6), st.sampled_from(["lru", "lfu"]))
+def test_a_nodes_disk_fetches_what_the_offline_curve_says(asked: list[int], files: int, leaves: Any) -> None:
+    remote = SharedLink(latency_s=0.0, bytes_per_s=RATE)
+    disk = SharedLink(latency_s=0.0, bytes_per_s=RATE)
+    node = NodeDisk(files=files, leaves=leaves, disk=disk, remote=remote)
+    sizes = {str(n): 1.0 for n in range(6)}
+    bound(node, sizes)
+    run = bound(remote, sizes)
+    bound(disk, sizes)
+    for at, name in enumerate(asked):
+        node.seconds(worker(), lora(str(name)), float(at))
+    assert len(run.noted) == pytest.approx(per_request(Lookups(1, [asked]), [files], leaves)[0])
+
+
+@pytest.mark.parametrize("leaves", ["lru", "lfu"])
+@pytest.mark.parametrize("most", [1, 3])
+def test_controlnets_on_a_gpu_are_loaded_as_the_offline_curve_says(tmp_path: Any, leaves: str, most: int) -> None:
+    """One at a time, on one GPU: the run loads what the curve of the trace's only node does."""
+    asked = np.random.default_rng(1).choice(6, 40, p=[0.35, 0.25, 0.2, 0.1, 0.05, 0.05])
+    file = tmp_path / "t.csv"
+    lines = [f"p,{30 * at},net{name}," for at, name in enumerate(asked)]
+    file.write_text("\n".join(["prompt,arrival_s,controlnets,loras", *lines, ""]))
+    outcome = simulate(
+        configured(
+            "system=diffusers", "cluster=h800", "cluster.count=1", "arrivals=trace", "trace=file",
+            "trace._target_=traces.sources.delimited.Csv", f"trace.path={file}", f"controlnets.leaves={leaves}",
+            f"controlnets.most={most}",
+        )
+    )  # fmt: skip
+    loads = (outcome.requests.to_pandas().load_s > 0).sum()
+    assert loads == round(per_request(Lookups(1, [asked.tolist()]), [most], leaves)[0])
+
+
+def test_on_a_shared_link_requests_stall_that_do_not_on_links_of_their_own() -> None:
+    """Four begin at once: each LoRA takes four times as long and is waited for; nothing else differs."""
+    common = (
+        "system=swiftdiffusion", "cluster=h800", "cluster.count=4", "trace=add-ons", "trace.controlnets=0",
+        "trace.loras=1", "trace.requests=4", "arrivals=closed", "arrivals.outstanding=4", "loras.bound=5",
+    )  # fmt: skip
+    alone, together = (simulate(configured(*common, f"fetch={fetch}")) for fetch in ("link", "shared-link"))
+    size, rate = 340_500_000, 2**30
+    begins = alone.requests.to_pandas().stall_s
+    stalls = together.requests.to_pandas().stall_s
+    assert (stalls - begins).tolist() == pytest.approx([3 * size / rate] * 4)
+
+
+@pytest.mark.parametrize("worth", [0.0, 1.0, 1e6])
+def test_routing_by_add_on_trades_loading_for_waiting(worth: float) -> None:
+    """All requests ask for the same ControlNets: worth nothing they spread, worth everything they queue at one GPU."""
+    outcome = simulate(
+        configured(
+            "system=diffusers", "cluster=h800", "cluster.count=4", "trace=add-ons", "trace.controlnets=1",
+            "trace.loras=0", "trace.requests=12", "arrivals=closed", "arrivals.outstanding=12", "scheduler=routed",
+            "router=by-addons", f"router.worth={worth}",
+        )
+    )  # fmt: skip
+    loads = (outcome.requests.to_pandas().load_s > 0).sum()
+    assert loads == (1 if worth > 1e3 else 4)
+    longest_s = outcome.requests.to_pandas().finish_s.max()
+    assert longest_s > 40 if worth > 1e3 else longest_s < 20
+    assert outcome.summary["requests"]["completed"] == 12
