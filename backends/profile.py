@@ -94,8 +94,9 @@ class ApartPoint(BaseModel):
 class LoraTiming(BaseModel):
     """What one LoRA of the denoiser costs, seconds of each operation.
 
-    All but ``unfuse_s`` grow with a LoRA's bytes: of one rank it has more layers. ``copy_s`` is what patching takes
-    besides where the weights come from another process. ``bytes`` is its file. ``read_s`` is from the disk (or the
+    Reading, attaching and copying grow with a LoRA's bytes. Patching passes over the model's layers, whose weights are
+    the same whatever the LoRA's rank, once for each LoRA, and unfusing once for all. ``copy_s`` is what patching takes
+    besides where a LoRA comes from another process. ``bytes`` is its file. ``read_s`` is from the disk (or the
     system's file cache) to host memory, ``attach_s`` from there into the denoiser as side branches, ``fuse_s`` and
     ``unfuse_s`` into the weights and out again, ``patch_s`` attaching and fusing in one go, as between two steps of a
     run (SwiftDiffusion, section 4.2).

@@ -16,6 +16,9 @@ from backends.scatter import Draws
 from backends.table import Table
 from conf.assumption import Assumption
 
+MOST_CUT = 100_000
+"""Batches of patches that are remembered: of many sizes there are more than memory holds."""
+
 
 @dataclass(slots=True)
 class Profiled:
@@ -73,6 +76,7 @@ class Profiled:
     _mixed: bool = field(init=False, default=False)
     # One step of a batch of patches by model, sizes in order and side.
     _cut: dict[tuple[str, tuple[Size, ...], int], Cost] = field(init=False, default_factory=dict)
+    _cut_models: set[str] = field(init=False, default_factory=set)
     _draws: Draws = field(init=False, repr=False)
     # Factors of one shape and number of steps, and the probabilities that they are at.
     _scatters: dict[tuple[str, int], tuple[Any, Any] | None] = field(init=False, default_factory=dict)
@@ -161,6 +165,9 @@ class Profiled:
         key = works[0].model, tuple(sizes), side
         one = self._cut.get(key)
         if one is None:
+            if len(self._cut) >= MOST_CUT:
+                self._cut.clear()
+            self._cut_models.add(works[0].model)
             one = self._cut[key] = self._patched(works, sizes, side)
         return Cost(one.seconds * count, None if one.joules is None else one.joules * count)
 
@@ -213,7 +220,7 @@ class Profiled:
         if asset.kind == "lora":
             if profile.lora is None:
                 raise self._absent("lora", asset, "--loras")
-            seconds = (profile.lora.read_s + profile.lora.patch_s) * _size(asset, profile.lora.bytes)
+            seconds = profile.lora.read_s * _size(asset, profile.lora.bytes) + profile.lora.patch_s
         elif asset.kind == "controlnet":
             if profile.controlnet is None:
                 raise self._absent("controlnet", asset, "--controlnets 1")
@@ -239,15 +246,17 @@ class Profiled:
     # -- add-ons, stage by stage: see Taken ------------------------------------------------------------------
 
     def patching(self, asset: Asset) -> LoraStages:
-        """See Taken.patching. All but putting the weights back grows with the LoRA's bytes."""
+        """See Taken.patching."""
         self.require(asset.model)
         lora = self.profiles[asset.model].lora
         if lora is None:
             raise self._absent("lora", asset, "--loras")
         size = _size(asset, lora.bytes)
-        seconds = (lora.read_s, lora.attach_s + lora.fuse_s, lora.patch_s + (lora.copy_s or 0.0))
-        read, create, patch = (self._cost(asset.model, size * each) for each in seconds)
-        return LoraStages(read, create, patch, self._cost(asset.model, lora.unfuse_s))
+        create_s, patch_s = (lora.attach_s + lora.fuse_s) * size, lora.patch_s + (lora.copy_s or 0.0) * size
+        read, create, patch, restore = (
+            self._cost(asset.model, seconds) for seconds in (lora.read_s * size, create_s, patch_s, lora.unfuse_s)
+        )
+        return LoraStages(read, create, patch, restore)
 
     def apart(self, work: Work, batch: int, gpus: int) -> Apart:
         """See Taken.apart. Of a batch, in the proportion of the step's own."""
@@ -429,7 +438,7 @@ class Profiled:
             for name, profile in used.items()
             if (basis := _energy(profile)) is not None
         ]
-        for name in sorted({model for model, *_ in self._cut}):
+        for name in sorted(self._cut_models):
             timing = self.profiles[name].patched
             assert timing is not None
             basis = (

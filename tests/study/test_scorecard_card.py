@@ -151,12 +151,12 @@ def test_what_cannot_be_run_takes_its_own_rows_alone(tmp_path: Path) -> None:
         "A2": Measured(("no-such-figure",), latency_s("nirvana"), ""),
         "A3": Measured((TABLE2,), lambda runs: latency_s("nirvana")(runs) > 0, ""),
     }
-    refused = (*SMALL, "system=nirvana", "cluster=h100")
+    refused = (*SMALL, "system=nirvana", "cluster=l20", "models=sdxl")
     card = make(replace(STUDY, measures=measures, overrides={COSTS: SMALL, HITS: SMALL, TABLE2: refused}), tmp_path)
     rows = by_id(card)
     assert rows["A1"].verdict == "held"
     assert "no-such-figure" in (rows["A2"].reason or "")
-    assert "no profile of sdxl on h100" in (rows["A3"].reason or "")
+    assert "no profile of sdxl on l20" in (rows["A3"].reason or "")
     assert sum(map(len, card.failed.values())) == 2
 
 
@@ -189,8 +189,11 @@ def test_a_verdict_that_held_is_watched(tmp_path: Path) -> None:
         lost(before, card.rows)
 
 
-def test_the_command_writes_and_checks(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """On targets that no experiment is behind yet: nothing is run."""
+def test_the_command_writes_and_checks(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On targets that no experiment is behind: nothing is run."""
+    monkeypatch.setattr("sim.study.scorecard.card.MEASURES", {})
     words = ["scorecard", "swiftdiffusion", "-o", str(tmp_path / "out"), "--work", str(tmp_path / "work")]
     assert main(words) == 0
     said = capsys.readouterr()

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from conf.atomic import atomic_files
 from sim.errors import ConfigError
-from sim.study.scorecard import modm, nirvana, page, patchedserve
+from sim.study.scorecard import modm, nirvana, page, patchedserve, swiftdiffusion
 from sim.study.scorecard.columns import SYNTHETIC, Column, Feed, follows_from, read_columns
 from sim.study.scorecard.figure import draw
 from sim.study.scorecard.finished import Runs
@@ -23,7 +23,12 @@ from sim.study.scorecard.rows import Row, judged_again, score
 from sim.study.scorecard.runner import finish
 from sim.study.scorecard.targets import Reasons, Targets, load_reasons, load_targets, read_yaml, reasons_of
 
-MEASURES: Mapping[str, Measured] = {**nirvana.MEASURES, **modm.MEASURES, **patchedserve.MEASURES}
+MEASURES: Mapping[str, Measured] = {
+    **nirvana.MEASURES,
+    **modm.MEASURES,
+    **patchedserve.MEASURES,
+    **swiftdiffusion.MEASURES,
+}
 """Of all systems."""
 
 Overrides = Mapping[str, Sequence[str]]

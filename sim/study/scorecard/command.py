@@ -19,6 +19,9 @@ HARDWARE = "hardware"
 ADDONS = "addons"
 """Nor is this: caches of add-ons, beside what was measured of a service."""
 
+STAGES = "stages"
+"""Nor this: systems with add-ons, stage by stage beside Katz's logs."""
+
 COMPOSITIONS = "compositions"
 """Nor this: designs that nobody has run, beside their parts."""
 
@@ -42,7 +45,8 @@ def add_parser(subparsers: "_SubParsersAction[argparse.ArgumentParser]") -> argp
         nargs="?",
         metavar="SYSTEM",
         help="the targets of one paper's system (default: all); hardware: published runs of real machines, replayed; "
-        "addons: caches of ControlNets and LoRAs; compositions: designs that nobody has run",
+        "addons: caches of ControlNets and LoRAs; stages: systems with add-ons beside Katz's logs; compositions: "
+        "designs that nobody has run",
     )
     parser.add_argument("--quick", action="store_true", help="small traces, seconds: the form that CI compares")
     parser.add_argument(
@@ -107,6 +111,10 @@ def run(args: argparse.Namespace) -> int:
         from sim.study.hardware.command import run as replay
 
         return replay(args)
+    if args.system == STAGES:
+        from sim.study.stages.command import run as staged
+
+        return staged(args)
     if args.system == ADDONS:
         from sim.study.addons.command import run as cached
 

@@ -1,0 +1,165 @@
+"""How the numbers of SwiftDiffusion's evaluation are measured (section 6, Katz's logs; runs: conf/experiment)."""
+
+from collections.abc import Mapping
+
+from sim.study.scorecard.finished import Runs
+from sim.study.scorecard.measures import Measured, Number
+
+BASELINES = ("diffusers", "nirvana-10", "nirvana-20")
+"""The paper's own (6.1)."""
+
+SETTINGS = tuple((nets, loras) for nets in range(4) for loras in range(3))
+"""ControlNets and LoRAs of Figure 11."""
+
+CALIBRATED = ((0, 0), (1, 0), (0, 1), (3, 0))
+"""What the H800 profile and the systems' factors were taken from; all else is predicted."""
+
+PREDICTED = (
+    ("diffusers", 3, 2), ("distrifusion-add-ons", 1, 2), ("distrifusion-add-ons", 3, 2), ("katz", 1, 2), ("katz", 3, 2),
+    ("nirvana-10", 3, 2), ("nirvana-20", 3, 2),
+)  # fmt: skip
+"""K1: system, ControlNets and LoRAs of each logged setting that nothing was calibrated on."""
+
+SLOW = ("katz", 1, 2)
+"""The one that was logged on a day of slow storage."""
+
+
+def latency_s(runs: Runs, system: str, nets: int, loras: int) -> float:
+    """Mean end-to-end latency of a setting, one request at a time."""
+    return runs.where(system=system, controlnets=nets, loras=loras).mean("latency_s", "mean")
+
+
+def held(system: str, nets: int) -> int:
+    """GPUs that a request of ``nets`` ControlNets holds."""
+    if system == "distrifusion-add-ons":
+        return (2, 4, 8, 8)[nets]
+    return {"swiftdiffusion": 1 + nets, "katz": 2 + 2 * nets}.get(system, 1)
+
+
+def per_gpu_rpm(runs: Runs, system: str, nets: int, loras: int) -> float:
+    """Images for a minute of GPU time, one request at a time: what takes LoRAs out comes between requests (4.2)."""
+    return 60.0 / (latency_s(runs, system, nets, loras) * held(system, nets))
+
+
+def most_faster(runs: Runs) -> float:
+    """The largest ratio of diffusers' latency to SwiftDiffusion's, over all settings."""
+    return max(latency_s(runs, "diffusers", *at) / latency_s(runs, "swiftdiffusion", *at) for at in SETTINGS)
+
+
+def over_diffusers(nets: int, loras: int) -> Number:
+    """Diffusers' latency over SwiftDiffusion's."""
+    return lambda runs: latency_s(runs, "diffusers", nets, loras) / latency_s(runs, "swiftdiffusion", nets, loras)
+
+
+def over_best(runs: Runs) -> float:
+    """Throughput of a GPU at 1C/2L over that of the best baseline."""
+    return per_gpu_rpm(runs, "swiftdiffusion", 1, 2) / max(per_gpu_rpm(runs, system, 1, 2) for system in BASELINES)
+
+
+def services_faster(runs: Runs) -> float:
+    """How many times faster ControlNets as services alone are, with three of them."""
+    kept = [runs.where(system=system, controlnets=3) for system in ("diffusers", "swiftdiffusion")]
+    return kept[0].mean("latency_s", "mean") / kept[1].mean("latency_s", "mean")
+
+
+def gustafson(serial: float, parallel: float, processors: int) -> float:
+    """Gustafson's law: the speedup of a program whose parallel part gains all of the processors."""
+    return serial + parallel * processors
+
+
+def by_loras(runs: Runs, system: str) -> list[float]:
+    """Latencies without ControlNets, with 0, 1 and 2 LoRAs."""
+    return [runs.where(system=system, loras=loras).mean("latency_s", "mean") for loras in range(3)]
+
+
+def loras_faster(runs: Runs) -> float:
+    """The largest ratio of diffusers' latency to that of the LoRA design alone."""
+    pairs = zip(by_loras(runs, "diffusers"), by_loras(runs, "swiftdiffusion"), strict=True)
+    return max(theirs / ours for theirs, ours in pairs)
+
+
+def lora_overhead_s(runs: Runs) -> float:
+    """What two LoRAs add to the latency."""
+    took_s = by_loras(runs, "swiftdiffusion")
+    return took_s[2] - took_s[0]
+
+
+def patched_after(runs: Runs) -> float:
+    """Steps that are done when a LoRA is merged, in the mean."""
+    (run,) = runs
+    return float(run.requests("patch_step")["patch_step"].drop_null().to_numpy().mean())
+
+
+def loading_share(runs: Runs) -> float:
+    """Seconds of loading add-ons over those from the start to the image, of all requests."""
+    (run,) = runs
+    table = run.requests("load_s", "start_s", "finish_s")
+    load_s, start_s, finish_s = (table[name].to_numpy() for name in ("load_s", "start_s", "finish_s"))
+    return float(load_s.sum() / (finish_s - start_s).sum())
+
+
+def predicted_s(runs: Runs) -> list[float]:
+    """Mean latencies of the logged settings that nothing was calibrated on."""
+    (slow,) = runs.of(_SLOW)
+    return [slow.number("latency_s", "mean") if at == SLOW else latency_s(runs.of(_FIGURE11), *at) for at in PREDICTED]
+
+
+def stalls(runs: Runs) -> list[float]:
+    """The share of requests that wait for LoRAs, and the 95th percentile of the wait [s]."""
+    (run,) = runs
+    return [run.number("addons", "stalled_share"), run.number("addons", "stall_s", "p95")]
+
+
+_FIGURE11 = ("swiftdiffusion-figure11", "swiftdiffusion-figure11-baselines")
+_SLOW = ("swiftdiffusion-slow-storage",)
+
+_H800 = "backends/profiles/h800_sdxl.yaml: Katz's logs of 0C/0L, 1C/0L, 0C/1L and 3C/0L"
+_LORAS = (
+    "a LoRA is read and created in proportion to its bytes, and merged in place the same whatever they are (assumed)"
+)
+_KERNELS = "kernels: 1.064 x 1.06 x 1.072 (6.5)"
+_COLD = "ControlNets loaded for every request, 0.28 s each, and 0.35 s to fetch an image: the artifact's constants"
+
+MEASURES: Mapping[str, Measured] = {
+    "S2": Measured(
+        _FIGURE11, most_faster, f"{_H800}; {_LORAS}; {_KERNELS}; {_COLD}", "0 to 3 ControlNets, 0 to 2 LoRAs"
+    ),
+    "S3": Measured(_FIGURE11, over_diffusers(0, 0), f"{_H800}; {_KERNELS}"),
+    "S4": Measured(
+        _FIGURE11,
+        lambda runs: latency_s(runs, "swiftdiffusion", 0, 0) - latency_s(runs, "nirvana-20", 0, 0),
+        f"{_H800}; {_KERNELS}; {_COLD}",
+    ),
+    "S5": Measured(
+        _FIGURE11, over_best, f"{_H800}; {_LORAS}; {_KERNELS}; {_COLD}",
+        "images over the GPU time from arrival to image, one request at a time; baselines: the paper's three",
+    ),
+    "S6": Measured(
+        _FIGURE11,
+        lambda runs: per_gpu_rpm(runs, "swiftdiffusion", 1, 0) / per_gpu_rpm(runs, "diffusers", 1, 0),
+        f"{_H800}; {_KERNELS}; {_COLD}",
+        "as S5",
+    ),
+    "S7": Measured(("swiftdiffusion-figure16-controlnets",), services_faster, _H800, "ControlNets stay in memory"),
+    "S8": Measured(
+        ("swiftdiffusion-figure16-controlnets",), lambda runs: gustafson(0.55, 0.45, 4), "s and p as printed",
+        "the law itself; the simulation beside it: tests and notebook",
+    ),
+    "S13": Measured(
+        ("swiftdiffusion-patch-step",), patched_after, f"{_H800}; {_KERNELS}; fetch: conf/fetch/link.yaml (4.2)"
+    ),
+    "S15": Measured(("swiftdiffusion-figure16-loras",), lora_overhead_s, f"{_H800}; {_LORAS}"),
+    "S16": Measured(
+        ("swiftdiffusion-figure16-loras",), loras_faster, f"{_H800}; {_LORAS}", "the larger of one and two LoRAs"
+    ),
+    "S21": Measured(
+        ("swiftdiffusion-production",), loading_share, f"{_H800}; {_LORAS}; requests: service B, conf/trace",
+        "LoRAs read and put into the model for every request, ControlNets kept in GPU memory",
+    ),
+    "K1": Measured(
+        (*_FIGURE11, *_SLOW), predicted_s, f"{_H800}; {_LORAS}; {_COLD}; conf/fetch/katz-slow-storage.yaml",
+        ", ".join(f"{system} {nets}C/{loras}L" for system, nets, loras in PREDICTED),
+    ),
+    "K4": Measured(_SLOW, stalls, "times of loads: conf/fetch/katz-slow-storage.yaml, read off this log"),
+}  # fmt: skip
+"""Target id -> how it is measured; a target that is not here is not simulated yet."""

@@ -1,0 +1,1 @@
+"""Settings of ControlNets and LoRAs, simulated stage by stage beside Katz's logs."""

@@ -1,0 +1,33 @@
+"""`mezzotint scorecard stages`: the page on add-ons stage by stage."""
+
+import argparse
+
+from conf.atomic import atomic_write
+from sim.errors import ConfigError
+
+NAME = "swiftdiffusion"
+"""Of the page."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Simulate every logged setting and write the page; returns the exit status.
+
+    Raises:
+        ConfigError: a folder that cannot be used.
+    """
+    from sim.study.stages import page, replay  # what simulates takes a second to import
+
+    found = replay.settings()
+    for stage in replay.STAGES:
+        print(f"{stage}: off by {replay.worst(found, stage):.3g} at most where it is predicted")
+    if args.check:
+        return 0
+    try:
+        args.output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{args.output}: cannot be used ({error.strerror}); name another folder with -o") from None
+    path = args.output / f"{NAME}.md"
+    with atomic_write(path, ConfigError) as temporary:
+        temporary.write_text(page.render(found), encoding="utf-8")
+    print(path)
+    return 0

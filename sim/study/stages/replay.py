@@ -1,0 +1,102 @@
+"""Every setting that Katz's artifact logged, simulated, and what each stage is off by."""
+
+import csv
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from sim.run import Outcome, simulate
+from sim.study.scorecard.points import Point, composed
+from sim.study.scorecard.swiftdiffusion import CALIBRATED, SLOW
+
+STAGES = ("latency_s", "denoise_s", "lora_s", "other_s", "patch_step")
+"""Of the log: arrival to image; all steps with what is waited for and merged between them; LoRAs before the first step;
+text encoder, VAE and post-processing; steps before the LoRAs are merged."""
+
+LOGGED = resources.files("conf") / "data" / "katz-stages.csv"
+"""Means over the requests of each run but its first, from the artifact's logs; without the constants that it adds."""
+
+OWN = {"nirvana-10": ("door.fetch_s=0",), "nirvana-20": ("door.fetch_s=0",)}
+"""What is set of a system beside its setting: the logs have no fetch of an image."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A system with so many ControlNets and LoRAs for every request, and the mean seconds of its stages, by name; of
+    ``logged`` and ours. A stage that was not logged is in neither."""
+
+    system: str
+    controlnets: int
+    loras: int
+    logged: Mapping[str, float]
+    ours: Mapping[str, float]
+
+    @property
+    def name(self) -> str:
+        """As the paper writes it."""
+        return f"{self.controlnets}C/{self.loras}L"
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether figures were taken from it."""
+        return (self.controlnets, self.loras) in CALIBRATED
+
+    def error(self, stage: str) -> float | None:
+        """Ours over the logged mean less 1; of ``patch_step`` the difference in steps; None where it was not logged."""
+        if stage not in self.logged:
+            return None
+        ours, logged = self.ours[stage], self.logged[stage]
+        return ours - logged if stage == "patch_step" else ours / logged - 1.0
+
+
+def settings(which: Callable[[str, int, int], bool] = lambda *_: True) -> list[Setting]:
+    """Those of the log for which ``which`` (system, ControlNets, LoRAs) is true, in its order."""
+    with LOGGED.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    told = [(row["system"], int(row["controlnets"]), int(row["loras"]), row) for row in rows]
+    return [_setting(system, nets, loras, row) for system, nets, loras, row in told if which(system, nets, loras)]
+
+
+def _setting(system: str, controlnets: int, loras: int, row: Mapping[str, str]) -> Setting:
+    logged = {stage: float(row[stage]) for stage in STAGES if row[stage]}
+    found = stages(simulate(config(system, controlnets, loras)))
+    return Setting(system, controlnets, loras, logged, {stage: found[stage] for stage in logged})
+
+
+def config(system: str, controlnets: int, loras: int, *overrides: str) -> dict[str, Any]:
+    """The run of one setting, one request at a time."""
+    words = ["experiment=swiftdiffusion-evaluation", f"system={system}", f"trace.controlnets={controlnets}"]
+    words += [f"trace.loras={loras}", *OWN.get(system, ()), *overrides]
+    if (system, controlnets, loras) == SLOW:
+        words += ["fetch=katz-slow-storage", "trace.requests=2010"]
+    return composed(Point("swiftdiffusion-evaluation", {}, tuple(words)))
+
+
+def stages(outcome: Outcome) -> dict[str, float]:
+    """Mean seconds of each stage over the requests after the warm-up."""
+    table = outcome.requests.slice(outcome.config["warmup"])
+    found = {name: np.nan_to_num(table[name].to_numpy()) for name in _columns(table.column_names)}
+    took_s = found["finish_s"] - found["start_s"]
+    denoise_s = took_s - found["load_s"] - found["fetch_s"] - found["decode_s"]
+    each = {
+        "latency_s": found["finish_s"] - found["arrival_s"],
+        "denoise_s": denoise_s,
+        "lora_s": found["load_s"],
+        "other_s": found["decode_s"],
+        "patch_step": found.get("patch_step", np.zeros(len(took_s))),
+    }
+    return {name: float(values.mean()) for name, values in each.items()}
+
+
+def _columns(there: Sequence[str]) -> list[str]:
+    wanted = ("arrival_s", "start_s", "finish_s", "load_s", "fetch_s", "decode_s", "patch_step")
+    return [name for name in wanted if name in there]
+
+
+def worst(found: Iterable[Setting], stage: str) -> float:
+    """The largest error of a stage, whatever its sign, over the settings that nothing was calibrated on."""
+    errors = [each.error(stage) for each in found if not each.calibrated]
+    return max((abs(error) for error in errors if error is not None), default=0.0)

@@ -1,0 +1,34 @@
+"""The H800 profile, calibrated on four settings of Katz's logs, predicts the others."""
+
+import pytest
+
+from sim.study.stages.page import render
+from sim.study.stages.replay import STAGES, settings, worst
+
+
+@pytest.fixture(scope="module")
+def predicted() -> list:
+    return settings(lambda _, controlnets, loras: loras == 2)
+
+
+def test_every_setting_that_nothing_was_calibrated_on_is_predicted(predicted: list) -> None:
+    """Stage by stage, with the errors that results/swiftdiffusion.md has: a change that makes them worse fails."""
+    assert {(each.system, each.name) for each in predicted} == {
+        *(("diffusers", "3C/2L"), ("nirvana-10", "3C/2L"), ("nirvana-20", "3C/2L"), ("katz", "3C/2L")),
+        *(("katz", "1C/2L"), ("distrifusion-add-ons", "1C/2L"), ("distrifusion-add-ons", "3C/2L")),
+    }
+    most = {"latency_s": 0.05, "denoise_s": 0.05, "lora_s": 0.07, "other_s": 0.18, "patch_step": 2.5}
+    for stage in STAGES:
+        assert worst(predicted, stage) <= most[stage], stage
+
+
+def test_the_page_has_each_of_them(predicted: list) -> None:
+    page = render(predicted)
+    assert page.count("**predicted**") == len(predicted) + 1
+    assert max(map(len, page.splitlines())) < 250
+
+
+@pytest.mark.parametrize("system", ["diffusers", "katz"])
+def test_what_was_calibrated_on_comes_out(system: str) -> None:
+    for each in settings(lambda name, nets, loras: name == system and (nets, loras) in ((0, 1), (3, 0))):
+        assert abs(each.error("latency_s") or 0.0) < 0.01
