@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from backends import baselines
 from backends.base import BackendError
-from backends.calibrate import Plan, grid, model_name
+from backends.calibrate import Plan, grid, likeness_cli, model_name
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -43,6 +43,7 @@ def add_parser(
     for family, name in FAMILIES.items():
         families.add_parser(family, help=name, description=f"Measure a profile of {name}.", parents=[options])
     baselines.add_parser(families)
+    likeness_cli.add_parser(families)
     return families
 
 

@@ -71,7 +71,10 @@ def validated(value: Any, hint: Any) -> Any:
     Raises pydantic's ValidationError where it is something else, and its PydanticUserError or SchemaError for a hint
     that says nothing about values, such as a protocol.
     """
-    return TypeAdapter(strict(hint), config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
+    # A dataclass has a configuration of its own, and takes no other.
+    own = isinstance(hint, type) and dataclasses.is_dataclass(hint)
+    config = None if own else ConfigDict(arbitrary_types_allowed=True)
+    return TypeAdapter(strict(hint), config=config).validate_python(value)
 
 
 def strict(hint: Any) -> Any:

@@ -13,7 +13,11 @@ def test_the_page_has_every_measured_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sim.study.addons.command.QUICK", 0.01)
-    assert main(["scorecard", "addons", "--quick", "--sizes", "1,3", "-o", str(tmp_path)]) == 0
+    monkeypatch.setattr("sim.study.addons.command.ROWS", 100)
+    monkeypatch.setattr("sim.study.addons.served.RATES_RPM", (30.0,))
+    monkeypatch.setattr("sim.study.addons.served.ROUTERS", {"by add-on": ("router=by-addons",)})
+    asked = ["scorecard", "addons", "--quick", "--sizes", "1,3", "-o", str(tmp_path), "--work", str(tmp_path / "runs")]
+    assert main(asked) == 0
     facts = json.loads((tmp_path / "addons-quick.json").read_text())
     text = (tmp_path / "addons-quick.md").read_text()
     for curve in facts["caches"]["curves"]:
@@ -21,6 +25,9 @@ def test_the_page_has_every_measured_point(
         assert all(f"{load:.3f}" in text for load in curve["measured"].values())
         assert curve["made"]["lru"] == sorted(curve["made"]["lru"], reverse=True)
     assert (tmp_path / "addons-quick.png").stat().st_size > 10_000
+    assert len(facts["served"]["routing"]) == 1
+    solved, *naive = facts["served"]["placement"]
+    assert max(solved["load"]) < 1 < min(max(each["load"]) for each in naive)
     assert "service A" not in capsys.readouterr().err
 
 

@@ -9,7 +9,7 @@ from conf.ranges import Count
 from sim.parts import Course, Run
 from sim.request import Request
 from sim.reuse.features.course import Listed, Mixed
-from sim.reuse.features.likeness import Likeness
+from sim.reuse.features.likeness import Assumed, Measured
 from sim.reuse.features.overhead import Overhead
 
 Step = Callable[[Sequence[Request]], Cost]
@@ -48,7 +48,7 @@ class PatchLevel:
         consecutive: steps in a row at most in which a patch reuses a block.
     """
 
-    likeness: Likeness
+    likeness: Assumed | Measured
     overhead: Overhead
     consecutive: Count = 2
     _sums: dict[tuple[str, int, int, int, int], list[float]] = field(init=False, default_factory=dict, repr=False)
@@ -91,7 +91,7 @@ class WholeImage:
         likeness, overhead, consecutive: see PatchLevel.
     """
 
-    likeness: Likeness
+    likeness: Assumed | Measured
     overhead: Overhead
     consecutive: Count = 2
     _alike: dict[tuple[str, int, int, int], Sequence[float]] = field(init=False, default_factory=dict, repr=False)

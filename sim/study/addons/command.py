@@ -1,4 +1,4 @@
-"""`mezzotint scorecard addons`: what caches of add-ons load, beside what was measured."""
+"""`mezzotint scorecard addons`: what caches of add-ons load, beside what was measured; routing, placement."""
 
 import argparse
 import json
@@ -15,6 +15,9 @@ NAME = "addons"
 QUICK = 0.1
 """Share of the nodes and requests of --quick."""
 
+ROWS = 800
+"""Requests of a run; a tenth with --quick."""
+
 
 def run(args: argparse.Namespace) -> int:
     """Make the services, replay the caches, write the page, its data and its figure; returns the exit status.
@@ -23,7 +26,8 @@ def run(args: argparse.Namespace) -> int:
         ConfigError: a file that cannot be written, sizes that are none.
     """
     from sim.study.addons import caches, page  # what draws takes a second to import
-    from sim.study.addons.figure import draw
+    from sim.study.addons.figure import draw, draw_served
+    from sim.study.addons.served import served
 
     sizes = _sizes(args.sizes) or caches.SIZES
     found = caches.curves(sizes, share=QUICK if args.quick else 1.0)
@@ -38,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
             "error": error,
         }
     }
+    if not args.check:
+        facts["served"] = served(args.work, args.jobs, ROWS // 10 if args.quick else ROWS)
     text = json.dumps(facts, indent=1, allow_nan=False)
     facts = json.loads(text)  # as a reader of the file has it
     for curve in found:
@@ -53,11 +59,12 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise ConfigError(f"{args.output}: cannot be used ({error.strerror}); name another folder with -o") from None
     name = f"{NAME}-quick" if args.quick else NAME
-    files = [args.output / f"{name}.{kind}" for kind in ("md", "json", "png")]
-    with atomic_files(files, ConfigError) as (markdown, data, image):
+    files = [args.output / f"{name}{kind}" for kind in (".md", ".json", ".png", "-routing.png")]
+    with atomic_files(files, ConfigError) as (markdown, data, image, second):
+        draw_served(facts["served"]).savefig(second, format="png", metadata={"Software": None})
         draw(found).savefig(image, format="png", metadata={"Software": None})
         data.write_text(text + "\n", encoding="utf-8")
-        markdown.write_text(page.render(facts, {"caches": files[2].name}), encoding="utf-8")
+        markdown.write_text(page.render(facts, {"caches": files[2].name, "served": files[3].name}), encoding="utf-8")
     for file in files:
         print(file)
     return 0

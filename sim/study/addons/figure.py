@@ -1,6 +1,7 @@
 """Loads per request against the size of the cache: measured points on made curves."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -43,3 +44,23 @@ def _panel(axes: Axes, curve: Curve) -> None:
     axes.set_title(
         f"Service {curve.service}: {NAMES[curve.kind]}" if curve.measured else f"{curve.service}: {NAMES[curve.kind]}"
     )
+
+
+@house_style()
+def draw_served(facts: Mapping[str, Any]) -> Figure:
+    """Mean latency and ControlNets loaded per request against the rate, a line for each router."""
+    figure, ((latency, loads),) = panels(2, width=9.0, height=3.4, share_y=False)
+    names = list(dict.fromkeys(row["name"] for row in facts["routing"]))
+    for name, colour in zip(names, COLOURS, strict=False):
+        rows = [row for row in facts["routing"] if row["name"] == name]
+        rates = [row["rate_rpm"] for row in rows]
+        latency.plot(rates, [row["mean_s"] for row in rows], "o-", color=colour, label=name)
+        loads.plot(rates, [row["loads_per_request"]["controlnet"] for row in rows], "o-", color=colour)
+    latency.set(yscale="log", ylabel="mean latency (s)", title="Routing by add-on: latency")
+    latency.yaxis.set_major_formatter(plain_numbers())
+    latency.yaxis.set_minor_formatter("")
+    loads.set(ylabel="ControlNets loaded per request", title="and loads", ylim=(0, None))
+    for axes in (latency, loads):
+        axes.set_xlabel("requests per minute, 8 GPUs")
+    latency.legend(fontsize=7.5)
+    return figure

@@ -1,0 +1,127 @@
+"""How alike what enters a block of a denoiser is from step to step, patch by patch, measured on a live model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from backends.base import BackendError
+from backends.diffusers_ import LiveModel
+from backends.likeness import Curve
+
+PROMPTS = (
+    "an engraving of a lighthouse above a rough sea at dusk",
+    "a red cat asleep on a windowsill, watercolour",
+    "portrait of an old clockmaker, oil on canvas",
+    "a glass city in the desert, wide angle, golden hour",
+)
+
+
+@dataclass(slots=True)
+class _Watch:
+    """What entered each block at the last step, and how near that of this step is, patch by patch."""
+
+    across: int
+    down: int
+    threshold: float
+    before: dict[int, torch.Tensor] = field(default_factory=dict)
+    now: list[torch.Tensor] = field(default_factory=list)
+
+    def enter(self, block: int, x: torch.Tensor) -> None:
+        """``x`` enters ``block``: (rows, c, h, w) of a UNet, (rows, tokens, c) of a transformer."""
+        if x.ndim == 3:
+            tall = round((x.shape[1] * self.down / self.across) ** 0.5)
+            x = x.unflatten(1, (tall, -1)).permute(0, 3, 1, 2)
+        x = x.detach().float()
+        if block in self.before:
+            squared = (x - self.before[block]).square().mean(1)
+            cells = squared.unflatten(1, (self.down, -1)).unflatten(3, (self.across, -1)).mean((2, 4))
+            self.now.append(cells.flatten(1) <= self.threshold)
+        self.before[block] = x
+
+    def step(self) -> tuple[float, float]:
+        """(share of patch-blocks that were alike in this step, share of blocks in which all of an image's were)."""
+        if not self.now:
+            return 0.0, 0.0
+        alike = torch.stack(self.now)  # (blocks, rows, patches); rows are images, doubled under guidance
+        self.now = []
+        return float(alike.float().mean()), float(alike.all(2).float().mean())
+
+
+def blocks(model: LiveModel) -> list[Any]:
+    """The blocks of its denoiser that can be left out: of a UNet those on the way down, in the middle and on the way up
+    (PatchedServe counts SDXL's seven), of a transformer its own. Raises BackendError for a family without such."""
+    network = model.denoiser
+    if hasattr(network, "down_blocks"):
+        return [*network.down_blocks, network.mid_block, *network.up_blocks]
+    if hasattr(network, "transformer_blocks") and not hasattr(network, "single_transformer_blocks"):
+        return list(network.transformer_blocks)
+    raise BackendError(
+        f"{model.spec.family}: which of its blocks could be left out is not known; take sd15, sdxl or sd3"
+    )
+
+
+def measure(
+    model: LiveModel, name: str, width: int, height: int, patch_px: int, threshold: float, steps: int, images: int
+) -> Curve:
+    """Run ``images`` in full, each from a seed of its own, and look at every block at every step.
+
+    Nothing is reused on the way, so errors do not add up (as in PatchedServe's Figure 4, not its Figure 15).
+
+    Args:
+        name: what the model is called in the table.
+        threshold: of the mean squared difference between what enters a block at a step and at the one before.
+
+    Raises:
+        BackendError: patches that do not divide the size, or that are smaller than a cell of a block.
+    """
+    found = blocks(model)
+    coarsest = model.pipe.vae_scale_factor * 2 ** (len(getattr(model.denoiser, "down_blocks", [0])) - 1)
+    coarsest *= model.denoiser.config.get("patch_size") or 1
+    if width % patch_px or height % patch_px or patch_px % coarsest:
+        raise BackendError(
+            f"patches of {patch_px} px: they have to divide {width}x{height} and be multiples of {coarsest} px, "
+            f"a cell of {name}'s coarsest block"
+        )
+    shares = np.zeros((steps, 2))
+    for seed in range(images):
+        watch = _Watch(width // patch_px, height // patch_px, threshold)
+        steps_seen: list[tuple[float, float]] = []
+        with _watched(found, watch):
+            prompts = model.encode([PROMPTS[seed % len(PROMPTS)]])
+            noise = model.noise(width, height, [seed], steps)
+            model.denoise(prompts, noise, steps, on_step=lambda _, __: steps_seen.append(watch.step()))  # noqa: B023
+        shares += np.array(steps_seen) / images
+    return Curve(
+        model=name,
+        width=width,
+        height=height,
+        patch_px=patch_px,
+        blocks=len(found),
+        images=images,
+        patch_share=np.clip(shares[:, 0], 0, 1).round(6).tolist(),
+        image_share=np.clip(shares[:, 1], 0, 1).round(6).tolist(),
+    )
+
+
+@contextmanager
+def _watched(found: Sequence[Any], watch: _Watch) -> Iterator[None]:
+    """Tell ``watch`` what enters each block."""
+
+    def tell(index: int) -> Any:
+        def enter(module: Any, args: tuple[Any, ...], given: dict[str, Any]) -> None:
+            watch.enter(index, given["hidden_states"] if "hidden_states" in given else args[0])
+
+        return enter
+
+    handles = [block.register_forward_pre_hook(tell(i), with_kwargs=True) for i, block in enumerate(found)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,0 +1,160 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # SwiftDiffusion's evaluation, simulated
+#
+# Figures 2, 11, 12, 15 and 16, from the experiments in `conf/experiment`; Figures 7 and 8 are `results/addons.md`.
+# Stage by stage beside Katz's logs: `results/swiftdiffusion.md`. What the numbers rest on: `results/scorecard.md`.
+
+# %%
+import io
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from IPython.display import Image, display
+from matplotlib.figure import Figure
+
+from conf.palette import COLOURS, EDGE, GREY, STYLE
+from sim.study.scorecard.finished import Runs
+from sim.study.scorecard.points import sweep
+from sim.study.scorecard.runner import finish
+from sim.study.scorecard.swiftdiffusion import SETTINGS, gustafson, latency_s, per_gpu_rpm
+
+# %% tags=["parameters"]
+work = "results/runs/scorecard"  # where finished runs are kept
+jobs = 1  # worker processes
+
+# %%
+mpl.rcParams.update(dict(STYLE))
+SYSTEMS = ("diffusers", "nirvana-10", "nirvana-20", "distrifusion-add-ons", "swiftdiffusion", "katz")
+LOOK = dict(zip(SYSTEMS, COLOURS, strict=False))
+
+
+def experiment(*names: str) -> Runs:
+    """The runs of some experiments, made where they are not there yet."""
+    return finish([point for name in names for point in sweep(name)], Path(work), jobs)
+
+
+def show(figure: Figure) -> None:
+    """Show a figure, whatever backend matplotlib has."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=72, metadata={"Software": None})
+    display(Image(buffer.getvalue()))
+
+
+def bars(values: dict[str, list[float]], labels: list[str], what: str) -> None:
+    """A group of bars for each label, a bar for each system."""
+    figure = Figure(figsize=(12, 3.6), layout="constrained")
+    axes = figure.subplots()
+    width = 0.85 / len(values)
+    for n, (system, heights) in enumerate(values.items()):
+        at = np.arange(len(labels)) + (n - (len(values) - 1) / 2) * width
+        axes.bar(at, heights, width, color=LOOK.get(system, GREY), edgecolor=EDGE, linewidth=0.4, label=system)
+    axes.set_xticks(range(len(labels)), labels)
+    axes.set_ylabel(what)
+    axes.legend(ncols=4, loc="upper left")
+    show(figure)
+
+
+# %% [markdown]
+# ## Figures 2 and 11: latency by add-ons, one request at a time
+# ControlNets are loaded for every request but by services, as the artifact counts it.
+
+# %%
+alone = experiment("swiftdiffusion-figure11", "swiftdiffusion-figure11-baselines")
+labels = [f"{nets}C/{loras}L" for nets, loras in SETTINGS]
+bars({name: [latency_s(alone, name, *at) for at in SETTINGS] for name in SYSTEMS}, labels, "latency [s]")
+
+# %% [markdown]
+# ## Figure 12: throughput of a GPU, one request at a time
+# Images for a minute of GPU time, all GPUs that a request holds counted.
+
+# %%
+bars({name: [per_gpu_rpm(alone, name, *at) for at in SETTINGS] for name in SYSTEMS}, labels, "images per GPU minute")
+
+# %% [markdown]
+# ## The same under load
+# More requests than eight GPUs can serve; ControlNets that stay in memory are loaded once. Taking LoRAs out now costs
+# throughput, and so do GPUs that no gang can use: Katz with two ControlNets leaves two of eight idle.
+
+# %%
+loaded = experiment("swiftdiffusion-load")
+pairs = [(nets, loras) for nets in range(4) for loras in (0, 2)]
+busy = {
+    name: [loaded.where(system=name, controlnets=nets, loras=loras).mean("throughput_rpm") / 8 for nets, loras in pairs]
+    for name in ("no-addon", *SYSTEMS)
+}
+bars(busy, [f"{nets}C/{loras}L" for nets, loras in pairs], "images per minute and GPU")
+
+# %% [markdown]
+# ## Figure 15: the base model without each kernel
+
+# %%
+kernels = list(experiment("swiftdiffusion-figure15"))
+for run in kernels:
+    print(f"{run.config['kernels']['names']}: {run.number('latency_s', 'mean'):.2f} s")
+
+# %% [markdown]
+# ## Figure 16, left, and Gustafson's law
+# ControlNets as services alone. The law takes encoder and ControlNets for equally long and messages for free.
+
+# %%
+services = experiment("swiftdiffusion-figure16-controlnets")
+s = 1 - 0.02518 / 0.05423  # of a step, the decoder: backends/profiles/h800_sdxl.yaml
+took = {
+    name: [services.where(system=name, controlnets=nets).mean("latency_s", "mean") for nets in range(4)]
+    for name in ("diffusers", "swiftdiffusion")
+}
+figure = Figure(figsize=(7, 3.2), layout="constrained")
+axes = figure.subplots()
+axes.plot(range(4), [gustafson(s, 1 - s, nets + 1) for nets in range(4)], color=GREY, label="Gustafson's law")
+axes.plot(
+    range(4), np.divide(took["diffusers"], took["swiftdiffusion"]), "o", color=LOOK["swiftdiffusion"], label="simulated"
+)
+axes.plot([3], [2.2], "x", color=EDGE, label="paper")
+axes.set_xticks(range(4))
+axes.set_xlabel("ControlNets")
+axes.set_ylabel("times faster")
+axes.legend()
+show(figure)
+
+# %% [markdown]
+# ## Figure 16, right: the LoRA design alone
+
+# %%
+adapters = experiment("swiftdiffusion-figure16-loras")
+bars(
+    {
+        name: [adapters.where(system=name, loras=loras).mean("latency_s", "mean") for loras in range(3)]
+        for name in ("diffusers", "swiftdiffusion")
+    },
+    [f"0C/{loras}L" for loras in range(3)],
+    "latency [s]",
+)
+
+# %% [markdown]
+# ## Slow storage: who waits at step 20
+# Katz at 1C/2L, with the times of loads of a bad day read off its log: 41 % waited over 0.1 s, the 95th percentile was
+# 2.5 s.
+
+# %%
+(slow,) = experiment("swiftdiffusion-slow-storage")
+waits = np.sort(slow.requests("stall_s")["stall_s"].to_numpy()[slow.config["warmup"] :])
+print({name: slow.summary["addons"][name] for name in ("stalled_share", "stall_s")})
+figure = Figure(figsize=(7, 3.2), layout="constrained")
+axes = figure.subplots()
+axes.plot(waits, np.arange(1, len(waits) + 1) / len(waits), color=LOOK["katz"])
+axes.set_xlabel("wait for LoRAs [s]")
+axes.set_ylabel("share of requests")
+show(figure)

@@ -1,0 +1,37 @@
+"""Compositions beside their parts: what is compared has the same requests, and every part is there."""
+
+from sim.study.compositions import SURPRISES, TRAFFICS, draw, render
+from sim.study.scorecard.points import Point, composed
+
+
+def test_every_part_of_a_composition_is_a_design_beside_it_and_can_be_composed() -> None:
+    assert len(SURPRISES) == len(TRAFFICS)
+    for traffic in TRAFFICS:
+        names = [design.name for design in traffic.designs]
+        assert len(set(names)) == len(names)
+        for design in traffic.designs:
+            assert set(design.parts) < set(names)
+    last = TRAFFICS[2]
+    assert composed(Point("compositions", {}, (*last.designs[3].overrides, *last.overrides)))["executor"]["limit"] == 4
+
+
+def test_the_page_says_what_each_brings_over_its_parts() -> None:
+    numbers = {"p50_s": 2.0, "p95_s": 3.0, "rpm_per_gpu": 5.0, "usd_per_image": 0.01, "hit_rate": None}
+    facts = {
+        "rows": 10,
+        "traffics": [
+            {
+                "title": traffic.title,
+                "designs": [
+                    {"name": design.name, "parts": list(design.parts)}
+                    | numbers
+                    | ({"p50_s": 1.0} if design.parts else {})
+                    for design in traffic.designs
+                ],
+            }
+            for traffic in TRAFFICS
+        ],
+    }
+    text = render(facts, "c.png")
+    assert "- modm before patched batches over patched batches: p50 -50%, p95 +0%, throughput +0%, cost +0%" in text
+    assert len(draw(facts).axes) == 3 * len(TRAFFICS)
