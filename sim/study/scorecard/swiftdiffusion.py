@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from sim.study.addons.caches import curves, measured
 from sim.study.scorecard.finished import Runs
 from sim.study.scorecard.measures import Measured, Number
 
@@ -104,6 +105,12 @@ def predicted_s(runs: Runs) -> list[float]:
     return [slow.number("latency_s", "mean") if at == SLOW else latency_s(runs.of(_FIGURE11), *at) for at in PREDICTED]
 
 
+def cache_loads() -> list[float]:
+    """Loads per request of an LRU cache on each node, at the measured sizes; nothing is fitted to them."""
+    sizes = measured()["sizes"]
+    return [curve.at(size) for curve in curves(sizes, share=0.25) for size in sizes]
+
+
 def stalls(runs: Runs) -> list[float]:
     """The share of requests that wait for LoRAs, and the 95th percentile of the wait [s]."""
     (run,) = runs
@@ -155,6 +162,11 @@ MEASURES: Mapping[str, Measured] = {
     "S21": Measured(
         ("swiftdiffusion-production",), loading_share, f"{_H800}; {_LORAS}; requests: service B, conf/trace",
         "LoRAs read and put into the model for every request, ControlNets kept in GPU memory",
+    ),
+    "S25": Measured(
+        (), lambda _: cache_loads(),
+        "popularity, numbers per request, nodes and different LoRAs on a node: conf/trace/synthetic.yaml (services)",
+        "caches of 1, 2, 4, 5, 8, 10: ControlNets of A, LoRAs of A, ControlNets of B, LoRAs of B; a quarter of them",
     ),
     "K1": Measured(
         (*_FIGURE11, *_SLOW), predicted_s, f"{_H800}; {_LORAS}; {_COLD}; conf/fetch/katz-slow-storage.yaml",
