@@ -1,0 +1,144 @@
+"""What the step-by-step executor knows of a worker: who is active on it, and the time and energy that were theirs."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+
+from backends.base import Cost
+from sim.cluster.batched import FREE
+from sim.parts import Course, Patience, Worker
+from sim.request import Request
+
+NEARLY = 1e-9
+"""A share of a step: what lies no further past a boundary is at it."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Sums over the steps of a worker, so that a request's share is the difference of two: nothing is added up per
+    request.
+
+    Attributes:
+        steps_s: seconds.
+        share_s, batch_s: the integrals of 1 / batch and of the batch.
+        idle_s: seconds between steps that all active ones waited through together, over the batch.
+        joules, metered_s: measured joules over the batch, and the seconds of share_s and idle_s that they are of.
+    """
+
+    steps_s: float = 0.0
+    share_s: float = 0.0
+    batch_s: float = 0.0
+    idle_s: float = 0.0
+    joules: float = 0.0
+    metered_s: float = 0.0
+
+    def copy(self) -> "Tally":
+        """As it stands now."""
+        return Tally(self.steps_s, self.share_s, self.batch_s, self.idle_s, self.joules, self.metered_s)
+
+    def meter(self, seconds: float, joules: float | None, batch: int) -> None:
+        """Note the joules of ``seconds``, shared by ``batch``, where they were measured."""
+        if joules is not None:
+            self.joules += joules / batch
+            self.metered_s += seconds / batch
+
+    def minus(self, other: "Tally") -> "Tally":
+        """What was tallied since it stood at ``other``."""
+        return Tally(
+            self.steps_s - other.steps_s,
+            self.share_s - other.share_s,
+            self.batch_s - other.batch_s,
+            self.idle_s - other.idle_s,
+            self.joules - other.joules,
+            self.metered_s - other.metered_s,
+        )
+
+
+@dataclass(slots=True)
+class Even:
+    """A Course whose steps cost the same, and reuse nothing."""
+
+    step: Cost
+
+    @property
+    def longest_s(self) -> float:
+        """See Course."""
+        return self.step.seconds
+
+    def seconds(self, count: int) -> float:
+        """See Course."""
+        return self.step.seconds * count
+
+    def joules(self, count: int) -> float | None:
+        """See Course."""
+        return None if self.step.joules is None else self.step.joules * count
+
+    def reached(self, elapsed_s: float) -> int:
+        """See Course."""
+        return ceil(elapsed_s / self.step.seconds - NEARLY)
+
+    def reused(self, count: int) -> Sequence[float]:
+        """See Course."""
+        return ()
+
+
+@dataclass(slots=True, eq=False)
+class Seat:
+    """An active request: what its worker had tallied when it joined, the energy of its own stages, and the steps that
+    reuse spared it."""
+
+    request: Request
+    since: Tally
+    joules: float = 0.0
+    metered_s: float = 0.0
+    reused: float = 0.0
+
+    def note(self, cost: Cost) -> None:
+        """A stage of its own whose energy was measured, or was not."""
+        if cost.joules is not None:
+            self.joules += cost.joules
+            self.metered_s += cost.seconds
+
+
+@dataclass(slots=True, eq=False)
+class Station:
+    """What a worker is doing, step by step.
+
+    Its time is ``anchor_s``, when it last had nothing to do, and what was spent since: ``ready_s`` on loads and
+    fetches, steps, and ``other_s`` on all else. They are added up as those of a whole request are, so that a request
+    alone ends at the same instant, to the bit.
+
+    Attributes:
+        seats: the active requests; ``joining`` become active at the next boundary.
+        working: whether its next event is on the clock or being made.
+        changed: whether the boundary that comes has something to do; ``owed_s`` is to be spent there.
+        then, patience: who wants to be asked, and how long there is nothing to ask; ``asking`` while it is asked, and
+            ``asked_s`` when it was last said so.
+        run_s: when the present run of ``planned`` steps of ``course`` began; 0 planned is no run.
+        version: what an event on the clock must have to be still wanted.
+    """
+
+    worker: Worker
+    anchor_s: float = 0.0
+    ready_s: float = 0.0
+    other_s: float = 0.0
+    tally: Tally = field(default_factory=Tally)
+    seats: list[Seat] = field(default_factory=list)
+    joining: deque[Request] = field(default_factory=deque)
+    working: bool = False
+    changed: bool = False
+    run_s: float = 0.0
+    planned: int = 0
+    course: Course = field(default_factory=lambda: Even(FREE))
+    version: int = 0
+    owed_s: float = 0.0
+    then: Callable[[Worker], None] | None = None
+    patience: Patience | None = None
+    asked_s: float = 0.0
+    asking: bool = False
+
+    def now_s(self, steps: int = 0) -> float:
+        """The end of all that was spent, and of ``steps`` more."""
+        ahead_s = self.course.seconds(steps) if steps else 0.0
+        return self.anchor_s + (self.ready_s + (self.tally.steps_s + ahead_s) + self.other_s)
