@@ -81,9 +81,9 @@ def test_a_finished_run_can_be_run_again(tmp_path: Path) -> None:
 
 
 def test_a_sweep_finishes_the_runs_that_can_be_finished() -> None:
-    done = mezzotint("run", "-m", *SMALL, "cluster=h100,mi210", "run.dir=sweep")
+    done = mezzotint("run", "-m", *SMALL, "models=sdxl", "cluster=l20,mi210", "run.dir=sweep")
     assert done.returncode == 2
-    assert "no profile of sdxl on h100" in done.stderr
+    assert "no profile of sdxl on l20" in done.stderr
     assert "Traceback" not in done.stderr
     assert Path("sweep/1/summary.json").is_file()
 
@@ -261,7 +261,7 @@ def test_folders_with_our_names_do_not_stand_before_ours(tmp_path: Path, package
         (["run", "nosuch=1"], "Could not override 'nosuch'"),
         (["run", "+nosuch=1"], "nosuch: extra inputs are not permitted"),
         (["run", "system=nosuch"], "Could not find 'system/nosuch'"),
-        (["run", "cluster=h100"], "no profile of sdxl on h100"),
+        (["run", "cluster=l20", "models=sdxl"], "no profile of sdxl on l20"),
         (["run", "hydra.mode=MULTIRUN", "seed=1,2"], "hydra.mode: found 'hydra.mode=MULTIRUN'; leave it out, -m alone"),
         (["run", "seed=abc"], "seed: "),
         (["run", "seed=-1"], "seed: "),

@@ -170,7 +170,7 @@ def test_an_unknown_router_or_file_is_one_clear_error(tmp_path: Path, capsys: py
     file = tmp_path / "routes.csv"
     file.write_text("workload,rate_per_s,routing,mean_s\nC,0.5,fortune,3\n")
     assert main(["scorecard", "hardware", "--routing", str(file), "--check"]) == 2
-    assert "found 'fortune' among the measured runs, expected one of least-declared-cost" in capsys.readouterr().err
+    assert "found 'fortune' among the measured runs, expected one of by-addons, least-de" in capsys.readouterr().err
     assert main(["scorecard", "hardware", "--runs", "nowhere.csv"]) == 2
     assert main(["scorecard", "nirvana", "--runs", str(file)]) == 2
     file.write_text("")

@@ -47,7 +47,7 @@ class Origin:
 
     def cell(self, index: int, column: str) -> str:
         """The start of a message: file, row, column."""
-        return f"{self.where}: row {self.row(index)}, column {self.columns.get(column, column)}"
+        return f"{self.where}: row {self.row(index)}, column {shown(self.columns.get(column, column))}"
 
 
 def shown(text: str, limit: int = 120) -> str:
