@@ -152,6 +152,7 @@ HOSTILE_LINES = [
 ]
 HOSTILE_JSON = [
     '{"prompt": "a", "widht": 512}',
+    '{"\\ufeffprompt": "a"}',
     '{"prompt": "a", "width": -512}',
     '{"prompt": "a", "width": 512.5}',
     '{"prompt": "a", "width": true}',
