@@ -1,6 +1,7 @@
 """Ours against the papers': how far every simulated row is from its target, in units of what it may be off."""
 
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -18,6 +19,12 @@ REACH = 4.0
 
 ASIDE = 24
 """Rows from which they are laid in two columns."""
+
+WIDE = 90
+"""Characters in a line of the title."""
+
+SEVERAL = 4
+"""Values of a row that can be told apart, and be written beside it."""
 
 UNTOLD = 0.05
 """The relative tolerance by which a row is drawn that has none: an input, or a bound, whose edge it lies within."""
@@ -104,7 +111,7 @@ def _title(columns: Mapping[str, Sequence[Row]], missing: int) -> str:
         told.append(f"{name}: {held}" if len(columns) > 1 else held)
     rest = f"; {missing} targets without a value of ours are not drawn" if missing else ""
     drawn = [row.system for rows in columns.values() for row in rows if row.ours is not None]
-    return f"{', '.join(dict.fromkeys(drawn))}: {'; '.join(told)}{rest}"
+    return fill(f"{', '.join(dict.fromkeys(drawn))}: {'; '.join(told)}{rest}", WIDE)
 
 
 def _column(axes: Axes, lines: Sequence[Sequence[Row]], tall: int) -> None:
@@ -117,8 +124,8 @@ def _column(axes: Axes, lines: Sequence[Sequence[Row]], tall: int) -> None:
         for nth, row in enumerate(rows):
             at = place + (0.0 if len(rows) == 1 else gap * nth - 0.22)
             _points(axes, at, row, filled=nth == 0)
-            before = number(row.paper, 3) if nth == 0 else ""
-            _write(axes, f"{before} → {number(row.ours, 3)}".strip(), 1.0, at, 8.0, color=INK)
+            before = _said(row.paper) if nth == 0 else ""
+            _write(axes, f"{before} → {_said(row.ours)}".strip(), 1.0, at, 8.0, color=INK)
         first = rows[0]
         _write(axes, first.id, 0.0, place, -6.0, color=VERDICTS.get(first.verdict, INK), ha="right", fontweight="bold")
     _write(axes, "paper → ours", 1.0, -0.95, 8.0, color=INK)
@@ -129,6 +136,11 @@ def _column(axes: Axes, lines: Sequence[Sequence[Row]], tall: int) -> None:
     axes.set_xticks([-REACH, -REACH / 2, 0.0, REACH / 2, REACH])
     axes.set_xlabel("(ours − paper's) ÷ tolerance")
     axes.grid(False, axis="y")
+
+
+def _said(value: Any) -> str:
+    """A value in the room that there is beside a row; the page has them all."""
+    return f"{len(value)} values" if isinstance(value, list) and len(value) > SEVERAL else number(value, 3)
 
 
 def _write(axes: Axes, text: str, side: float, place: float, away_pt: float, **look: Any) -> None:
@@ -146,7 +158,7 @@ def _write(axes: Axes, text: str, side: float, place: float, away_pt: float, **l
 
 
 def _points(axes: Axes, place: float, row: Row, *, filled: bool) -> None:
-    """One point for each value of the row, of several the later the larger."""
+    """One point for each value of the row, of a few the later the larger."""
     if row.ours is None:
         return
     colour = VERDICTS[row.verdict]
@@ -162,8 +174,15 @@ def _points(axes: Axes, place: float, row: Row, *, filled: bool) -> None:
             marker=marker,
             color=colour,
             markerfacecolor=colour if filled and marker != "D" else "white",
-            markersize=3.4 + 1.1 * nth if len(inside) > 1 else 6,
+            markersize=_size(nth, len(inside)),
             alpha=0.85,
             linestyle="",
             clip_on=False,
         )
+
+
+def _size(nth: int, of: int) -> float:
+    """Points of a marker: of a few values the later the larger, of many all small."""
+    if of == 1:
+        return 6.0
+    return 3.4 + 1.1 * nth if of <= SEVERAL else 3.4
