@@ -31,9 +31,12 @@ def most_in_time(
     after_s: Callable[[Kind], float],
     limit: int,
 ) -> int:
-    """How many of ``asked`` at most are in time. Every schedule is looked at, but for those of which it is clear that
-    another is no worse: of requests alike but for their deadlines the earliest joins first, and nobody who cannot be in
-    time joins. The work grows with the number of requests as 3^n and more: meant for up to ten or so.
+    """How many of ``asked`` at most are in time.
+
+    Every schedule is looked at, but for those of which it is clear that another is no worse: of requests alike but for
+    their deadlines one that would join after a later one never joins (each would do better in the other's place), and
+    nobody who cannot be in time joins. The work grows with the number of requests as 3^n and more: meant for up to ten
+    or so.
 
     Args:
         asked: the requests.
@@ -62,12 +65,11 @@ def most_in_time(
         most = 0
         here = [place for place in open_ if asked[place].arrival_s <= now_s + NEARLY]
         if len(active) < limit:
-            firsts: dict[tuple[Kind, int], int] = {}
+            earlier: dict[tuple[Kind, int], frozenset[int]] = {}
             for place in sorted(here, key=lambda place: (asked[place].deadline_s, place)):
-                firsts.setdefault(alike[place], place)
-            for place in firsts.values():
+                gone = earlier[alike[place]] = earlier.get(alike[place], frozenset()) | {place}
                 joined = (*active, (place, asked[place].steps))
-                most = max(most, best(now_s + before_s(asked[place].kind), joined, open_ - {place}))
+                most = max(most, best(now_s + before_s(asked[place].kind), joined, open_ - gone))
                 if most == at_best:
                     return most
         if not at_best:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sim.cluster.steps import StepByStep
@@ -82,6 +82,7 @@ BACKENDS = st.builds(
     limit=st.integers(1, 3),
     loose=st.sampled_from([1.0, 1.5, 2.5]),
 )
+@example(backend=Mixed(4, 1, 2, 1, 3), gaps=[0, 0, 1], kinds=[0, 1, 1, 0], limit=2, loose=1.5)  # the later of two alike
 def test_nothing_that_is_left_out_would_have_been_better(
     backend: Mixed, gaps: list[int], kinds: list[int], limit: int, loose: float
 ) -> None:
