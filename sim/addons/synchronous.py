@@ -63,8 +63,7 @@ class Synchronous:
             cost = load(self._run, worker, lora)
         else:
             assert isinstance(backend, Taken)
-            stages = backend.patching(lora)
-            read, create = on_all(worker, stages.read), on_all(worker, stages.create)
+            read, create = on_all(worker, backend.read_lora(lora)), on_all(worker, backend.create_lora(lora))
             joules = None if read.joules is None or create.joules is None else read.joules + create.joules
             cost = Cost(read.seconds + create.seconds, joules)
         return Cost(cost.seconds * self.times, None if cost.joules is None else cost.joules * self.times)
