@@ -45,6 +45,29 @@ def test_a_sweep_that_is_terminated_takes_its_processes_along_and_goes_on(
     assert all(path.read_bytes() == was for path, was in done.items())
 
 
+KILLED = """
+import os, signal
+from joblib import Parallel, delayed
+from sim.ending import workers_end_with_us
+workers_end_with_us()
+Parallel(n_jobs=2)(delayed(abs)(n) for n in range(4))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are counted in /proc")
+def test_workers_end_with_who_is_killed_whatever_they_were_given_to_do(tmp_path: Path) -> None:
+    """Also those that wait for work, and know nothing of us."""
+    mark = f"mezzotint-test={os.getpid()}-{tmp_path.name}"
+    name, _, value = mark.partition("=")
+    ended = subprocess.run([sys.executable, "-c", KILLED], env=os.environ | {name: value}, timeout=60, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    until = time.monotonic() + 30
+    while _with(mark) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not _with(mark)
+
+
 def _with(mark: str) -> list[str]:
     """Processes whose environment has ``mark``."""
     found = []
