@@ -249,7 +249,7 @@ class Profiled:
         measured = self._lora(lora)
         return self._cost(lora.model, measured.read_s * _size(lora, measured.bytes))
 
-    def create_lora(self, lora: Asset) -> Cost:
+    def create_lora(self, lora: Asset, beside: Sequence[Asset]) -> Cost:
         """See Taken.create_lora."""
         measured = self._lora(lora)
         return self._cost(lora.model, (measured.attach_s + measured.fuse_s) * _size(lora, measured.bytes))
