@@ -23,7 +23,7 @@ from backends.diffusers_.addons.library import AddOns  # noqa: E402
 
 STEPS = 8
 BOUND = 2
-"""Levels of 255 by which a pixel may differ from the stock way: ControlNets in line, LoRAs attached and fused by PEFT."""
+"""Levels of 255 by which a pixel may differ from the stock way: ControlNets in line, LoRAs fused by PEFT."""
 
 LIVE = [
     "backend=live",
