@@ -137,8 +137,8 @@ class Profiled:
             work.done += count
             one = known.get((work.shape, 1)) or self._step(work, 1)
             if self.by_row and (factor := self._factor(work)) != 1.0:
-                one = Cost(one.seconds * factor, None if one.joules is None else one.joules * factor)
-            return Cost(one.seconds * count, None if one.joules is None else one.joules * count)
+                one = one.times(factor)
+            return one.times(count)
         groups: dict[str, int] = {}
         so_far = groups.get
         for work in works:
@@ -153,7 +153,7 @@ class Profiled:
         if len(groups) > 1:
             self._mixed = True
             one = _total(seconds, joules)
-        return Cost(one.seconds * count, None if one.joules is None else one.joules * count)
+        return one.times(count)
 
     def patched(self, works: Sequence[Work], side: int, count: int = 1) -> Cost:
         """See Patching.patched. It takes the typical seconds, whatever the rows."""
@@ -169,7 +169,7 @@ class Profiled:
                 self._cut.clear()
             self._cut_models.add(works[0].model)
             one = self._cut[key] = self._patched(works, sizes, side)
-        return Cost(one.seconds * count, None if one.joules is None else one.joules * count)
+        return one.times(count)
 
     def end(self, works: Sequence[Work]) -> Cost:
         """See Backend.end. One batch for each model and size."""

@@ -43,9 +43,3 @@ def activations(run: Run, request: Request) -> int:
     peak = backend.peak_bytes([Work(model, request.width, request.height, request.steps)])
     weights = backend.bytes(Asset("model", model, model))
     return 0 if peak is None or weights is None else max(peak - weights, 0)
-
-
-def joules(costs: Iterable[Cost]) -> float | None:
-    """Of all of them; None where one is not known."""
-    drawn = [cost.joules for cost in costs]
-    return None if None in drawn else sum(j for j in drawn if j is not None)

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from backends.base import Asset, Cost, Taken
+from backends.base import Asset, Cost, Taken, total
 from conf.ranges import Count
-from sim.addons.assets import activations, asked, in_use, joules, on_all
+from sim.addons.assets import activations, asked, in_use, on_all
 from sim.addons.fetch import FromDisk
 from sim.addons.synchronous import FREE, no_room, patched, refuse_mixed
 from sim.clock import COMPLETION
@@ -129,8 +129,7 @@ class Asynchronous:
     def _merge(self, worker: Worker, loras: Sequence[Asset]) -> Cost:
         backend = self._run.backend
         assert isinstance(backend, Taken)
-        costs = [on_all(worker, backend.patching(lora).patch) for lora in loras]
-        return Cost(sum(cost.seconds for cost in costs), joules(costs))
+        return total([on_all(worker, backend.patching(lora).patch) for lora in loras])
 
     def _take_out(self, worker: Worker) -> Cost:
         """Put the weights back, all at once, whatever was merged into them."""

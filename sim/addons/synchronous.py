@@ -64,10 +64,8 @@ class Synchronous:
         else:
             assert isinstance(backend, Taken)
             stages = backend.patching(lora)
-            read, create = on_all(worker, stages.read), on_all(worker, stages.create)
-            joules = None if read.joules is None or create.joules is None else read.joules + create.joules
-            cost = Cost(read.seconds + create.seconds, joules)
-        return Cost(cost.seconds * self.times, None if cost.joules is None else cost.joules * self.times)
+            cost = on_all(worker, stages.read).plus(on_all(worker, stages.create))
+        return cost.times(self.times)
 
     def holds(self, worker: Worker, active: Sequence[Request]) -> int | None:
         """See Loras.holds."""
