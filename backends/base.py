@@ -82,6 +82,9 @@ class Cost:
         return Cost(self.seconds / divisor, None if self.joules is None else self.joules / divisor)
 
 
+FREE = Cost(0.0, 0.0)
+
+
 def total_j(costs: Iterable[Cost]) -> float | None:
     """Joules of all of ``costs``; None where one is not known."""
     joules = [cost.joules for cost in costs]

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from backends.base import Cost, Work
+from backends.base import FREE, Cost, Work
 from sim.addons.in_line import InLine
 from sim.addons.kernels import Kernels
-from sim.addons.synchronous import FREE, Synchronous
+from sim.addons.synchronous import Synchronous
 from sim.errors import ConfigError
 from sim.parts import ControlNets, Loads, Loras, Priced, Run, Steps, Worker
 from sim.request import Request

@@ -3,14 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from backends.base import Asset, Cost, Taken, WorkFailed
+from backends.base import FREE, Asset, Cost, Taken, WorkFailed
 from conf.ranges import Positive
 from sim.addons.assets import activations, asked, in_use, load, on_all
 from sim.errors import ConfigError, SimulationError
 from sim.parts import Loads, Run, Worker
 from sim.request import Request
-
-FREE = Cost(0.0, 0.0)
 
 
 @dataclass(slots=True)

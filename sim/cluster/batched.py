@@ -3,13 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from backends.base import Cost, Work
+from backends.base import FREE, Cost, Work
 from sim.addons.assets import addons, on_all
 from sim.cluster import gang
 from sim.parts import Run, Worker
 from sim.request import Request
-
-FREE = Cost(0.0, 0.0)
 
 
 @dataclass(slots=True)

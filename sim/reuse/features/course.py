@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from backends.base import Cost, total_j
-
-NEARLY = 1e-9
-"""A share of a step: what lies no further past a boundary is at it."""
+from sim.parts.serving import NEARLY
 
 
 @dataclass(slots=True)
