@@ -47,7 +47,7 @@ from sim.schedule.edf import Edf
 from sim.schedule.fifo import Fifo
 from sim.schedule.latency import Known
 from sim.schedule.routed import Routed
-from sim.schedule.routers import LeastPixels
+from sim.schedule.routers import LeastOutstanding
 from sim.schedule.slack import Slack
 from sim.study.optimum import Asked, most_in_time
 from sim.study.scorecard.card import study
@@ -239,7 +239,7 @@ def served(discipline: Discipline, executor: StepByStep, times: Sequence[float],
         cluster=Cluster(Gpu("h100", None, None, "not looked at"), ["large"], MODEL, H100),
         backend=H100,
         door=Direct(),
-        scheduler=Routed(LeastPixels(), discipline),
+        scheduler=Routed(LeastOutstanding("pixels"), discipline),
         executor=executor,
         seed=0,
     )
