@@ -40,7 +40,8 @@ def served(
     discipline: Discipline = make(executor)
     run = engine(
         times, 2.0 ** (side // 128), backend=backend, executor=executor,
-        scheduler=Routed(LeastOutstanding("pixels"), discipline), shapes=(side, side, left), native=False, models={"large": Model("large", 50, 64, 64)}, **parts,
+        scheduler=Routed(LeastOutstanding("pixels"), discipline), shapes=(side, side, left), native=False,
+        models={"large": Model("large", 50, 64, 64)}, **parts,
     )  # fmt: skip
     run.run()
     assert (run.record.facts["outcome"] == COMPLETED).all()
