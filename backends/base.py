@@ -29,6 +29,7 @@ class Work:
         capture: names -> steps after which a live backend keeps the latents; None keeps the final image.
         controlnets: run beside the denoiser at every step, one after another in its loop.
         loras: in the denoiser's weights.
+        apart: ControlNets that run on GPUs of their own, whose seconds are no part of a step's (Taken.apart).
 
     Attributes:
         done: steps that lie behind it; begins at K and is advanced by Backend.steps.
@@ -49,6 +50,7 @@ class Work:
     capture: Mapping[int, int] | None = None
     controlnets: tuple[str, ...] = ()
     loras: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
     done: int = field(init=False)
     state: Any = field(init=False, default=None, repr=False)
     made: Any = field(init=False, default=None, repr=False)
@@ -118,17 +120,6 @@ class Asset:
     name: str
     model: str
     size: int | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class LoraStages:
-    """What the stages of one LoRA cost (SwiftDiffusion, 4.2): its file into host memory; side branches created in the
-    place of the model's layers and fused; the same merged into the weights in place; the weights put back."""
-
-    read: Cost
-    create: Cost
-    patch: Cost
-    restore: Cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +200,21 @@ class Taken(Protocol):
     Each raises BackendError for what was not measured.
     """
 
-    def patching(self, asset: Asset) -> LoraStages:
-        """What the stages of a LoRA cost."""
+    def read_lora(self, lora: Asset) -> Cost:
+        """Bring its file into host memory."""
+
+    def create_lora(self, lora: Asset) -> Cost:
+        """Put side branches in the place of the model's layers, beside those that are there, and fuse them (4.2)."""
+
+    def merge_loras(self, loras: Sequence[Asset]) -> Cost:
+        """Merge them, of one model and in host memory, in place into weights that have none (SwiftDiffusion, 4.2)."""
+
+    def restore_weights(self, loras: Sequence[Asset]) -> Cost:
+        """Take out all that were merged, at once."""
 
     def apart(self, work: Work, batch: int, gpus: int) -> Apart:
-        """A step of ``batch`` works like this one, the denoiser's on ``gpus`` GPUs at once, plain kernels."""
+        """The parts of a step of ``batch`` works like this one, whose ControlNets run elsewhere, the denoiser's on
+        ``gpus`` GPUs at once, plain kernels; of a live backend, of the step that it made last."""
 
     def faster(self, model: str, kernels: Sequence[str]) -> float:
         """How many times faster than plain a step is with ``kernels``."""

@@ -99,7 +99,9 @@ class LoraTiming(BaseModel):
     besides where a LoRA comes from another process. ``bytes`` is its file. ``read_s`` is from the disk (or the
     system's file cache) to host memory, ``attach_s`` from there into the denoiser as side branches, ``fuse_s`` and
     ``unfuse_s`` into the weights and out again, ``patch_s`` attaching and fusing in one go, as between two steps of a
-    run (SwiftDiffusion, section 4.2).
+    run. ``merge_s`` is adding it to the weights in place, without any layer created (SwiftDiffusion, section 4.2), and
+    ``restore_s`` copying the weights back that were kept; where those were not measured, ``patch_s`` and ``unfuse_s``
+    stand for them.
     """
 
     model_config = PLAIN
@@ -112,6 +114,8 @@ class LoraTiming(BaseModel):
     unfuse_s: Seconds
     patch_s: Seconds
     copy_s: Seconds | None = None
+    merge_s: Seconds | None = None
+    restore_s: Seconds | None = None
 
 
 class ControlNetLoad(BaseModel):

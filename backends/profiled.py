@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from backends.base import Apart, Asked, Asset, BackendError, Cost, LoraStages, Work, check_done, whole
+from backends.base import Apart, Asked, Asset, BackendError, Cost, Work, check_done, whole
 from backends.patched import Size
-from backends.profile import Profile, find, shipped
+from backends.profile import LoraTiming, Profile, find, shipped
 from backends.scatter import Draws
 from backends.table import Table
 from conf.assumption import Assumption
@@ -218,9 +218,8 @@ class Profiled:
         self.require(asset.model)
         profile = self.profiles[asset.model]
         if asset.kind == "lora":
-            if profile.lora is None:
-                raise self._absent("lora", asset, "--loras")
-            seconds = profile.lora.read_s * _size(asset, profile.lora.bytes) + profile.lora.patch_s
+            lora = self._lora(asset)
+            seconds = lora.read_s * _size(asset, lora.bytes) + lora.patch_s
         elif asset.kind == "controlnet":
             if profile.controlnet is None:
                 raise self._absent("controlnet", asset, "--controlnets 1")
@@ -245,18 +244,37 @@ class Profiled:
 
     # -- add-ons, stage by stage: see Taken ------------------------------------------------------------------
 
-    def patching(self, asset: Asset) -> LoraStages:
-        """See Taken.patching."""
-        self.require(asset.model)
-        lora = self.profiles[asset.model].lora
-        if lora is None:
-            raise self._absent("lora", asset, "--loras")
-        size = _size(asset, lora.bytes)
-        create_s, patch_s = (lora.attach_s + lora.fuse_s) * size, lora.patch_s + (lora.copy_s or 0.0) * size
-        read, create, patch, restore = (
-            self._cost(asset.model, seconds) for seconds in (lora.read_s * size, create_s, patch_s, lora.unfuse_s)
-        )
-        return LoraStages(read, create, patch, restore)
+    def read_lora(self, lora: Asset) -> Cost:
+        """See Taken.read_lora."""
+        measured = self._lora(lora)
+        return self._cost(lora.model, measured.read_s * _size(lora, measured.bytes))
+
+    def create_lora(self, lora: Asset) -> Cost:
+        """See Taken.create_lora."""
+        measured = self._lora(lora)
+        return self._cost(lora.model, (measured.attach_s + measured.fuse_s) * _size(lora, measured.bytes))
+
+    def merge_loras(self, loras: Sequence[Asset]) -> Cost:
+        """See Taken.merge_loras. One after another."""
+        return self._in_turn((lora.model, self._merge_s(lora)) for lora in loras)
+
+    def _merge_s(self, lora: Asset) -> float:
+        measured = self._lora(lora)
+        once_s = measured.patch_s if measured.merge_s is None else measured.merge_s
+        return once_s + (measured.copy_s or 0.0) * _size(lora, measured.bytes)
+
+    def restore_weights(self, loras: Sequence[Asset]) -> Cost:
+        """See Taken.restore_weights."""
+        measured = self._lora(loras[0])
+        return self._cost(loras[0].model, measured.unfuse_s if measured.restore_s is None else measured.restore_s)
+
+    def _lora(self, lora: Asset) -> LoraTiming:
+        """What was measured of a LoRA of its model."""
+        self.require(lora.model)
+        measured = self.profiles[lora.model].lora
+        if measured is None:
+            raise self._absent("lora", lora, "--loras")
+        return measured
 
     def apart(self, work: Work, batch: int, gpus: int) -> Apart:
         """See Taken.apart. Of a batch, in the proportion of the step's own."""

@@ -125,6 +125,8 @@ class Engine:
         """See Run.work."""
         if request.model is None:
             raise SimulationError(f"request in row {request.row} is to be run and its plan names no model")
+        addons = request.addons
+        controlnets, loras = ((), ()) if addons is None else addons
         return Work(
             request.model,
             request.width,
@@ -135,8 +137,9 @@ class Engine:
             request.refine,
             request.artifact,
             request.capture,
-            () if request.apart or request.addons is None else request.addons.controlnets,
-            () if request.addons is None else request.addons.loras,
+            () if request.apart else controlnets,
+            () if request.bare else loras,
+            controlnets if request.apart else (),
         )
 
     def assume(self, what: str, value: Any, source: str) -> None:

@@ -43,6 +43,7 @@ class Request:
         deadline_s: when its image should be there: the first of the run's SLO limits after its arrival.
         addons: the ControlNets and LoRAs that it asks for; None where it asks for none.
         apart: whether its ControlNets run on GPUs of their own, and not in its worker's loop.
+        bare: whether it steps without its LoRAs, which have not come yet.
         offloaded: bytes of its ControlNets that are not on its worker, and take turns there.
         model: what will run it; None: the artifact itself is the answer and no GPU runs.
         k, of_steps: steps that may be skipped, as the selector's table has it; ``skipped`` is the same share of this
@@ -84,6 +85,7 @@ class Request:
     worker: int
     addons: Addons | None
     apart: bool
+    bare: bool
     offloaded: int
     capture: Mapping[int, int] | None
     artifact: Any
@@ -119,6 +121,7 @@ class Request:
         self.worker = MISSING
         self.addons = None
         self.apart = False
+        self.bare = False
         self.offloaded = 0
         self.capture = None
         self.artifact = None

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from backends.base import FREE, Asset, Cost, Taken, total
+from backends.base import FREE, Asset, Cost, Taken
 from conf.ranges import Count
 from sim.addons.assets import activations, asked, in_use, on_all
 from sim.addons.fetch import FromDisk
@@ -70,6 +70,7 @@ class Asynchronous:
             now_s = run.clock._now
             ready_s = now_s + max(self.fetch.seconds(worker, lora, now_s) for lora in loras)
             self._ready_s[request.row] = ready_s
+            request.bare = True
             run.clock.at(ready_s, COMPLETION, self._came, (worker, request, ready_s))
         return loads
 
@@ -118,6 +119,7 @@ class Asynchronous:
                 now_s += stall_s
                 continue
             del self._ready_s[request.row]
+            request.bare = False
             patch = self._merge(worker, asked(self._run, request, "lora"))
             self._stall[request.row] += stall_s
             self._step[request.row] = _done(request)
@@ -129,7 +131,7 @@ class Asynchronous:
     def _merge(self, worker: Worker, loras: Sequence[Asset]) -> Cost:
         backend = self._run.backend
         assert isinstance(backend, Taken)
-        return total([on_all(worker, backend.patching(lora).patch) for lora in loras])
+        return on_all(worker, backend.merge_loras(loras))
 
     def _take_out(self, worker: Worker) -> Cost:
         """Put the weights back, all at once, whatever was merged into them."""
@@ -137,11 +139,12 @@ class Asynchronous:
         assert isinstance(backend, Taken)
         for asset in there:
             self._run.cluster.evict(worker, asset)
-        return on_all(worker, backend.patching(there[0]).restore)
+        return on_all(worker, backend.restore_weights(there))
 
     def gone(self, worker: Worker, request: Request, active: Sequence[Request]) -> Cost:
         """See Loras.gone."""
         self._ready_s.pop(request.row, None)
+        request.bare = False
         if self.keep or active or not patched(worker):
             return FREE
         return self._take_out(worker)

@@ -24,7 +24,7 @@ class FromDisk:
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
         """See Fetch.seconds."""
         assert isinstance(self._run.backend, Taken)
-        read_s = self._run.backend.patching(asset).read.seconds
+        read_s = self._run.backend.read_lora(asset).seconds
         self._run.loaded(asset, read_s)
         return read_s
 

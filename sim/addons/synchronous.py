@@ -61,8 +61,7 @@ class Synchronous:
             cost = load(self._run, worker, lora)
         else:
             assert isinstance(backend, Taken)
-            stages = backend.patching(lora)
-            cost = on_all(worker, stages.read).plus(on_all(worker, stages.create))
+            cost = on_all(worker, backend.read_lora(lora)).plus(on_all(worker, backend.create_lora(lora)))
         return cost.times(self.times)
 
     def holds(self, worker: Worker, active: Sequence[Request]) -> int | None:

@@ -80,7 +80,9 @@ class Batched:
         return on_all(worker, cost), FREE
 
     def _done(self, request: Request) -> Work:
-        """The work of ``request``, at the step that it is at: those that were jumped over were not asked for."""
+        """The work of ``request`` as it stands: steps that were jumped over were not asked for, LoRAs may have come."""
         work = self._works[request.row]
         work.done = request.steps - request.left
+        if request.addons is not None:
+            work.loras = () if request.bare else request.addons.loras
         return work
