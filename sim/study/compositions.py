@@ -10,7 +10,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from conf.atomic import atomic_files
+from conf.atomic import atomic_files, output_folder
 from conf.palette import COLOURS, GREY, house_style, panels
 from sim.errors import ConfigError
 from sim.study.addons.page import table
@@ -125,10 +125,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"{traffic['title']}: {each['name']}: {_told(each)}")
     if args.check:
         return 0
-    try:
-        args.output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{args.output}: cannot be used ({error.strerror}); name another folder with -o") from None
+    output_folder(args.output, ConfigError)
     name = f"{NAME}-quick" if args.quick else NAME
     files = [args.output / f"{name}.{kind}" for kind in ("md", "json", "png")]
     with atomic_files(files, ConfigError) as (markdown, data, image):
