@@ -11,9 +11,9 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from conf.atomic import atomic_files, output_folder
+from conf.markdown import table
 from conf.palette import COLOURS, GREY, house_style, panels
 from sim.errors import ConfigError
-from sim.study.addons.page import table
 from sim.study.scorecard.finished import Finished
 from sim.study.scorecard.points import Point
 from sim.study.scorecard.runner import finish
@@ -294,7 +294,7 @@ def render(facts: Facts, image: str) -> str:
             for each in traffic["designs"]
         ]
         head = ("", "p50 [s]", "p95 [s]", "images/min/GPU", "USD/image", "hits")
-        blocks.append(table(head, rows))
+        blocks.append(table(head, rows, right=True))
         by_name = {each["name"]: each for each in traffic["designs"]}
         blocks += [*_over_parts(by_name), asked.reading(by_name)]
     return "\n\n".join(blocks) + "\n"
