@@ -1,6 +1,6 @@
 """The backend protocol: requests in stages in, seconds and joules (and, if live, tensors) out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -69,6 +69,33 @@ class Cost:
 
     seconds: float
     joules: float | None = None
+
+    def plus(self, other: "Cost") -> "Cost":
+        """This and then ``other``; the joules are known where both are."""
+        joules = None if self.joules is None or other.joules is None else self.joules + other.joules
+        return Cost(self.seconds + other.seconds, joules)
+
+    def times(self, factor: float) -> "Cost":
+        """``factor`` times as much of both."""
+        return Cost(self.seconds * factor, None if self.joules is None else self.joules * factor)
+
+    def over(self, divisor: float) -> "Cost":
+        """One of ``divisor`` equal parts. Not ``times`` its inverse, which is rounded once more."""
+        return Cost(self.seconds / divisor, None if self.joules is None else self.joules / divisor)
+
+
+FREE = Cost(0.0, 0.0)
+
+
+def total_j(costs: Iterable[Cost]) -> float | None:
+    """Joules of all of ``costs``; None where one is not known."""
+    joules = [cost.joules for cost in costs]
+    return None if None in joules else sum(each for each in joules if each is not None)
+
+
+def total(costs: Sequence[Cost]) -> Cost:
+    """All of ``costs`` one after another."""
+    return Cost(sum(cost.seconds for cost in costs), total_j(costs))
 
 
 @dataclass(slots=True)

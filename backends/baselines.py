@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from backends.base import BackendError
 from backends.profile import Point, Profile, Timing, write
+from conf.atomic import output_folder
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -110,10 +111,7 @@ def run(args: argparse.Namespace) -> int:
         if not re.fullmatch(r"\w[\w.-]*", name):
             raise BackendError(f"--gpu, --model: found {name!r}, expected letters, digits, dots and dashes")
     profile = read(args.path, args.scenario, args.gpu, args.model, (int(found[1]), int(found[2])))
-    try:
-        args.output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BackendError(f"{args.output}: cannot be used ({error.strerror}); name another folder with -o") from None
+    output_folder(args.output, BackendError)
     path = args.output / f"{profile.gpu}_{profile.model}.yaml"
     write(profile, path)
     print(path)

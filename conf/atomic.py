@@ -48,6 +48,14 @@ def check_name(path: Path, error: type[Exception]) -> None:
         raise error(f"{_short(path)}: cannot be used ({reason}); name another path") from None
 
 
+def output_folder(folder: Path, error: type[Exception]) -> None:
+    """Make the folder that ``-o`` names, with its parents, where it is not there yet. Raises error."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as cause:
+        raise error(f"{folder}: cannot be used ({cause.strerror}); name another folder with -o") from None
+
+
 def check_room(folder: Path, error: type[Exception]) -> None:
     """Refuse a folder that cannot be written in, or whose disk is full. Raises error."""
     if not os.access(folder, os.W_OK | os.X_OK):

@@ -20,20 +20,18 @@
 # `batching.ipynb` is this page with its outputs. The `notebooks` extra has what running it needs.
 
 # %%
-import io
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from IPython.display import Image, display
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from conf.palette import COLOURS, EDGE, STYLE, panels
 from sim.study.scorecard.finished import Finished, Runs
 from sim.study.scorecard.points import sweep
 from sim.study.scorecard.runner import finish
+from sim.study.shown import show
 
 # %% tags=["parameters"]
 quick = False  # True: one seed and short traces
@@ -48,13 +46,6 @@ def experiment(name: str, *overrides: str) -> Runs:
     """The runs of an experiment, made where they are not there yet."""
     short = ("seed=1", "trace.requests=200") if quick else ()
     return finish(sweep(name, [*overrides, *short]), Path(work), jobs)
-
-
-def show(figure: Figure) -> None:
-    """Show a figure, whatever backend matplotlib has."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=72, metadata={"Software": None})
-    display(Image(buffer.getvalue()))
 
 
 def table(runs: Runs, key: str, value: str, read) -> pd.DataFrame:

@@ -22,7 +22,6 @@
 # them here is ours, not verified by MLCommons.
 
 # %%
-import io
 import json
 from importlib import resources
 from pathlib import Path
@@ -30,13 +29,13 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from IPython.display import Image, display
-from matplotlib.figure import Figure
+from IPython.display import display
 
 from conf.palette import COLOURS, INK, STYLE, panels
 from sim.study.hardware.figure import draw
 from sim.study.hardware.replay import replayed
 from sim.study.hardware.rows import QUANTILES, shipped, submissions
+from sim.study.shown import show
 
 # %% tags=["parameters"]
 results = Path(str(resources.files("conf"))).parent / "results" / "hardware.json"
@@ -46,13 +45,6 @@ system = "R760xa_H100NVL_PCIe_94GBx4_TRT"  # the submission that is replayed her
 mpl.rcParams.update(dict(STYLE))
 facts = json.loads(results.read_text())
 runs = pd.json_normalize(facts["submissions"]).set_index("name")
-
-
-def show(figure: Figure) -> None:
-    """Show a figure, whatever backend matplotlib has."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=72, metadata={"Software": None})
-    display(Image(buffer.getvalue()))
 
 
 # %% [markdown]

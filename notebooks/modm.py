@@ -19,13 +19,13 @@
 # `modm.ipynb` is this page with its outputs. The `notebooks` extra has what running it needs.
 
 # %%
-import io
+from functools import partial
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from IPython.display import Image, display
+from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
@@ -34,11 +34,13 @@ from conf.palette import COLOURS, EDGE, GREY, STYLE, panels, plain_numbers
 from sim.control.pid import Pid
 from sim.control.split import demand, quality_split
 from sim.study.scorecard.card import study
+from sim.study.scorecard.experiment import runs_of
 from sim.study.scorecard.finished import Finished, Runs
 from sim.study.scorecard.measures import hits
 from sim.study.scorecard.modm import FRESH_S, SIZES, SUSTAINED, by_rate, hits_by_tenth
-from sim.study.scorecard.points import Point, sweep
+from sim.study.scorecard.points import Point
 from sim.study.scorecard.runner import finish
+from sim.study.shown import show
 
 # %% tags=["parameters"]
 quick = False  # True: small traces, and only some of the figures
@@ -51,21 +53,7 @@ card = study("modm", quick=quick)
 paper = {target.id: target.paper for target in card.targets["modm"]}
 SYSTEMS = ("vanilla", "nirvana", "modm-quality")
 LOOK = dict(zip(SYSTEMS, COLOURS, strict=False))
-
-
-def experiment(name: str) -> Runs:
-    """The runs of an experiment, made where they are not there yet; none of one that the quick form leaves out."""
-    if quick and name not in card.overrides:
-        print(f"{name}: left out of the quick form")
-        return Runs(())
-    return finish(sweep(name, card.overrides.get(name, ())), Path(work), jobs)
-
-
-def show(figure: Figure) -> None:
-    """Show a figure, whatever backend matplotlib has."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=72, metadata={"Software": None})
-    display(Image(buffer.getvalue()))
+experiment = partial(runs_of, card, work=Path(work), jobs=jobs, leave_out=quick)
 
 
 def choice(run: Finished, key: str) -> str:

@@ -19,22 +19,20 @@
 # `nirvana.ipynb` is this page with its outputs. The `notebooks` extra has what running it needs.
 
 # %%
-import io
+from functools import partial
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from IPython.display import Image, display
-from matplotlib.figure import Figure
 
 from conf.palette import COLOURS, EDGE, STYLE, panels
 from sim.study.scorecard.card import study
+from sim.study.scorecard.experiment import runs_of
 from sim.study.scorecard.finished import Finished, Runs
 from sim.study.scorecard.measures import hits, saving
 from sim.study.scorecard.nirvana import CAPACITIES, POLICIES
-from sim.study.scorecard.points import sweep
-from sim.study.scorecard.runner import finish
+from sim.study.shown import show
 
 # %% tags=["parameters"]
 quick = True  # small traces; False is the full form, of 200,000 requests
@@ -45,18 +43,7 @@ jobs = 1  # worker processes
 mpl.rcParams.update(dict(STYLE))
 card = study("nirvana", quick=quick)
 paper = {target.id: target.paper for target in card.targets["nirvana"]}
-
-
-def experiment(name: str) -> Runs:
-    """The runs of an experiment, made where they are not there yet."""
-    return finish(sweep(name, card.overrides.get(name, ())), Path(work), jobs)
-
-
-def show(figure: Figure) -> None:
-    """Show a figure, whatever backend matplotlib has."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=72, metadata={"Software": None})
-    display(Image(buffer.getvalue()))
+experiment = partial(runs_of, card, work=Path(work), jobs=jobs)
 
 
 def only(runs: Runs, system: str) -> Finished:

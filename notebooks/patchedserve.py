@@ -21,15 +21,13 @@
 # than anybody carries.
 
 # %%
-import io
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
-from IPython.display import Image, display
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from backends.base import Work
 from backends.profiled import Profiled
@@ -47,15 +45,15 @@ from sim.schedule.edf import Edf
 from sim.schedule.fifo import Fifo
 from sim.schedule.latency import Known
 from sim.schedule.routed import Routed
-from sim.schedule.routers import LeastPixels
+from sim.schedule.routers import LeastOutstanding
 from sim.schedule.slack import Slack
 from sim.study.optimum import Asked, most_in_time
 from sim.study.scorecard.card import study
+from sim.study.scorecard.experiment import runs_of
 from sim.study.scorecard.finished import Finished, Runs
 from sim.study.scorecard.modm import by_rate
 from sim.study.scorecard.patchedserve import batch_s, cuts
-from sim.study.scorecard.points import sweep
-from sim.study.scorecard.runner import finish
+from sim.study.shown import show
 from sim.workload import Similarity, Workload, standalone
 from traces.arrivals.base import Schedule
 from traces.similarity.exact import Exact
@@ -71,21 +69,7 @@ card = study("patchedserve", quick=quick)
 NAMES = {"sdxl": "SDXL", "sd3-medium": "SD3"}
 SYSTEMS = ("patchedserve", "patched-cache", "nirvana-orca", "orca", "distrifusion", "vanilla")
 LOOK = dict(zip(SYSTEMS, COLOURS, strict=False))
-
-
-def experiment(name: str) -> Runs:
-    """The runs of an experiment, made where they are not there yet; none of one that the quick form leaves out."""
-    if quick and name not in card.overrides:
-        print(f"{name}: left out of the quick form")
-        return Runs(())
-    return finish(sweep(name, card.overrides.get(name, ())), Path(work), jobs)
-
-
-def show(figure: Figure) -> None:
-    """Show a figure, whatever backend matplotlib has."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=72, metadata={"Software": None})
-    display(Image(buffer.getvalue()))
+experiment = partial(runs_of, card, work=Path(work), jobs=jobs, leave_out=quick)
 
 
 def satisfied(run: Finished) -> float:
@@ -239,7 +223,7 @@ def served(discipline: Discipline, executor: StepByStep, times: Sequence[float],
         cluster=Cluster(Gpu("h100", None, None, "not looked at"), ["large"], MODEL, H100),
         backend=H100,
         door=Direct(),
-        scheduler=Routed(LeastPixels(), discipline),
+        scheduler=Routed(LeastOutstanding("pixels"), discipline),
         executor=executor,
         seed=0,
     )

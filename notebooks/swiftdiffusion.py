@@ -17,12 +17,10 @@
 # Stage by stage beside Katz's logs: `results/swiftdiffusion.md`. What the numbers rest on: `results/scorecard.md`.
 
 # %%
-import io
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
-from IPython.display import Image, display
 from matplotlib.figure import Figure
 
 from conf.palette import COLOURS, EDGE, GREY, STYLE
@@ -30,6 +28,7 @@ from sim.study.scorecard.finished import Runs
 from sim.study.scorecard.points import sweep
 from sim.study.scorecard.runner import finish
 from sim.study.scorecard.swiftdiffusion import SETTINGS, gustafson, latency_s, per_gpu_rpm
+from sim.study.shown import show
 
 # %% tags=["parameters"]
 work = "results/runs/scorecard"  # where finished runs are kept
@@ -44,13 +43,6 @@ LOOK = dict(zip(SYSTEMS, COLOURS, strict=False))
 def experiment(*names: str) -> Runs:
     """The runs of some experiments, made where they are not there yet."""
     return finish([point for name in names for point in sweep(name)], Path(work), jobs)
-
-
-def show(figure: Figure) -> None:
-    """Show a figure, whatever backend matplotlib has."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=72, metadata={"Software": None})
-    display(Image(buffer.getvalue()))
 
 
 def bars(values: dict[str, list[float]], labels: list[str], what: str) -> None:

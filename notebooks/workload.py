@@ -22,18 +22,18 @@
 # outputs, made without those files.
 
 # %%
-import io
 import os
 from collections.abc import Callable
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
-from IPython.display import Image, Markdown, display
-from matplotlib.figure import Figure
+from IPython.display import Markdown, display
 
+from sim.study.shown import show
 from traces.describe import Character, characterise, render, side_by_side
 from traces.describe.figures import SUBJECTS, draw, overview
 from traces.encoders.minilm import MiniLM
@@ -52,6 +52,7 @@ encoder_name = "ngram"  # or "minilm", with the `text` extra
 # %%
 DATA = Path(os.environ.get("MEZZOTINT_DATA", "data"))
 encoder = {"ngram": HashedNgrams, "minilm": MiniLM}[encoder_name]()
+small = partial(show, dpi=60, inch_px=85)
 
 
 def real(path: str, source: Callable[[str], Source]) -> Trace | None:
@@ -69,13 +70,6 @@ def fitted(name: str) -> dict[str, Any]:
     return {key: value for key, value in found.items() if key not in ("_target_", "defaults")}
 
 
-def show(figure: Figure | None) -> None:
-    if figure is not None:
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=60, metadata={"Software": None})
-        display(Image(buffer.getvalue(), width=round(figure.get_figwidth() * 85)))
-
-
 def section(found: Trace | None, synthetic: dict[str, Any], subjects: tuple[str, ...]) -> None:
     """Table, overview and the figures of some subjects, for a real trace beside synthetic ones."""
     made = [
@@ -88,10 +82,10 @@ def section(found: Trace | None, synthetic: dict[str, Any], subjects: tuple[str,
     else:
         drawn = [characterise(found, encoder, progress=False), *drawn]
         display(Markdown(side_by_side(drawn[0].facts(), [one.facts() for one in made])))
-    show(overview(drawn))
+    small(overview(drawn))
     for subject in SUBJECTS:
         if subject.name in subjects:
-            show(draw(subject, drawn))
+            small(draw(subject, drawn))
 
 
 def like(found: Trace | None, timed: bool = True) -> dict[str, Any]:

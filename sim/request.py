@@ -29,6 +29,9 @@ class Addons(NamedTuple):
     loras: tuple[str, ...] = ()
 
 
+NO_ADDONS = Addons()
+
+
 @dataclass(slots=True, eq=False, init=False)
 class Request:
     """One row of the trace on its way through the system. All times are in seconds of simulated time.

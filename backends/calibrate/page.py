@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from backends.base import BackendError
@@ -12,6 +12,7 @@ from backends.calibrate.journal import Entry
 from backends.calibrate.plan import Cell
 from backends.profile import Point, Profile, Timing, shipped, within
 from conf.atomic import atomic_files
+from conf.markdown import table
 
 
 def write_page(profile: Profile, entries: Sequence[Entry], skipped: Sequence[Cell], folder: Path) -> tuple[Path, Path]:
@@ -62,7 +63,7 @@ def _steps(profile: Profile) -> list[str]:
         "## One denoising step",
         f"Of a batch, both halves of classifier-free guidance included. Images per minute are of {STEPS} steps, text "
         f"encoding and VAE decoding, one batch after another.{power}",
-        _table(head, rows),
+        table(head, rows),
     ]
 
 
@@ -77,7 +78,7 @@ def _beside(profile: Profile, published: Sequence[Profile]) -> list[str]:
     if not rows:
         return []
     head = ["size", "batch", "here [ms]", "published [ms]", "ratio", "GPU", "source"]
-    return ["## Beside published step times", _table(head, rows)]
+    return ["## Beside published step times", table(head, rows)]
 
 
 def _around(profile: Profile) -> list[str]:
@@ -94,7 +95,7 @@ def _around(profile: Profile) -> list[str]:
             peak = peaks.get((operation, p.width, p.height, p.batch)) if isinstance(p, Point) else None
             rows.append([name, _size(p) if sized else "-", p.batch, _ms(p.seconds), _ms(p.spread_s), _gib(peak)])
     head = ["operation", "size", "batch", "median [ms]", "quartile spread [ms]", "peak [GiB]"]
-    return ["## Text encoder and VAE", _table(head, rows)] if rows else []
+    return ["## Text encoder and VAE", table(head, rows)] if rows else []
 
 
 def _add_ons(profile: Profile, entries: Sequence[Entry]) -> list[str]:
@@ -107,12 +108,12 @@ def _add_ons(profile: Profile, entries: Sequence[Entry]) -> list[str]:
             size, share = f"{cell.width}×{cell.height}", f"{100 * extra / plain:.0f} %"
             rows.append([cell.nets, size, cell.batch, _ms(plain), _ms(extra), _ms(spread), share])
         head = ["nets", "size", "batch", "plain step [ms]", "added [ms]", "quartile spread [ms]", "of the plain step"]
-        blocks += ["## ControlNets in line", _table(head, rows)]
+        blocks += ["## ControlNets in line", table(head, rows)]
     if profile.apart:
         rows = [[f"{p.width}×{p.height}", *map(_ms, (p.encoder_s, p.controlnet_s, p.receive_s))] for p in profile.apart]
         head = ["size", "encoder [ms]", "ControlNet [ms]", "taking it in [ms]"]
         said = "The parts of a step at batch 1, whose ControlNets run on GPUs of their own beside the encoder."
-        blocks += ["## ControlNets apart", said, _table(head, rows)]
+        blocks += ["## ControlNets apart", said, table(head, rows)]
     if profile.controlnet is not None:
         net = profile.controlnet
         blocks.append(f"The weights of one ControlNet, {net.bytes / 1e6:.1f} MB, were loaded in {net.load_s:.3g} s.")
@@ -126,7 +127,7 @@ def _add_ons(profile: Profile, entries: Sequence[Entry]) -> list[str]:
             "## A LoRA on the denoiser",
             f"Rank {profile.lora.rank} on the attention layers, {profile.lora.bytes / 1e6:.1f} MB. Patching is "
             "attaching and fusing in one go; merging adds it to the weights in place, restoring copies them back.",
-            _table(["operation", "median [ms]", "quartile spread [ms]"], rows),
+            table(["operation", "median [ms]", "quartile spread [ms]"], rows),
         ]
     return blocks
 
@@ -151,11 +152,6 @@ def _not_measured(entries: Sequence[Entry], skipped: Sequence[Cell]) -> list[str
     lines = [f"- {e.cell}: {e.outcome} ({e.reason})" for e in entries if e.outcome != "measured"]
     lines += [f"- {cell}: not tried, a smaller one gave nothing" for cell in skipped]
     return ["## Not measured", "\n".join(lines)] if lines else []
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(str(value).replace("|", "\\|") for value in line) + " |" for line in lines)
 
 
 def _size(point: Timing) -> str:

@@ -5,9 +5,7 @@ from dataclasses import replace
 
 from backends.base import Asset, Cost, Work
 from sim.parts import Run, Worker
-from sim.request import Addons, Request
-
-NONE = Addons()
+from sim.request import NO_ADDONS, Request
 
 
 def addons(model: str, controlnets: Iterable[str], loras: Iterable[str]) -> list[Asset]:
@@ -18,13 +16,13 @@ def addons(model: str, controlnets: Iterable[str], loras: Iterable[str]) -> list
 
 def asked(run: Run, request: Request, kind: str) -> list[Asset]:
     """Those of ``kind`` that ``request`` asks for, each with its bytes, where the trace says them."""
-    wanted, model, sizes = request.addons or NONE, request.model, run.workload.addon_bytes
+    wanted, model, sizes = request.addons or NO_ADDONS, request.model, run.workload.addon_bytes
     return [replace(asset, size=sizes.get(asset.name)) for asset in addons(model or "", *wanted) if asset.kind == kind]
 
 
 def in_use(requests: Iterable[Request]) -> set[Asset]:
     """Whatever ``requests`` run with."""
-    return {asset for each in requests for asset in addons(each.model or "", *(each.addons or NONE))}
+    return {asset for each in requests for asset in addons(each.model or "", *(each.addons or NO_ADDONS))}
 
 
 def load(run: Run, worker: Worker, asset: Asset) -> Cost:
@@ -43,9 +41,3 @@ def activations(run: Run, request: Request) -> int:
     peak = backend.peak_bytes([Work(model, request.width, request.height, request.steps)])
     weights = backend.bytes(Asset("model", model, model))
     return 0 if peak is None or weights is None else max(peak - weights, 0)
-
-
-def joules(costs: Iterable[Cost]) -> float | None:
-    """Of all of them; None where one is not known."""
-    drawn = [cost.joules for cost in costs]
-    return None if None in drawn else sum(j for j in drawn if j is not None)

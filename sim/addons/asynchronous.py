@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from backends.base import Asset, Cost, Taken
+from backends.base import FREE, Asset, Cost, Taken
 from conf.ranges import Count
 from sim.addons.assets import activations, asked, in_use, on_all
 from sim.addons.fetch import FromDisk
-from sim.addons.synchronous import FREE, no_room, patched, refuse_mixed
+from sim.addons.synchronous import no_room, patched, refuse_mixed
 from sim.clock import COMPLETION
 from sim.errors import ConfigError
 from sim.parts import Fact, Fetch, Loads, Run, Worker

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
 
-from backends.base import Asset, Cost, WorkFailed
+from backends.base import Asset, Cost, WorkFailed, total
 from conf.ranges import Count
-from sim.addons.assets import activations, asked, in_use, joules, load
+from sim.addons.assets import activations, asked, in_use, load
 from sim.parts import Loads, Run, Worker
 from sim.request import Request
 
@@ -89,7 +89,7 @@ class InLine:
                 f"{fit} of {len(nets)} do; choose another cluster= or addons=ignore"
             )
         costs = [load(run, worker, net) for net in nets[fit - 1 :]]
-        self._turns[request.row] = Cost(sum(cost.seconds for cost in costs), joules(costs))
+        self._turns[request.row] = total(costs)
         request.offloaded = sum(run.backend.bytes(net) or 0 for net in nets[fit:])
 
     def step(self, worker: Worker, active: Sequence[Request], plain: Cost, now_s: float) -> Cost:
@@ -97,7 +97,7 @@ class InLine:
         if not self._turns:
             return plain
         costs = [plain, *(self._turns[each.row] for each in active if each.row in self._turns)]
-        return Cost(sum(cost.seconds for cost in costs), joules(costs))
+        return total(costs)
 
     def holds(self, worker: Worker, active: Sequence[Request]) -> int | None:
         """See ControlNets.holds."""

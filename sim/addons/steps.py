@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from backends.base import Cost, Work
+from backends.base import FREE, Cost, Work
 from sim.addons.in_line import InLine
 from sim.addons.kernels import Kernels
-from sim.addons.synchronous import FREE, Synchronous
+from sim.addons.synchronous import Synchronous
 from sim.errors import ConfigError
 from sim.parts import ControlNets, Loads, Loras, Priced, Run, Steps, Worker
 from sim.request import Request
@@ -47,14 +47,14 @@ class WithAddons:
 
     def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
         """See Steps.prepare."""
-        return _times(self.base.prepare(worker, request, now_s), self.kernels.stages)
+        return self.base.prepare(worker, request, now_s).times(self.kernels.stages)
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
         """See Steps.step."""
         plain = self.base.step(worker, active, now_s)
         faster = self.kernels.faster(active[0].model or "")
         if faster != 1.0:
-            plain = _times(plain, 1.0 / faster)
+            plain = plain.times(1.0 / faster)
         if self._run.workload.addons is None:
             return plain
         due, holds = self.loras.holds(worker, active), self.controlnets.holds(worker, active)
@@ -76,24 +76,20 @@ class WithAddons:
                 f"steps: {type(self.base).__qualname__} cannot say beforehand what a step costs, which the scheduler "
                 "asks; choose another steps= or discipline="
             )
-        return _times(self.base.price(works), 1.0 / self.kernels.faster(works[0].model))
+        return self.base.price(works).times(1.0 / self.kernels.faster(works[0].model))
 
     def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
         """See Steps.boundary."""
         base, merged = self.base.boundary(worker, active, now_s), self.loras.boundary(worker, active, now_s)
-        if not merged.seconds:
-            return base
-        joules = None if base.joules is None or merged.joules is None else base.joules + merged.joules
-        return Cost(base.seconds + merged.seconds, joules)
+        return base.plus(merged) if merged.seconds else base
 
     def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
         """See Steps.finish."""
         before, after = self.base.finish(worker, request, now_s)
         taken = self._left(worker, request)
         if taken.seconds:
-            joules = None if after.joules is None or taken.joules is None else after.joules + taken.joules
-            after = Cost(after.seconds + taken.seconds, joules)
-        return _times(before, self.kernels.stages), after
+            after = after.plus(taken)
+        return before.times(self.kernels.stages), after
 
     def lost(self, worker: Worker, request: Request) -> None:
         """See Steps."""
@@ -106,7 +102,3 @@ class WithAddons:
         active.remove(request)
         self.controlnets.gone(worker, request, active)
         return self.loras.gone(worker, request, active)
-
-
-def _times(cost: Cost, factor: float) -> Cost:
-    return Cost(cost.seconds * factor, None if cost.joules is None else cost.joules * factor)

@@ -3,14 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from backends.base import Asset, Cost, Taken, WorkFailed
+from backends.base import FREE, Asset, Cost, Taken, WorkFailed
 from conf.ranges import Positive
 from sim.addons.assets import activations, asked, in_use, load, on_all
 from sim.errors import ConfigError, SimulationError
 from sim.parts import Loads, Run, Worker
 from sim.request import Request
-
-FREE = Cost(0.0, 0.0)
 
 
 @dataclass(slots=True)
@@ -63,10 +61,8 @@ class Synchronous:
             cost = load(self._run, worker, lora)
         else:
             assert isinstance(backend, Taken)
-            read, create = on_all(worker, backend.read_lora(lora)), on_all(worker, backend.create_lora(lora, beside))
-            joules = None if read.joules is None or create.joules is None else read.joules + create.joules
-            cost = Cost(read.seconds + create.seconds, joules)
-        return Cost(cost.seconds * self.times, None if cost.joules is None else cost.joules * self.times)
+            cost = on_all(worker, backend.read_lora(lora)).plus(on_all(worker, backend.create_lora(lora, beside)))
+        return cost.times(self.times)
 
     def holds(self, worker: Worker, active: Sequence[Request]) -> int | None:
         """See Loras.holds."""

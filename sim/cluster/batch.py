@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from backends.base import Cost, Work, WorkFailed
+from backends.base import Cost, Work, WorkFailed, total_j
 from sim.addons.assets import addons
 from sim.clock import COMPLETION, DISPATCH
 from sim.cluster.residence import Unfit, cut, ensure, joules_of, seconds, spend
@@ -87,7 +87,7 @@ class WholeBatch:
         fetch_s = max(request.fetch_s for request in batch)
         ready_s = load_s + fetch_s
         busy_s = ready_s + sum(cost.seconds for cost, _ in denoise) + other.seconds
-        joules = _sum([*(cost for cost, _ in denoise), other])
+        joules = total_j([*(cost for cost, _ in denoise), other])
         if joules is not None and fetch_s:
             joules += run.cluster.gpu.energy_j(fetch_s)
         for request, work in zip(batch, works, strict=True):
@@ -152,10 +152,4 @@ def _costs(run: Run, works: Sequence[Work]) -> tuple[list[tuple[Cost, list[Work]
         on, count = [work for work in works if work.steps - work.skipped >= stop], stop - at
         stretches.append((run.backend.steps(on, count), on))
     end = run.backend.end(works)
-    return stretches, Cost(begin.seconds + end.seconds, _sum([begin, end]))
-
-
-def _sum(costs: Sequence[Cost]) -> float | None:
-    """Joules of all; None where one of them is not known."""
-    joules = [cost.joules for cost in costs]
-    return None if None in joules else sum(j for j in joules if j is not None)
+    return stretches, begin.plus(end)

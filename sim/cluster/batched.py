@@ -3,13 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from backends.base import Cost, Work
+from backends.base import FREE, Cost, Work
 from sim.addons.assets import addons, on_all
 from sim.cluster import gang
 from sim.parts import Run, Worker
 from sim.request import Request
-
-FREE = Cost(0.0, 0.0)
 
 
 @dataclass(slots=True)
@@ -46,7 +44,7 @@ class Batched:
         if len(worker.gpus) == 1:
             return cost
         faster = min(gang.times_faster(self._run, worker, request, self.speedup) for request in active)
-        return on_all(worker, Cost(cost.seconds / faster, None if cost.joules is None else cost.joules / faster))
+        return on_all(worker, cost.over(faster))
 
     def works(self, worker: Worker, active: Sequence[Request]) -> list[Work]:
         """Those of ``active``, which fit into the memory of ``worker`` together: else SimulationError is raised."""

@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import inf
 from typing import Any, NoReturn
 
-from backends.base import Asset, Backend, WorkFailed
+from backends.base import Asset, Backend, Cost, WorkFailed
+from sim.addons.assets import on_all
 from sim.clock import COMPLETION, Clock
 from sim.cluster.rooms import Rooms
 from sim.cluster.worker import Worker, caller
@@ -45,7 +46,7 @@ class Cluster:
         self._gangs: list[Worker] = []
         self._formed: dict[tuple[str, int, tuple[int, ...]], Worker] = {}
         self._live_gangs: dict[Worker, None] = {}
-        self._loads: dict[Worker, tuple[str, float, float, float | None]] = {}
+        self._loads: dict[Worker, tuple[str, float, Cost]] = {}
 
     def open(
         self,
@@ -242,16 +243,15 @@ class Cluster:
         model = in_role(self.models, worker.role).name
         worker.ordered, worker.loading = None, True
         worker.settle()
-        cost = self.backend.load(Asset("model", model, model))
-        joules = None if cost.joules is None else cost.joules * len(worker.gpus)
+        cost = on_all(worker, self.backend.load(Asset("model", model, model)))
         worker.resident.clear()
-        self._loads[worker] = model, now_s, now_s + cost.seconds, joules
+        self._loads[worker] = model, now_s, cost
         self._clock.at(now_s + cost.seconds, COMPLETION, self._loaded, worker)
 
     def _loaded(self, worker: Worker) -> None:
-        model, from_s, until_s, joules = self._loads.pop(worker)
+        model, from_s, cost = self._loads.pop(worker)
         self.install(worker, model)
-        self.spend(worker, from_s, until_s, "load", joules)
+        self.spend(worker, from_s, from_s + cost.seconds, "load", cost.joules)
         worker.loading, worker.ordered = False, None
         worker.settle()
         if in_role(self.models, worker.role).name != model:  # another order came meanwhile
@@ -268,11 +268,12 @@ class Cluster:
     def _cut_load(self, worker: Worker) -> None:
         """The load that is under way on ``worker`` ends where it is."""
         now_s = self._clock._now
-        model, from_s, until_s, joules = self._loads.pop(worker)
+        model, from_s, cost = self._loads.pop(worker)
         models = self._record.ledger.models
         worker.model_code = models.setdefault(model, len(models))
+        until_s = from_s + cost.seconds
         share = (now_s - from_s) / (until_s - from_s) if until_s > from_s else 1.0
-        self.spend(worker, from_s, now_s, "load", None if joules is None else joules * share)
+        self.spend(worker, from_s, now_s, "load", cost.times(share).joules)
 
     def _open_again(self, worker: Mine) -> None:
         self._clock.at(self._clock._now, COMPLETION, self._pull, worker)

@@ -5,13 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
-from backends.base import Cost
-from sim.cluster.batched import FREE
+from backends.base import FREE, Cost
 from sim.parts import Course, Patience, Worker
+from sim.parts.serving import NEARLY
 from sim.request import Request
-
-NEARLY = 1e-9
-"""A share of a step: what lies no further past a boundary is at it."""
 
 
 @dataclass(slots=True)

@@ -178,8 +178,7 @@ class StepByStep:
         of = dict(zip(asked, works, strict=True))
         steps, priced = works[0].steps, self.steps
         course = self.feature_cache.course(asked, steps, lambda some: priced.price([of[each] for each in some]))
-        joules = course.joules(steps)
-        return Cost(course.seconds(steps) / steps, None if joules is None else joules / steps)
+        return Cost(course.seconds(steps), course.joules(steps)).over(steps)
 
     # -- the clock -------------------------------------------------------------------------------------------------
 

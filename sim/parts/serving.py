@@ -117,6 +117,10 @@ class Steps(Protocol):
         """What comes after the last step of ``request`` until its image is out, and what after that."""
 
 
+NEARLY = 1e-9
+"""A share of a step: what lies no further past a boundary is at it."""
+
+
 class Course(Protocol):
     """The steps of a batch that nobody joins or leaves, where one may cost more than the next. What is asked of it is
     the sum over its first ``count`` steps, so that whoever jumps over steps need not make them."""
@@ -131,7 +135,7 @@ class Course(Protocol):
         """None where they are not known."""
 
     def reached(self, elapsed_s: float) -> int:
-        """The steps after which at least ``elapsed_s`` are gone, as few as can be."""
+        """The steps after which at least ``elapsed_s`` are gone, as few as can be; see NEARLY."""
 
     def reused(self, count: int) -> Sequence[float]:
         """Of each request of the batch, in steps: what its denoiser did not compute anew."""

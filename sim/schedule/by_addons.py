@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from backends.base import Asset
 from conf.ranges import Seconds
 from sim.parts import Run, Worker
-from sim.request import Addons, Request
+from sim.request import NO_ADDONS, Request
 from sim.schedule.routers import LeastWorkLeft, Ties
-
-NONE = Addons()
 
 
 @dataclass(slots=True)
@@ -48,10 +46,10 @@ class ByAddons:
 
     def lacks_s(self, worker: Worker, request: Request) -> float:
         """Seconds of loading what ``request`` asks for and ``worker`` will not hold."""
-        wanted, model = request.addons or NONE, request.model or ""
+        wanted, model = request.addons or NO_ADDONS, request.model or ""
         sent = self._sent.get(worker, ())
-        nets = {name for each in sent for name in (each.addons or NONE).controlnets}
-        loras = set((sent[-1].addons or NONE).loras) if sent else None
+        nets = {name for each in sent for name in (each.addons or NO_ADDONS).controlnets}
+        loras = set((sent[-1].addons or NO_ADDONS).loras) if sent else None
         lacking = [
             Asset("controlnet", name, model)
             for name in wanted.controlnets

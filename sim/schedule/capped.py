@@ -1,12 +1,12 @@
 """A cap on the batch by size: fewer of the larger images step together."""
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from conf.ranges import Count
 from sim.parts import Run, Stepper, Worker
 from sim.request import Request
+from sim.schedule.fifo import Fifo
 from sim.schedule.memory import fits
 
 
@@ -23,8 +23,7 @@ class Capped:
     executor: Stepper
     pixels: Count = 4 * 1024 * 1024
     _run: Run = field(init=False, repr=False)
-    _queues: dict[Worker, deque[Request]] = field(init=False, default_factory=dict, repr=False)
-    _waiting: int = field(init=False, default=0, repr=False)
+    _queue: Fifo = field(init=False, default_factory=Fifo, repr=False)
 
     def bind(self, run: Run) -> None:
         """See Discipline.bind."""
@@ -32,26 +31,22 @@ class Capped:
 
     def add(self, worker: Worker, request: Request, now_s: float) -> None:
         """See Discipline.add."""
-        self._queues.setdefault(worker, deque()).append(request)
-        self._waiting += 1
+        self._queue.add(worker, request, now_s)
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
         """See Discipline.next."""
-        queue = self._queues.get(worker)
-        if not queue:
+        first = self._queue.first(worker)
+        if first is None:
             return None
-        batch = [*self.executor.active(worker), *self.executor.joining(worker), queue[0]]
+        batch = [*self.executor.active(worker), *self.executor.joining(worker), first]
         over = sum(request.width * request.height for request in batch) > self.pixels
         if len(batch) > 1 and (over or not fits(self._run, worker, batch)):
             return None
-        self._waiting -= 1
-        return queue.popleft()
+        return self._queue.next(worker, now_s)
 
     def leave(self, worker: Worker) -> Sequence[Request]:
         """See Discipline.leave."""
-        left = self._queues.pop(worker, ())
-        self._waiting -= len(left)
-        return left
+        return self._queue.leave(worker)
 
     def __len__(self) -> int:
-        return self._waiting
+        return len(self._queue)

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 
 from sim.parts import Run, Worker
 from sim.request import Request
+from sim.schedule.ranked import Ranked
 
 
 @dataclass(slots=True)
@@ -14,30 +14,22 @@ class Edf:
     away, and who runs goes on.
     """
 
-    _queues: dict[Worker, list[tuple[float, int, Request]]] = field(init=False, default_factory=dict, repr=False)
-    _waiting: int = field(init=False, default=0, repr=False)
+    _queue: Ranked = field(init=False, default_factory=Ranked, repr=False)
 
     def bind(self, run: Run) -> None:
         """See Discipline.bind."""
 
     def add(self, worker: Worker, request: Request, now_s: float) -> None:
         """See Discipline.add."""
-        heappush(self._queues.setdefault(worker, []), (request.deadline_s, request.row, request))
-        self._waiting += 1
+        self._queue.add(worker, request.deadline_s, request)
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
         """See Discipline.next."""
-        queue = self._queues.get(worker)
-        if not queue:
-            return None
-        self._waiting -= 1
-        return heappop(queue)[2]
+        return self._queue.next(worker)
 
     def leave(self, worker: Worker) -> Sequence[Request]:
         """See Discipline.leave."""
-        left = [entry[2] for entry in self._queues.pop(worker, ())]
-        self._waiting -= len(left)
-        return sorted(left, key=lambda request: request.row)
+        return self._queue.leave(worker)
 
     def __len__(self) -> int:
-        return self._waiting
+        return len(self._queue)

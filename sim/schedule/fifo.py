@@ -23,6 +23,11 @@ class Fifo:
         self._queues.setdefault(worker, deque()).append(request)
         self._waiting += 1
 
+    def first(self, worker: Worker) -> Request | None:
+        """Who is next at ``worker``, and stays there."""
+        queue = self._queues.get(worker)
+        return queue[0] if queue else None
+
     def next(self, worker: Worker, now_s: float) -> Request | None:
         """See Discipline.next."""
         queue = self._queues.get(worker)

@@ -61,13 +61,17 @@ class RoundRobin:
 
 
 @dataclass(slots=True)
-class LeastRequests:
-    """The worker with the fewest requests outstanding, waiting or running.
+class LeastOutstanding:
+    """The worker with the least outstanding, waiting or running: what runs counts in full. It needs no profile.
 
     Args:
+        of: what is counted of a request: ``requests`` counts each as one; ``pixels`` is PatchedServe's (8.1);
+            ``declared-cost``, steps x pixels as requests declare them, is that of llm-d's router for diffusion serving
+            (llm-d-router, 2053), which breaks ties at random.
         ties: who is chosen among several.
     """
 
+    of: Literal["requests", "pixels", "declared-cost"] = "requests"
     ties: Ties = "first"
     _tally: "Tally" = field(init=False, repr=False)
 
@@ -81,71 +85,17 @@ class LeastRequests:
 
     def sent(self, worker: Worker, request: Request, now_s: float) -> None:
         """See Router.sent."""
-        self._tally.add(worker, request, 1)
+        self._tally.add(worker, request, self._count(request))
 
     def left(self, worker: Worker, request: Request, now_s: float) -> None:
         """See Router.left."""
         self._tally.remove(worker, request)
 
-
-@dataclass(slots=True)
-class LeastDeclaredCost:
-    """The worker with the least outstanding steps x pixels, as requests declare them: what runs counts in full.
-
-    It needs no profile, and knows nothing of what a step of each size takes.
-
-    Source: llm-d's router for diffusion serving (llm-d-router, 2053), which breaks ties at random.
-
-    Args:
-        ties: who is chosen among several.
-    """
-
-    ties: Ties = "first"
-    _tally: "Tally" = field(init=False, repr=False)
-
-    def bind(self, run: Run) -> None:
-        """See Router.bind."""
-        self._tally = tally(run, self.ties)
-
-    def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
-        """See Router.choose."""
-        return self._tally.least(workers)
-
-    def sent(self, worker: Worker, request: Request, now_s: float) -> None:
-        """See Router.sent."""
-        self._tally.add(worker, request, request.steps * request.width * request.height)
-
-    def left(self, worker: Worker, request: Request, now_s: float) -> None:
-        """See Router.left."""
-        self._tally.remove(worker, request)
-
-
-@dataclass(slots=True)
-class LeastPixels:
-    """The worker with the fewest pixels outstanding, waiting or in progress (PatchedServe, 8.1).
-
-    Args:
-        ties: who is chosen among several.
-    """
-
-    ties: Ties = "first"
-    _tally: "Tally" = field(init=False, repr=False)
-
-    def bind(self, run: Run) -> None:
-        """See Router.bind."""
-        self._tally = tally(run, self.ties)
-
-    def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
-        """See Router.choose."""
-        return self._tally.least(workers)
-
-    def sent(self, worker: Worker, request: Request, now_s: float) -> None:
-        """See Router.sent."""
-        self._tally.add(worker, request, request.width * request.height)
-
-    def left(self, worker: Worker, request: Request, now_s: float) -> None:
-        """See Router.left."""
-        self._tally.remove(worker, request)
+    def _count(self, request: Request) -> int:
+        if self.of == "requests":
+            return 1
+        pixels = request.width * request.height
+        return pixels if self.of == "pixels" else request.steps * pixels
 
 
 @dataclass(slots=True)

@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 
 from sim.errors import ConfigError
 from sim.parts import Run, Stepper, Worker
 from sim.request import Request
 from sim.schedule.latency import Expected, Latency
-
-Entry = tuple[float, int, Request]
+from sim.schedule.ranked import Ranked
 
 
 @dataclass(slots=True)
@@ -31,9 +29,8 @@ class ShortestRemaining:
     latency: Latency
     _run: Run = field(init=False, repr=False)
     _expected: Expected = field(init=False, repr=False)
-    _queues: dict[Worker, list[Entry]] = field(init=False, default_factory=dict, repr=False)
+    _queue: Ranked = field(init=False, default_factory=Ranked, repr=False)
     _steps_s: dict[tuple[str | None, int, int], float] = field(init=False, default_factory=dict, repr=False)
-    _waiting: int = field(init=False, default=0, repr=False)
 
     def bind(self, run: Run) -> None:
         """See Discipline.bind."""
@@ -44,46 +41,36 @@ class ShortestRemaining:
 
     def add(self, worker: Worker, request: Request, now_s: float) -> None:
         """See Discipline.add."""
-        self._wait(worker, request)
+        self._queue.add(worker, self._left_s(request), request)
         if not worker.has_room:
             self.executor.ask(worker, self._preempt)
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
         """See Discipline.next."""
-        queue = self._queues.get(worker)
-        if not queue:
-            return None
-        self._waiting -= 1
-        return heappop(queue)[2]
+        return self._queue.next(worker)
 
     def leave(self, worker: Worker) -> Sequence[Request]:
         """See Discipline.leave."""
-        left = [entry[2] for entry in self._queues.pop(worker, ())]
-        self._waiting -= len(left)
-        return sorted(left, key=lambda request: request.row)
+        return self._queue.leave(worker)
 
     def _preempt(self, worker: Worker) -> None:
         """At a boundary: whoever has more left than who waits gives way."""
-        queue = self._queues.get(worker)
-        while queue and not worker.has_room:
-            longest = max(map(self._entry, self.executor.active(worker)), default=None)
-            if longest is None or longest[:2] <= queue[0][:2]:
+        while (first := self._queue.first(worker)) is not None and not worker.has_room:
+            active = [(self._left_s(request), request.row, request) for request in self.executor.active(worker)]
+            if not active or max(active)[:2] <= first[:2]:
                 return
-            self._wait(worker, longest[2])
-            self.executor.park(worker, longest[2])
+            left_s, _, longest = max(active)
+            self._queue.add(worker, left_s, longest)
+            self.executor.park(worker, longest)
 
-    def _wait(self, worker: Worker, request: Request) -> None:
-        heappush(self._queues.setdefault(worker, []), self._entry(request))
-        self._waiting += 1
-
-    def _entry(self, request: Request) -> Entry:
+    def _left_s(self, request: Request) -> float:
         key = request.model, request.width, request.height
         step_s = self._steps_s.get(key)
         if step_s is None:
             place = self._expected.place(request.width, request.height)
             counts = tuple(int(i == place) for i in range(len(self._expected.sizes)))
             step_s = self._steps_s[key] = self._expected.step_s(request.model or "", counts)
-        return request.left * step_s, request.row, request
+        return request.left * step_s
 
     def __len__(self) -> int:
-        return self._waiting
+        return len(self._queue)

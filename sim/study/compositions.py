@@ -3,17 +3,17 @@
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from conf.atomic import atomic_files
+from conf.atomic import atomic_files, output_folder
+from conf.markdown import table
 from conf.palette import COLOURS, GREY, house_style, panels
 from sim.errors import ConfigError
-from sim.study.addons.page import table
 from sim.study.scorecard.finished import Finished
 from sim.study.scorecard.points import Point
 from sim.study.scorecard.runner import finish
@@ -33,6 +33,9 @@ COPIES = (
 
 Facts = dict[str, Any]
 
+Designs = Mapping[str, Mapping[str, Any]]
+"""What was measured of each design of one traffic, by its name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Design:
@@ -51,6 +54,62 @@ class Traffic:
     overrides: tuple[str, ...]
     light_rpm: float
     designs: tuple[Design, ...]
+    reading: Callable[[Designs], str]
+    """What the numbers show, in words that are true of any."""
+
+
+def _addons(of: Designs) -> str:
+    series, gangs = of["diffusers"], of["swiftdiffusion"]
+    per_gpu = [each["rpm_per_gpu"] for each in of.values()]
+    caches = "; ".join(
+        f"{what} {_change(of[name], other, 'p50_s')} at {_hits(of[name])} hits"
+        for what, name, other in (
+            ("NIRVANA's before diffusers", "nirvana, add-ons in series", series),
+            ("NIRVANA's under SwiftDiffusion", "swiftdiffusion under nirvana", gangs),
+            ("MoDM's before diffusers", "modm with add-ons", series),
+        )
+    )
+    return (
+        f"Per GPU they give from {min(per_gpu):.2f} to {max(per_gpu):.2f} images a minute. SwiftDiffusion has "
+        f"{gangs['p50_s'] / series['p50_s']:.0%} of the median latency of diffusers and "
+        f"{gangs['rpm_per_gpu'] / series['rpm_per_gpu']:.0%} of its images per GPU: a gang holds all of its GPUs while "
+        f"some of them wait. What a cache changes of the median: {caches}. A LoRA that is not there is loaded whether "
+        "its request hits or not."
+    )
+
+
+def _prompts(of: Designs) -> str:
+    alone = of["vanilla"]["rpm_per_gpu"]
+    cache, batches, both = (
+        of[name]["rpm_per_gpu"] / alone
+        for name in ("modm, one at a time", "patched batches", "modm before patched batches")
+    )
+    return (
+        f"Vanilla's throughput times {cache:.2f} with the cache, times {batches:.2f} with batches, and times "
+        f"{both:.2f} with both; the product of the two would be {cache * batches:.2f}. The cache changes the "
+        f"throughput of requests that are served one at a time by {cache - 1:+.0%}, and that of batches by "
+        f"{both / batches - 1:+.0%}: a hit leaves fewer steps, but a batch pays for a step whoever is in it."
+    )
+
+
+def _controlnets(of: Designs) -> str:
+    batches, gangs = of["4 servers, patched batches"], of["swiftdiffusion, gangs"]
+    return (
+        "Where ControlNets run on servers, batches change the throughput by "
+        f"{_change(batches, of['4 servers, one at a time'], 'rpm_per_gpu')}, a server answering one call at a time; "
+        "where the ControlNets lie, with one copy of each for two, changes it by "
+        f"{_change(of['the same, a copy of each'], batches, 'rpm_per_gpu')}. Shared servers give "
+        f"{batches['rpm_per_gpu'] / gangs['rpm_per_gpu']:.2f} times the images per GPU of gangs. Requests with LoRAs "
+        "in their weights cannot share a batch at all, which is why none are asked for here."
+    )
+
+
+def _change(one: Mapping[str, Any], other: Mapping[str, Any], key: str) -> str:
+    return f"{one[key] / other[key] - 1:+.0%}"
+
+
+def _hits(each: Mapping[str, Any]) -> str:
+    return "-" if each["hit_rate"] is None else f"{each['hit_rate']:.0%}"
 
 
 TRAFFICS = (
@@ -68,6 +127,7 @@ TRAFFICS = (
             ),
             Design("modm with add-ons", ("system=modm-add-ons",), ("diffusers",)),
         ),
+        _addons,
     ),
     Traffic(
         "Prompts alone, 1024x1024",
@@ -79,6 +139,7 @@ TRAFFICS = (
             Design("patched batches", ("system=patched-cache", "feature_cache=none")),
             Design("modm before patched batches", ("system=modm-patched",), ("modm, one at a time", "patched batches")),
         ),
+        _prompts,
     ),
     Traffic(
         "Two ControlNets for every request, no LoRA",
@@ -94,23 +155,9 @@ TRAFFICS = (
             ),
             Design("the same, a copy of each", ("system=patched-add-ons", "allocation.servers=4", "executor.limit=4")),
         ),
+        _controlnets,
     ),
 )  # fmt: skip
-
-
-SURPRISES = (
-    "What surprised: how alike the five are per GPU. SwiftDiffusion takes a quarter of the latency and gives no "
-    "more images per GPU than diffusers, since of three GPUs in a gang two wait for half of every step. A cache in "
-    "front takes a tenth off the median, before diffusers as under SwiftDiffusion: half of the requests hit, and "
-    "most hits skip few steps; and before diffusers loading LoRAs, which no hit saves, takes longer than the steps.",
-    "What surprised: the gains do not multiply. A hit leaves fewer steps, but a full batch pays for a step whoever "
-    "is in it, so MoDM's cache adds about half as much to batches as to requests that are served one at a time.",
-    "What surprised: batches gain a tenth where ControlNets run on servers, a server answering one call at a time, "
-    "and where the ControlNets lie decides more than all else: with one copy of each two of four servers stand idle "
-    "and half of the throughput is gone. Shared servers cost a request no more GPUs than it uses, and gangs do. "
-    "Requests with LoRAs in their weights cannot share a batch at all, which is why none are asked for here.",
-)
-"""Of each traffic, in its order."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -125,10 +172,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"{traffic['title']}: {each['name']}: {_told(each)}")
     if args.check:
         return 0
-    try:
-        args.output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{args.output}: cannot be used ({error.strerror}); name another folder with -o") from None
+    output_folder(args.output, ConfigError)
     name = f"{NAME}-quick" if args.quick else NAME
     files = [args.output / f"{name}.{kind}" for kind in ("md", "json", "png")]
     with atomic_files(files, ConfigError) as (markdown, data, image):
@@ -195,7 +239,7 @@ def _measured(light: Any, full: Any) -> Facts:
 
 
 def _told(each: Mapping[str, Any]) -> str:
-    hits = "" if each["hit_rate"] is None else f", {each['hit_rate']:.0%} hits"
+    hits = "" if each["hit_rate"] is None else f", {_hits(each)} hits"
     return (
         f"p50 {each['p50_s']:.2f} s, p95 {each['p95_s']:.2f} s, {each['rpm_per_gpu']:.2f} images a minute and GPU, "
         f"{each['usd_per_image']:.4f} USD an image{hits}"
@@ -238,37 +282,29 @@ def render(facts: Facts, image: str) -> str:
         "anything: nothing here is about quality.",
         f"![Each composition beside its parts]({image})",
     ]
-    for traffic, surprise in zip(facts["traffics"], SURPRISES, strict=True):
+    for traffic, asked in zip(facts["traffics"], TRAFFICS, strict=True):
         blocks.append(f"## {traffic['title']}")
         rows = [
             (
                 f"**{each['name']}**" if each["parts"] else each["name"],
                 *(f"{each[key]:.2f}" for key in ("p50_s", "p95_s", "rpm_per_gpu")),
                 f"{each['usd_per_image']:.4f}",
-                "-" if each["hit_rate"] is None else f"{each['hit_rate']:.0%}",
+                _hits(each),
             )
             for each in traffic["designs"]
         ]
         head = ("", "p50 [s]", "p95 [s]", "images/min/GPU", "USD/image", "hits")
-        blocks.append(table(head, rows))
-        blocks += [*_over_parts(traffic["designs"]), surprise]
+        blocks.append(table(head, rows, right=True))
+        by_name = {each["name"]: each for each in traffic["designs"]}
+        blocks += [*_over_parts(by_name), asked.reading(by_name)]
     return "\n\n".join(blocks) + "\n"
 
 
-def _over_parts(designs: Sequence[Mapping[str, Any]]) -> list[str]:
-    by_name = {each["name"]: each for each in designs}
+def _over_parts(designs: Designs) -> list[str]:
+    keys = {"p50_s": "p50", "p95_s": "p95", "rpm_per_gpu": "throughput", "usd_per_image": "cost"}
     said = []
-    for each in designs:
+    for name, each in designs.items():
         for part in each["parts"]:
-            other = by_name[part]
-            changes = ", ".join(
-                f"{what} {each[key] / other[key] - 1:+.0%}"
-                for key, what in (
-                    ("p50_s", "p50"),
-                    ("p95_s", "p95"),
-                    ("rpm_per_gpu", "throughput"),
-                    ("usd_per_image", "cost"),
-                )
-            )
-            said.append(f"- {each['name']} over {part}: {changes}")
+            changes = ", ".join(f"{what} {_change(each, designs[part], key)}" for key, what in keys.items())
+            said.append(f"- {name} over {part}: {changes}")
     return ["\n".join(said)] if said else []

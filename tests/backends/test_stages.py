@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.base import Asset, Backend, BackendError, Work, whole
+from backends.base import Asset, Backend, BackendError, Cost, Work, total, whole
 from backends.profiled import Profiled
 
 SIDES, BATCHES = (64, 128, 256), (1, 2, 4, 8, 16)
@@ -315,3 +315,19 @@ def test_a_profile_travels_through_its_file(tmp_path: Path) -> None:
     profile = Profile.model_validate(FULL)
     write(profile, tmp_path / "g_m.yaml")
     assert read(tmp_path / "g_m.yaml") == profile
+
+
+@given(st.lists(st.tuples(st.integers(0, 999), st.none() | st.integers(0, 999)), min_size=1), st.integers(1, 99))
+def test_costs_add_up_and_what_was_not_measured_stays_unknown(costs: list[tuple[int, int | None]], n: int) -> None:
+    """Whole numbers, whose sums and products are exact."""
+    made = [Cost(*cost) for cost in costs]
+    whole_of = total(made)
+    known = [joules for _, joules in costs if joules is not None]
+    assert whole_of.seconds == sum(seconds for seconds, _ in costs)
+    assert whole_of.joules == (sum(known) if len(known) == len(costs) else None)
+    one_by_one = made[0]
+    for cost in made[1:]:
+        one_by_one = one_by_one.plus(cost)
+    assert one_by_one == whole_of
+    assert total([whole_of] * n) == whole_of.times(n)
+    assert whole_of.times(n).over(n) == whole_of

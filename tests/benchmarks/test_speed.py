@@ -27,7 +27,7 @@ from sim.reuse.door import Reuse
 from sim.run import assemble
 from sim.schedule import latency
 from sim.schedule.routed import Routed
-from sim.schedule.routers import LeastPixels
+from sim.schedule.routers import LeastOutstanding
 from sim.schedule.slack import Slack
 from tests.benchmarks.families import neighbours
 from tests.sim.lab import configured, engine
@@ -350,7 +350,7 @@ def test_slack_and_patches_at_batch_16(benchmark: Benchmark, waiting: int) -> No
         return engine(
             times, np.full(count, 4.0), 4, backend=Profiled("h100"), executor=executor, native=False,
             models={"large": Model("sdxl", 50, 1024, 1024)}, deadline=1e6 if waiting else 5.0,
-            scheduler=Routed(LeastPixels(), Slack(executor, latency.Known())),
+            scheduler=Routed(LeastOutstanding("pixels"), Slack(executor, latency.Known())),
             shapes=(side, side, np.full(count, 50, np.int32)),
         )  # fmt: skip
 

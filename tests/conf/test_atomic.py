@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from conf.atomic import atomic_folder, atomic_write, check_target, scratch_folder
+from conf.atomic import atomic_folder, atomic_write, check_target, output_folder, scratch_folder
 
 
 class OwnError(Exception):
@@ -59,3 +59,17 @@ def test_a_scratch_folder_goes_with_all_in_it(tmp_path: Path) -> None:
         assert folder.parent == tmp_path
         (folder / "part").write_text("x")
     assert not list(tmp_path.iterdir())
+
+
+def test_an_output_folder_is_made_with_its_parents_or_refused_by_name(tmp_path: Path) -> None:
+    class Refused(ValueError):
+        pass
+
+    place = tmp_path / "a/b"
+    output_folder(place, Refused)
+    output_folder(place, Refused)
+    assert place.is_dir()
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(Refused, match=f"^{file}: cannot be used .*; name another folder with -o$"):
+        output_folder(file, Refused)

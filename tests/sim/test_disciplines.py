@@ -23,7 +23,7 @@ from sim.schedule.capped import Capped
 from sim.schedule.edf import Edf
 from sim.schedule.latency import Known, Svr
 from sim.schedule.routed import Routed
-from sim.schedule.routers import LeastPixels
+from sim.schedule.routers import LeastOutstanding
 from sim.schedule.same_size import SameSize
 from sim.schedule.shortest import ShortestRemaining
 from tests.sim.lab import engine, simulated
@@ -39,8 +39,9 @@ def served(
     executor = StepByStep(limit)
     discipline: Discipline = make(executor)
     run = engine(
-        times, 2.0 ** (side // 128), backend=backend, executor=executor, scheduler=Routed(LeastPixels(), discipline),
-        shapes=(side, side, left), native=False, models={"large": Model("large", 50, 64, 64)}, **parts,
+        times, 2.0 ** (side // 128), backend=backend, executor=executor,
+        scheduler=Routed(LeastOutstanding("pixels"), discipline), shapes=(side, side, left), native=False,
+        models={"large": Model("large", 50, 64, 64)}, **parts,
     )  # fmt: skip
     run.run()
     assert (run.record.facts["outcome"] == COMPLETED).all()

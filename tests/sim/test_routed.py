@@ -13,10 +13,12 @@ from sim.errors import ConfigError
 from sim.model import Model
 from sim.parts import Router
 from sim.schedule.routed import Routed
-from sim.schedule.routers import LeastDeclaredCost, LeastRequests, LeastWorkLeft, Random, RoundRobin
+from sim.schedule.routers import LeastOutstanding, LeastWorkLeft, Random, RoundRobin
 from tests.sim.lab import Given, engine, simulated
 
-LEAST: list[Callable[..., Router]] = [LeastRequests, LeastDeclaredCost, LeastWorkLeft]
+LEAST: list[Callable[..., Router]] = [
+    LeastOutstanding, partial(LeastOutstanding, "pixels"), partial(LeastOutstanding, "declared-cost"), LeastWorkLeft
+]  # fmt: skip
 ROUTERS: list[Callable[[], Router]] = [Random, RoundRobin, *LEAST, *(partial(each, ties="random") for each in LEAST)]
 
 
@@ -49,10 +51,11 @@ def brute(router: Router, times: list[float], shapes: list[tuple[int, int]], at:
         for (worker, begin, until), (width, steps) in zip(spans[:row], shapes, strict=False):
             if until > time:
                 held[worker] += {
-                    LeastRequests: 1.0,
-                    LeastDeclaredCost: float(width * width * steps),
-                    LeastWorkLeft: until - max(begin, time),
-                }[type(router)]
+                    "requests": 1.0,
+                    "pixels": float(width * width),
+                    "declared-cost": float(width * width * steps),
+                    None: until - max(begin, time),
+                }[getattr(router, "of", None)]
         found.append(held)
     return found
 
@@ -89,7 +92,7 @@ def test_each_goes_where_its_router_says_and_is_served_in_order(
     elif make is not Random:
         for held, worker in zip(brute(router, times, shapes, at), at, strict=True):
             assert held[worker] <= min(held[:gpus]) + 1e-6
-            if isinstance(make, type):  # ties go to the first
+            if make in LEAST:  # ties go to the first
                 assert all(other > held[worker] - 1e-6 for other in held[:worker])
 
 

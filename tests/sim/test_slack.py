@@ -19,7 +19,7 @@ from sim.parts import Run, Worker
 from sim.request import COMPLETED, DISCARDED, Request
 from sim.schedule.latency import Known
 from sim.schedule.routed import Routed
-from sim.schedule.routers import LeastPixels
+from sim.schedule.routers import LeastOutstanding
 from sim.schedule.slack import Slack
 from tests.sim.lab import Given, engine, simulated
 
@@ -160,7 +160,7 @@ def served(
         discipline = Reading(executor, backend, discipline)
     run = engine(
         np.cumsum(gaps) * UNIT, 2.0 ** (side // 128), gpus, backend=backend, executor=executor, deadline=deadline,
-        scheduler=Routed(LeastPixels(), discipline), shapes=(side, side, left), native=False,
+        scheduler=Routed(LeastOutstanding("pixels"), discipline), shapes=(side, side, left), native=False,
         models={"large": Model("large", 50, 64, 64)}, gpu=Gpu("test", 300.0, 60.0, "made up", memory_bytes=memory),
     )  # fmt: skip
     run.run()

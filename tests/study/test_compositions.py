@@ -1,11 +1,13 @@
 """Compositions beside their parts: what is compared has the same requests, and every part is there."""
 
-from sim.study.compositions import SURPRISES, TRAFFICS, draw, render
+import json
+
+from sim.study.compositions import NAME, TRAFFICS, draw, render
 from sim.study.scorecard.points import Point, composed
+from tests.conftest import REPOSITORY
 
 
 def test_every_part_of_a_composition_is_a_design_beside_it_and_can_be_composed() -> None:
-    assert len(SURPRISES) == len(TRAFFICS)
     for traffic in TRAFFICS:
         names = [design.name for design in traffic.designs]
         assert len(set(names)) == len(names)
@@ -34,4 +36,13 @@ def test_the_page_says_what_each_brings_over_its_parts() -> None:
     }
     text = render(facts, "c.png")
     assert "- modm before patched batches over patched batches: p50 -50%, p95 +0%, throughput +0%, cost +0%" in text
+    assert "Per GPU they give from 5.00 to 5.00 images a minute. SwiftDiffusion has 100% of the median" in text
+    assert "the product of the two would be 1.00" in text
+    assert "Shared servers give 1.00 times the images per GPU of gangs" in text
     assert len(draw(facts).axes) == 3 * len(TRAFFICS)
+
+
+def test_the_page_that_is_committed_says_what_its_numbers_do() -> None:
+    folder = REPOSITORY / "results"
+    facts = json.loads((folder / f"{NAME}.json").read_text(encoding="utf-8"))
+    assert (folder / f"{NAME}.md").read_text(encoding="utf-8") == render(facts, f"{NAME}.png")

@@ -14,7 +14,7 @@ from sim.schedule.edf import Edf
 from sim.schedule.fifo import Fifo
 from sim.schedule.latency import Known
 from sim.schedule.routed import Routed
-from sim.schedule.routers import LeastPixels
+from sim.schedule.routers import LeastOutstanding
 from sim.schedule.slack import Slack
 from sim.study.optimum import Asked, most_in_time
 from tests.sim.lab import engine
@@ -115,7 +115,7 @@ def test_no_scheduler_serves_more_in_time(
     for executor, discipline in zip(executors, (Fifo(), Edf(), Slack(executors[2], Known())), strict=True):
         run = engine(
             [each.arrival_s for each in asked], [alone(backend, each.kind, 5) for each in asked], backend=backend,
-            executor=executor, scheduler=Routed(LeastPixels(), discipline), deadline=loose,
+            executor=executor, scheduler=Routed(LeastOutstanding("pixels"), discipline), deadline=loose,
             shapes=(side, side, np.full(len(side), 5, np.int32)), native=False,
             models={"large": Model("large", 5, 64, 64)},
         )  # fmt: skip

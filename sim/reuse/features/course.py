@@ -5,10 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from backends.base import Cost
-
-NEARLY = 1e-9
-"""A share of a step: what lies no further past a boundary is at it."""
+from backends.base import Cost, total_j
+from sim.parts.serving import NEARLY
 
 
 @dataclass(slots=True)
@@ -39,8 +37,7 @@ class Listed:
 
     def joules(self, count: int) -> float | None:
         """See Course."""
-        drawn = [cost.joules for cost in self.costs[:count]]
-        return None if None in drawn else sum(joules for joules in drawn if joules is not None)
+        return total_j(self.costs[:count])
 
     def reached(self, elapsed_s: float) -> int:
         """See Course."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from backends.base import Cost
+from backends.base import Cost, total
 from conf.ranges import Share, Steps
 from sim.errors import ConfigError
 from sim.parts import Course, Run
@@ -89,9 +89,4 @@ class StepCaching:
             ([r for r, on in zip(active, computing, strict=True) if on is wanted], share)
             for wanted, share in ((True, 1.0), (False, self.reused_cost))
         ]
-        costs = [(step(those), share) for those, share in groups if those]
-        joules = [None if cost.joules is None else cost.joules * share for cost, share in costs]
-        known = [each for each in joules if each is not None]
-        return Cost(
-            sum(cost.seconds * share for cost, share in costs), sum(known) if len(known) == len(joules) else None
-        )
+        return total([step(those).times(share) for those, share in groups if those])

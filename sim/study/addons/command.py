@@ -5,7 +5,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from conf.atomic import atomic_files
+from conf.atomic import atomic_files, output_folder
 from sim.errors import ConfigError
 from traces.table.trace import read
 
@@ -54,10 +54,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"{curve.service}, {curve.kind}, LRU, loads per request by size (measured): {said}")
     if args.check:
         return 0
-    try:
-        args.output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{args.output}: cannot be used ({error.strerror}); name another folder with -o") from None
+    output_folder(args.output, ConfigError)
     name = f"{NAME}-quick" if args.quick else NAME
     files = [args.output / f"{name}{kind}" for kind in (".md", ".json", ".png", "-routing.png")]
     with atomic_files(files, ConfigError) as (markdown, data, image, second):

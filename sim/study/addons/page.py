@@ -1,8 +1,9 @@
 """The page on add-ons as Markdown."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+from conf.markdown import table
 from sim.study.addons.figure import NAMES
 
 Facts = Mapping[str, Any]
@@ -42,7 +43,9 @@ def _caches(facts: Facts, image: str | None) -> list[str]:
             rows.append(("fitted, LRU", curve["fitted"]))
         head = ("size", *(str(size) for size in curve["sizes"]), "all")
         last = {"made, LRU": curve["all"], "made, LFU": curve["all"]}
-        blocks.append(table(head, [(name, *map(number, values), number(last.get(name))) for name, values in rows]))
+        blocks.append(
+            table(head, [(name, *map(number, values), number(last.get(name))) for name, values in rows], right=True)
+        )
     return blocks
 
 
@@ -66,7 +69,9 @@ def _routing(facts: Facts, image: str) -> list[str]:
         "two loads of three are saved where there is time to choose; under load there is less to choose, fewer are "
         "saved, and what they save is worth more. LoRAs are too many to be found anywhere. At any price it hurts: a "
         "few GPUs have all of the queue.",
-        table(("router", "requests/min", "mean [s]", "p95 [s]", "ControlNets loaded", "LoRAs loaded"), rows),
+        table(
+            ("router", "requests/min", "mean [s]", "p95 [s]", "ControlNets loaded", "LoRAs loaded"), rows, right=True
+        ),
     ]
 
 
@@ -86,16 +91,10 @@ def _placement(facts: Facts) -> list[str]:
         "*Solved*: a mixed-integer program divides the calls of what is popular among copies and keeps apart what is "
         "called together. *One each*: the most called have a server of their own, the last server the rest. *In turn*: "
         "dealt out by rank. A server over 1 has more calls than it can answer; its queue grows for as long as the run.",
-        table(("", "load of the servers, by the plan", "turns [s]", "mean [s], run", "p95 [s], run"), rows),
+        table(("", "load of the servers, by the plan", "turns [s]", "mean [s], run", "p95 [s], run"), rows, right=True),
     ]
 
 
 def number(value: float | None) -> str:
     """Three decimals; a dash for nothing."""
     return "-" if value is None else f"{value:.3f}"
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, all but the first column to the right."""
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from backends.base import Work
 from backends.profile import Profile
 from backends.profiled import Profiled
+from conf.markdown import table
 from sim.study.generation.observed import Observed
 
 TOLERANCE = 0.05
@@ -93,7 +94,6 @@ def render(found: Sequence[Cell], profile: Profile, least: int) -> str:
         )
         for cell in found
     ]  # fmt: skip
-    lines = ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *rows)]
     return "\n\n".join(
         [
             f"# Generation seconds: {profile.model} on {profile.gpu}",
@@ -101,6 +101,6 @@ def render(found: Sequence[Cell], profile: Profile, least: int) -> str:
             f"Requests that were not used for the fit (a fifth, by a hash of their names), in cells of {least} or "
             "more; what the profile predicts against what they took. Noise is the standard error of the mean of the "
             "held-out requests: no prediction can be sure to come nearer.",
-            "\n".join(lines),
+            table(head, rows),
         ]
     ) + "\n"  # fmt: skip

@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from conf.atomic import atomic_files
+from conf.atomic import atomic_files, output_folder
 from sim.errors import ConfigError
 
 NAME = "hardware"
@@ -46,10 +46,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     figure = draw(facts)
     name = f"{NAME}-quick" if args.quick else NAME
-    try:
-        args.output.mkdir(parents=True, exist_ok=True)
-    except OSError as error_:
-        raise ConfigError(f"{args.output}: cannot be used ({error_.strerror}); name another folder with -o") from None
+    output_folder(args.output, ConfigError)
     markdown, data, image = (args.output / f"{name}.{kind}" for kind in ("md", "json", "png"))
     drawn, gone = ([], [image]) if figure is None else ([image], [])
     files: list[Path] = [*drawn, data, markdown]

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from conf.markdown import table
+
 Facts = Mapping[str, Any]
 """The card as its JSON has it (card.plain)."""
 
@@ -57,23 +59,25 @@ def _submissions(facts: Facts) -> list[str]:
         "that the simulated mean is the measured one. A batch that is not full takes its share. **Predicted**: all "
         "else. The arrivals are made again from the logged seed; the scheduled rate is the logged one to two decimals "
         f"in {equal} of {len(runs)} runs.",
-        _table(
+        table(
             ("", "median error", "90 % of the runs within", "median error, nothing fitted"),
             [
                 (TOLD[name], *(_share(facts["errors"][name][key]) for key in ("median", "p90", "unfitted_median")))
                 for name in TOLD
             ],
+            right=True,
         ),
         "**What one number's error does.** Nobody knows a service time to a per cent, and near saturation that is all "
         "that counts: the band is what p99 becomes if every image takes 1, 2 or 3 % less or more, from reruns. It is "
         "the error bar of any simulator at that load. *Nothing fitted* takes the same system's offline seconds per "
         "image; its p99 stands with the same band.",
-        _table(
+        table(
             (
                 *("run", "GPUs", "load", "mean", "p50", "p90", "p99", "error", "p99.9", "max"),
                 *("p99 at ±1 %", "±2 %", "±3 %", "nothing fitted: mean", "p99", "at ±3 %", "error"),
             ),
             [_run(run) for run in runs],
+            right=True,
         ),
         "Seconds; p50, p90, p99, p99.9 and max are measured → predicted, and so is the mean where nothing is fitted.",
         f"**Above load 1.** {len(above)} of these {len(runs)} valid runs offer more work than the machine does, by the "
@@ -126,7 +130,7 @@ def _routed(runs: Sequence[Facts]) -> list[str]:
         "ten lie in it. With *least declared cost* the prediction gives ties to the first GPU, where llm-d's router "
         "draws lots; a tie between two GPUs that are equally far from done in declared cost, and not in seconds, can "
         "move p99 by a tenth. The last column says how many draws come within 4 % of both mean and p99.",
-        _table(
+        table(
             (
                 *("mix", "requests/s", "router", "mean", "error", "draws", "p99", "error", "draws"),
                 *("p99 at ±1 %", "±2 %", "±3 %", "draws within 4 %"),
@@ -142,6 +146,7 @@ def _routed(runs: Sequence[Facts]) -> list[str]:
                 )
                 for each in runs
             ],
+            right=True,
         ),
         "Seconds, measured → predicted. The prediction of the random router is the median of its draws.",
     ]
@@ -157,11 +162,6 @@ def _cells(each: Facts, name: str) -> tuple[str, str, str]:
 def _moved(each: Facts, percent: int) -> str:
     moved_s = {share: said["p99"] for share, said in each["with_service_moved_s"].items()}
     return spread(each["predicted_s"]["p99"], moved_s, percent)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---", *("---:" for _ in head[1:])], *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _share(value: float | None) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from conf.atomic import atomic_files
+from conf.atomic import atomic_files, output_folder
 from sim.errors import ConfigError
 from sim.study.scorecard import modm, nirvana, page, patchedserve, swiftdiffusion
 from sim.study.scorecard.columns import SYNTHETIC, Column, Feed, follows_from, read_columns
@@ -176,10 +176,7 @@ def write(card: Card, folder: Path, name: str) -> list[Path]:
     Raises:
         ConfigError: the folder cannot be made, or a file not written; the message names it.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{folder}: cannot be used ({error.strerror}); name another folder with -o") from None
+    output_folder(folder, ConfigError)
     markdown, data, image = (folder / f"{name}.{kind}" for kind in ("md", "json", "png"))
     figure = draw({column.name: column.rows for column in card.columns})
     drawn, gone = ([], [image]) if figure is None else ([image], [])

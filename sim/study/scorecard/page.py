@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import get_args
 
+from conf.markdown import table
 from sim.study.scorecard.columns import Column
 from sim.study.scorecard.readings import ARGUMENT, CAPACITIES
 from sim.study.scorecard.rows import Row
@@ -31,7 +32,7 @@ def render(columns: Sequence[Column], form: str, figure: str | None) -> str:
         "gives it together with the paper's other rows, so it is shown and never scored. *Not run*: nothing was "
         "compared. What every row rests on is listed below.",
         "\n".join(f"- **{column.name}**: on {column.trace}" for column in columns),
-        _table(
+        table(
             ("system", "trace", "held", "missed", "not run", "given", "contradicted"),
             [_count(name, column) for name in systems for column in columns],
         ),
@@ -41,7 +42,7 @@ def render(columns: Sequence[Column], form: str, figure: str | None) -> str:
     for system in systems:
         of = {column.name: [row for row in column.rows if row.system == system] for column in columns}
         head = ("id", "what", "paper", "allowed", *(cell for name in of for cell in (name, "error", "verdict")))
-        parts += [f"## {system}", _table(head, [_cells(rows) for rows in zip(*of.values(), strict=True)])]
+        parts += [f"## {system}", table(head, [_cells(rows) for rows in zip(*of.values(), strict=True)])]
         for verdict, heading in HEADINGS.items():
             reasons = _by_column(of, verdict)
             if reasons:
@@ -51,10 +52,10 @@ def render(columns: Sequence[Column], form: str, figure: str | None) -> str:
     first = columns[0].rows
     rests = _grouped(first, lambda row: row.fixed_by)
     if rests:
-        parts += ["## What the numbers rest on", _table(("rows", "fixed by"), [(ids, by) for by, ids in rests])]
+        parts += ["## What the numbers rest on", table(("rows", "fixed by"), [(ids, by) for by, ids in rests])]
     bases = [(row.id, row.basis) for row in first if row.basis is not None]
     if bases:
-        parts += ["## What is measured", _table(("row", "measured as"), [(name, str(basis)) for name, basis in bases])]
+        parts += ["## What is measured", table(("row", "measured as"), [(name, str(basis)) for name, basis in bases])]
     made = [
         f"- {column.name}: {ids}: {how}"
         for column in columns
@@ -136,7 +137,7 @@ def _readings(columns: Sequence[Column]) -> list[str]:
         f"- not run on {column.name}: {one.reason}" for column in told for one in column.readings if one.reason
     )
     head = ("reading", "policy", *(cell for column in told for cell in (f"{column.name}: hit rate", "saving")))
-    parts = ["## What other readings give", ARGUMENT, f"Table 3 at {sizes} items:", _table(head, body)]
+    parts = ["## What other readings give", ARGUMENT, f"Table 3 at {sizes} items:", table(head, body)]
     return [*parts, "\n".join(absent)] if absent else parts
 
 
@@ -176,8 +177,3 @@ def _grouped(rows: Iterable[Row], key: Callable[[Row], str | None]) -> list[tupl
         if (said := key(row)) is not None:
             groups.setdefault(said, []).append(row.id)
     return [(said, ", ".join(ids)) for said, ids in groups.items()]
-
-
-def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *body]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -2,7 +2,7 @@
 
 import argparse
 
-from conf.atomic import atomic_write
+from conf.atomic import atomic_write, output_folder
 from sim.errors import ConfigError
 
 NAME = "swiftdiffusion"
@@ -22,10 +22,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"{stage}: off by {replay.worst(found, stage):.3g} at most where it is predicted")
     if args.check:
         return 0
-    try:
-        args.output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{args.output}: cannot be used ({error.strerror}); name another folder with -o") from None
+    output_folder(args.output, ConfigError)
     path = args.output / f"{NAME}.md"
     with atomic_write(path, ConfigError) as temporary:
         temporary.write_text(page.render(found), encoding="utf-8")

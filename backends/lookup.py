@@ -1,0 +1,162 @@
+"""Look-ups in measured tables: what one operation of one model takes on one kind of GPU."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import fsum
+from typing import Literal
+
+from backends.base import BackendError, Cost, Work
+from backends.patched import Size
+from backends.profile import Profile
+from backends.table import Table
+from backends.used import Used
+
+
+@dataclass(slots=True)
+class Lookup:
+    """The profiles of one kind of GPU, by model, and what was asked of them. See Profiled for the arguments."""
+
+    gpu: str
+    profiles: Mapping[str, Profile]
+    extrapolate: Literal["error", "warn"]
+    service_factor: float
+    used: Used = field(init=False, default_factory=Used)
+    _times: dict[tuple[str, str, int, int, int], float] = field(init=False, default_factory=dict, repr=False)
+
+    def require(self, model: str) -> None:
+        """See Backend.require."""
+        if model in self.profiles:
+            if self.profiles[model].step:
+                return
+            raise BackendError(
+                f"profile of {model} on {self.gpu}: step: nobody measured how long a step takes, so nothing can be "
+                "served; choose another models= or cluster=, or measure it and name its folder with backend.folder"
+            )
+        there = ", ".join(sorted(self.profiles)) or "none yet"
+        raise BackendError(
+            f"no profile of {model} on {self.gpu} (profiles of {self.gpu}: {there}); choose another "
+            "models= or cluster=, or measure one and name its folder with backend.folder"
+        )
+
+    def seconds(self, operation: str, model: str, width: int, height: int, batch: int = 1) -> float:
+        """Seconds of one ``operation`` (step, text_encode, vae_encode, vae_decode) of a batch of one size.
+
+        An operation that the profile did not measure apart costs nothing here: profiles quoted from papers
+        hold it inside the step time. Raises BackendError outside the grid unless ``extrapolate`` is ``warn``.
+        """
+        key = (operation, model, width, height, batch)
+        found = self._times.get(key)
+        if found is None:
+            self.require(model)
+            table = self.profiles[model].tables.get(operation)
+            size = (1, 1) if operation == "text_encode" else (width, height)
+            found = 0.0 if table is None else self.at(table, operation, model, *size, batch) * self.service_factor
+            self._times[key] = found
+        return found
+
+    def step(self, work: Work, batch: int) -> Cost:
+        """One step of ``batch`` works like this one."""
+        model, width, height = work.model, work.width, work.height
+        plain_s = seconds = self.seconds("step", model, width, height, batch)
+        if work.controlnets:
+            tables: dict[int, Table | None] = {0: None, **self.profiles[model].controlnet_tables}
+            nets = len(work.controlnets)
+            extra_s = self.of_nets(tables, "controlnet_step", model, width, height, batch, nets)
+            seconds += extra_s * self.service_factor
+        table = self.profiles[model].energy_table
+        if table is None:
+            joules = self.cost(model, seconds).joules
+        else:
+            drawn_j = self.at(table, "energy", model, width, height, batch)
+            joules = drawn_j * (seconds / plain_s) * self.service_factor
+        self.used.stepped.add(model)
+        return Cost(seconds, joules)
+
+    def patched(self, works: Sequence[Work], sizes: Sequence[Size], side: int) -> Cost:
+        """One step of images of ``sizes`` in patches of ``side``."""
+        model = works[0].model
+        if any(work.model != model or work.controlnets for work in works):
+            named = ", ".join(sorted({work.model for work in works}))
+            raise BackendError(
+                f"patches of {named}: several models, or ControlNets, share no batch of "
+                "patches; give each model workers of its own and leave addons=ignore"
+            )
+        self.require(model)
+        timing = self.profiles[model].patched
+        if timing is None:
+            there = ", ".join(sorted(name for name, each in self.profiles.items() if each.patched)) or "none"
+            raise BackendError(
+                f"profile of {model} on {self.gpu}: patched: nobody measured what a step of patches takes (models of "
+                f"{self.gpu} of which it is known: {there}); choose steps=batched, or add it to a profile"
+            )
+        for width, height in dict.fromkeys(sizes):
+            self.seconds("step", model, width, height)  # inside the measured sizes, or said to be extrapolated
+        self.used.stepped.add(model)
+        return self.cost(model, timing.step_s(sizes, side) * self.service_factor)
+
+    def peak_bytes(self, work: Work, batch: int) -> int | None:
+        """At once, of ``batch`` works like this one, weights included; None where nobody measured it."""
+        model, width, height, nets = work.model, work.width, work.height, len(work.controlnets)
+        self.require(model)
+        tables = self.profiles[model].peak_tables
+        steered = {n: table for (what, n), table in tables.items() if what == "controlnet_step"}
+        plain, decoding = tables.get(("step", 0)), tables.get(("vae_decode", 0))
+        if plain is None or (nets and not steered):
+            return None
+        peaks = [self.of_nets({0: plain} | steered, "memory of a step", model, width, height, batch, nets)]
+        if decoding is not None:
+            peaks.append(self.at(decoding, "memory of vae_decode", model, width, height, batch))
+        return round(max(peaks)) + (self.profiles[model].weights_bytes or 0)
+
+    def of_nets(
+        self, tables: Mapping[int, Table | None], what: str, model: str, width: int, height: int, batch: int, nets: int
+    ) -> float:
+        """The value for ``nets`` ControlNets in line, from tables by their number; None stands for nothing."""
+
+        def at(count: int) -> float:
+            table = tables[count]
+            return 0.0 if table is None else self.at(table, what, model, width, height, batch)
+
+        if nets in tables:
+            return at(nets)
+        if nets > max(tables) and (self.extrapolate == "error" or max(tables) == 0):
+            there = ", ".join(str(count) for count in sorted(tables) if count) or "none"
+            raise BackendError(
+                f"profile of {model} on {self.gpu}: {what}: {nets} ControlNets in line were not measured for {model} "
+                f"on {self.gpu} (measured: {there}); serve without them, measure them (mezzotint calibrate "
+                f"--controlnets {nets}), or have more of them take as much each, with extrapolate=warn"
+            )
+        self.used.between.add((model, nets))
+        if nets > max(tables):
+            return at(0) + (at(max(tables)) - at(0)) * nets / max(tables)
+        low, high = max(n for n in tables if n < nets), min(n for n in tables if n > nets)
+        share = (nets - low) / (high - low)
+        return at(low) + (at(high) - at(low)) * share
+
+    def at(self, table: Table, what: str, model: str, width: int, height: int, batch: int) -> float:
+        """What ``table`` has there; ``what`` names it in errors."""
+        pixels = width * height
+        if not table.covers(pixels, batch):
+            if self.extrapolate == "error":
+                raise BackendError(
+                    f"profile of {model} on {self.gpu}: {what} at {width}x{height} ({pixels} pixels), "
+                    f"batch {batch} is outside the measured grid ({table.grid()}); use shapes=model, measure "
+                    "that size and batch, or allow it with extrapolate=warn"
+                )
+            self.used.extrapolated.add((model, width, height, batch))
+        return table.at(pixels, batch)
+
+    def cost(self, model: str, seconds: float) -> Cost:
+        """``seconds`` at the draw that was measured, if it was."""
+        power_w = self.profiles[model].power_w
+        return Cost(seconds, None if power_w is None else power_w * seconds)
+
+    def in_turn(self, parts: Iterable[tuple[str, float]]) -> Cost:
+        """The (model, seconds) one after another."""
+        return exact_total([self.cost(*part) for part in parts])
+
+
+def exact_total(costs: Sequence[Cost]) -> Cost:
+    """All of them one after another; the sums are exact, so that their order does not matter."""
+    joules = [cost.joules for cost in costs if cost.joules is not None]
+    return Cost(fsum(cost.seconds for cost in costs), fsum(joules) if len(joules) == len(costs) else None)

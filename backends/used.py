@@ -1,0 +1,120 @@
+"""What the answers of profiles rest on: which were asked for, and how a summary says so."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from backends.profile import Profile
+from conf.assumption import Assumption
+
+
+@dataclass(slots=True)
+class Used:
+    """What was asked so far.
+
+    Attributes:
+        stepped, patched: models, of steps and of steps of patches.
+        unpublished_loads: models that were loaded, and nobody published how long that takes.
+        between: models, and numbers of ControlNets in line that were not measured of them.
+        extrapolated: models, widths, heights and batches outside the measured grid.
+        mixed: whether a batch had works of several shapes.
+    """
+
+    stepped: set[str] = field(default_factory=set)
+    patched: set[str] = field(default_factory=set)
+    unpublished_loads: set[str] = field(default_factory=set)
+    between: set[tuple[str, int]] = field(default_factory=set)
+    extrapolated: set[tuple[str, int, int, int]] = field(default_factory=set)
+    mixed: bool = False
+
+    def assumptions(
+        self, gpu: str, profiles: Mapping[str, Profile], service_factor: float, unpublished_load_s: float
+    ) -> list[Assumption]:
+        """See Backend.assumptions and Profiled."""
+        used = {name: profiles[name] for name in sorted(self.stepped)}
+        said = [
+            Assumption(f"step time of {name} on {gpu}", _range(profile), profile.source)
+            for name, profile in used.items()
+        ]
+        said += [
+            Assumption(f"energy of {name} on {gpu}", basis, profile.source)
+            for name, profile in used.items()
+            if (basis := _energy(profile)) is not None
+        ]
+        for name in sorted(self.patched):
+            timing = profiles[name].patched
+            assert timing is not None
+            basis = (
+                f"{timing.base_s:g} s + {timing.patch_s:g} s a patch of {timing.side} px + {timing.size_s:g} s a "
+                f"further size + {timing.halo_s:g} s a border"
+            )
+            said.append(Assumption(f"step of a batch of patches of {name} on {gpu}", basis, timing.source))
+        if service_factor != 1.0 and used:
+            said.append(Assumption("seconds of all stages, times", service_factor, "backend.service_factor"))
+        said += [
+            Assumption(
+                f"load time of {model} on {gpu} [s]",
+                unpublished_load_s,
+                "nobody published it; a setting",
+            )
+            for model in sorted(self.unpublished_loads)
+        ]
+        said += [
+            Assumption(
+                f"extra time of {nets} ControlNets in line of {model} on {gpu}",
+                "between those of fewer and of more, or in proportion",
+                "this number was not measured; as many ControlNets in line take as many times as long",
+            )
+            for model, nets in sorted(self.between)
+        ]
+        said += [
+            Assumption(
+                f"scatter of the seconds of {name} on {gpu}",
+                "one factor for each request, drawn from the run's seed",
+                profile.source,
+            )
+            for name, profile in used.items()
+            if profile.scatter is not None
+        ]
+        if self.mixed:
+            said.append(
+                Assumption(
+                    "a batch of several sizes or numbers of ControlNets",
+                    "a batch for each, one after another",
+                    "images of different sizes share no tensor",
+                )
+            )
+        for model in sorted({name for name, *_ in self.extrapolated}):
+            alone = [each for each in self.extrapolated if each[0] == model and each[3] == 1]
+            batched = [each for each in self.extrapolated if each[0] == model and each[3] > 1]
+            if alone:
+                said.append(
+                    Assumption(
+                        f"sizes whose step time of {model} on {gpu} is extrapolated",
+                        len(alone),
+                        "outside the measured grid; the grid's edge scaled by pixels (extrapolate=warn)",
+                    )
+                )
+            if batched:
+                said.append(
+                    Assumption(
+                        f"batched shapes whose time of {model} on {gpu} is extrapolated",
+                        len(batched),
+                        "outside the measured grid; the grid's edge scaled by pixels and batch (extrapolate=warn)",
+                    )
+                )
+        return said
+
+
+def _range(profile: Profile) -> str:
+    seconds = [point.seconds for point in profile.step]
+    low, high = min(seconds), max(seconds)
+    return f"{low:g} s" if low == high else f"{low:g} to {high:g} s over {len(seconds)} shapes"
+
+
+def _energy(profile: Profile) -> str | None:
+    power = None if profile.power_w is None else f"{profile.power_w:g} W while it works"
+    if profile.energy:
+        joules = [point.joules for point in profile.energy]
+        measured = f"{min(joules):g} to {max(joules):g} J a step"
+        return measured if power is None else f"{measured}; all else {power}"
+    return power
