@@ -8,8 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
+from omegaconf.errors import ConfigAttributeError
 
 from sim.cli import main
+from sim.ending import Terminated
+from sim.errors import ConfigError
 
 POINTS = 4
 
@@ -43,6 +46,31 @@ def test_a_sweep_that_is_terminated_takes_its_processes_along_and_goes_on(
     assert main(words) == 0
     assert len(list(folder.glob("*/summary.json"))) == POINTS
     assert all(path.read_bytes() == was for path, was in done.items())
+
+
+@pytest.mark.parametrize(("stop", "status"), [(KeyboardInterrupt, 130), (Terminated, 143)])
+@pytest.mark.parametrize("kind", [ConfigError, ConfigAttributeError])
+def test_what_a_library_makes_of_an_interruption_is_one(
+    kind: type[Exception],
+    stop: type[KeyboardInterrupt],
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As OmegaConf does, whose clearing up fails on what was begun when it came."""
+
+    def resolved(*_: object) -> None:
+        try:
+            try:
+                raise stop
+            finally:
+                None._invalidate_flags_cache()  # type: ignore[attr-defined]
+        except AttributeError as error:
+            raise kind(str(error)) from None
+
+    monkeypatch.setattr("sim.verbs._resolved", resolved)
+    assert main(["run", "trace.requests=5"]) == status
+    assert capsys.readouterr().err == "mezzotint: interrupted\n"
 
 
 KILLED = """
