@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from backends.base import Cost, Work, WorkFailed
 from sim.addons.in_line import InLine
 from sim.addons.kernels import Kernels
+from sim.addons.servers import Servers
 from sim.addons.steps import WithAddons
 from sim.addons.synchronous import Synchronous
 from sim.clock import COMPLETION, DISPATCH
@@ -58,6 +59,11 @@ class StepByStep:
     def __post_init__(self) -> None:
         if self.limit < 1:
             raise ConfigError(f"executor.limit: found {self.limit}, expected 1 or more requests")
+        if self.feature_cache is not None and isinstance(self.controlnets, Servers):
+            raise ConfigError(
+                "feature_cache: how seldom steps that reuse something call the ControlNet servers is not modelled; add "
+                "feature_cache=none, or give ControlNets GPUs of the gang (controlnets=services)"
+            )
         if self.controlnets is not None or self.loras is not None or self.kernels is not None:
             controlnets, loras = self.controlnets or InLine(), self.loras or Synchronous()
             self.steps = WithAddons(self.steps, controlnets, loras, self.kernels or Kernels())

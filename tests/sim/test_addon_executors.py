@@ -11,6 +11,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sim.cluster.cluster import Cluster
+from sim.errors import ConfigError
 from sim.run import Outcome, simulate
 from tests.sim.lab import configured
 
@@ -192,3 +193,12 @@ def test_memory_never_exceeds_the_device(system: str, memory: int, nets: int, ne
     assert all(bytes <= most for bytes in seen)
     assert set(found.outcome) <= {"completed", "failed"}
     assert all("fit" in why or "takes" in why for why in found.reason.dropna())
+
+
+def test_steps_that_are_reused_and_shared_servers_are_refused_together() -> None:
+    """What is saved at the servers is not modelled: they would be called for every kind of step at once."""
+    words = ["scheduler=fcfs", "controlnets=servers", "allocation=controlnet-servers", "allocation.servers=1"]
+    with pytest.raises(ConfigError, match=r"feature_cache: .* not modelled"):
+        simulate(
+            configured("system=swiftdiffusion", "cluster.count=3", "trace=add-ons", *words, "feature_cache=teacache")
+        )
