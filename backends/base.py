@@ -203,8 +203,8 @@ class Taken(Protocol):
     def read_lora(self, lora: Asset) -> Cost:
         """Bring its file into host memory."""
 
-    def create_lora(self, lora: Asset) -> Cost:
-        """Put side branches in the place of the model's layers, beside those that are there, and fuse them (4.2)."""
+    def create_lora(self, lora: Asset, beside: Sequence[Asset]) -> Cost:
+        """Put side branches in the place of the model's layers, where ``beside`` have theirs, and fuse them (4.2)."""
 
     def merge_loras(self, loras: Sequence[Asset]) -> Cost:
         """Merge them, of one model and in host memory, in place into weights that have none (SwiftDiffusion, 4.2)."""

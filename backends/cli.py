@@ -68,6 +68,9 @@ def _options() -> argparse.ArgumentParser:
     cells.add_argument("--batches", metavar="N,...", help="images (default: 1,2,4,8,16; tiny: 1,2,4)")
     cells.add_argument("--controlnets", default="0,1,3", metavar="N,...", help="numbers in line (default: 0,1,3)")
     cells.add_argument("--controlnet-batches", metavar="N,...", help="batches to run them at (default: --batches)")
+    cells.add_argument(
+        "--apart", action=argparse.BooleanOptionalAction, default=True, help="measure ControlNets beside the encoder"
+    )
     cells.add_argument("--loras", action=argparse.BooleanOptionalAction, default=True, help="measure a LoRA")
     cells.add_argument("--lora-rank", type=int, default=64, metavar="N", help="its rank (default: 64)")
     cells.add_argument("--load-from-disk", action="store_true", help="save random weights and read them back, timed")
@@ -139,6 +142,7 @@ def _plan(args: argparse.Namespace) -> Plan:
         controlnet_batches=(
             _numbers("--controlnet-batches", args.controlnet_batches) if args.controlnet_batches else None
         ),
+        apart=args.apart,
         lora_rank=args.lora_rank if args.loras else None,
         load_from_disk=args.load_from_disk,
         energy=args.energy,

@@ -247,8 +247,8 @@ class Profiled:
         """See Taken.read_lora."""
         return self._addons.read_lora(lora)
 
-    def create_lora(self, lora: Asset) -> Cost:
-        """See Taken.create_lora."""
+    def create_lora(self, lora: Asset, beside: Sequence[Asset]) -> Cost:
+        """See Taken.create_lora. What stands there already makes no difference."""
         return self._addons.create_lora(lora)
 
     def merge_loras(self, loras: Sequence[Asset]) -> Cost:

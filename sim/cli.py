@@ -34,19 +34,20 @@ def _done(given: Sequence[str]) -> int:
     from sim.config.choices import listed  # what a verb needs takes seconds to import; each imports its own
 
     try:
-        if given[:1] == ["list"]:
-            return listed(given[1:])
-        if given[:1] == ["--version"]:
-            from importlib.metadata import version
+        try:
+            if given[:1] == ["list"]:
+                return listed(given[1:])
+            if given[:1] == ["--version"]:
+                from importlib.metadata import version
 
-            print(f"mezzotint {version('mezzotint')}")
-            return 0
-        with told_to_stop():
-            from sim.verbs import run
+                print(f"mezzotint {version('mezzotint')}")
+                return 0
+            with told_to_stop():
+                from sim.verbs import run
 
-            return run(given)
-    except ConfigError as error:
-        return refuse(error)
+                return run(given)
+        except ConfigError as error:
+            return refuse(error)
     except KeyboardInterrupt as stop:
         end_workers()
         print("mezzotint: interrupted", file=sys.stderr)

@@ -1,6 +1,5 @@
 """The end of a command that is told to stop, and of the processes that it has started."""
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -9,11 +8,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 LOOK_S = 0.2
 """Between two looks of a worker process at whether the process that it works for is still there."""
-
-_WATCH = "mezzotint-watch"
 
 
 class Terminated(KeyboardInterrupt):
@@ -33,14 +31,21 @@ def told_to_stop() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def end_with_parent() -> None:
-    """In a worker process of joblib's: end when the process that it works for is gone, however that went.
+def workers_end_with_us() -> None:
+    """From now on joblib's worker processes end when this process is gone, however that went.
 
-    Elsewhere, as in a worker of Ray's or Slurm's, there is nothing to do.
+    They watch from their start, and not from their first task, which one that waits for work may never get; and they
+    are told who they work for, as it may be gone by then. Whoever starts workers of another kind (Ray's, Slurm's) sees
+    to their end.
     """
-    worker = "Loky" in multiprocessing.current_process().name
-    if worker and all(thread.name != _WATCH for thread in threading.enumerate()):
-        threading.Thread(target=_watch, args=(os.getppid(),), name=_WATCH, daemon=True).start()
+    from joblib import register_parallel_backend  # takes a while, and most commands start no worker
+    from joblib._parallel_backends import LokyBackend
+
+    class Watched(LokyBackend):  # type: ignore[misc]
+        def configure(self, *args: Any, **kwargs: Any) -> Any:
+            return super().configure(*args, initializer=_end_with, initargs=(os.getpid(),), **kwargs)
+
+    register_parallel_backend("loky", Watched)
 
 
 def end_workers() -> None:
@@ -53,6 +58,10 @@ def end_workers() -> None:
 
 def _stop(number: int, frame: FrameType | None) -> None:
     raise Terminated
+
+
+def _end_with(parent: int) -> None:
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
 
 def _watch(parent: int) -> None:

@@ -17,7 +17,13 @@ LONGEST = 1000
 
 
 def refuse(error: Exception, where: str = "") -> int:
-    """Say in one line what ``error`` is, and before it ``where`` it was met; returns the exit status."""
+    """Say in one line what ``error`` is, and before it ``where`` it was met; returns the exit status.
+
+    Raises KeyboardInterrupt where the error is what a library made of one: a ``finally`` of OmegaConf's fails on what
+    was begun, and what it says is no fault of the user's.
+    """
+    if (stop := _interruption(error)) is not None:
+        raise stop from None
     while not str(error) and isinstance(error.__cause__, Exception):  # Hydra's, around what OmegaConf says
         error = error.__cause__
     message = str(error).partition("Config search path")[0]
@@ -37,6 +43,20 @@ def refuse(error: Exception, where: str = "") -> int:
         message += "; the file of a system begins with the line: # @package _global_"
     print(f"mezzotint: error: {_line(f'{where}{message}')}", file=sys.stderr)
     return USAGE_ERROR
+
+
+def _interruption(error: BaseException) -> KeyboardInterrupt | None:
+    """That on which ``error`` arose, if it did."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, KeyboardInterrupt):
+            return each
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            waiting += [each.__cause__, each.__context__]
+    return None
 
 
 def _line(message: str) -> str:

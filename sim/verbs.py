@@ -36,7 +36,7 @@ from sim.config.hydra_node import MODE, guarded
 from sim.config.override import readable
 from sim.config.settings import check
 from sim.config.theirs import at_hand
-from sim.ending import end_with_parent, end_workers
+from sim.ending import end_workers, workers_end_with_us
 from sim.errors import ConfigError, SimulationError
 from sim.refusal import USAGE_ERROR, refuse
 from sim.rundir import check_folder, check_place, claimed, config_of, holds_run, unclaimed
@@ -198,6 +198,7 @@ def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usa
             # Of a primary file whose defaults lack _self_: it is composed as Hydra says, or refused in one line.
             warnings.filterwarnings("ignore", "In '.*': Defaults list is missing", UserWarning)
             if several and LOOKING.isdisjoint(overrides):
+                workers_end_with_us()
                 return _swept(main(task))
             main(task if several else noted)()
     except (*REFUSED, HydraException, OmegaConfBaseException, OSError, YAMLError) as error:
@@ -322,7 +323,6 @@ def _refuse_mode(words: Sequence[str]) -> None:
 def job(config: DictConfig) -> None:
     """One simulation of a run or of a sweep: what Hydra calls, here or in a worker process."""
     several = HydraConfig.get().mode is RunMode.MULTIRUN
-    end_with_parent()
     with _told(several):
         plain, folder = _resolved(config)
         from sim.run import again, save, simulate

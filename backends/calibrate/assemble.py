@@ -11,7 +11,17 @@ import numpy as np
 from backends.base import BackendError
 from backends.calibrate.journal import Entry, Measured
 from backends.calibrate.plan import Cell, Plan
-from backends.profile import ControlNetLoad, ControlPoint, EnergyPoint, LoraTiming, MemoryPoint, Point, Profile, Timing
+from backends.profile import (
+    ApartPoint,
+    ControlNetLoad,
+    ControlPoint,
+    EnergyPoint,
+    LoraTiming,
+    MemoryPoint,
+    Point,
+    Profile,
+    Timing,
+)
 
 _PEAKS = ("step", "vae_encode", "vae_decode", "controlnet_step")
 
@@ -71,6 +81,15 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
             ControlPoint(**_timing(cell, got).model_dump(), width=cell.width, height=cell.height, nets=cell.nets)
             for cell, got in of("controlnet_step")
             if typical(got)[0] > 0
+        ],
+        apart=[
+            ApartPoint(
+                gpus=1,
+                width=cell.width,
+                height=cell.height,
+                **{f"{part}_s": typical(got, part)[0] for part in ("encoder", "controlnet", "receive")},
+            )
+            for cell, got in of("apart")
         ],
         controlnet=next((_controlnet(got) for _, got in of("controlnet")), None),
         lora=next((_lora(got) for _, got in of("lora")), None),

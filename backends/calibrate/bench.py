@@ -16,12 +16,16 @@ from backends.calibrate.journal import Measured
 from backends.calibrate.machine import Machine
 from backends.calibrate.plan import Cell, Plan
 from backends.diffusers_ import (
+    Apart,
     Conditioning,
+    Control,
     ControlNet,
+    InPlace,
     LiveError,
     LiveModel,
     Loras,
     LoraWeights,
+    Parts,
     ResidualSource,
     build,
     control,
@@ -38,6 +42,7 @@ from backends.diffusers_.device.stopwatch import Stopwatch
 PROMPT = "an engraving of a lighthouse above a rough sea at dusk, fine hatching, high contrast"
 ENERGY_WINDOW_S = 1.5
 """Least time that energy is read over: the counters of NVIDIA's drivers move every 20 to 100 ms."""
+LORA_STAGES = ("read", "attach", "fuse", "unfuse", "patch", "merge", "restore")
 _CPU_OOM = ("DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED", "out of memory")
 
 
@@ -125,6 +130,8 @@ class Bench:
                 return self._controlnet_step(cell, model)
             case "controlnet":
                 return self._controlnet(model)
+            case "apart":
+                return self._apart(cell, model)
             case "lora":
                 return self._lora(cell, model)
 
@@ -152,15 +159,8 @@ class Bench:
 
     def _controlnet_step(self, cell: Cell, model: LiveModel) -> Measured:
         """Rounds with and without the nets in turn, so that a drift of the clocks touches both alike."""
-        while len(self._controlnets) < cell.nets:
-            self._controlnets.append(random_controlnet(model, seed=len(self._controlnets)))
-        prompts, pictures = self._conditioning(cell, model), self._pictures(cell)
-        source = inline(
-            [
-                control(model, net, pictures, cell.width, cell.height, prompts.guided)
-                for net in self._controlnets[: cell.nets]
-            ]
-        )
+        prompts = self._conditioning(cell, model)
+        source = inline(self._controls(cell, model, prompts))
         self._warm(cell, model, prompts)
         self._warm(cell, model, prompts, source)
         plain, steered = [], []
@@ -174,6 +174,31 @@ class Bench:
                 "with": [float(each) for timed in steered for each in timed],
             }
         )
+
+    def _apart(self, cell: Cell, model: LiveModel) -> Measured:
+        """The parts of a step take turns on the device, each timed."""
+        prompts = self._conditioning(cell, model)
+        apart = Apart(model.family, self._controls(cell, model, prompts))
+        self._warm(cell, model, prompts, apart)
+        parts: list[Parts] = []
+        for _ in range(self.plan.repeats):
+            apart.parts.clear()
+            self._round(cell, model, prompts, apart)
+            parts += apart.parts[1:]
+        return Measured(
+            seconds={
+                "encoder": [each.encoder_s for each in parts],
+                "controlnet": [sum(each.controlnet_s) / cell.nets for each in parts],
+                "receive": [each.receive_s / cell.nets for each in parts],
+                "decoder": [each.decoder_s for each in parts],
+            }
+        )
+
+    def _controls(self, cell: Cell, model: LiveModel, prompts: Conditioning) -> list[Control]:
+        while len(self._controlnets) < cell.nets:
+            self._controlnets.append(random_controlnet(model, seed=len(self._controlnets)))
+        nets, pictures = self._controlnets[: cell.nets], self._pictures(cell)
+        return [control(model, net, pictures, cell.width, cell.height, prompts.guided) for net in nets]
 
     def _controlnet(self, model: LiveModel) -> Measured:
         """A ControlNet is saved and read back, from files that are in the system's cache by then."""
@@ -191,7 +216,7 @@ class Bench:
         return Measured(seconds={"load": seconds}, facts={"bytes": size})
 
     def _lora(self, cell: Cell, model: LiveModel) -> Measured:
-        seconds: dict[str, list[float]] = {name: [] for name in ("read", "attach", "fuse", "unfuse", "patch")}
+        seconds: dict[str, list[float]] = {name: [] for name in LORA_STAGES}
         with tempfile.TemporaryDirectory(prefix="mezzotint-") as folder:
             file = Path(folder) / "lora.safetensors"
             write_random_lora(model, file, rank=cell.rank, seed=0)
@@ -213,14 +238,14 @@ class Bench:
         return [rng.integers(0, 256, (cell.height, cell.width, 3), dtype=np.uint8) for _ in range(cell.batch)]
 
     def _warm(
-        self, cell: Cell, model: LiveModel, prompts: Conditioning, residuals: ResidualSource | None = None
+        self, cell: Cell, model: LiveModel, prompts: Conditioning, residuals: ResidualSource | Apart | None = None
     ) -> None:
         if self.plan.warmup:
             start = model.noise(cell.width, cell.height, range(cell.batch), self.plan.warmup)
             model.denoise(prompts, start, self.plan.warmup, residuals=residuals)
 
     def _round(
-        self, cell: Cell, model: LiveModel, prompts: Conditioning, residuals: ResidualSource | None = None
+        self, cell: Cell, model: LiveModel, prompts: Conditioning, residuals: ResidualSource | Apart | None = None
     ) -> np.ndarray:
         """Seconds of ``steps_timed`` steps; the one before them, which also sets up the run, is dropped."""
         steps = self.plan.steps_timed + 1
@@ -241,7 +266,8 @@ def _lora_round(model: LiveModel, weights: LoraWeights) -> dict[str, float]:
         taken["patch"] = loras.patch([weights])
     finally:
         loras.clear()
-    return taken
+    in_place = InPlace(model)
+    return taken | {"merge": in_place.merge([weights]), "restore": in_place.restore()}
 
 
 def _from_disk(plan: Plan) -> LiveModel:

@@ -109,6 +109,11 @@ def _add_ons(profile: Profile, entries: Sequence[Entry]) -> list[str]:
             rows.append([cell.nets, size, cell.batch, _ms(plain), _ms(extra), _ms(spread), share])
         head = ["nets", "size", "batch", "plain step [ms]", "added [ms]", "quartile spread [ms]", "of the plain step"]
         blocks += ["## ControlNets in line", table(head, rows)]
+    if profile.apart:
+        rows = [[f"{p.width}×{p.height}", *map(_ms, (p.encoder_s, p.controlnet_s, p.receive_s))] for p in profile.apart]
+        head = ["size", "encoder [ms]", "ControlNet [ms]", "taking it in [ms]"]
+        said = "The parts of a step at batch 1, whose ControlNets run on GPUs of their own beside the encoder."
+        blocks += ["## ControlNets apart", said, table(head, rows)]
     if profile.controlnet is not None:
         net = profile.controlnet
         blocks.append(f"The weights of one ControlNet, {net.bytes / 1e6:.1f} MB, were loaded in {net.load_s:.3g} s.")
@@ -121,7 +126,7 @@ def _add_ons(profile: Profile, entries: Sequence[Entry]) -> list[str]:
         blocks += [
             "## A LoRA on the denoiser",
             f"Rank {profile.lora.rank} on the attention layers, {profile.lora.bytes / 1e6:.1f} MB. Patching is "
-            "attaching and fusing in one go.",
+            "attaching and fusing in one go; merging adds it to the weights in place, restoring copies them back.",
             table(["operation", "median [ms]", "quartile spread [ms]"], rows),
         ]
     return blocks

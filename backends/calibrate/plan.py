@@ -13,6 +13,7 @@ from backends.base import BackendError
 
 if TYPE_CHECKING:
     from backends.diffusers_ import ModelSpec
+    from backends.diffusers_.families.base import Family
 
 Shape = tuple[int, int, int]
 """Width and height in pixels, and images per batch."""
@@ -26,6 +27,7 @@ Operation = Literal[
     "vae_encode",
     "controlnet_step",
     "controlnet",
+    "apart",
     "lora",
 ]
 
@@ -47,7 +49,7 @@ class Cell(BaseModel):
     """One thing to measure. What an operation does not depend on stays 0 (the size of a text encoding).
 
     ``draw`` is the making of random weights, ``load`` the reading of weights from a folder, ``controlnet`` that of
-    a ControlNet's.
+    a ControlNet's, ``apart`` the parts of a step whose ControlNets run elsewhere.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -81,6 +83,7 @@ class Plan:
         steps_timed: see ``repeats``.
         controlnets: numbers of ControlNets to run in line, where the model has one; 0 is the plain step.
         controlnet_batches: batches to run them at; None for all.
+        apart: whether the parts of a step are measured whose ControlNets run elsewhere, where the denoiser has such.
         lora_rank: rank of the LoRA to measure; None for none.
         load_from_disk: save random weights to a temporary folder and read them back, so that loading is
             measured too.
@@ -100,6 +103,7 @@ class Plan:
     steps_timed: int = 5
     controlnets: tuple[int, ...] = ()
     controlnet_batches: tuple[int, ...] | None = None
+    apart: bool = False
     lora_rank: int | None = None
     load_from_disk: bool = False
     energy: Literal["auto", "off"] = "auto"
@@ -118,7 +122,7 @@ class Plan:
         if min([self.warmup, *self.controlnets]) < 0:
             raise BackendError("warm-up calls and numbers of ControlNets must be 0 or more")
 
-    def cells(self, has_controlnets: bool) -> list[Cell]:
+    def cells(self, has_controlnets: bool, has_halves: bool = False) -> list[Cell]:
         """Everything to measure, what is worth most first, so that a session that is cut keeps that."""
         read = self.load_from_disk or self.spec.weights != "random"
         found = [Cell(operation="load" if read else "draw")]
@@ -132,10 +136,22 @@ class Plan:
                     for w, h, b in self._by_work()
                     if self.controlnet_batches is None or b in self.controlnet_batches
                 ]
-            if any(self.controlnets):
+            apart = self.apart and has_halves
+            if any(self.controlnets) or apart:
                 found.append(Cell(operation="controlnet"))
+            if apart:
+                sizes = dict.fromkeys((w, h) for w, h, _ in self._by_work())
+                found += [Cell(operation="apart", width=w, height=h, batch=1, nets=1) for w, h in sizes]
         if self.lora_rank is not None:
             found.append(Cell(operation="lora", rank=self.lora_rank))
+        return found
+
+    def family(self) -> Family:
+        """How models of its family are called. Raises LiveError for one that there is not."""
+        from backends.diffusers_.networks.architectures import family_entry
+
+        module, _, adapter = family_entry(self.spec.family).adapter.rpartition(".")
+        found: Family = getattr(import_module(module), adapter)
         return found
 
     def check_sizes(self) -> None:
@@ -144,10 +160,7 @@ class Plan:
         Raises:
             BackendError: a side that is not a multiple of what the family needs.
         """
-        from backends.diffusers_.networks.architectures import family_entry
-
-        module, _, adapter = family_entry(self.spec.family).adapter.rpartition(".")
-        unit = getattr(import_module(module), adapter).pixel_multiple
+        unit = self.family().pixel_multiple
         for width, height, _ in self.shapes:
             if width % unit or height % unit:
                 raise BackendError(

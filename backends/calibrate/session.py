@@ -81,7 +81,8 @@ def complete(
         raise BackendError("a model that is built already cannot be loaded from disk; leave load_from_disk out")
     plan.check_sizes()
     spec = plan.spec
-    cells = plan.cells(bool(architecture(spec.family, spec.variant, spec.scale).controlnets))
+    halves = plan.family().halves is not None
+    cells = plan.cells(bool(architecture(spec.family, spec.variant, spec.scale).controlnets), halves)
     here = machine(plan.device)
     conditions = _conditions(plan, here)
     journal = Journal(folder / f"{plan.gpu}_{plan.model}.journal.jsonl")

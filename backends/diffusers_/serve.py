@@ -14,8 +14,9 @@ import torch
 from PIL import Image
 from transformers.utils import logging as transformers_log
 
-from backends.base import Asked, Asset, Cost, Work, WorkFailed, check_done
+from backends.base import Apart, Asked, Asset, Cost, Work, WorkFailed, check_done
 from backends.diffusers_ import stages
+from backends.diffusers_.addons.apart import Parts
 from backends.diffusers_.addons.library import AddOns
 from backends.diffusers_.device.memory import usable_device
 from backends.diffusers_.errors import LiveError
@@ -75,6 +76,8 @@ class Live:
         init=False, default_factory=set, repr=False
     )
     _cut: dict[str, dict[int, int]] = field(init=False, default_factory=dict, repr=False)
+    _parts: dict[int, Apart] = field(init=False, default_factory=dict, repr=False)
+    """By row: of the last step that it made with ControlNets apart."""
 
     def __post_init__(self) -> None:
         transformers_log.set_verbosity_error()  # every prompt of over 77 tokens would be announced
@@ -125,7 +128,11 @@ class Live:
             return Cost(0.0)
         with self._room_for(works):
             parts = self._by_model(works)
-            return Cost(sum(stages.steps(model, beside, those, count) for model, beside, those in parts))
+            cost = Cost(sum(stages.steps(model, beside, those, count) for model, beside, those in parts))
+        for work in works:
+            if work.apart:
+                self._parts[work.row] = _mean(work.state.parts)
+        return cost
 
     def patched(self, works: Sequence[Work], side: int, count: int = 1) -> Cost:
         """See Patching.patched.
@@ -147,6 +154,8 @@ class Live:
         with self._room_for(works):
             seconds = 0.0
             for model, _, those in self._by_model(works):
+                for work in those:
+                    self._parts.pop(work.row, None)
                 images, took_s = stages.end(model, those)
                 seconds += took_s
                 for work, image in zip(those, images, strict=True):
@@ -163,6 +172,42 @@ class Live:
         self._beside.pop(asset.model, None)
         self._collect()
         return Cost(self.model(asset.model).load_s)
+
+    # -- add-ons, stage by stage: see Taken ------------------------------------------------------------------
+
+    def read_lora(self, lora: Asset) -> Cost:
+        """See Taken.read_lora."""
+        return Cost(self._add_ons(lora.model).read_lora(lora.name))
+
+    def create_lora(self, lora: Asset, beside: Sequence[Asset]) -> Cost:
+        """See Taken.create_lora."""
+        return Cost(self._add_ons(lora.model).create_lora(lora.name, [each.name for each in beside]))
+
+    def merge_loras(self, loras: Sequence[Asset]) -> Cost:
+        """See Taken.merge_loras."""
+        return Cost(self._add_ons(loras[0].model).merge([lora.name for lora in loras]))
+
+    def restore_weights(self, loras: Sequence[Asset]) -> Cost:
+        """See Taken.restore_weights."""
+        return Cost(self._add_ons(loras[0].model).restore([lora.name for lora in loras]))
+
+    def apart(self, work: Work, batch: int, gpus: int) -> Apart:
+        """See Taken.apart. Raises LiveError for several GPUs, and for a work that made no step yet."""
+        if gpus > 1:
+            raise LiveError(f"one device steps the denoiser here, and {gpus} GPUs are asked for; add denoisers=1")
+        if work.row not in self._parts:
+            raise LiveError(
+                f"row {work.row}: it is asked what a step takes that was not made; choose another discipline"
+            )
+        return self._parts[work.row]
+
+    def faster(self, model: str, kernels: Sequence[str]) -> float:
+        """See Taken.faster. Raises LiveError: kernels are torch's own."""
+        raise LiveError(f"kernels: {', '.join(kernels)} are not made live, {model} runs torch's own; add ~kernels")
+
+    def served(self, model: str) -> AddOns:
+        """What stood beside ``model`` so far."""
+        return self._add_ons(model)
 
     def bytes(self, asset: Asset) -> int | None:
         """See Backend.bytes."""
@@ -329,6 +374,12 @@ class Live:
         gc.collect()
         if self._place.type == "cuda":
             torch.cuda.empty_cache()
+
+
+def _mean(parts: Parts) -> Apart:
+    """Parts of a step as the simulator has them: of one ControlNet, the mean."""
+    nets = len(parts.controlnet_s)
+    return Apart(parts.encoder_s, sum(parts.controlnet_s) / nets, parts.receive_s / nets)
 
 
 def _make(folder: Path) -> None:

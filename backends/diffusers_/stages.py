@@ -10,7 +10,9 @@ import numpy as np
 import torch
 
 from backends.base import Asked, BackendError, Work
+from backends.diffusers_.addons.apart import Apart, Parts
 from backends.diffusers_.addons.library import AddOns
+from backends.diffusers_.addons.residuals import ResidualSource
 from backends.diffusers_.conditioning import Conditioning, joined
 from backends.diffusers_.denoise import Alike, Place, run_places, run_sizes
 from backends.diffusers_.device.stopwatch import Stopwatch
@@ -28,12 +30,14 @@ class InFlight:
         latents: (1, c, h, w) after ``Work.done`` steps.
         hints: what each of its ControlNets reads.
         kept: latents after the steps in ``Work.capture``, in host memory.
+        parts: of the last step, where its ControlNets ran apart.
     """
 
     conditioning: Conditioning
     latents: torch.Tensor
     hints: dict[str, torch.Tensor] = field(default_factory=dict)
     kept: dict[int, torch.Tensor] = field(default_factory=dict)
+    parts: Parts | None = None
 
 
 def grouped(works: Iterable[Work], key: Callable[[Work], Key]) -> dict[Key, list[Work]]:
@@ -65,9 +69,10 @@ def begin(model: LiveModel, add_ons: AddOns, works: Sequence[Work], asked: Asked
             latents = torch.empty(0) if work.refine else work.artifact.to(model.device)
         work.state = InFlight(conditioning.select([row]), latents)
         watch = Stopwatch(model.device)
-        for name in work.controlnets:
+        nets = work.controlnets + work.apart
+        for name in nets:
             work.state.hints[name] = add_ons.hint(name, work.width, work.height, seed)
-        if work.controlnets:
+        if nets:
             seconds += watch.lap()
     refined = [work for work in works if work.refine and work.skipped]
     for (width, height), those in grouped(refined, lambda work: (work.width, work.height)).items():
@@ -83,13 +88,14 @@ def begin(model: LiveModel, add_ons: AddOns, works: Sequence[Work], asked: Asked
 
 
 def steps(model: LiveModel, add_ons: AddOns, works: Sequence[Work], count: int) -> float:
-    """Run ``count`` steps of works of ``model``; seconds of the denoiser.
+    """Run ``count`` steps of works of ``model``; seconds of the denoiser, and of ControlNets in its loop.
 
-    Works alike in size and add-ons are one batch, wherever each of them stands; others take turns.
+    Works alike in size and add-ons are one batch, wherever each of them stands; others take turns. What ControlNets
+    apart took is left to ``InFlight.parts``.
     """
 
     def alike(work: Work) -> tuple[object, ...]:
-        return work.width, work.height, work.controlnets, work.loras
+        return work.width, work.height, work.controlnets, work.loras, work.apart
 
     return sum(_together(model, add_ons, those, count) for those in grouped(works, alike).values())
 
@@ -120,12 +126,22 @@ def _together(model: LiveModel, add_ons: AddOns, works: Sequence[Work], count: i
 
     add_ons.patch(works[0].loras)
     conditioning = states[0].conditioning if len(works) == 1 else joined([state.conditioning for state in states])
-    residuals = add_ons.residuals(works[0].controlnets, [state.hints for state in states], conditioning.guided)
+    hints, first = [state.hints for state in states], works[0]
+    residuals: ResidualSource | Apart | None
+    if first.apart:
+        residuals = add_ons.apart(first.apart, hints, conditioning.guided)
+    else:
+        residuals = add_ons.residuals(first.controlnets, hints, conditioning.guided)
     latents, step_s = run_places(model, conditioning, _stacked(works), places, count, residuals, keep)
+    seconds = float(step_s.sum())
+    if isinstance(residuals, Apart):
+        seconds -= sum(parts.elsewhere_s for parts in residuals.parts)
+        for state in states:
+            state.parts = residuals.parts[-1]
     for row, (work, state) in enumerate(zip(works, states, strict=True)):
         state.latents = latents[row : row + 1]
         work.done += count
-    return float(step_s.sum())
+    return seconds
 
 
 def patched(model: LiveModel, works: Sequence[Work], side: int) -> float:
@@ -135,7 +151,7 @@ def patched(model: LiveModel, works: Sequence[Work], side: int) -> float:
         BackendError: a family without such a pass, ControlNets or LoRAs, or a side that does not fit.
     """
     family, unit = model.family, model.pipe.vae_scale_factor
-    if family.predict_patched is None or any(work.controlnets or work.loras for work in works):
+    if family.predict_patched is None or any(work.controlnets or work.loras or work.apart for work in works):
         raise BackendError(
             f"patches: {model.spec.family} cannot step images of several sizes in one pass here, or add-ons are asked "
             "for; sd15 and sdxl can, with addons=ignore; else choose executor=step-by-step"

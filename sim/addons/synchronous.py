@@ -46,22 +46,22 @@ class Synchronous:
             for asset in there:
                 run.cluster.evict(worker, asset)
         keep, room = in_use([*active, request]), activations(run, request)
-        for lora in loras:
+        for n, lora in enumerate(loras):
             absent = lora not in worker.resident
             if run.cluster.admit(worker, lora, run.backend.bytes(lora), keep, room) is None:
                 raise no_room(run, request, lora)
             if absent:
-                loads.append(("lora", self._cost(worker, lora)))
+                loads.append(("lora", self._cost(worker, lora, loras[:n])))
                 run.loaded(lora, loads[-1][1].seconds)
         return loads
 
-    def _cost(self, worker: Worker, lora: Asset) -> Cost:
+    def _cost(self, worker: Worker, lora: Asset, beside: Sequence[Asset]) -> Cost:
         backend = self._run.backend
         if not self.create:
             cost = load(self._run, worker, lora)
         else:
             assert isinstance(backend, Taken)
-            cost = on_all(worker, backend.read_lora(lora)).plus(on_all(worker, backend.create_lora(lora)))
+            cost = on_all(worker, backend.read_lora(lora)).plus(on_all(worker, backend.create_lora(lora, beside)))
         return cost.times(self.times)
 
     def holds(self, worker: Worker, active: Sequence[Request]) -> int | None:

@@ -99,7 +99,20 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
         model = backend.model(str(name))
         sizes = sorted({(int(w), int(h)) for w, h in zip(served.width, served.height, strict=True)})
         shapes = grid(sizes, _batches(backend.largest_batch(str(name))))
-        plan = Plan(model.spec, GPU, str(name), shapes, device=backend.place, warmup=2, repeats=5, steps_timed=10)
+        beside = backend.served(str(name))
+        plan = Plan(
+            model.spec,
+            GPU,
+            str(name),
+            shapes,
+            device=backend.place,
+            warmup=2,
+            repeats=5,
+            steps_timed=10,
+            controlnets=tuple(sorted(beside.in_line)),
+            apart=beside.stepped_apart,
+            lora_rank=beside.lora_rank,
+        )
         profile = calibrate(plan, profiles, progress, model)
         more: dict[str, Any] = {}
         for side, most in backend.largest_cut(str(name)).items():

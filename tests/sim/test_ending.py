@@ -8,8 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
+from omegaconf.errors import ConfigAttributeError
 
 from sim.cli import main
+from sim.ending import Terminated
+from sim.errors import ConfigError
 
 POINTS = 4
 
@@ -43,6 +46,54 @@ def test_a_sweep_that_is_terminated_takes_its_processes_along_and_goes_on(
     assert main(words) == 0
     assert len(list(folder.glob("*/summary.json"))) == POINTS
     assert all(path.read_bytes() == was for path, was in done.items())
+
+
+@pytest.mark.parametrize(("stop", "status"), [(KeyboardInterrupt, 130), (Terminated, 143)])
+@pytest.mark.parametrize("kind", [ConfigError, ConfigAttributeError])
+def test_what_a_library_makes_of_an_interruption_is_one(
+    kind: type[Exception],
+    stop: type[KeyboardInterrupt],
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As OmegaConf does, whose clearing up fails on what was begun when it came."""
+
+    def resolved(*_: object) -> None:
+        try:
+            try:
+                raise stop
+            finally:
+                None._invalidate_flags_cache()  # type: ignore[attr-defined]
+        except AttributeError as error:
+            raise kind(str(error)) from None
+
+    monkeypatch.setattr("sim.verbs._resolved", resolved)
+    assert main(["run", "trace.requests=5"]) == status
+    assert capsys.readouterr().err == "mezzotint: interrupted\n"
+
+
+KILLED = """
+import os, signal
+from joblib import Parallel, delayed
+from sim.ending import workers_end_with_us
+workers_end_with_us()
+Parallel(n_jobs=2)(delayed(abs)(n) for n in range(4))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are counted in /proc")
+def test_workers_end_with_who_is_killed_whatever_they_were_given_to_do(tmp_path: Path) -> None:
+    """Also those that wait for work, and know nothing of us."""
+    mark = f"mezzotint-test={os.getpid()}-{tmp_path.name}"
+    name, _, value = mark.partition("=")
+    ended = subprocess.run([sys.executable, "-c", KILLED], env=os.environ | {name: value}, timeout=60, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    until = time.monotonic() + 30
+    while _with(mark) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not _with(mark)
 
 
 def _with(mark: str) -> list[str]:

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
+from backends.diffusers_.addons.apart import Apart
 from backends.diffusers_.addons.controlnet import (
     Control,
     ControlNet,
@@ -20,7 +21,8 @@ from backends.diffusers_.addons.controlnet import (
     open_controlnet,
     random_controlnet,
 )
-from backends.diffusers_.addons.lora import Loras, read_lora, write_random_lora
+from backends.diffusers_.addons.in_place import InPlace
+from backends.diffusers_.addons.lora import Loras, LoraWeights, read_lora, write_random_lora
 from backends.diffusers_.addons.residuals import ResidualSource
 from backends.diffusers_.errors import LiveError
 from backends.diffusers_.model import LiveModel
@@ -38,6 +40,9 @@ class AddOns:
 
     Attributes:
         used: whether any was asked for.
+        in_line: numbers of ControlNets that stepped in line so far.
+        stepped_apart: whether ControlNets stepped apart so far.
+        lora_rank: of the LoRAs that were asked for so far; None where none was.
         store: a folder where they are kept, so that loading one reads a disk; with None, ControlNets are drawn
             anew and LoRAs read from a temporary folder.
     """
@@ -45,12 +50,17 @@ class AddOns:
     model: LiveModel
     store: Path | None = None
     used: bool = field(init=False, default=False)
+    in_line: set[int] = field(init=False, default_factory=set)
+    stepped_apart: bool = field(init=False, default=False)
+    lora_rank: int | None = field(init=False, default=None)
     _scratch: TemporaryDirectory[str] | None = field(init=False, default=None)
     _nets: dict[str, ControlNet] = field(init=False, default_factory=dict)
+    _read: dict[str, LoraWeights] = field(init=False, default_factory=dict)
     _loras: Loras = field(init=False)
+    _in_place: InPlace = field(init=False)
 
     def __post_init__(self) -> None:
-        self._loras = Loras(self.model)
+        self._loras, self._in_place = Loras(self.model), InPlace(self.model)
 
     def load_controlnet(self, name: str) -> float:
         """Load ControlNet ``name``, anew if it is there; seconds it took. Raises LiveError where it cannot be."""
@@ -86,18 +96,57 @@ class AddOns:
         self, names: Sequence[str], hints: Sequence[Mapping[str, torch.Tensor]], guided: bool
     ) -> ResidualSource | None:
         """The ControlNets ``names`` in line, for a batch whose rows are steered by ``hints``; None for none."""
-        controls = []
-        for name in names:
-            rows = [row[name] for row in hints]
-            controls.append(Control(self.controlnet(name), torch.cat([*rows, *rows] if guided else rows)))
-        return inline(controls) if controls else None
+        if not names:
+            return None
+        self.in_line.add(len(names))
+        return inline(self._controls(names, hints, guided))
+
+    def apart(self, names: Sequence[str], hints: Sequence[Mapping[str, torch.Tensor]], guided: bool) -> Apart:
+        """The same apart from the denoiser. Raises LiveError for a denoiser that does not come in two halves."""
+        self.stepped_apart = True
+        return Apart(self.model.family, self._controls(names, hints, guided))
+
+    def _controls(
+        self, names: Sequence[str], hints: Sequence[Mapping[str, torch.Tensor]], guided: bool
+    ) -> list[Control]:
+        rows = {name: [row[name] for row in hints] for name in names}
+        return [
+            Control(self.controlnet(name), torch.cat([*rows[name], *rows[name]] if guided else rows[name]))
+            for name in names
+        ]
 
     def load_lora(self, name: str) -> float:
         """Read LoRA ``name`` and patch it into the model in place of those there; seconds of both."""
-        file = self._lora_file(name)
-        self._loras.clear()
-        weights = read_lora(file, _stem(name))
-        return weights.read_s + self._loras.patch([weights])
+        seconds = self.read_lora(name)
+        self._clear()
+        return seconds + self._loras.patch([self._read[name]])
+
+    def read_lora(self, name: str) -> float:
+        """Read LoRA ``name`` into host memory, anew if it is there; seconds it took."""
+        weights = self._read[name] = read_lora(self._lora_file(name), _stem(name))
+        return weights.read_s
+
+    def create_lora(self, name: str, beside: Sequence[str]) -> float:
+        """Attach LoRA ``name`` to layers on which ``beside`` are, and no others, and fuse all; seconds of both."""
+        if self._in_place.merged or self._loras.attached != [_stem(each) for each in beside]:
+            self._clear()
+            for each in beside:
+                self._loras.attach(self._weights(each))
+        if self._loras.fused:
+            self._loras.unfuse()
+        return self._loras.attach(self._weights(name)) + self._loras.fuse()
+
+    def merge(self, names: Sequence[str]) -> float:
+        """Merge the LoRAs ``names``, and no others, into the weights in place; seconds of that alone."""
+        weights = [self._weights(name) for name in dict.fromkeys(names)]
+        self._clear()
+        return self._in_place.merge(weights)
+
+    def restore(self, names: Sequence[str]) -> float:
+        """Take ``names``, which are merged, out of the weights; seconds it took."""
+        if sorted(self._in_place.merged) != sorted({_stem(name) for name in names}):
+            self.merge(names)  # of another worker, whose weights these have not been
+        return self._in_place.restore()
 
     def lora_bytes(self, name: str) -> int:
         """Bytes of the file of LoRA ``name``."""
@@ -106,11 +155,19 @@ class AddOns:
     def patch(self, names: Sequence[str]) -> None:
         """See to it that exactly the LoRAs ``names`` are in the model's weights."""
         wanted = sorted({_stem(name) for name in names})
-        if sorted(self._loras.fused) == wanted:
-            return
+        if sorted([*self._loras.fused, *self._in_place.merged]) != wanted:
+            self.merge(names)
+
+    def _clear(self) -> None:
+        """Take out whatever is there; weights and layers are then as they were."""
+        if self._in_place.merged:
+            self._in_place.restore()
         self._loras.clear()
-        if wanted:
-            self._loras.patch([read_lora(self._lora_file(name), _stem(name)) for name in dict.fromkeys(names)])
+
+    def _weights(self, name: str) -> LoraWeights:
+        if name not in self._read:
+            self.read_lora(name)
+        return self._read[name]
 
     def _loaded(self, name: str) -> ControlNet:
         self.used = True
@@ -123,7 +180,7 @@ class AddOns:
         return open_controlnet(self.model, folder)
 
     def _lora_file(self, name: str) -> Path:
-        self.used = True
+        self.used, self.lora_rank = True, LORA_RANK
         if self.store is None and self._scratch is None:
             self._scratch = TemporaryDirectory(prefix="mezzotint-")
         folder = self.store or Path(self._scratch.name if self._scratch else "")

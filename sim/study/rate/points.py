@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
 from sim.config.theirs import at_hand
-from sim.ending import end_with_parent
+from sim.ending import workers_end_with_us
 from sim.errors import ConfigError, SimulationError
 from sim.run import again, save, simulate
 from sim.rundir import SUMMARY, claimed, config_of, holds_run
@@ -60,6 +60,7 @@ class Points:
 
     def measure(self, asked: Sequence[tuple[int, float]]) -> list[Point]:
         """Run what is not there yet. Raises what ``simulate`` raises, and ConfigError for a folder of another run."""
+        workers_end_with_us()
         calls = (delayed(_run)(self._folder / self.name(*each), self._at(*each), self._data) for each in asked)
         found = []
         for each, summary in zip(asked, Parallel(n_jobs=self._jobs, return_as="generator")(calls), strict=True):
@@ -78,7 +79,6 @@ class Points:
 
 def _run(folder: Path, config: dict[str, Any], data: Path | None) -> dict[str, Any]:
     """The summary of one run, made here or in a worker process unless it is there already."""
-    end_with_parent()
     with claimed(folder) as claim:
         if not holds_run(folder):
             try:

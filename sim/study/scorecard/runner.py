@@ -10,7 +10,7 @@ from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
 from backends.base import BackendError
-from sim.ending import end_with_parent
+from sim.ending import workers_end_with_us
 from sim.errors import ConfigError, SimulationError
 from sim.run import simulate, write
 from sim.rundir import check_place
@@ -62,6 +62,7 @@ def _composed(point: Point) -> Config | str:
 def _run_all(waiting: Mapping[Path, Config], jobs: int) -> dict[Path, str]:
     """Run what waits; the errors of those that failed."""
     errors = {}
+    workers_end_with_us()
     with tqdm(total=len(waiting), unit="run", desc="scorecard", disable=None if waiting else True) as bar:
         for batch in _batches(waiting):
             calls = (delayed(_run)(folder, waiting[folder]) for folder in batch)
@@ -74,7 +75,6 @@ def _run_all(waiting: Mapping[Path, Config], jobs: int) -> dict[Path, str]:
 
 def _run(folder: Path, config: Config) -> tuple[Path, str | None]:
     """One run, here or in a worker process: its folder, and the error it ended with."""
-    end_with_parent()
     try:
         write(simulate(config), folder)
     except REFUSED as error:

@@ -76,6 +76,29 @@ def test_controlnets_raise_the_step_time(plan: Any, tmp_path: Path) -> None:
     assert backend.bytes(Asset("model", wanted.model, wanted.model)) == profile.weights_bytes
 
 
+def test_the_parts_of_a_step_and_loras_in_place_are_measured_and_used(plan: Any, tmp_path: Path) -> None:
+    """SwiftDiffusion, 4.1 and 4.2; a denoiser that has no halves goes without."""
+    wanted = plan("sdxl", shapes=grid([(64, 64)], [1]), repeats=2, apart=True, lora_rank=4)
+    profile = calibrate(wanted, tmp_path, progress=False)
+    (parts,), lora = profile.apart, profile.lora
+    assert min(parts.encoder_s, parts.controlnet_s, parts.receive_s) > 0
+    assert parts.encoder_s < profile.tables["step"].at(64 * 64, 1)
+    assert lora is not None
+    assert lora.merge_s is not None
+    assert lora.restore_s is not None
+    backend = Profiled("cpu", folder=str(tmp_path))
+    found = backend.apart(Work(wanted.model, 64, 64, 10, apart=("one",)), 1, 1)
+    assert (found.encoder_s, found.controlnet_s, found.receive_s) == (
+        parts.encoder_s,
+        parts.controlnet_s,
+        parts.receive_s,
+    )
+    loras = [Asset("lora", name, wanted.model) for name in ("one", "two")]
+    assert backend.merge_loras(loras).seconds == 2 * lora.merge_s
+    assert backend.restore_weights(loras).seconds == lora.restore_s
+    assert not [cell for cell in plan("sd3", apart=True).cells(True) if cell.operation == "apart"]
+
+
 def test_a_family_without_controlnets_goes_without(plan: Any) -> None:
     assert not architecture("sana", scale="tiny").controlnets
     cells = plan("sana", controlnets=(0, 1, 3)).cells(has_controlnets=False)
@@ -93,6 +116,8 @@ def test_a_lora_is_measured_and_taken_out_again(plan: Any) -> None:
         "fuse",
         "unfuse",
         "patch",
+        "merge",
+        "restore",
     }
     layers = [each for name, each in before.items() if name.endswith(("to_q.weight", "to_k.weight", "to_v.weight"))]
     layers += [each for name, each in before.items() if name.endswith("to_out.0.weight")]

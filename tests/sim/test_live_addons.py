@@ -1,0 +1,113 @@
+"""SwiftDiffusion with real pipelines behind the engine: what it decides is really done, and when it says so."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from sim.config.settings import check
+from sim.run import assemble, replay
+from tests.sim.lab import configured
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("diffusers")
+pytest.importorskip("peft")
+
+from backends.diffusers_ import Loras, ModelSpec, build, read_lora, write_random_lora  # noqa: E402
+from backends.diffusers_.addons import library  # noqa: E402
+from backends.diffusers_.addons.library import AddOns  # noqa: E402
+
+STEPS = 8
+BOUND = 2
+"""Levels of 255 by which a pixel may differ from the stock way: ControlNets in line, LoRAs fused by PEFT."""
+
+LIVE = [
+    "backend=live",
+    "backend.device=cpu",
+    "models.large.name=sdxl-tiny",
+    "models.large.width=64",
+    "models.large.height=64",
+    f"models.large.steps={STEPS}",
+    "trace=add-ons",
+    "trace.lora_bytes=[]",
+    "trace.gap_s=2",
+    "arrivals=trace",
+]
+SWIFT = ["system=swiftdiffusion", "~kernels", "fetch.latency_s=0.06"]
+SERVERS = ["scheduler=fcfs", "controlnets=servers", "allocation=controlnet-servers", "allocation.servers=1"]
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    """As the live backend builds it."""
+    return build(ModelSpec("sdxl", scale="tiny"))
+
+
+@pytest.fixture(autouse=True)
+def _strong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LoRAs that are to be seen in the pixels."""
+    monkeypatch.setattr(library, "write_random_lora", partial(write_random_lora, std=0.1))
+
+
+def served(images: Path, *words: str) -> tuple[pd.DataFrame, Any]:
+    """The requests of a live run, and what the rows asked for."""
+    images.mkdir()
+    config = configured(*words, *LIVE, f"backend.images={images}")
+    settings = check(config)
+    made = assemble(settings)
+    rows = replay(settings, made, config).requests.to_pandas()
+    assert (rows.outcome == "completed").all()
+    backend: Any = made.engine.backend
+    return rows, backend._asked
+
+
+def stock(model: Any, folder: Path, asked: Any, row: int, nets: int, loras: int, boundary: int) -> np.ndarray:
+    """The image of ``row`` by diffusers' own way, its LoRAs fused after ``boundary`` steps."""
+    beside, peft = AddOns(model, folder), Loras(model)
+    seed, conditioning = asked.seed(row), model.encode([asked.prompt(row)])
+    names = [f"controlnet-{n + 1}" for n in range(nets)]
+    hints = {name: beside.hint(name, 64, 64, seed) for name in names}
+    for n in range(loras):
+        beside.lora_bytes(f"lora-{n + 1}")
+    weights = [read_lora(beside._lora_file(f"lora-{n + 1}"), f"style{n}") for n in range(loras)]
+
+    def at(done: int, _: Any) -> None:
+        if done == boundary and weights:
+            peft.patch(weights)
+
+    if boundary == 0 and weights:
+        peft.patch(weights)
+    residuals = beside.residuals(names, [hints], conditioning.guided)
+    noise = model.noise(64, 64, [seed], STEPS)
+    latents = model.denoise(conditioning, noise, STEPS, residuals=residuals, on_step=at).latents
+    peft.clear()
+    return np.asarray(model.decode(latents).images[0], np.int16)
+
+
+@pytest.mark.parametrize(
+    ("words", "nets", "loras"),
+    [
+        ([*SWIFT, "cluster.count=3"], 2, 2),
+        ([*SWIFT, "cluster.count=4", "trace.gap_s=0.05"], 1, 1),  # two gangs take turns on one device
+        ([*SWIFT, *SERVERS, "cluster.count=3"], 1, 1),
+        (["system=diffusers", "loras.create=true", "cluster.count=1"], 1, 2),
+    ],
+)
+def test_images_are_those_of_the_stock_way(words: list[str], nets: int, loras: int, model: Any, tmp_path: Path) -> None:
+    asked_for = [f"trace.controlnets={nets}", f"trace.loras={loras}", "trace.requests=2"]
+    rows, asked = served(tmp_path / "images", *words, *asked_for)
+    swift = "system=diffusers" not in words
+    boundaries = rows.patch_step if swift else pd.Series(0, rows.index)
+    if swift:
+        assert (boundaries > 0).any(), "a LoRA comes in mid-run"
+        assert rows.patch_s.gt(0).all()
+    for row, boundary in boundaries.items():
+        ours = np.asarray(Image.open(tmp_path / "images" / f"{row}.png"), np.int16)
+        wanted = stock(model, tmp_path, asked, int(row), nets, loras, int(boundary))
+        assert np.abs(ours - wanted).max() <= BOUND
+    bare = stock(model, tmp_path, asked, 0, nets, 0, 0)
+    assert np.abs(np.asarray(Image.open(tmp_path / "images" / "0.png"), np.int16) - bare).max() > BOUND
