@@ -8,11 +8,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import inf
 from typing import Any, NoReturn
 
-from backends.base import Asset, Backend, Cost, WorkFailed
+from backends.base import Asset, Backend, Cost
 from sim.addons.assets import on_all
 from sim.clock import COMPLETION, Clock
+from sim.cluster.memory import Memory, common, own_model
+from sim.cluster.named import caller, named
 from sim.cluster.rooms import Rooms
-from sim.cluster.worker import Worker, caller
+from sim.cluster.worker import Worker
 from sim.errors import SimulationError
 from sim.gpu import Gpu
 from sim.model import Model, in_role
@@ -62,11 +64,11 @@ class Cluster:
         scheduler for what a worker has room for, ``moved`` tells it that one changed, and ``keeps`` says whether it
         has requests that one must end before it changes."""
         if limit < 1:
-            raise SimulationError(f"{_named(parts, 'executor')} takes {limit} requests at once, expected 1 or more")
+            raise SimulationError(f"{named(parts, 'executor')} takes {limit} requests at once, expected 1 or more")
         self._clock, self._record, self._parts = clock, record, parts
         self._pull, self._moved, self._keeps = pull, moved, keeps
         self._kinds, self._spans = record.ledger.kinds, record.ledger.buffer
-        self._rooms = Rooms(limit)
+        self._rooms, self._memory = Rooms(limit), Memory(self.gpu, parts)
         self.roomiest = self._rooms.roomiest  # asked for every request
         self._limit = limit
         for worker in self._singles:
@@ -147,7 +149,7 @@ class Cluster:
         """
         aboard = worker.aboard - count
         if aboard < 0:
-            who = _named(self._parts, "executor")
+            who = named(self._parts, "executor")
             raise SimulationError(f"{who} released {count} requests of {worker}, which has {worker.aboard} aboard")
         if worker.lane is not None:
             self._rooms.remove(worker)
@@ -186,7 +188,7 @@ class Cluster:
                 self._open_again(worker)
 
     def _refuse(self, worker: Mine) -> NoReturn:
-        who = _named(self._parts, "scheduler")
+        who = named(self._parts, "scheduler")
         if worker.gang is not None:
             reason = f"is one of the GPUs of {worker.gang}"
         elif not worker.limit:
@@ -342,7 +344,7 @@ class Cluster:
             self._load(made)
         else:
             self.install(made, model)
-            made.resident |= _common([worker.resident for worker in workers[:stepping]])
+            made.resident |= common([worker.resident for worker in workers[:stepping]])
         self._record.decisions.append((now_s, "gang", {"gpus": list(members), "role": role}))
         return made
 
@@ -372,76 +374,24 @@ class Cluster:
         self, worker: Mine, asset: Asset, bytes: int | None, keep: Collection[Asset] = (), room: int = 0
     ) -> list[Asset] | None:
         """See sim.parts.Cluster.admit."""
-        resident, most = worker.resident, self.gpu.memory_bytes
-        present = asset in resident
-        if present:
-            resident[asset] = resident.pop(asset)  # used last
-        needed, own = 0 if present else bytes or 0, _own(worker)
-        gone: list[Asset] = []
-        if most is not None:
-            over = sum(resident.values()) + needed + room - most
-            gone = _oldest(resident, over, {own, asset, *keep})
-            if over > sum(resident[other] for other in gone):
-                return None
-        for other in gone:
-            del resident[other]
-        if not present:
-            resident[asset] = needed
-        return gone
+        return self._memory.admit(worker, asset, bytes, keep, room)
 
     def evict(self, worker: Mine, asset: Asset) -> None:
         """See sim.parts.Cluster.evict. Raises SimulationError where it is not there, or is the worker's own model."""
-        if asset not in worker.resident:
-            raise SimulationError(f"{caller()} evicts the {asset.kind} {asset.name} from {worker}, where it is not")
-        if asset == _own(worker):
-            raise SimulationError(f"{caller()} evicts {asset.name} from {worker}, which serves with it; order a role")
-        del worker.resident[asset]
+        self._memory.evict(worker, asset)
 
     def check_memory(
         self, worker: Mine, peak_bytes: int | None, runs: Sequence[Collection[Asset]] | None = None
     ) -> None:
-        """Hold what runs now against the device: ``peak_bytes`` of its model and batch, and what else is resident.
-
-        See sim.parts.Cluster.check_memory. The peak has the add-ons in it that all of ``runs`` have in common; those of
-        some of them lie beside it.
-
-        Raises SimulationError where it is more than the GPU has, WorkFailed where that is for the add-ons of one.
-        """
-        most = self.gpu.memory_bytes
-        if most is None or peak_bytes is None:
-            return
-        own, resident = _own(worker), worker.resident
-        counted = {own}.union(set(runs[0]).intersection(*runs) if runs else ())
-        beside = sum(size for asset, size in resident.items() if asset not in counted)
-        if runs is not None and peak_bytes + beside > most:
-            for other in _oldest(resident, peak_bytes + beside - most, {own}.union(*runs)):
-                beside -= resident.pop(other)
-        if peak_bytes + beside > most:
-            if runs is not None and len(runs) == 1 and runs[0]:
-                raise WorkFailed(
-                    f"with {', '.join(asset.name for asset in runs[0])} it takes {(peak_bytes + beside) / 1e9:.1f} GB "
-                    f"of the {most / 1e9:.1f} GB that a {self.gpu.name} has; choose another cluster= or addons=ignore"
-                )
-            raise SimulationError(
-                f"{_named(self._parts, 'executor')} runs {worker.aboard} requests on {worker}, which takes "
-                f"{(peak_bytes + beside) / 1e9:.1f} GB of the {most / 1e9:.1f} GB that a {self.gpu.name} has; lower "
-                "the batch limit"
-            )
+        """See sim.parts.Cluster.check_memory, and Memory.check for what is raised."""
+        self._memory.check(worker, peak_bytes, runs)
 
     def install(self, worker: Mine, model: str) -> None:
         """See sim.parts.Cluster.install. Raises SimulationError where the model is larger than the GPU's memory."""
         worker.model = model
         models = self._record.ledger.models
         worker.model_code = models.setdefault(model, len(models))
-        worker.resident.clear()
-        asset = _own(worker)
-        size, most = self.backend.bytes(asset) or 0, self.gpu.memory_bytes
-        if most is not None and size > most:
-            raise SimulationError(
-                f"{model} takes {size / 1e9:.1f} GB and a {self.gpu.name} has {most / 1e9:.1f} GB; choose another "
-                "models= or cluster="
-            )
-        worker.resident[asset] = size
+        self._memory.install(worker, self.backend.bytes(own_model(worker)) or 0)
 
     # -- time and energy ---------------------------------------------------------------------------------------
 
@@ -473,7 +423,7 @@ class Cluster:
         return joules
 
     def _impossible(self, worker: Mine, from_s: float, until_s: float, kind: str, batch: int) -> NoReturn:
-        who = _named(self._parts, "executor")
+        who = named(self._parts, "executor")
         if worker.limit and batch > worker.limit:
             what = f"runs {batch} requests at once on {worker}, which takes {worker.limit} at most"
         elif batch < 1:
@@ -489,31 +439,3 @@ class Cluster:
         else:
             what = f"spends {worker} twice: {kind} from {from_s} s, and something else until {worker.until_s} s"
         raise SimulationError(f"{who} {what}")
-
-
-def _oldest(resident: Mapping[Asset, int], bytes: int, keep: Collection[Asset]) -> list[Asset]:
-    """Those of ``resident`` that free ``bytes``, or all that may go: longest unused first, and none of ``keep``."""
-    going: list[Asset] = []
-    for asset, size in resident.items():
-        if bytes <= 0:
-            break
-        if asset not in keep:
-            going.append(asset)
-            bytes -= size
-    return going
-
-
-def _common(residents: Sequence[Mapping[Asset, int]]) -> dict[Asset, int]:
-    """What lies on each of several GPUs, in the order of the first."""
-    return {asset: size for asset, size in residents[0].items() if all(asset in other for other in residents)}
-
-
-def _own(worker: Worker) -> Asset:
-    """The model that ``worker`` serves with, as it lies in its memory."""
-    return Asset("model", worker.model, worker.model)
-
-
-def _named(parts: Mapping[str, object], kind: str) -> str:
-    """A part as errors name it: what it is, and its class."""
-    part: Any = parts.get(kind)
-    return f"the {kind} ({type(part).__module__}.{type(part).__qualname__})"

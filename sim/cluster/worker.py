@@ -1,22 +1,11 @@
 """Workers: one GPU each, or a gang of them, with what is aboard and resident. The cluster changes them, parts look."""
 
-import sys
 from collections import deque
 from typing import Any
 
 from backends.base import Asset
+from sim.cluster.named import caller
 from sim.errors import SimulationError
-
-
-def caller() -> str:
-    """The class of the part that called, for errors: the first outside this package, on the way up."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        made = type(frame.f_locals.get("self"))
-        if made is not type(None) and not frame.f_globals.get("__name__", "").startswith("sim.cluster."):
-            return f"{made.__module__}.{made.__qualname__}"
-        frame = frame.f_back
-    return "a part"
 
 
 class Worker:

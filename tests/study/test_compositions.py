@@ -2,7 +2,9 @@
 
 import json
 
-from sim.study.compositions import NAME, TRAFFICS, draw, render
+from sim.study.compositions.command import NAME
+from sim.study.compositions.designs import TRAFFICS
+from sim.study.compositions.page import draw, render
 from sim.study.scorecard.points import Point, composed
 from tests.conftest import REPOSITORY
 

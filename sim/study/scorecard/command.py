@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
 
         return cached(args)
     if args.system == COMPOSITIONS:
-        from sim.study.compositions import run as composed
+        from sim.study.compositions.command import run as composed
 
         return composed(args)
     if args.sizes is not None:

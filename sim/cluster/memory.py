@@ -1,0 +1,115 @@
+"""What lies in the memory of GPUs: models and add-ons, and the room that is left for what runs."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from backends.base import Asset, WorkFailed
+from sim.cluster.named import caller, named
+from sim.cluster.worker import Worker
+from sim.errors import SimulationError
+from sim.gpu import Gpu
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Holds what is on a worker against what its GPUs have. See sim.parts.Cluster for what parts ask of it.
+
+    Args:
+        gpu: the kind of all of them.
+        parts: as errors name them.
+    """
+
+    gpu: Gpu
+    parts: Mapping[str, object]
+
+    def admit(
+        self, worker: Worker, asset: Asset, bytes: int | None, keep: Collection[Asset] = (), room: int = 0
+    ) -> list[Asset] | None:
+        """See sim.parts.Cluster.admit."""
+        resident, most = worker.resident, self.gpu.memory_bytes
+        present = asset in resident
+        if present:
+            resident[asset] = resident.pop(asset)  # used last
+        needed, own = 0 if present else bytes or 0, own_model(worker)
+        gone: list[Asset] = []
+        if most is not None:
+            over = sum(resident.values()) + needed + room - most
+            gone = _oldest(resident, over, {own, asset, *keep})
+            if over > sum(resident[other] for other in gone):
+                return None
+        for other in gone:
+            del resident[other]
+        if not present:
+            resident[asset] = needed
+        return gone
+
+    def evict(self, worker: Worker, asset: Asset) -> None:
+        """See sim.parts.Cluster.evict. Raises SimulationError where it is not there, or is the worker's own model."""
+        if asset not in worker.resident:
+            raise SimulationError(f"{caller()} evicts the {asset.kind} {asset.name} from {worker}, where it is not")
+        if asset == own_model(worker):
+            raise SimulationError(f"{caller()} evicts {asset.name} from {worker}, which serves with it; order a role")
+        del worker.resident[asset]
+
+    def check(self, worker: Worker, peak_bytes: int | None, runs: Sequence[Collection[Asset]] | None = None) -> None:
+        """Hold what runs now against the device: ``peak_bytes`` of its model and batch, and what else is resident.
+
+        See sim.parts.Cluster.check_memory. The peak has the add-ons in it that all of ``runs`` have in common; those of
+        some of them lie beside it.
+
+        Raises SimulationError where it is more than the GPU has, WorkFailed where that is for the add-ons of one.
+        """
+        most = self.gpu.memory_bytes
+        if most is None or peak_bytes is None:
+            return
+        own, resident = own_model(worker), worker.resident
+        counted = {own}.union(set(runs[0]).intersection(*runs) if runs else ())
+        beside = sum(size for asset, size in resident.items() if asset not in counted)
+        if runs is not None and peak_bytes + beside > most:
+            for other in _oldest(resident, peak_bytes + beside - most, {own}.union(*runs)):
+                beside -= resident.pop(other)
+        if peak_bytes + beside > most:
+            if runs is not None and len(runs) == 1 and runs[0]:
+                raise WorkFailed(
+                    f"with {', '.join(asset.name for asset in runs[0])} it takes {(peak_bytes + beside) / 1e9:.1f} GB "
+                    f"of the {most / 1e9:.1f} GB that a {self.gpu.name} has; choose another cluster= or addons=ignore"
+                )
+            raise SimulationError(
+                f"{named(self.parts, 'executor')} runs {worker.aboard} requests on {worker}, which takes "
+                f"{(peak_bytes + beside) / 1e9:.1f} GB of the {most / 1e9:.1f} GB that a {self.gpu.name} has; lower "
+                "the batch limit"
+            )
+
+    def install(self, worker: Worker, size: int) -> None:
+        """The model of ``worker``, of ``size`` bytes, lies there and nothing else does. Raises SimulationError where it
+        is larger than the GPU's memory."""
+        worker.resident.clear()
+        most = self.gpu.memory_bytes
+        if most is not None and size > most:
+            raise SimulationError(
+                f"{worker.model} takes {size / 1e9:.1f} GB and a {self.gpu.name} has {most / 1e9:.1f} GB; choose "
+                "another models= or cluster="
+            )
+        worker.resident[own_model(worker)] = size
+
+
+def own_model(worker: Worker) -> Asset:
+    """The model that ``worker`` serves with, as it lies in its memory."""
+    return Asset("model", worker.model, worker.model)
+
+
+def _oldest(resident: Mapping[Asset, int], bytes: int, keep: Collection[Asset]) -> list[Asset]:
+    """Those of ``resident`` that free ``bytes``, or all that may go: longest unused first, and none of ``keep``."""
+    going: list[Asset] = []
+    for asset, size in resident.items():
+        if bytes <= 0:
+            break
+        if asset not in keep:
+            going.append(asset)
+            bytes -= size
+    return going
+
+
+def common(residents: Sequence[Mapping[Asset, int]]) -> dict[Asset, int]:
+    """What lies on each of several GPUs, in the order of the first."""
+    return {asset: size for asset, size in residents[0].items() if all(asset in other for other in residents)}
