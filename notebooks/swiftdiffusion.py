@@ -13,7 +13,7 @@
 # %% [markdown]
 # # SwiftDiffusion's evaluation, simulated
 #
-# Figures 2, 11, 12, 15 and 16, from the experiments in `conf/experiment`; Figures 7 and 8 are `results/addons.md`.
+# Figures 2, 7, 8, 11, 12, 15 and 16, from the experiments in `conf/experiment` and the synthetic services A and B.
 # Stage by stage beside Katz's logs: `results/swiftdiffusion.md`. What the numbers rest on: `results/scorecard.md`.
 
 # %%
@@ -23,12 +23,17 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from conf.palette import COLOURS, EDGE, GREY, STYLE
+from conf.palette import COLOURS, EDGE, GREY, STYLE, plain_numbers
+from sim.streams import stream
+from sim.study.addons.caches import curves
+from sim.study.addons.figure import draw
 from sim.study.scorecard.finished import Runs
 from sim.study.scorecard.points import sweep
 from sim.study.scorecard.runner import finish
 from sim.study.scorecard.swiftdiffusion import SETTINGS, gustafson, latency_s, per_gpu_rpm
 from sim.study.shown import show
+from traces.synthetic.addons import service
+from traces.synthetic.published import published
 
 # %% tags=["parameters"]
 work = "results/runs/scorecard"  # where finished runs are kept
@@ -58,6 +63,55 @@ def bars(values: dict[str, list[float]], labels: list[str], what: str) -> None:
     axes.legend(ncols=4, loc="upper left")
     show(figure)
 
+
+# %% [markdown]
+# ## Figure 7: what caches on a node still load
+# ControlNets stop being loaded once some five of them stay; a larger cache hardly helps LoRAs. Measured points: Katz's
+# artifact. The made curves predict them from what Figure 8 says of a node; nothing of Figure 7 was used.
+
+# %%
+share = 0.1  # of the nodes and requests that there were
+found = curves(share=share)
+show(draw(found))
+for curve in found:
+    pairs = ", ".join(f"{size}: {curve.at(size):.2f} ({load:.2f})" for size, load in curve.measured.items())
+    print(f"Service {curve.service}, {curve.kind}, loads by size, made (measured): {pairs}")
+
+# %% [markdown]
+# ## Figure 8: different add-ons on a node
+# The mean over the nodes, as requests come. ControlNets are few; different LoRAs grow with the requests.
+
+
+# %%
+def different(name: str) -> dict[str, list[float]]:
+    """Different add-ons on a node after so many of its requests, the mean over nodes that saw as many."""
+    law = dict(published("services")[name])
+    law["nodes"] = max(1, round(law["nodes"] * share))
+    drawn = service(law, name).draw(int(COUNTS[-1] * law["nodes"] * 2), stream(1, f"service {name}"))
+    by_node = [np.flatnonzero(drawn.node == node) for node in np.unique(drawn.node)]
+    grown: dict[str, list[float]] = {}
+    for kind in ("controlnets", "loras"):
+        sets = [[set(getattr(drawn, kind)[row]) for row in rows] for rows in by_node]
+        grown[kind] = [
+            float(np.mean([len(set[str]().union(*asked[:count])) for asked in sets if len(asked) >= count]))
+            for count in COUNTS
+        ]
+    return grown
+
+
+COUNTS = (10, 30, 100, 300, 1000)
+figure = Figure(figsize=(9, 3.2), layout="constrained")
+for axes, name in zip(figure.subplots(1, 2), ("A", "B"), strict=True):
+    for (kind, counts), colour in zip(different(name).items(), COLOURS, strict=False):
+        axes.plot(COUNTS, counts, "o-", color=colour, label=kind)
+        said = ", ".join(f"{count:.0f} of {requests}" for count, requests in zip(counts, COUNTS, strict=True))
+        print(f"Service {name}, different {kind} on a node: {said}")
+    axes.set(xscale="log", yscale="log", title=f"Service {name}", xlabel="requests of the node")
+    axes.set_ylabel("different add-ons")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(plain_numbers())
+    axes.legend()
+show(figure)
 
 # %% [markdown]
 # ## Figures 2 and 11: latency by add-ons, one request at a time
