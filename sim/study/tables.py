@@ -58,13 +58,14 @@ class Column:
 
 
 def columns(runs: Sequence[Run]) -> list[Column]:
-    """The comparison's columns; one for each SLO multiple that some run measured."""
+    """The comparison's columns; one for each SLO multiple that some run measured. What no run knows has none: a table
+    of dashes hides the columns behind it. Quality has one all the same, as a reader asks for it beside speed."""
     ages = (
         Column("Source age p50", "min", ("cache", "source_age_s", "p50"), scale=1 / 60),
         Column("in the trace", "min", ("cache", "source_age_trace_s", "p50"), scale=1 / 60),
     )
     until_last = Column("Until the last arrival", "rpm", ("throughput_until_last_arrival_rpm",), better=1)
-    return [
+    offered = [
         *(
             Column(f"Over SLO {name}", "%", ("slo", name, "violation_rate"), percent=True, better=-1, settles=False)
             for name in slo_multiples(runs)
@@ -75,12 +76,17 @@ def columns(runs: Sequence[Run]) -> list[Column]:
         Column("Quality", "", QUALITY, better=1),
         Column("Cost per image", "US$", ("cost_usd", "per_image"), better=-1),
         Column("Throughput", "rpm", ("throughput_rpm",), better=1, settles=False),
-        *([until_last] if any(run.backlog_grows and run.number(*until_last.keys) is not None for run in runs) else []),
+        *([until_last] if any(run.backlog_grows for run in runs) else []),
         Column("Hit rate", "%", ("cache", "hit_rate"), percent=True, better=1),
         Column("Compute saved", "%", ("cache", "compute_saving"), percent=True, better=1),
-        *(age for age in ages if any(run.number(*age.keys) is not None for run in runs)),
+        *ages,
         Column("GPU busy", "%", ("gpu", "busy_fraction"), percent=True),
         Column("Energy per image", "kJ", ("energy_j", "per_image"), scale=1e-3, better=-1),
+    ]
+    return [
+        column
+        for column in offered
+        if column.keys == QUALITY or any(run.number(*column.keys) is not None for run in runs)
     ]
 
 

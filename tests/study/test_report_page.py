@@ -233,8 +233,18 @@ def test_everything_null_still_renders(fabricate: Fabricate) -> None:
     assert report.figures == []
     page = Page(report.html.read_text())
     assert "Not drawn, because no run holds the data: Latency distribution" in page.text
-    assert page.rows[1] == ["nothing", "unrecorded arrivals", *["–"] * 10]
+    assert page.rows[1] == ["nothing", "unrecorded arrivals", "–"], "quality, which is asked for beside speed"
     assert not re.search(r"\bNone\b|\bnan\b|\bnull\b", page.text)
+
+
+def test_what_no_run_knows_has_no_column(fabricate: Fabricate) -> None:
+    def unpriced(summary: dict[str, Any]) -> None:
+        summary["cost_usd"] = None
+
+    one, other = fabricate("one", change=unpriced), fabricate("other")
+    for paths, shown in (([one], False), ([one, other], True)):
+        page = Page(write_report(paths).html.read_text())
+        assert ("Cost per image" in page.text) == shown
 
 
 @pytest.mark.parametrize("section", ["latency_s", "queue_s", "slo", "cache", "gpu", "energy_j", "cost_usd", "trace"])
