@@ -1,9 +1,10 @@
 """`mezzotint validate`: how far a simulation is from the real thing.
 
-A small trace is served live, in virtual time, through a chosen system; the models that served it are profiled; the
-same trace is simulated with that profile; both are compared. The simulation sees nothing of the live run but the
-sizes and the largest batch that are to be profiled. On a CPU all seconds are processor time of this process, in the
-live run as in the profile, so that what else the machine does is no error of the simulator.
+A small trace is served live, in virtual time, through a chosen system; its models are profiled, those too that
+served nothing, since the simulation may choose them; the same trace is simulated with that profile; both are
+compared. The simulation sees nothing of the live run but the sizes and the largest batch that are to be profiled. On a
+CPU all seconds are processor time of this process, in the live run as in the profile, so that what else the machine
+does is no error of the simulator.
 """
 
 import json
@@ -95,15 +96,18 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
     profiles = folder / "profiles"
     profiles.mkdir(exist_ok=True)
     rows = live.requests.to_pandas()
-    for name, served in rows.dropna(subset="model").groupby("model", observed=True):
-        model = backend.model(str(name))
-        sizes = sorted({(int(w), int(h)) for w, h in zip(served.width, served.height, strict=True)})
-        shapes = grid(sizes, _batches(backend.largest_batch(str(name))))
-        beside = backend.served(str(name))
+    served = rows.dropna(subset="model")
+    names = sorted({*served.model.astype(str), *(model["name"] for model in settings.models.values())})
+    for name in names:
+        model = backend.model(name)
+        at = served[served.model == name] if (served.model == name).any() else served
+        sizes = sorted({(int(w), int(h)) for w, h in zip(at.width, at.height, strict=True)})
+        shapes = grid(sizes, _batches(backend.largest_batch(name)))
+        beside = backend.served(name)
         plan = Plan(
             model.spec,
             GPU,
-            str(name),
+            name,
             shapes,
             device=backend.place,
             warmup=2,
@@ -115,10 +119,10 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
         )
         profile = calibrate(plan, profiles, progress, model)
         more: dict[str, Any] = {}
-        for side, most in backend.largest_cut(str(name)).items():
+        for side, most in backend.largest_cut(name).items():
             more["patched"] = _patches(model, sizes, side, most)
-        if live.summary["gpu"]["switches"]:
-            more["load_s"] = backend.load(Asset("model", str(name), str(name))).seconds
+        if len(names) > 1:
+            more["load_s"] = backend.load(Asset("model", name, name)).seconds
         if more:
             write_profile(profile.model_copy(update=more), profiles / f"{GPU}_{name}.yaml")
     profiled = {"_target_": "backends.profiled.Profiled", "gpu": GPU, "folder": str(profiles)}
@@ -152,7 +156,7 @@ def _compared(live: Outcome, simulated: Outcome, device: str, folder: Path) -> V
         ("throughput [1/min]", said["throughput_rpm"], guessed["throughput_rpm"]),
         ("GPU-seconds", _gpu_s(live), _gpu_s(simulated)),
     ]
-    if said["gpu"]["switches"]:
+    if said["gpu"]["switches"] or guessed["gpu"]["switches"]:
         pairs += [
             ("models loaded in the place of others", said["gpu"]["switches"], guessed["gpu"]["switches"]),
             ("GPU-seconds of that", said["gpu"]["switch_s"], guessed["gpu"]["switch_s"]),

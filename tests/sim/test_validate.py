@@ -54,18 +54,35 @@ def test_help_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
     assert "print the error" in capsys.readouterr().out
 
 
+TEN_STEPS = tuple(
+    f"models.{role}.{key}={value}"
+    for role in ("large", "small")
+    for key, value in (("width", 64), ("height", 64), ("steps", 10))
+)
 MODM = (
     "system=modm-throughput", "cluster.count=6", "trace.users=2", "trace.repeat_share=0.5", "seed=5",
-    "arrivals.rate_rpm=1000", "controller.period_s=0.9", "controller.kp=1", "controller.ki=0", "controller.kd=0",
-    *(f"models.{role}.{side}=64" for role in ("large", "small") for side in ("width", "height")),
-    "models.large.steps=10", "models.small.steps=10",
+    "controller.kp=1", "controller.ki=0", "controller.kd=0", *TEN_STEPS,
 )  # fmt: skip
 """Six GPUs of which the monitor wants five large ones in the first window and few in the second."""
 
 
+def _image_s(folder: Path) -> float:
+    """Seconds that the large model of MODM takes for an image on this machine."""
+    words = ("system=vanilla", "trace.requests=8", "arrivals.rate_rpm=60", *TEN_STEPS, f"run.dir={folder}")
+    assert main(["validate", *words]) == 0
+    facts = json.loads((folder / "validation.json").read_text())
+    return next(row["live"] for row in facts["rows"] if row["what"] == "GPU-seconds") / 8
+
+
 def test_modms_monitor_really_switches_models_and_the_simulation_follows(tmp_path: Path) -> None:
+    """The load and the monitor's period are multiples of an image's time: the same load on a fast machine and a slow
+    one."""
     images = tmp_path / "images"
-    words = ("trace.requests=36", f"backend.images={images}", f"run.dir={tmp_path / 'found'}")
+    image_s = _image_s(tmp_path / "alone")
+    words = (
+        "trace.requests=36", f"arrivals.rate_rpm={120 / image_s}", f"controller.period_s={2.5 * image_s}",
+        f"backend.images={images}", f"run.dir={tmp_path / 'found'}",
+    )  # fmt: skip
     assert main(["validate", *MODM, *words]) == 0
     facts = json.loads((tmp_path / "found" / "validation.json").read_text())
     rows = {row["what"]: row for row in facts["rows"]}
