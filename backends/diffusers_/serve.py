@@ -70,6 +70,8 @@ class Live:
     _place: torch.device = field(init=False, repr=False)
     _asked: Asked = field(init=False, repr=False)
     _built: dict[str, LiveModel] = field(init=False, default_factory=dict, repr=False)
+    _named: set[str] = field(init=False, default_factory=set, repr=False)
+    """The models that were built so far, whether they are still there or not."""
     _beside: dict[str, AddOns] = field(init=False, default_factory=dict, repr=False)
     _warm: set[tuple[str, int, int, int]] = field(init=False, default_factory=set, repr=False)
     _warm_patched: set[tuple[str, tuple[tuple[int, int], ...], int]] = field(
@@ -221,6 +223,10 @@ class Live:
         """See Backend.peak_bytes. Nobody knows it before they ran."""
         return None
 
+    def names(self) -> list[str]:
+        """The models that it was asked for so far, those too that served nothing."""
+        return sorted(self._named)
+
     def largest_batch(self, model: str) -> int:
         """Most works of one size that ``model`` was given together so far."""
         return max((batch for name, _, _, batch in self._warm if name == model), default=1)
@@ -357,6 +363,7 @@ class Live:
             self._collect()
             built = build(spec, self._place)
         self._built[name] = built
+        self._named.add(name)
         return built
 
     def _stored(self, name: str, spec: ModelSpec) -> ModelSpec:

@@ -97,7 +97,7 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
     profiles.mkdir(exist_ok=True)
     rows = live.requests.to_pandas()
     served = rows.dropna(subset="model")
-    names = sorted({*served.model.astype(str), *(model["name"] for model in settings.models.values())})
+    names = backend.names()
     for name in names:
         model = backend.model(name)
         at = served[served.model == name] if (served.model == name).any() else served

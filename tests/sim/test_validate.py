@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from sim.cli import main
@@ -94,3 +95,14 @@ def test_modms_monitor_really_switches_models_and_the_simulation_follows(tmp_pat
     assert facts["same_plan"] >= 25
     assert abs(facts["hits_live"] - facts["hits_simulated"]) <= 8
     assert all(-0.9 < row["error"] < 9 for row in facts["rows"])
+
+
+def test_a_model_that_served_nothing_live_is_profiled_since_the_simulation_may_choose_it(tmp_path: Path) -> None:
+    words = ("arrivals.rate_rpm=8000", "controller.period_s=1", "trace.requests=2", f"run.dir={tmp_path}")
+    assert main(["validate", *MODM, *words]) == 0
+    served = pd.read_parquet(tmp_path / "live" / "requests.parquet").model.astype(str)
+    assert set(served) == {"sdxl-tiny"}
+    assert {path.name for path in (tmp_path / "profiles").glob("*.yaml")} == {
+        "here_sdxl-tiny.yaml",
+        "here_sana-tiny.yaml",
+    }
