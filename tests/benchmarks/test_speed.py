@@ -9,7 +9,7 @@ is remembered, of up to 1.5 million items, 5,000 for a 10k cache searched exactl
 
 import os
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from sim.schedule import latency
 from sim.schedule.routed import Routed
 from sim.schedule.routers import LeastOutstanding
 from sim.schedule.slack import Slack
+from tests.benchmarks import yardstick
 from tests.benchmarks.families import neighbours
 from tests.sim.lab import configured, engine
 from traces.arrivals.base import Schedule
@@ -53,18 +54,34 @@ SHORT = 5 if FULL else 1
 Benchmark = Any
 
 
+@pytest.fixture(autouse=True)
+def machine(benchmark: Benchmark) -> Iterator[None]:
+    """Note what the machine makes of the yardstick before and after a benchmark; ``timed`` does so nearer to it."""
+    before = _yardstick()
+    yield
+    benchmark.extra_info.setdefault("yardstick", (before + _yardstick()) / 2)
+
+
+def _yardstick() -> float:
+    return yardstick.customers_per_cpu_s(yardstick.CUSTOMERS // SCALE)
+
+
 def timed(
     benchmark: Benchmark, requests: int, make: Callable[[], Engine], budget: int | None = None, rounds: int = ROUNDS
 ) -> Engine:
     """Time ``run`` alone, in CPU-seconds; note how many requests and what the design asks for."""
     benchmark.extra_info |= {"requests": requests, "budget": budget}
     made: list[Engine] = []
+    before = 0.0
 
     def setup() -> tuple[tuple[Engine], dict[str, Any]]:
+        nonlocal before
         made[:] = [make()]
+        before = _yardstick()
         return (made[0],), {}
 
     benchmark.pedantic(Engine.run, setup=setup, rounds=rounds)
+    benchmark.extra_info["yardstick"] = (before + _yardstick()) / 2
     return made[0]
 
 
