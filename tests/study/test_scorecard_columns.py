@@ -114,6 +114,15 @@ def test_what_a_short_trace_cannot_give_is_not_run(tmp_path: Path, log: Feed) ->
     assert "leave nothing of the 8 requests" in (column.rows[0].reason or "")
 
 
+def test_what_made_up_prompts_say_nothing_of_is_run_on_a_trace_alone(tmp_path: Path, log: Feed) -> None:
+    asked = Target(id="A2", what="latency of nirvana [s]", role="predict", value=1.0, needs="a reader")
+    measures = {"A2": replace(MEASURES["A2"], real_prompts=True)}
+    told = replace(STUDY, targets={"one": [asked]}, measures=measures)
+    ours, its = (column.rows[0] for column in make(told, tmp_path / "work", feeds=[Feed(), log]).columns)
+    assert (ours.verdict, ours.reason) == ("not run", "says nothing of made-up prompts; needs a reader")
+    assert (its.verdict, its.reason, its.requests) == ("missed", "real", 50)
+
+
 def test_an_observation_is_told_from_its_numbers_alone() -> None:
     seen = Observation("sessions", {"near": 0.5, "far": 0.3}, True)
     assert seen.sentence() == "as the paper saw it: near 0.500, far 0.300 (from each to the next -0.200)"

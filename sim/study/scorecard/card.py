@@ -57,8 +57,16 @@ class Study:
     @property
     def experiments(self) -> list[str]:
         """The experiments behind the targets, each once."""
+        return self._behind(made_up=False)
+
+    def experiments_on(self, feed: Feed) -> list[str]:
+        """Those of them that say something of the trace of ``feed``, each once."""
+        return self._behind(made_up=feed.path is None)
+
+    def _behind(self, made_up: bool) -> list[str]:
         ids = [target.id for listed in self.targets.values() for target in listed]
-        named = [name for each in ids if each in self.measures for name in self.measures[each].experiments]
+        measured = [self.measures[each] for each in ids if each in self.measures]
+        named = [name for each in measured if not (made_up and each.real_prompts) for name in each.experiments]
         if self.beside:
             named += READ
         return list(dict.fromkeys(named))
@@ -115,7 +123,7 @@ def make(study: Study, work: Path, jobs: int = 1, feeds: Sequence[Feed] = (Feed(
     points = [
         [
             point
-            for name in study.experiments
+            for name in study.experiments_on(feed)
             for point in sweep(name, feed.overrides(name, study.overrides.get(name, ())))
         ]
         for feed in feeds

@@ -21,12 +21,15 @@ class Measured:
         basis: what is measured, where the target's own words leave it open.
         fixed_by: what the number rests on that was not simulated: the inputs, each with where it is from, or, of a
             fit, the input that this target has fixed.
+        real_prompts: whether it says something of prompts that people wrote alone, and is left out of the built-in
+            trace's column.
     """
 
     experiments: tuple[str, ...]
     measure: Measure
     fixed_by: str
     basis: str = ""
+    real_prompts: bool = False
 
 
 def latency_s(system: str, statistic: str = "mean") -> Number:

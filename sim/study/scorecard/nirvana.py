@@ -141,6 +141,13 @@ MEASURES: Mapping[str, Measured] = {
     ),
     "N10a": Measured(_TABLE2, predictor("precision"), f"{_PREDICTOR}; {_REUSE}"),
     "N10b": Measured(_TABLE2, predictor("recall"), f"{_PREDICTOR}; {_REUSE}"),
+    "N12a": Measured(
+        ("nirvana-table5-bert",),
+        lambda runs: [mean([hits(run) for run in runs]), mean([saving(run) for run in runs])],
+        "scale: conf/scale/minilm.yaml, fitted to rows of role fit; thresholds: conf/selector/nirvana.yaml (Fig. 10)",
+        "all-MiniLM-L6-v2 stands for BERT, which the paper does not name further",
+        real_prompts=True,
+    ),
     "N12b": Measured(
         ("nirvana-table5",),
         lambda runs: [hit_rate("nirvana-clip-image")(runs), compute_saving("nirvana-clip-image")(runs)],

@@ -10,6 +10,7 @@ from sim.study.scorecard.targets import Role, Target, Targets, Value
 from sim.study.scorecard.verdict import Verdict, judge
 
 NOT_YET = "not simulated yet"
+NOT_OF_THIS = "says nothing of made-up prompts"
 UNEXPLAINED = "reason not yet found"
 
 
@@ -89,16 +90,19 @@ def _row(
     read: list[Finished] = []
     if measured is not None:
         its = runs.of(measured.experiments)
+        if measured.real_prompts and not its.outcomes:
+            why = NOT_OF_THIS
         read = its.finished()
         try:
             ours = measured.measure(its)
         except Unmeasured as absent:
-            why = str(absent)
+            why = why or str(absent)
     error, verdict = judge(target, ours)
     if verdict == "contradicted" or (ours is not None and verdict == "missed"):
         why = reasons.get(target.id, UNEXPLAINED)
-    elif why == NOT_YET:
-        why = "; ".join([why, *filter(None, [reasons.get(target.id), target.needs and f"needs {target.needs}"])])
+    elif why in (NOT_YET, NOT_OF_THIS):
+        known = reasons.get(target.id) if why == NOT_YET else None  # else it says why it is missed where it is run
+        why = "; ".join([why, *filter(None, [known, target.needs and f"needs {target.needs}"])])
     return Row(
         id=target.id,
         system=system,
