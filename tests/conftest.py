@@ -4,6 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("mezzotint", deadline=None)  # speed is never asserted by the clock
+settings.load_profile("mezzotint")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
