@@ -1,0 +1,107 @@
+"""A part that is made in Python refuses what its YAML may not say either, and names the key and what was found."""
+
+from collections.abc import Callable
+from math import inf, nan
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sim.control.hindsight import Hindsight
+from sim.control.monitor import GlobalMonitor
+from sim.control.pid import Pid
+from sim.errors import ConfigError, SimulationError
+from sim.gpu import Gpu
+from sim.record.design import checked
+from sim.record.facts import Fact
+from sim.reuse.database import Database
+from sim.reuse.delay import Constant, delay
+from sim.reuse.eviction.optimum import Optimum
+from sim.reuse.features.likeness import Assumed
+from sim.reuse.features.overhead import Overhead
+from sim.reuse.predictor import OneClassSvm
+from sim.reuse.store import Store
+from sim.workload import addon_bytes
+from tests.sim.lab import engine
+from traces.error import TraceError
+from traces.table.trace import ADDON_BYTES, make
+
+REFUSED: list[tuple[Callable[[], object], str]] = [
+    (lambda: Hindsight("found", period_s=0.0), "controller.period_s: found 0.0"),
+    (lambda: Hindsight("found", waiting=-1.0), "found waiting=-1.0"),
+    (lambda: Hindsight("found", small=inf), "small=inf"),
+    (lambda: Hindsight("found", most_kept=0), "most_kept=0"),
+    (lambda: GlobalMonitor(period_s=inf), "controller.period_s: found inf"),
+    (lambda: GlobalMonitor(safety=0.0), "safety=0.0"),
+    (lambda: GlobalMonitor(margin=1.0), "margin=1.0"),
+    (lambda: GlobalMonitor(patience=0), "patience=0"),
+    (lambda: GlobalMonitor(ahead=0), "ahead=0"),
+    (lambda: GlobalMonitor(batch=0), "batch=0"),
+    (lambda: Pid(-1.0, 0.0, 0.0), "controller.kp: found -1.0"),
+    (lambda: Gpu("x", 100.0, None, "made up"), "active_w >= idle_w"),
+    (lambda: Gpu("x", 50.0, 60.0, "made up"), "active_w >= idle_w"),
+    (lambda: Gpu("x", 100.0, 60.0, "made up", usd_per_gpu_h=-1.0), "a price of 0 or more"),
+    (lambda: Gpu("x", 100.0, 60.0, "made up", gpus_per_instance=0), "gpus_per_instance: found 0"),
+    (lambda: Gpu("x", 100.0, 60.0, "made up", memory_bytes=0), "memory_bytes: found 0"),
+    (lambda: Database(batch=0), "database.batch: found 0"),
+    (lambda: Database(per_10k_s=-1.0), "database.per_10k_s: found -1.0"),
+    (lambda: Database(timeout_s=nan), "database.timeout_s: found nan"),
+    (lambda: Store(timeout_s=-0.5), "store.timeout_s: found -0.5"),
+    (lambda: delay(-1.0, "door.embed_s"), "door.embed_s: found -1.0"),
+    (lambda: Optimum(most=0), "eviction.most: found 0"),
+    (lambda: Assumed({"sdxl": {}}), "feature_cache.likeness.shares.sdxl: found {}"),
+    (lambda: Assumed({"sdxl": {0: 0.5}}), "feature_cache.likeness.shares.sdxl"),
+    (lambda: OneClassSvm(nu=0.0), "predictor.nu: found 0.0"),
+    (lambda: OneClassSvm(gamma=inf), "predictor.gamma: found inf"),
+    (lambda: checked({"router": ["least"]}, "quality.designs.x"), "quality.designs.x.router: expected one of"),
+    (lambda: checked({"selector": []}, "quality.designs.x"), "quality.designs.x.selector: found none"),
+]
+
+
+@pytest.mark.parametrize(("make_it", "told"), REFUSED, ids=[told for _, told in REFUSED])
+def test_a_part_refuses_what_its_settings_may_not_be(make_it: Callable[[], object], told: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        make_it()
+    assert told in str(refused.value)
+
+
+def test_what_is_on_the_edge_of_a_range_is_taken() -> None:
+    assert Gpu("x", None, None, "not known").energy_j(3.0) != 0.0
+    assert GlobalMonitor(safety=1.0, margin=0.0, patience=1).safety == 1.0
+    assert delay(Constant(2.0), "key") == Constant(2.0)
+    assert checked({"selector": ["nirvana"]}, "quality.designs.x") is None
+
+
+def test_a_model_whose_blocks_nobody_said_has_no_overhead() -> None:
+    """... that could be made up: it is refused, with what to add."""
+    cache = Overhead({"sdxl": 10}, block_s=0.001, patch_s=0.0)
+    request: Any = SimpleNamespace(width=512, height=512, model="sdxl")
+    assert cache.seconds([request]) == pytest.approx(0.01)
+    request.model = "sd3"
+    with pytest.raises(ConfigError, match=r"overhead.blocks: how many blocks sd3 has is not said \(of sdxl it is\)"):
+        cache.seconds([request])
+
+
+def test_rows_that_only_fill_a_cache_have_no_facts() -> None:
+    fact = Fact(np.zeros(3), first=2, shown=True)
+    fact[1] = 7.0  # leaves no record
+    fact[2] = 5.0
+    assert fact.values.tolist() == [5.0, 0.0, 0.0]
+    assert fact[2] == 5.0
+    with pytest.raises(SimulationError, match="trace row 1 only filled a cache"):
+        fact[1]
+
+
+def test_a_request_without_a_model_is_no_work() -> None:
+    run = engine([0.0], [1.0])
+    with pytest.raises(SimulationError, match="row 0 is to be run and its plan names no model"):
+        run.work(run.request(0, 0.0))
+
+
+@pytest.mark.parametrize("sizes", [["a"], {"a": 0}, {"a": 1.5}, {"a": True}])
+def test_bytes_of_add_ons_are_whole_numbers_by_name(sizes: Any) -> None:
+    rows = {"request_id": ["r"], "arrival_s": [0.0], "prompt": ["a cat"]}
+    trace = make(rows, name="mine", source="made up", notes={ADDON_BYTES: sizes})
+    with pytest.raises(TraceError, match="trace mine: notes: .*expected a mapping of names to bytes"):
+        addon_bytes(trace)
