@@ -103,5 +103,5 @@ def test_a_request_without_a_model_is_no_work() -> None:
 def test_bytes_of_add_ons_are_whole_numbers_by_name(sizes: Any) -> None:
     rows = {"request_id": ["r"], "arrival_s": [0.0], "prompt": ["a cat"]}
     trace = make(rows, name="mine", source="made up", notes={ADDON_BYTES: sizes})
-    with pytest.raises(TraceError, match="trace mine: notes: .*expected a mapping of names to bytes"):
+    with pytest.raises(TraceError, match=r"trace mine: notes: .*expected a mapping of names to bytes"):
         addon_bytes(trace)

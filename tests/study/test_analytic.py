@@ -172,3 +172,9 @@ def test_cost_of_the_simulation_is_that_of_its_own_throughput(runs: dict[str, Ou
     speedup = nirvana["throughput_rpm"] / vanilla["throughput_rpm"]
     assert speedup > 1
     assert reduction == pytest.approx(cost_reduction(8.144, 0.21, speedup), abs=1e-9)
+
+
+@pytest.mark.parametrize("power", [0.0, -1.0, math.nan])
+def test_a_hit_rate_that_does_not_fall_has_no_best_k(power: float) -> None:
+    with pytest.raises(ValueError, match="expected a positive power"):
+        best_single_of_power(power, 1.0, 1)

@@ -64,3 +64,28 @@ def test_a_run_serves_the_log_s_own_sizes(tmp_path: Path, capsys: pytest.Capture
     took = pq.read_table(tmp_path / "out" / "requests.parquet").to_pandas()
     alike = took[(took.width == 512) & (took.height == 512) & (took.steps == 50)]
     assert (alike.denoise_s + alike.decode_s).nunique() == len(alike)
+
+
+def test_where_it_is_written_is_looked_at_before_the_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["calibrate", "log", "absent.parquet", "--gpu", "g", "--model", "m", "-o", str(tmp_path / "no")]
+    assert main(words) == 2
+    assert f"{tmp_path / 'no'}: is no folder; make it" in capsys.readouterr().err
+
+
+def test_what_does_not_follow_from_the_steps_needs_runs_of_different_steps(tmp_path: Path) -> None:
+    """Where all ran the same steps nothing tells it apart from them: all is steps, and the whole is right."""
+    whole = service()
+    same = whole.table.filter(whole.table["steps"].to_numpy() == 50)
+    fitted, _ = observed(make(same.select(["request_id", "arrival_s", "width", "height", "steps", "gen_s"]),
+                              name="service", source="a law"))  # fmt: skip
+    profile = fit(fitted, gpu="g", model="m", source="a law")
+    assert [decoding.seconds for decoding in profile.vae_decode] == pytest.approx([1e-6] * len(profile.vae_decode))
+    for point in profile.step:
+        assert 50 * point.seconds == pytest.approx(point.pixels * (1e-6 + 50 * 3e-7), rel=0.02)
+
+
+def test_without_a_page_only_the_profile_is_written(tmp_path: Path) -> None:
+    write(service(4_000), tmp_path / "t.parquet")
+    words = ["calibrate", "log", str(tmp_path / "t.parquet"), "--gpu", "g", "--model", "m", "-o", str(tmp_path)]
+    assert main(words) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["g_m.yaml", "t.parquet"]

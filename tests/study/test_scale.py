@@ -152,3 +152,24 @@ def test_what_cannot_be_fitted_is_refused(
 ) -> None:
     assert main(["calibrate", "scale", "--trace", "t.parquet", "-o", str(tmp_path), *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_trace_of_which_nothing_would_be_measured_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sim.study.scale.rows.PRELOAD", 100)
+    trace = write(Synthetic(requests=100, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
+    words = ["calibrate", "scale", "--trace", str(trace.path), "--floors", "0.5", "-o", str(tmp_path)]
+    assert main([*words, "--rows", "300"]) == 2
+    assert "found 100 requests, expected more than the 100 that are preloaded" in capsys.readouterr().err
+
+
+def test_one_floor_has_no_other_beside_it_and_no_check_nothing_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sim.study.scale.rows.PRELOAD", 100)
+    trace = write(Synthetic(requests=300, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
+    words = ["calibrate", "scale", "--trace", str(trace.path), "--floors", "0.5", "-o", str(tmp_path)]
+    assert main([*words, "--rows", "300"]) == 0
+    assert capsys.readouterr().out.count("misfit") == 1
+    assert "shown" not in yaml.safe_load((tmp_path / "ngram.yaml").read_text())

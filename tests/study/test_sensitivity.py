@@ -117,3 +117,22 @@ def test_results_have_the_keys_of_vllm_omni_s_benchmark(
     capsys.readouterr()
     assert main(["report", str(runs), "--format", "vllm-omni"]) == 2
     assert "found 2 runs, expected one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        ("backends.profiled.Profiled -> sim.mine.Live", "its backend is not a profile"),
+        ("- 1", "expected a configuration; make the run again"),
+        ("warmup: 100 -> warmup: 1999", ""),
+    ],
+)
+def test_a_run_that_reruns_say_nothing_of(tmp_path: Path, found: str, told: str) -> None:
+    folder = made(tmp_path / "run", 0.5, "trace.requests=2000")
+    config = folder / "config.yaml"
+    (run,) = load_runs([folder])
+    old, _, new = found.partition(" -> ")
+    config.write_text(config.read_text().replace(old, new) if new else old)
+    (each,) = likely([run])
+    assert told in each.reason
+    assert (each.said is None) == bool(told), "of one request only there are percentiles too"

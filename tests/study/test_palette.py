@@ -1,0 +1,58 @@
+"""A look for every series: told apart, kept together by system, shaded where they are one system's."""
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from conf.palette import COLOURS
+from sim.study.over_time import MOST, thinned
+from sim.study.palette import families_of, marks
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a look follows from, of a run."""
+
+    system: str
+    series: str
+    family: str = ""
+
+
+def _runs(*names: tuple[str, str, str]) -> Any:
+    return [Named(system, series, family) for system, series, family in names]
+
+
+def test_more_series_than_colours_are_still_told_apart() -> None:
+    """Those of one system share a colour; no two look alike."""
+    runs = _runs(*((f"s{of}", f"s{of} cache={n}", f"s{of} cache={n}") for of in range(4) for n in range(4)))
+    looks = marks(runs)
+    assert len(runs) > len(COLOURS)
+    for one, other in combinations(runs, 2):
+        ours, theirs = looks[one.series], looks[other.series]
+        assert ours != theirs
+        assert (ours.colour == theirs.colour) == (one.system == other.system)
+
+
+def test_as_few_as_there_are_colours_have_one_each() -> None:
+    runs = _runs(*((name, name, name) for name in ("a", "b", "c")))
+    assert [look.colour for look in marks(runs).values()] == list(COLOURS[:3])
+
+
+def test_one_system_at_several_values_is_shaded_in_their_order() -> None:
+    runs = _runs(*(("a", f"a rate={n}", "a") for n in (2, 10, 1)))
+    assert families_of(runs) == ["a"]
+    looks = marks(runs)
+    brightness = [sum(int(looks[f"a rate={n}"].colour[at : at + 2], 16) for at in (1, 3, 5)) for n in (1, 2, 10)]
+    assert brightness == sorted(brightness), "from dark to light, 2 before 10"
+    assert all(looks[f"a rate={n}"].dash == "-" for n in (1, 2, 10))
+
+
+@pytest.mark.parametrize("count", [1, MOST, MOST + 1, 10 * MOST])
+def test_what_is_too_much_to_draw_is_thinned_with_both_ends(count: int) -> None:
+    names = [str(n) for n in range(count)]
+    kept = thinned(names)
+    assert len(kept) == min(count, MOST)
+    assert (kept[0], kept[-1]) == (names[0], names[-1])
+    assert kept == sorted(set(kept), key=int)
