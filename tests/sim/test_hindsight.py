@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.control.best import Fleet, Split, Weights, best, cost, served, window
-from sim.control.hindsight import recorded
+from sim.control.hindsight import Hindsight, recorded
 from sim.control.pid import Pid
 from sim.control.split import Demand, carries, demand, quality_split, throughput_split
 from sim.errors import ConfigError
+from sim.model import Model
 from sim.run import write
-from tests.sim.lab import simulated
+from tests.sim.lab import engine, simulated
 
 
 @st.composite
@@ -130,3 +131,9 @@ def test_a_run_follows_the_plan_and_its_load_is_what_was_recorded(tmp_path: Path
 def test_a_folder_without_a_run_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"controller\.folder: .* holds no run"):
         simulated(*RUN, "controller=modm-hindsight", f"controller.folder={tmp_path}")
+
+
+def test_one_model_alone_has_no_best_split(tmp_path: Path) -> None:
+    models = {"large": Model("large", 50, 64, 64)}
+    with pytest.raises(ConfigError, match="two models"):
+        engine([0.0], [1.0], models=models, controllers=[Hindsight(str(tmp_path))]).run()

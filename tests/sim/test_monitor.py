@@ -11,8 +11,9 @@ from backends.base import Cost
 from sim.cluster.batch import WholeBatch
 from sim.cluster.whole import WholeRequest
 from sim.control.failures import Failures
-from sim.control.monitor import GlobalMonitor
+from sim.control.monitor import GlobalMonitor, Window
 from sim.control.roles import bring
+from sim.control.split import Demand
 from sim.errors import ConfigError
 from sim.model import Model
 from sim.parts import Run
@@ -248,3 +249,11 @@ def test_the_monitor_serves_what_a_split_for_another_load_cannot(watched: tuple[
     fixed = simulated("system=modm-fixed", "allocation.large=2", *common).summary
     assert adapted["latency_s"]["p99"] < fixed["latency_s"]["p99"]
     assert adapted["gpu"]["switches"] > 0
+
+
+def test_a_window_without_requests_asks_for_nothing() -> None:
+    """Equations 7 and 8 divide by the requests and by the hits of a window: neither need be there."""
+    assert Window().demand(60.0) == Demand(0.0, 0.0)
+    missed = Window()
+    missed.add(Request(0, 0.0, 64, 64, 50))
+    assert missed.demand(60.0) == Demand(1.0, 0.0)

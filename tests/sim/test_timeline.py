@@ -11,6 +11,7 @@ import pytest
 
 from sim.cli import main
 from sim.cluster.whole import WholeRequest
+from sim.gpu import Gpu
 from sim.record.timeline import write_timeline
 from sim.run import write
 from tests.sim.lab import engine, simulated
@@ -102,3 +103,12 @@ def test_a_sweep_draws_each_of_its_runs(tmp_path: Path, monkeypatch: pytest.Monk
     assert main(["run", "-m", *SMALL, "timeline=true", "seed=1,2", "hydra.launcher.n_jobs=1", "run.dir=sweep"]) == 0
     for number in "01":
         lawful(read(tmp_path / "sweep" / number / "timeline.json.gz"))
+
+
+def test_a_gpu_whose_power_nobody_knows_has_no_joules(tmp_path: Path) -> None:
+    """And a run that nobody named has spans without a request's name."""
+    run = engine([0.0], [20.0], gpu=Gpu("x", None, None, "not known"))
+    run.run()
+    write_timeline(run.record, tmp_path / "t.json.gz", 1, run.cluster.gpus_of, ["one"])
+    (served,) = [event for event in read(tmp_path / "t.json.gz") if event["ph"] == "X"]
+    assert served["args"] == {"kind": "serve", "model": "large", "batch": 1, "request": "one"}

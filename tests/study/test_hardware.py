@@ -178,6 +178,21 @@ def test_an_unknown_router_or_file_is_one_clear_error(tmp_path: Path, capsys: py
         routed(file)
 
 
+def test_routed_runs_alone_are_a_page_without_a_figure(tmp_path: Path) -> None:
+    """And no figure of an earlier page stays beside it."""
+    table(tmp_path)
+    file = tmp_path / "routes.csv"
+    file.write_text("workload,rate_per_s,routing,mean_s\nC,0.5,least-declared-cost,3\n")
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "hardware.png").write_bytes(b"old")
+    assert main(["scorecard", "hardware", "--routing", str(file), "-o", str(out)]) == 0
+    assert sorted(path.name for path in out.iterdir()) == ["hardware.json", "hardware.md"]
+    page = (out / "hardware.md").read_text()
+    assert "least-declared-cost" in page
+    assert "![" not in page
+
+
 def test_quantiles_are_order_statistics() -> None:
     found = replay.summary(np.arange(1.0, 101.0))
     assert [found[name] for name in QUANTILES] == [50, 90, 95, 97, 99, 100]
