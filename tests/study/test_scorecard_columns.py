@@ -22,7 +22,7 @@ from traces.table.trace import Trace
 from traces.table.trace import make as made_trace
 from traces.table.trace import write as write_trace
 
-COSTS = "nirvana-figure13"
+COSTS, TABLE2, CACHE_ALL = "nirvana-figure13", "nirvana-table2", "nirvana-table3-cache-all"
 TARGETS = {
     "one": [
         Target(id="A1", what="latency of vanilla [s]", role="predict", value=8.59, rel_tol=0.001),
@@ -128,6 +128,30 @@ def test_an_observation_is_told_from_its_numbers_alone() -> None:
     assert seen.sentence() == "as the paper saw it: near 0.500, far 0.300 (from each to the next -0.200)"
     assert replace(seen, as_seen=False).sentence().startswith("otherwise: ")
     assert Observation("sessions", {}, None, "no users").sentence() == "not measured: no users"
+
+
+def test_what_is_looked_at_beside_the_rows_is_of_the_same_trace(
+    tmp_path: Path, log: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readings and observations; neither names the file, whose place is nobody's business."""
+    monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("sim.study.scorecard.card.READ", (CACHE_ALL,))
+    table2 = {"A2": Measured((TABLE2,), latency_s("nirvana"), "")}
+    refused = ("eviction=lru", "cache.capacity=1500", "preload=80")
+    of = {TABLE2: (*SMALL, "system=nirvana"), CACHE_ALL: refused}
+    looked = replace(STUDY, measures=table2, overrides=of, beside=True)
+    (column,) = make(looked, tmp_path / "work", feeds=[log]).columns
+    assert column.rows[1].requests == 50
+    (reading,) = (one for one in column.readings if one.reading == "every prompt is stored" and one.policy == "lru")
+    assert "leave nothing of the 80 requests" in (reading.reason or "")
+    assert "kept.parquet" in (reading.reason or "")
+    assert [seen.reason for seen in column.observations[:2]] == [
+        "the trace names no users",
+        "the trace has not two whole days with enough prompts, or no clusters",
+    ]
+    assert str(tmp_path) not in json.dumps(column.plain())
+    (column,) = make(replace(looked, beside=False), tmp_path / "work", feeds=[log]).columns
+    assert (column.readings, column.observations) == ([], [])
 
 
 def test_columns_are_named_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
