@@ -7,7 +7,6 @@ that was killed leaves nothing but a hidden part, which the next one into the sa
 import ctypes
 import errno
 import hashlib
-import itertools
 import json
 import os
 import shutil
@@ -76,8 +75,10 @@ def claimed(folder: Path, *, fresh: bool = False, wait: bool = False) -> Iterato
     Raises:
         ConfigError: the folder cannot be written, holds what is no run, or is claimed by another process.
     """
-    for number in itertools.count(1):
-        place = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
+    number = 0
+    while True:
+        number += 1
+        place = _numbered(folder, number)
         with ExitStack() as made:
             staging = _staging(place, made, create=True)
             try:
@@ -120,8 +121,10 @@ def unclaimed(folder: Path) -> Path:
         ConfigError: it cannot be made.
     """
     check_place(folder)
-    for number in itertools.count(1):
-        place = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
+    number = 0
+    while True:
+        number += 1
+        place = _numbered(folder, number)
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.mkdir()
@@ -130,7 +133,10 @@ def unclaimed(folder: Path) -> Path:
         except OSError as error:
             raise _unusable(place, error) from None
         return place
-    raise AssertionError("there is always another number")
+
+
+def _numbered(folder: Path, number: int) -> Path:
+    return folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
 
 
 def holds_run(folder: Path) -> bool:

@@ -145,7 +145,9 @@ def refuse(node: DictConfig) -> None:
                 f"hydra.{key}: found {value}, expected {expected[key]}; a configuration has no say in it, remove it"
             )
     for key, own in OWN.items():
-        settings: Any = OmegaConf.to_container(node[key], resolve=True)
+        settings: Any = node[key]  # null, or a plain value, if a file or the command line says so
+        if OmegaConf.is_config(settings):
+            settings = OmegaConf.to_container(settings, resolve=True)
         chosen = any(word.startswith(f"hydra/{key}=") for word in plain["overrides"]["hydra"])
         if not isinstance(settings, dict) or (settings.get(TARGET) not in own and not chosen):
             raise ConfigError(

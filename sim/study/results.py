@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.study.runs import ReportError, Run, load_runs, table_of
+from sim.study.runs import ReportError, Run, load_runs, whole_table
 
 STAGES = ("search_s", "fetch_s", "load_s", "denoise_s", "decode_s")
 """Columns of requests.parquet that are seconds of a stage; queueing is the time before the first of a GPU."""
@@ -27,7 +27,7 @@ def vllm_omni(dirs: Sequence[Path]) -> dict[str, Any]:
 
 def _results(run: Run) -> dict[str, Any]:
     path = run.path / "requests.parquet"
-    columns = table_of(path, ("arrival_s", "start_s", "finish_s", "outcome", *STAGES))
+    columns = whole_table(path, ("arrival_s", "start_s", "finish_s", "outcome", *STAGES))
     if columns is None:
         raise ReportError(f"{path}: is missing, and the results are about its requests; make the run again")
     rows = columns.to_pandas()

@@ -144,12 +144,9 @@ def latency_quantiles(run: Run, probabilities: Floats) -> Floats | None:
     Warm-up requests are left out as the summary leaves them out: the last `requests.arrived` arrivals count.
     None without a requests.parquet or without one completed request.
     """
-    table = table_of(run.path / "requests.parquet", ("arrival_s", "finish_s", "outcome"))
+    table = whole_table(run.path / "requests.parquet", ("arrival_s", "finish_s", "outcome"))
     if table is None:
         return None
-    for column in ("arrival_s", "finish_s", "outcome"):
-        if column not in table.column_names:
-            raise ReportError(f"{run.path / 'requests.parquet'}: column '{column}' is missing; run it again")
     arrival = _floats(table, "arrival_s")
     latency = _floats(table, "finish_s") - arrival
     keep = np.asarray(pc.equal(table["outcome"].cast(pa.string()), "completed").fill_null(False))
@@ -334,6 +331,15 @@ def table_of(path: Path, columns: Sequence[str]) -> pa.Table | None:
     except (pa.ArrowException, OSError) as error:
         detail = " ".join(str(error).split())
         raise ReportError(f"{path}: is not a readable Parquet file ({detail}); {_again(path)}") from error
+
+
+def whole_table(path: Path, columns: Sequence[str]) -> pa.Table | None:
+    """As ``table_of``, but each of ``columns`` has to be there: raises ReportError, too, for the first that is not."""
+    table = table_of(path, columns)
+    for column in columns if table is not None else ():
+        if column not in table.column_names:
+            raise ReportError(f"{path}: column '{column}' is missing; {_again(path)}")
+    return table
 
 
 def _floats(table: pa.Table, column: str) -> Floats:

@@ -3,9 +3,10 @@
 import os
 import subprocess
 import sys
+import typing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import pytest
 from hydra import compose, initialize_config_module
@@ -19,7 +20,7 @@ from sim.config.settings import PARTS, check
 from sim.errors import ConfigError
 from sim.gpu import Gpu
 from sim.model import Model
-from sim.parts import Scheduler
+from sim.parts import Eviction, Scheduler
 from sim.record.quality import Quality
 from sim.reuse.cache import Cache
 from sim.reuse.door import Reuse
@@ -132,6 +133,10 @@ def test_a_group_that_is_none_lists_those_that_are(capsys: pytest.CaptureFixture
     assert "no group 'evicton'; the groups are models, trace," in said.err
     assert main(["list", "eviction", "--config-dir", "nowhere"]) == 2
     assert "nowhere is no folder" in capsys.readouterr().err
+    assert main(["list", "profiles", "--config-dir", "."]) == 2
+    assert "takes no --config-dir; name the folder of your profiles with --folder" in capsys.readouterr().err
+    assert main(["list", "eviction", "--folder", "."]) == 2
+    assert "--folder: goes with `mezzotint list profiles` alone" in capsys.readouterr().err
 
 
 def test_choices_of_one_s_own_are_listed_and_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,6 +148,9 @@ def test_choices_of_one_s_own_are_listed_and_marked(tmp_path: Path, capsys: pyte
     assert ["second-chance", "*", "Another", "look."] in lines
     assert ["lru", "*"] in lines
     assert ["*", "from", str(tmp_path)] in lines
+    (tmp_path / "eviction/nothing.yaml").write_text("# @package _global_\n")
+    assert main(["list", "eviction", "-cd", str(tmp_path)]) == 0
+    assert "nothing *" in capsys.readouterr().out.splitlines(), "of which nothing is said"
     assert [line[0] for line in lines if "*" not in line and line] == [
         *("fifo", "lcbfu", "lcbfu-artifact", "lcbfu-plain", "lfu", "lfu-plain", "optimum", "random"),
     ]
@@ -299,3 +307,53 @@ def test_a_class_that_lacks_methods_is_told_which() -> None:
         build(store, "s", Scheduler)
     with pytest.raises(ConfigError, match=r"space: sim.reuse.store.Store is no Space: it lacks .*queries"):
         Parts({"cache": {"_target_": "sim.reuse.cache.Cache", "capacity": 3}, "space": store}).get("cache")
+
+
+def test_a_part_that_another_one_needs_has_to_be_of_its_kind_too() -> None:
+    """It was built for one that takes anything."""
+    parts = Parts({"eviction": {"_target_": "sim.reuse.eviction.Lru"}})
+    built = parts.get("eviction")
+    assert parts.get("eviction", Eviction) is built
+    with pytest.raises(ConfigError, match=r"eviction: .*Lru is no Scheduler: it lacks .*offer"):
+        parts.get("eviction", Scheduler)
+    with pytest.raises(ConfigError, match=r"eviction: .*Lru is no Reuse$"):
+        parts.get("eviction", Reuse)
+
+
+class Named(Protocol):
+    """What nothing can be asked about while it runs."""
+
+    def name(self) -> str: ...
+
+
+class Loose:
+    """Takes a part or none, one of two words, what it says nothing of, and what it says in a strange way."""
+
+    def __init__(
+        self,
+        part: Eviction | None = None,
+        named: Named | None = None,
+        needed: Named = Lru(),  # type: ignore[assignment]  # noqa: B008
+        word: Literal["a", "b"] = "a",
+        anything=None,  # type: ignore[no-untyped-def]
+        several: typing.List = [],  # type: ignore[type-arg]  # noqa: B006, UP006
+    ) -> None:
+        self.part, self.named, self.word, self.anything, self.several = part, named, word, anything, several
+
+
+def test_a_setting_that_is_no_part_is_what_its_type_says() -> None:
+    fifo = {"_target_": "sim.reuse.eviction.Fifo"}
+    loose = build(_node("Loose", part=None, named=None, word="b", anything={"x": [1]}, several=[1]), "it")
+    assert (loose.part, loose.named, loose.word, loose.anything, loose.several) == (None, None, "b", {"x": [1]}, [1])
+    loose = build(_node("Loose", part=fifo), "it")
+    assert isinstance(loose.part, Fifo)
+    for key, value, expected in (
+        ("part", 5, "found 5, expected Eviction or null"),
+        ("named", 5, "found 5, expected a mapping with _target_"),
+        ("named", fifo, r"sim\.reuse\.eviction\.fifo\.Fifo is no Named: it lacks name"),
+        ("needed", None, "found None, expected a mapping with _target_"),
+        ("word", fifo, r"found \{'_target_': .*\}, expected a or b"),
+        ("several", 5, r"found 5, expected typing\.List"),
+    ):
+        with pytest.raises(ConfigError, match=rf"^it\.{key}: {expected}$"):
+            build(_node("Loose", **{key: value}), "it")

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from omegaconf.errors import ConfigAttributeError
 
 from sim.cli import main
-from sim.ending import Terminated
+from sim.ending import LOOK_S, Terminated, _watch, told_to_stop
 from sim.errors import ConfigError
 
 POINTS = 4
@@ -106,3 +107,37 @@ def _with(mark: str) -> list[str]:
         except OSError:
             continue
     return found
+
+
+def test_a_thread_is_told_to_stop_by_nobody() -> None:
+    """Signals are the main thread's; what runs a command in another one keeps its own way of ending it."""
+    done: list[object] = []
+    before = signal.getsignal(signal.SIGTERM)
+
+    def command() -> None:
+        with told_to_stop():
+            done.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=command)
+    thread.start()
+    thread.join()
+    assert done == [before]
+    with told_to_stop():
+        assert signal.getsignal(signal.SIGTERM) is not before
+        with pytest.raises(Terminated):
+            signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_worker_ends_at_once_when_whom_it_works_for_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not while that is there, however often it looks."""
+    parents = iter([7, 7, 7, 1])
+    looks: list[float] = []
+    monkeypatch.setattr(os, "getppid", lambda: next(parents))
+    monkeypatch.setattr(time, "sleep", looks.append)
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    _watch(7)
+    assert ended == [1]
+    assert looks == [LOOK_S] * 3
+    assert next(parents, None) is None

@@ -1,19 +1,25 @@
 """The life of a run directory and of a sweep's folder: whole or absent, one writer, and nothing of the user's lost."""
 
+import ctypes
+import errno
+import io
 import json
 import os
 import subprocess
 import sys
 import threading
+import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from conf.part import part_path
 from sim.cli import main
 from sim.errors import ConfigError
-from sim.rundir import CONFIG, REQUESTS, SUMMARY, check_folder, claimed
-from sim.sweep import claimed_sweep
+from sim.rundir import CONFIG, REQUESTS, SUMMARY, check_folder, claimed, unclaimed
+from sim.sweep import claimed_sweep, counted, failed, is_claimed, mark_failed
 
 SMALL = ("trace.requests=40", "arrivals.rate_rpm=9")
 
@@ -219,3 +225,127 @@ def test_a_folder_has_one_sweep_at_a_time_and_only_its_own(tmp_path: Path) -> No
     with pytest.raises(ConfigError, match="holds what is not a sweep's"), claimed_sweep(tmp_path, []):
         pass
     assert names(tmp_path) == ["mine.txt"]
+
+
+def test_a_new_folder_is_numbered_after_those_that_are_taken(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/out-2").write_text("mine")
+    made = [unclaimed(tmp_path / "deep/out") for _ in range(3)]
+    assert [folder.name for folder in made] == ["out", "out-3", "out-4"]
+    assert unclaimed(tmp_path / "not/yet/there") == tmp_path / "not/yet/there"
+    assert (tmp_path / "not/yet/there").is_dir()
+    assert (tmp_path / "deep/out-2").read_text() == "mine"
+
+
+def test_a_file_is_no_run_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ConfigError, match=r"file cannot be used \(it is no folder\); name another one"):
+        put(tmp_path / "file", "theirs")
+    assert (tmp_path / "file").read_text() == "mine"
+    with pytest.raises(ConfigError, match=r"file/out cannot be used \(.*file is no folder to write in\)"):
+        unclaimed(tmp_path / "file/out")
+    assert names(tmp_path) == ["file"]
+
+
+def test_what_a_run_made_beside_its_files_goes_with_its_folder(tmp_path: Path) -> None:
+    """Images of a live backend, which lie there when it publishes over a run that is there."""
+    out = put(tmp_path / "out", "one")
+    with claimed(out) as place:
+        (out / "images").mkdir()
+        (out / "images/0.png").write_text("drawn")
+        (place.staging / SUMMARY).write_text(json.dumps({"schema": 1}))
+        place.publish()
+    assert names(out) == ["images", SUMMARY], "and no file of the run before"
+    assert (out / "images/0.png").read_text() == "drawn"
+    assert names(tmp_path) == ["out"]
+
+
+@dataclass
+class System:
+    """The C library of a system that cannot swap two folders, and says so with ``number``; None: knows no such call."""
+
+    number: int | None
+
+    def __call__(self, name: None, use_errno: bool) -> Any:
+        return self if self.number is not None else object()
+
+    def renameat2(self, *given: Any) -> int:
+        assert self.number is not None
+        ctypes.set_errno(self.number)
+        return -1
+
+
+@pytest.mark.parametrize("number", [None, errno.EINVAL, errno.ENOSYS, errno.EXDEV])
+def test_a_run_replaces_a_run_where_the_system_cannot_swap_folders(
+    number: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = put(tmp_path / "out", "one")
+    (out / "report.html").write_text("page")
+    monkeypatch.setattr(ctypes, "CDLL", System(number))
+    put(out, "two")
+    assert (out / CONFIG).read_text() == "two"
+    assert names(out) == [CONFIG, "report.html", REQUESTS, SUMMARY]
+    assert names(tmp_path) == ["out"]
+
+
+def test_a_run_that_cannot_be_put_in_its_place_leaves_the_one_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = put(tmp_path / "out", "one")
+    monkeypatch.setattr(ctypes, "CDLL", System(errno.EACCES))
+    with pytest.raises(ConfigError, match=r"run.dir: .*out cannot be used \(Permission denied\)"):
+        put(out, "two")
+    assert (out / CONFIG).read_text() == "one"
+    assert names(tmp_path) == ["out"]
+
+
+def test_a_folder_that_is_empty_or_holds_a_report_is_a_sweep_s(tmp_path: Path) -> None:
+    folder = tmp_path / "sweep"
+    (folder / "figures").mkdir(parents=True)
+    (folder / "report.html").write_text("page")
+    with claimed_sweep(folder, ["seed=1,2"]):
+        assert is_claimed(folder)
+    assert (folder / "report.html").read_text() == "page"
+    (tmp_path / "empty").mkdir()
+    with claimed_sweep(tmp_path / "empty", []):
+        pass
+    assert names(tmp_path) == ["sweep"]
+
+
+def test_points_that_failed_are_forgotten_when_the_sweep_goes_on(tmp_path: Path) -> None:
+    folder, words = tmp_path / "sweep", ["seed=1,2,3"]
+    with claimed_sweep(folder, words):
+        for number in (2, 10, 1):
+            mark_failed(folder, number)
+        assert failed(folder) == [1, 2, 10]
+    assert failed(folder) == [1, 2, 10]
+    with claimed_sweep(folder, words):
+        assert failed(folder) == []
+
+
+def test_a_terminal_is_shown_how_many_points_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finished ones and failed ones, however fast they come: after the last of them the bar is full."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setattr("sim.sweep.LOOK_S", 0.001)
+    (tmp_path / "sweep").mkdir()
+    with counted(tmp_path / "sweep", 3):
+        put(tmp_path / "sweep/0", "one")
+        mark_failed(tmp_path / "sweep", 1)
+        until = time.monotonic() + 20
+        while "2/3" not in shown.getvalue() and time.monotonic() < until:
+            time.sleep(0.01)
+        assert "2/3" in shown.getvalue(), "while the sweep runs"
+        put(tmp_path / "sweep/2", "three")
+    assert "sweep: 100%" in shown.getvalue()
+    assert "3/3" in shown.getvalue()
+    assert not [each for each in threading.enumerate() if "look" in each.name], "nobody looks any more"
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with counted(tmp_path / "sweep", 3):
+        pass
+    assert sys.stderr.getvalue() == "", "no terminal"  # type: ignore[attr-defined]

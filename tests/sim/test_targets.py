@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 import yaml
+from omegaconf import OmegaConf
 
 from sim.cli import main
 from sim.config.build import build
+from sim.config.hydra_node import composed, refuse
 from sim.config.theirs import at_hand
 from sim.errors import ConfigError
 from sim.parts import Allocation, Delay, Eviction, Scheduler, Steps
@@ -91,6 +93,39 @@ def test_modules_come_from_the_working_directory_by_name_only(tmp_path: Path) ->
         build(node, "it")
 
 
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        (5, "found 5, expected the dotted path of a class"),
+        ("Fcfs", "found 'Fcfs', expected the dotted path of a class"),
+        (
+            "sim.rundir.SUMMARY",
+            "found sim.rundir.SUMMARY, expected a class, or a function annotated with what it returns",
+        ),
+        ("__hello__.main", "__hello__ is an installed package, expected a class of ours"),
+        ("os.system", "os is Python's own, expected a class of ours"),
+        ("absent.Part", r"absent cannot be imported \(found no module absent\); put its file in the working directory"),
+    ],
+)
+def test_a_target_that_names_no_class_is_told_by_its_key(target: Any, told: str, tmp_path: Path) -> None:
+    with at_hand(tmp_path, {"it": {"_target_": target}}), pytest.raises(ConfigError, match=rf"^it\._target_: {told}"):
+        build({"_target_": target}, "it")
+
+
+def test_a_package_of_the_working_directory_brings_what_any_of_its_files_imports(tmp_path: Path) -> None:
+    Path("pack/deep").mkdir(parents=True)
+    for file in ("pack/__init__.py", "pack/deep/__init__.py"):
+        Path(file).write_text("")
+    Path("pack/part.py").write_text("from .deep import other\nclass Part:\n    x = other.X\n")
+    Path("pack/deep/other.py").write_text("import beside\nfrom further.on import Y\nX = beside.X + Y\n")
+    Path("beside.py").write_text("X = 1\n")
+    Path("further").mkdir()
+    Path("further/on.py").write_text("Y = 2\n")
+    with at_hand(tmp_path, {"_target_": "pack.part.Part"}):
+        assert build({"_target_": "pack.part.Part"}, "it").x == 3
+    assert not {"pack", "pack.deep.other", "beside", "further.on"} & set(sys.modules)
+
+
 def test_the_folder_of_a_run_holds_data(tmp_path: Path) -> None:
     """Neither as the working directory nor as a package below it."""
     Path("out").mkdir()
@@ -101,6 +136,34 @@ def test_the_folder_of_a_run_holds_data(tmp_path: Path) -> None:
         with at_hand(tmp_path, node, Path(data)), pytest.raises(ConfigError, match="cannot be imported"):
             build(node, "it")
     assert not Path("harm").exists()
+
+
+LAUNCHER = "hydra_plugins.hydra_joblib_launcher.joblib_launcher.JoblibLauncher"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("launcher", None, "hydra.launcher: found None, expected one that `hydra/launcher=` on the command line names"),
+        ("launcher", {"_target_": "os.system"}, "hydra.launcher: found .*os.system.*, expected one that"),
+        ("sweeper", {"_target_": LAUNCHER}, "hydra.sweeper: found .*JoblibLauncher.*, expected one that"),
+        (
+            "launcher",
+            {"_target_": LAUNCHER, "x": {"_args_": [1]}},
+            r"hydra.launcher.x._args_: found \[1\], expected plain",
+        ),
+        ("launcher", {"_target_": LAUNCHER, "x": [0, [{"_target_": "y"}]]}, r"launcher.x.1.0._target_: found 'y'"),
+        ("launcher", {"_target_": LAUNCHER, "n_jobs": 3, "x": [{"y": "_z"}]}, ""),
+    ],
+)
+def test_a_launcher_or_sweeper_calls_nothing_by_the_way(key: str, value: Any, told: str) -> None:
+    node: Any = OmegaConf.to_container(composed(["run.dir=x"], hydra_too=True).hydra, resolve=False)
+    plain = OmegaConf.create({**node, key: value})
+    if told:
+        with pytest.raises(ConfigError, match=told):
+            refuse(plain)
+    else:
+        refuse(plain)
 
 
 HYDRA = [

@@ -1,8 +1,13 @@
 """Compositions beside their parts: what is compared has the same requests, and every part is there."""
 
 import json
+from pathlib import Path
+from typing import Any
 
-from sim.study.compositions.command import NAME
+import pytest
+
+from sim.cli import main
+from sim.study.compositions.command import NAME, QUICK_ROWS, ROWS
 from sim.study.compositions.designs import TRAFFICS
 from sim.study.compositions.page import draw, render
 from sim.study.scorecard.points import Point, composed
@@ -48,3 +53,28 @@ def test_the_page_that_is_committed_says_what_its_numbers_do() -> None:
     folder = REPOSITORY / "results"
     facts = json.loads((folder / f"{NAME}.json").read_text(encoding="utf-8"))
     assert (folder / f"{NAME}.md").read_text(encoding="utf-8") == render(facts, f"{NAME}.png")
+
+
+def test_the_command_writes_the_page_of_its_study_and_with_check_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the numbers that are committed, the page that is."""
+    folder = REPOSITORY / "results"
+    facts = json.loads((folder / f"{NAME}.json").read_text(encoding="utf-8"))
+    asked: list[tuple[Path, int, int]] = []
+
+    def made(work: Path, jobs: int, rows: int) -> dict[str, Any]:
+        asked.append((work, jobs, rows))
+        return facts
+
+    monkeypatch.setattr("sim.study.compositions.command.study", made)
+    words = ["scorecard", "compositions", "--work", str(tmp_path / "work"), "-o", str(tmp_path / "out")]
+    assert main([*words, "--check", "--quick"]) == 0
+    designs = [each for traffic in facts["traffics"] for each in traffic["designs"]]
+    assert len(capsys.readouterr().out.splitlines()) == len(designs)
+    assert not (tmp_path / "out").exists()
+    assert main([*words, "--jobs", "3"]) == 0
+    for kind in ("md", "json"):
+        assert (tmp_path / f"out/{NAME}.{kind}").read_bytes() == (folder / f"{NAME}.{kind}").read_bytes()
+    assert (tmp_path / f"out/{NAME}.png").read_bytes().startswith(b"\x89PNG")
+    assert asked == [(tmp_path / "work", 1, QUICK_ROWS), (tmp_path / "work", 3, ROWS)]

@@ -1,15 +1,20 @@
 """How PatchedServe's numbers are measured, on summaries that were made up as the paper has them, and otherwise."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sim.study.scorecard.finished import Finished, Runs, Unmeasured
 from sim.study.scorecard.patchedserve import (
+    another_size_counts,
     at_moderate_load,
     by_scheduling,
+    large_over_small,
     load_over_baselines,
     on_several_gpus,
     over_nirvana,
@@ -96,3 +101,36 @@ def test_nobody_is_ahead_on_several_gpus_and_distrifusion_is_for_light_loads() -
 
 def test_the_profiles_have_the_ratio_that_they_were_made_from() -> None:
     assert [step_ratio(model) for model in ("sdxl", "sd3-medium")] == pytest.approx([1.3, 2.4])
+
+
+def batch(folder: Path, sides: tuple[int, ...], steps_s: float, model: str = "sdxl") -> tuple[Point, Finished]:
+    """A run of one batch of images with these sides, whose steps took so long."""
+    folder.mkdir()
+    pq.write_table(pa.table({"denoise_s": [steps_s / 2, steps_s]}), folder / "requests.parquet")
+    point = Point("patchedserve-figure5", {"models": model}, ())
+    return point, Finished(point, {"trace": {"shapes": [[side, side] for side in sides]}}, folder, {"system": ""})
+
+
+def test_batches_of_three_are_told_apart_by_their_sizes_in_any_order(tmp_path: Path) -> None:
+    made = [
+        batch(tmp_path / "large", (1024, 1024, 1024), 9.0),
+        batch(tmp_path / "other", (512, 512, 512), 1.0, "sd3-medium"),
+        batch(tmp_path / "small", (512, 512, 512), 2.0),
+        batch(tmp_path / "mixed", (1024, 512, 768), 5.0),
+    ]
+    assert large_over_small(Runs(tuple(made))) == 4.5
+    for seconds, counts in ((4.9, True), (5.0, False)):
+        more = batch(tmp_path / f"{seconds}", (1024, 768, 768), seconds)
+        assert another_size_counts(Runs((*made, more))) is counts
+    with pytest.raises(Unmeasured, match=r"no run of sdxl at \[768, 768, 1024\]"):
+        another_size_counts(Runs(tuple(made)))
+
+
+def test_the_error_is_of_runs_that_have_a_predictor() -> None:
+    """Another assumption's value is no error of the predictor, and a model without one is no zero."""
+    runs = [run("patchedserve-figure11", "patchedserve", 10, 1.0), run("patchedserve-figure11", "patched-cache", 10, 1)]
+    for point, finished in [run("patchedserve-figure11-sd3", "patchedserve", 10, 1.0)]:
+        told = [{"what": "switch time", "value": 3.0, "source": ""}]
+        runs.append((point, replace(finished, summary={**finished.summary, "assumptions": told})))
+    with pytest.raises(Unmeasured, match="no run of sd3-medium has a learnt predictor"):
+        predictor_error(Runs(tuple(runs)))

@@ -12,7 +12,7 @@ from matplotlib.colors import to_hex
 from sim.study import figures
 from sim.study.over_time import over_time
 from sim.study.palette import marks, short
-from sim.study.runs import Run, load_runs
+from sim.study.runs import Run, latency_quantiles, load_runs
 from sim.study.sheet import NARROW, WIDE
 from sim.study.tables import headline
 
@@ -156,3 +156,50 @@ def test_letters_have_one_size_on_every_sheet(sweep: list[Run]) -> None:
             assert figure is not None
             assert figure.get_figwidth() <= sheet.width
             assert {panel.xaxis.label.get_fontsize() for panel in figure.axes} == {9.0}
+
+
+def test_many_distributions_are_rows_with_their_ranges(fabricate: Fabricate, tmp_path: Path) -> None:
+    """Of nine systems a row each, from the 10th to the 90th percentile of its latency, and marks of two more."""
+    for index in range(9):
+        fabricate(f"{index}", f"system-{index}", requests=20 + 5 * index)
+    runs = load_runs([tmp_path])
+    shown = figures.latency_distribution(runs)
+    assert shown is not None
+    (panel,) = shown.axes
+    assert [label.get_text() for label in panel.get_yticklabels()] == [run.series for run in runs]
+    bars: list[Any] = list(panel.patches)
+    assert len(bars) == len(runs)
+    for bar, run in zip(bars, runs, strict=True):
+        quantiles = latency_quantiles(run, np.array([0.1, 0.9]))
+        assert [bar.get_x(), bar.get_x() + bar.get_width()] == pytest.approx(quantiles, rel=0.01)
+    said = [text.get_text() for text in shown.legends[0].texts]
+    assert said[:3] == ["p10 to p90", "p50", "p99"]
+    (tmp_path / "8/requests.parquet").unlink()
+    shown = figures.latency_distribution(runs)
+    assert shown is not None
+    assert shown.axes[0].get_ylabel() == "Completed requests no slower", "eight can be told apart as curves"
+
+
+def test_a_limit_that_no_run_of_a_load_has_is_no_panel(fabricate: Fabricate, tmp_path: Path) -> None:
+    """Sizes 1, 2 and 3 at two loads; 4x was asked for at the lower one alone."""
+
+    def once(summary: dict[str, Any]) -> None:
+        del summary["slo"]["4x"]
+
+    for rate in (6.0, 16.0):
+        for size in (1, 2, 3):
+            system = {"name": "nirvana", "cache": {"capacity": size}}
+            fabricate(
+                f"{rate}-{size}",
+                rate_rpm=rate,
+                requests=20,
+                change=once if rate > 6 else None,
+                config={"system": system},
+            )
+    figure = figures.slo_violations(load_runs([tmp_path]))
+    assert figure is not None
+    assert [panel.get_title(loc="left") for panel in figure.axes if panel.get_visible()] == [
+        "SLO 2x, 6 rpm",
+        "SLO 2x, 16 rpm",
+        "SLO 4x, 6 rpm",
+    ]

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from sim.cli import main
 from sim.study import cli
 from sim.study.compare import beyond_noise, cells
-from sim.study.report import write_report
+from sim.study.report import Report, write_report
 from sim.study.runs import ReportError, Run, load_runs
+from sim.study.sensitivity import RERUNS_S
 from sim.study.tables import DASH, Entry, assumptions, columns, comparison, headline, notes, number
 
 Fabricate = Callable[..., Path]
@@ -321,3 +323,91 @@ def test_a_place_that_cannot_be_written_is_named(four: Path, tmp_path: Path) -> 
     (tmp_path / "file").write_text("")
     with pytest.raises(ReportError, match="cannot be written"):
         write_report([four], tmp_path / "file" / "report.html")
+
+
+def test_an_assumption_that_a_run_states_twice_is_listed_once(fabricate: Fabricate, tmp_path: Path) -> None:
+    def twice(summary: dict[str, Any]) -> None:
+        summary["assumptions"] = [{"what": "switch time", "value": 1, "source": "a table"}] * 2
+
+    fabricate("one", "vanilla", requests=10, change=twice)
+    fabricate("other", "nirvana", requests=10, change=lambda summary: summary.update(assumptions=None))
+    assert assumptions(load_runs([tmp_path])) == [("switch time", "1", "a table", "vanilla")]
+
+
+def test_the_headline_tells_one_quality_of_all_once(fabricate: Fabricate, tmp_path: Path) -> None:
+    def edit(summary: dict[str, Any]) -> None:
+        summary["quality"] = {"factor_mean": 0.93}
+
+    for system in ("vanilla", "nirvana"):
+        fabricate(system, system, requests=10, change=edit)
+    said = headline(load_runs([tmp_path]))
+    assert "The quality of the images, 1 being the large model in full, is 0.93 for all." in said
+    assert "is 0.93 (nirvana)." in headline(load_runs([tmp_path / "nirvana"])), "of one there is no all"
+
+
+def test_the_headline_names_whose_queue_grows(fabricate: Fabricate, tmp_path: Path) -> None:
+    def edit(summary: dict[str, Any]) -> None:
+        summary["backlog"] = {"grows": summary["system"] == "vanilla", "per_hour": 9.0, "at_last_arrival": 70}
+
+    for system in ("vanilla", "nirvana"):
+        fabricate(system, system, requests=10, change=edit)
+    said = headline(load_runs([tmp_path]))
+    assert "the backlog of vanilla grows as long as requests come." in said
+    assert "the backlog" not in headline(load_runs([tmp_path / "nirvana"])).lower()
+
+
+@pytest.mark.parametrize(("apart", "told"), [(False, "no system completes more requests than vanilla"), (True, "2.00")])
+def test_a_lead_within_the_noise_of_the_seeds_is_none(
+    fabricate: Fabricate, tmp_path: Path, apart: bool, told: str
+) -> None:
+    """The means are 10 and 20 a minute, with seeds that scatter by 1 or by as much as what is between them."""
+    for system, mean in (("vanilla", 10.0), ("nirvana", 20.0)):
+        for seed, off in ((1, -1.0), (2, 0.0), (3, 1.0)):
+            sign = 1 if system == "vanilla" else -1
+            rate = mean + off * sign * (1 if apart else 9)
+
+            def measured(summary: dict[str, Any], rate: float = rate) -> None:
+                summary["throughput_rpm"] = rate
+
+            fabricate(f"{system}{seed}", system, rate_rpm=9.0, requests=10, seed=seed, change=measured)
+    said = headline(load_runs([tmp_path]))
+    assert told in said
+    assert ("beyond the noise of the seeds" in said) is not apart
+    assert ("nirvana completes 2.00 times the requests of vanilla" in said) is apart
+
+
+def test_of_many_systems_the_page_says_how_many_it_shows(
+    fabricate: Fabricate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than a title names, and more strips than fit over time."""
+    monkeypatch.setattr("sim.study.report._png", lambda figure, sheet: b"rendered")
+    for index in range(13):
+        fabricate(f"runs/{index}", f"system-{index}", rate_rpm=9.0, requests=10)
+    fabricate("runs/again", "system-0", rate_rpm=9.0, requests=10, seed=2)
+    text = Page(write_report([tmp_path / "runs"], reruns_s=0.0).html.read_text()).text
+    assert "13 serving systems compared" in text
+    assert "12 of 13 series, evenly spaced." in text
+    assert text.count("Means over seeds, with their range.") == 3
+    assert text.count("Bars are means over seeds.") == 1
+
+
+@pytest.mark.parametrize("seconds", ["0", "2.5", "inf"])
+def test_the_seconds_of_reruns_are_handed_on(seconds: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[float] = []
+
+    def write(dirs: Sequence[Path], out: Path | None, title: str | None, reruns_s: float) -> Report:
+        asked.append(reruns_s)
+        return Report(tmp_path / "r.html", [])
+
+    monkeypatch.setattr("sim.study.report.write_report", write)
+    assert main(["report", str(tmp_path), "--reruns-s", seconds]) == 0
+    assert main(["report", str(tmp_path)]) == 0
+    assert asked == [float(seconds), RERUNS_S]
+
+
+@pytest.mark.parametrize("seconds", ["-1", "nan", "soon"])
+def test_seconds_that_are_none_are_refused(seconds: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["report", str(tmp_path), f"--reruns-s={seconds}"])
+    assert stop.value.code == 2
+    assert seconds in capsys.readouterr().err

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sim.cli import main
 from sim.study.compare import cells, common_loads, hit_shares, slo_multiples
+from sim.study.results import vllm_omni
 from sim.study.runs import ReportError, Run, latency_quantiles, load_runs, time_series
 
 Fabricate = Callable[..., Path]
@@ -277,3 +279,89 @@ def test_what_is_not_a_finite_number_is_none(fabricate: Fabricate, value: object
     assert other.number("a", "c") is None
     assert other.number("a", "b", "c") is None
     assert json.loads((run.path / "summary.json").read_text())["schema"] == 1
+
+
+def test_a_series_of_nothing_that_is_known_is_none(fabricate: Fabricate) -> None:
+    """A time that was never written down or lies ages away is no place on an axis, nor is what has no value a point."""
+    (run,) = load_runs([fabricate("r", requests=10)])
+    nan = float("nan")
+
+    def sampled(time_s: list[float], queued: list[float]) -> tuple[list[float], list[float]] | None:
+        table = pa.table({"time_s": np.array(time_s), "seconds": np.ones(len(time_s)), "queued": np.array(queued)})
+        pq.write_table(table, run.path / "cluster.parquet")
+        found = time_series(run, "queued", 10)
+        return None if found is None else (list(found[0]), list(found[1]))
+
+    assert sampled([], []) is None
+    assert sampled([nan, 0.0, 1e13], [1.0, nan, 1.0]) is None
+    assert sampled([nan, 2.0, 1.0, 1e13], [1.0, 4.0, 3.0, 1.0]) == ([1.0, 2.0], [3.0, 4.0])
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        (("arrival_s", "finish_s", "arrival_s"), "column 'arrival_s' is there twice; run it again"),
+        (("arrival_s", "words"), "column 'finish_s': found string, expected numbers; run it again"),
+    ],
+)
+def test_a_table_whose_columns_say_something_else_is_named(
+    fabricate: Fabricate, columns: tuple[str, ...], told: str
+) -> None:
+    (run,) = load_runs([fabricate("r", requests=10)])
+    of = {"words": pa.array(["x"])}
+    names = ["finish_s" if name == "words" else name for name in columns]
+    table = pa.Table.from_arrays([of.get(name, pa.array([1.0])) for name in columns], names=names)
+    pq.write_table(table, run.path / "requests.parquet")
+    with pytest.raises(ReportError) as refused:
+        latency_quantiles(run, np.array([0.5]))
+    assert str(refused.value).startswith(f"{run.path / 'requests.parquet'}: {told}")
+
+
+STAGES = dict.fromkeys(("search_s", "fetch_s", "load_s", "denoise_s", "decode_s"), 0.5)
+
+
+def staged(run: Path) -> None:
+    """Half a second of each stage, for every request of a run."""
+    table = pq.read_table(run / "requests.parquet")
+    for name, seconds in STAGES.items():
+        table = table.append_column(name, pa.array([seconds] * len(table)))
+    pq.write_table(table, run / "requests.parquet")
+
+
+def test_results_leave_out_the_warm_up_and_nothing_else(fabricate: Fabricate) -> None:
+    whole, warm = fabricate("whole", "vanilla", requests=50), fabricate("warm", "vanilla", requests=50, warmup=20)
+    for path, count in ((whole, 50), (warm, 30)):
+        staged(path)
+        found = vllm_omni([path])
+        (run,) = load_runs([path])
+        assert found["completed_requests"] == count
+        assert found["latency_mean"] == pytest.approx(run.number("latency_s", "mean"))
+        assert found["stage_durations_mean"]["load"] == 0.5
+        late = run.number("slo", "2x", "violation_rate")
+        assert late is not None
+        assert (found["slo_scale"], found["slo_met_success"]) == (2.0, round((1 - late) * count))
+
+
+def test_results_of_a_run_without_a_limit_say_so(fabricate: Fabricate) -> None:
+    for name, slo in (("none", None), ("empty", {})):
+        path = fabricate(name, requests=10, change=lambda summary, slo=slo: summary.update(slo=slo))
+        staged(path)
+        found = vllm_omni([path])
+        assert [found[f"slo_{key}"] for key in ("attainment_rate", "met_success", "scale")] == [None] * 3
+
+
+def test_results_without_the_requests_they_are_about_are_refused(
+    fabricate: Fabricate, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = fabricate("r", requests=10)
+    staged(path)
+    assert main(["report", str(path), "--format", "vllm-omni"]) == 0
+    assert json.loads(capsys.readouterr().out) == vllm_omni([path])
+    table = pq.read_table(path / "requests.parquet")
+    for name in ("finish_s", "outcome", "decode_s"):
+        pq.write_table(table.drop_columns([name]), path / "requests.parquet")
+        with pytest.raises(ReportError, match=rf"requests\.parquet: column '{name}' is missing; run it again"):
+            vllm_omni([path])
+    (path / "requests.parquet").unlink()
+    assert main(["report", str(path), "--format", "vllm-omni"]) == 2
+    assert "requests.parquet: is missing, and the results are about its requests" in capsys.readouterr().err

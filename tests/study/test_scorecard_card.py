@@ -12,7 +12,7 @@ from sim.cli import main
 from sim.errors import ConfigError
 from sim.run import Outcome, simulate
 from sim.study.scorecard import points, runner
-from sim.study.scorecard.card import Card, Study, lost, make, write
+from sim.study.scorecard.card import Card, Study, lost, make, study, write
 from sim.study.scorecard.measures import Measured, latency_s, reduction
 from sim.study.scorecard.rows import NOT_YET, UNEXPLAINED, Row
 from sim.study.scorecard.targets import Target
@@ -184,9 +184,69 @@ def test_a_verdict_that_held_is_watched(tmp_path: Path) -> None:
     assert lost(before, [row for row in card.rows if row.id != "A3"]) == ["A3 held and is no target any more"]
     with pytest.raises(ConfigError, match="make it once without --check"):
         lost(tmp_path / "absent.json", card.rows)
+    with pytest.raises(ConfigError, match="has no column log, only synthetic; make it once without --check"):
+        lost(before, card.rows, "log")
     before.write_text('{"columns": [{"id": "A1"}]}')
     with pytest.raises(ConfigError, match="is no scorecard"):
         lost(before, card.rows)
+
+
+def test_the_command_says_what_could_not_be_run_and_what_cannot_stay(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows that can be had are written all the same."""
+    asked: list[tuple[str | None, bool]] = []
+
+    def tried(system: str | None, *, quick: bool) -> Study:
+        asked.append((system, quick))
+        refused = {TABLE2: (*SMALL, "system=nirvana,vanilla", "cluster=l20", "models=sdxl")}
+        return replace(STUDY, measures={"A2": Measured((TABLE2,), latency_s("nirvana"), "")}, overrides=refused)
+
+    monkeypatch.setattr("sim.study.scorecard.card.study", tried)
+    card = make(replace(STUDY, measures={}), tmp_path / "work")
+    write(replace(card, columns=[replace(card.columns[0], name="log", follows_from="earlier")]), tmp_path, "scorecard")
+    words = ["scorecard", "--work", str(tmp_path / "work"), "-o", str(tmp_path)]
+    assert main(words) == 2
+    said = capsys.readouterr()
+    failed, dropped = said.err.splitlines()
+    command = "could not be run: mezzotint run experiment=nirvana-table2 trace.requests=60 preload=10"
+    assert failed.startswith(f"mezzotint: {command}")
+    assert "(and 1 more): " in failed
+    assert "no profile of sdxl on l20" in failed
+    assert f"{tmp_path}/scorecard.json: the column log is of other code or settings" in dropped
+    assert said.out.splitlines()[-1] == "0 of 4 scored rows held, 0 missed, 4 not run"
+    assert [row["verdict"] for row in json.loads((tmp_path / "scorecard.json").read_text())["columns"][0]["rows"]] == [
+        "not run", "not run", "not run", "given", "not run", "given",
+    ]  # fmt: skip
+    assert main([*words, "nirvana", "--quick", "--check"]) == 2, "there is none of the quick form"
+    assert asked == [(None, False), ("nirvana", True)]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["hardware", "--only-trace"], "hardware: replays what was measured, each run with its own arrivals"),
+        (["hardware", "--trace", "a.parquet"], "hardware: replays what was measured"),
+        (["hardware", "--name", "log"], "hardware: replays what was measured"),
+        (["nirvana", "--sizes", "1,2"], "--sizes: goes with `mezzotint scorecard addons` alone"),
+        (["--runs", "a.csv"], "--runs and --routing: go with `mezzotint scorecard hardware` alone"),
+        (["--routing", "a.csv"], "--runs and --routing: go with `mezzotint scorecard hardware` alone"),
+    ],
+)
+def test_an_option_of_another_page_is_refused(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["scorecard", *words, "-o", str(tmp_path), "--work", str(tmp_path / "work")]) == 2
+    said = capsys.readouterr().err
+    assert told in said
+    assert said.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_quick_form_leaves_no_experiment_as_long_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sim.study.scorecard.card._overrides", lambda path: {COSTS: None, TABLE2: ["preload=1"]})
+    with pytest.raises(ConfigError, match=r"scorecard-quick.yaml: .* is missing; say what makes it quick"):
+        study("nirvana", quick=True)
 
 
 def test_the_command_writes_and_checks(

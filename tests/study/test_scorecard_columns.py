@@ -15,14 +15,14 @@ from sim.study.scorecard.finished import Runs
 from sim.study.scorecard.measures import Measured, latency_s
 from sim.study.scorecard.observations import Observation
 from sim.study.scorecard.readings import CAPACITIES as READ_AT
-from sim.study.scorecard.readings import EXPERIMENTS, READINGS, measure
+from sim.study.scorecard.readings import EXPERIMENTS, READINGS, Reading, measure
 from sim.study.scorecard.targets import Target
 from traces.sources.file import File
 from traces.table.trace import Trace
 from traces.table.trace import make as made_trace
 from traces.table.trace import write as write_trace
 
-COSTS = "nirvana-figure13"
+COSTS, TABLE2 = "nirvana-figure13", "nirvana-table2"
 TARGETS = {
     "one": [
         Target(id="A1", what="latency of vanilla [s]", role="predict", value=8.59, rel_tol=0.001),
@@ -128,6 +128,24 @@ def test_an_observation_is_told_from_its_numbers_alone() -> None:
     assert seen.sentence() == "as the paper saw it: near 0.500, far 0.300 (from each to the next -0.200)"
     assert replace(seen, as_seen=False).sentence().startswith("otherwise: ")
     assert Observation("sessions", {}, None, "no users").sentence() == "not measured: no users"
+
+
+def test_what_is_looked_at_beside_the_rows_names_no_file_of_the_user_s(
+    tmp_path: Path, log: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readings and observations that could not be had say why, with a command that has the file in it."""
+    monkeypatch.setattr("sim.study.scorecard.card.READ", ())
+    why = f"not simulated: mezzotint run trace.path={log.path}"
+    monkeypatch.setattr("sim.study.scorecard.card.measure", lambda runs: [Reading("a", "lru", None, None, why)])
+    table2 = {"A2": Measured((TABLE2,), latency_s("nirvana"), "")}
+    looked = replace(STUDY, measures=table2, overrides={TABLE2: ("system=nirvana", "preload=80")}, beside=True)
+    (column,) = make(looked, tmp_path / "work", feeds=[log]).columns
+    assert [one.reason for one in column.readings] == ["not simulated: mezzotint run trace.path=kept.parquet"]
+    assert len(column.observations) == 3
+    for seen in column.observations:
+        assert "leave nothing of the 80 requests" in (seen.reason or "")
+        assert "kept.parquet" in (seen.reason or "")
+    assert str(tmp_path) not in json.dumps(column.plain())
 
 
 def test_columns_are_named_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

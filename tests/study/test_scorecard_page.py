@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from sim.study.scorecard.columns import Column
 from sim.study.scorecard.figure import REACH, draw, offsets
+from sim.study.scorecard.observations import Observation
 from sim.study.scorecard.page import render, tally
+from sim.study.scorecard.readings import Reading
 from sim.study.scorecard.rows import NOT_YET, Row
 from sim.study.scorecard.targets import Target
 from sim.study.scorecard.verdict import judge
@@ -96,3 +98,49 @@ def test_an_ordering_is_at_zero_or_out_of_sight() -> None:
     assert offsets(row(target(role="order", value=None), True)) == [0.0]
     assert offsets(ROWS[2]) == [-float("inf")]
     assert offsets(ROWS[5]) == pytest.approx([])
+
+
+def test_what_exactly_was_measured_is_told_where_it_is_known() -> None:
+    page = render([replace(COLUMN, rows=[replace(ROWS[0], basis="the mean over seeds"), ROWS[1]])], "in full", None)
+    assert "| A1 | the mean over seeds |" in page.splitlines()
+    assert "| A2 | None |" not in page
+    assert "## What is measured" not in render([COLUMN], "in full", None)
+
+
+def test_other_readings_stand_side_by_side_and_those_that_were_not_run_say_why() -> None:
+    one = [Reading("uses never fade", "lfu", [0.5, 0.6], [0.1, 0.2]), Reading("all stored", "lru", None, None, "late")]
+    other = [Reading("uses never fade", "lfu", [0.7, 0.8], [0.3, 0.4]), Reading("all stored", "lru", [0.9], [0.5])]
+    page = render([replace(COLUMN, readings=one), replace(COLUMN, name="log", readings=other)], "in full", None)
+    lines = page.splitlines()
+    assert "| reading | policy | synthetic: hit rate | saving | log: hit rate | saving |" in lines
+    assert "| uses never fade | lfu | 0.5 · 0.6 | 0.1 · 0.2 | 0.7 · 0.8 | 0.3 · 0.4 |" in lines
+    assert "| all stored | lru | – | – | 0.9 | 0.5 |" in lines
+    assert "- not run on synthetic: late" in lines
+    assert "Table 3 at 1,500 · 15,000 · 150,000 items:" in lines
+    page = render([COLUMN, replace(COLUMN, name="log", readings=other)], "in full", None)
+    assert "| reading | policy | log: hit rate | saving |" in page.splitlines(), "a column that looked at none has none"
+    assert "not run on" not in page
+    assert "What other readings give" not in render([COLUMN], "in full", None)
+
+
+def test_what_was_seen_is_told_of_each_trace_under_the_observation() -> None:
+    seen = Observation("sessions are alike", {"near": 0.5, "far": 0.25}, True)
+    absent = replace(seen, numbers={}, as_seen=None, reason="no users")
+    columns = [replace(COLUMN, observations=[seen]), replace(COLUMN, name="log", observations=[absent]), COLUMN]
+    page = render(columns, "in full", None)
+    assert (
+        "- sessions are alike\n"
+        "  - synthetic: as the paper saw it: near 0.500, far 0.250 (from each to the next -0.250)\n"
+        "  - log: not measured: no users\n"
+    ) in page
+    assert "What NIRVANA saw" not in render([COLUMN], "in full", None)
+
+
+def test_a_row_that_one_trace_lacks_has_the_other_s_point_alone() -> None:
+    figure = draw({"synthetic": ROWS[:1], "log": [row(target(), None, "too short")]})
+    assert figure is not None
+    (panel,) = figure.axes
+    (point,) = (line for line in panel.lines if len(line.get_xdata()) == 1)
+    assert point.get_xdata()[0] == pytest.approx(0.5), "0.1 off of a tolerance of 0.2"
+    assert "2 → 2.1" in [text.get_text() for text in panel.texts]
+    assert "synthetic: 1 of 1 scored rows held; log: 0 of 0" in figure.get_suptitle()

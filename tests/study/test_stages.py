@@ -1,7 +1,10 @@
 """The H800 profile, calibrated on four settings of Katz's logs, predicts the others."""
 
+from pathlib import Path
+
 import pytest
 
+from sim.cli import main
 from sim.study.stages.page import render
 from sim.study.stages.replay import STAGES, settings, worst
 
@@ -32,3 +35,18 @@ def test_the_page_has_each_of_them(predicted: list) -> None:
 def test_what_was_calibrated_on_comes_out(system: str) -> None:
     for each in settings(lambda name, nets, loras: name == system and (nets, loras) in ((0, 1), (3, 0))):
         assert abs(each.error("latency_s") or 0.0) < 0.01
+
+
+def test_the_command_writes_the_page_of_what_it_says(
+    predicted: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sim.study.stages.replay.settings", lambda: predicted)
+    words = ["scorecard", "stages", "-o", str(tmp_path / "out")]
+    assert main([*words, "--check"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told == [f"{stage}: off by {worst(predicted, stage):.3g} at most where it is predicted" for stage in STAGES]
+    assert not (tmp_path / "out").exists()
+    assert main(words) == 0
+    path = tmp_path / "out/swiftdiffusion.md"
+    assert capsys.readouterr().out.splitlines() == [*told, str(path)]
+    assert path.read_text() == render(predicted)

@@ -60,7 +60,7 @@ class Target(BaseModel):
             raise ValueError("rel_tol and abs_tol exclude each other")
         if allowed and told and told[0] != "value":
             raise ValueError(f"{allowed[0]} does not go with {told[0]}, which is the limit itself")
-        if self.abs_tol is None and self.value is not None and not all(self.values):
+        if self.abs_tol is None and not all(self.values):
             raise ValueError("a value of 0 needs abs_tol")
         return self
 

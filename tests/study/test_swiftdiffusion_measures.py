@@ -1,0 +1,43 @@
+"""How SwiftDiffusion's numbers are measured, on latencies that were made up."""
+
+from pathlib import Path
+
+import pytest
+
+from sim.study.scorecard.finished import Finished, Runs
+from sim.study.scorecard.points import Point
+from sim.study.scorecard.swiftdiffusion import MEASURES, over_best, per_gpu_rpm
+
+
+def runs(latency_s: dict[tuple[str, int, int], float]) -> Runs:
+    """By system, ControlNets and LoRAs."""
+    made = []
+    for (system, nets, loras), seconds in latency_s.items():
+        choices = {"system": system, "trace.controlnets": str(nets), "trace.loras": str(loras)}
+        point = Point("swiftdiffusion-figure11", choices, ())
+        made.append((point, Finished(point, {}, Path("nowhere"), {"system": system, "latency_s": {"mean": seconds}})))
+    return Runs(tuple(made))
+
+
+@pytest.mark.parametrize(
+    ("system", "gpus"),
+    [
+        ("diffusers", (1, 1, 1, 1)),
+        ("nirvana-20", (1, 1, 1, 1)),
+        ("swiftdiffusion", (1, 2, 3, 4)),  # a GPU for each ControlNet as a service
+        ("katz", (2, 4, 6, 8)),  # and the two halves of the guidance apart
+        ("distrifusion-add-ons", (2, 4, 8, 8)),
+    ],
+)
+def test_throughput_is_of_all_gpus_that_a_request_holds(system: str, gpus: tuple[int, ...]) -> None:
+    for nets, held in enumerate(gpus):
+        assert per_gpu_rpm(runs({(system, nets, 2): 3.0}), system, nets, 2) == pytest.approx(60 / (3.0 * held))
+
+
+def test_the_best_baseline_is_that_of_the_most_images_for_a_gpu() -> None:
+    seconds = {("swiftdiffusion", 1, 2): 2.0, ("diffusers", 1, 2): 8.0, ("nirvana-10", 1, 2): 6.0}
+    found = runs({**seconds, ("nirvana-20", 1, 2): 5.0})
+    assert over_best(found) == pytest.approx(5.0 / (2.0 * 2))
+    assert MEASURES["S5"].measure(found) == over_best(found)
+    found = runs({("diffusers", 1, 0): 6.0, ("swiftdiffusion", 1, 0): 2.0})
+    assert MEASURES["S6"].measure(found) == pytest.approx(6.0 / (2.0 * 2))
