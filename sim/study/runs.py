@@ -336,9 +336,9 @@ def table_of(path: Path, columns: Sequence[str]) -> pa.Table | None:
 def whole_table(path: Path, columns: Sequence[str]) -> pa.Table | None:
     """As ``table_of``, but each of ``columns`` has to be there: raises ReportError, too, for the first that is not."""
     table = table_of(path, columns)
-    for column in columns if table is not None else ():
-        if column not in table.column_names:
-            raise ReportError(f"{path}: column '{column}' is missing; {_again(path)}")
+    missing = [] if table is None else [column for column in columns if column not in table.column_names]
+    if missing:
+        raise ReportError(f"{path}: column '{missing[0]}' is missing; {_again(path)}")
     return table
 
 
