@@ -23,7 +23,7 @@ from typing import Any
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import QuotedString
+from hydra.core.override_parser.types import Glob, QuotedString
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
@@ -189,7 +189,7 @@ def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usa
     level, handlers = root.level, list(root.handlers)  # Hydra's --info has them write on what may be closed by then
     try:
         sys.argv = ["mezzotint", *_arranged(overrides)]
-        _refuse_null(overrides)
+        _refuse_no_choice(overrides)
         _refuse_no_jobs(overrides)
         _refuse_mode(overrides)
         several = "-m" in overrides or "--multirun" in overrides
@@ -262,12 +262,22 @@ def _of_a_part(word: str) -> bool:
     return found is not None and found[1] in groups()
 
 
-def _refuse_null(words: Sequence[str]) -> None:
-    """Hydra would name neither the group nor the way to choose nothing in it."""
+def _refuse_no_choice(words: Sequence[str]) -> None:
+    """Hydra would name neither the group nor the way to choose nothing in it, and in a sweep only after it began."""
     for word in words:
         group, _, value = word.partition("=")
-        if value == "null" and group in groups():
-            raise ConfigError(f"{group}: found null, expected one of its choices; ~{group} leaves out what may be")
+        if value and group in groups():
+            read = OverridesParser.create().parse_override(readable(word))
+            several = read.is_sweep_override() and not isinstance(read.value(), Glob)
+            for one in read.sweep_iterator() if several else [read.value()]:
+                if not all(isinstance(name, _NAMES) for name in (one if isinstance(one, list) else [one])):
+                    raise ConfigError(
+                        f"{group}: found {value}, expected one of its choices; ~{group} leaves out what may be"
+                    )
+
+
+_NAMES = (str, QuotedString, Glob, dict)
+"""What can be said of a group: choices, or the settings of the one that is chosen."""
 
 
 def _swept(run_all: Callable[[], None]) -> int:
@@ -297,11 +307,11 @@ def _swept(run_all: Callable[[], None]) -> int:
 
 
 def _points(words: Sequence[str]) -> int | None:
-    """How many points the sweep has; None where an experiment brings a sweep of its own."""
+    """How many points the sweep has; None where an experiment brings a sweep of its own, or Hydra looks for choices."""
     overrides = [word for word in words if not word.startswith("-")]
-    if any(word.startswith("experiment=") for word in overrides):
-        return None
     parsed = OverridesParser.create().parse_overrides(overrides)
+    if any(each.key_or_group == "experiment" or isinstance(each.value(), Glob) for each in parsed):
+        return None
     return math.prod(len(list(each.sweep_string_iterator())) for each in parsed if each.is_sweep_override())
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from sim.cli import main
 from sim.config.choices import groups
+from sim.errors import ConfigError
 from tests.conftest import REPOSITORY
 
 
@@ -62,6 +63,54 @@ def test_a_sweep_keeps_out_of_a_folder_that_holds_runs(capsys: pytest.CaptureFix
     Path("sweep/0/summary.json").write_text("{}")
     assert main(["run", "system=vanilla", "-m", *SMALL, "seed=7", "run.dir=sweep"]) == 2
     assert "sweep holds the runs of another sweep" in capsys.readouterr().err
+
+
+def test_a_sweep_may_have_a_folder_for_each_point(capsys: pytest.CaptureFixture[str]) -> None:
+    """There is none to claim, and what one point meets is no matter of the others'."""
+    words = ["run", "-m", "trace.requests=5", "hydra.launcher.n_jobs=1", "models=sdxl"]
+    assert main([*words, "seed=3", "cluster=l20,mi210", "run.dir=of-${seed}"]) == 2
+    said = capsys.readouterr()
+    assert "mezzotint: error: no profile of sdxl on l20" in said.err
+    assert "Traceback" not in said.err
+    assert "cluster=mi210): 5 of 5 requests completed" in said.out
+    assert Path("of-3/1/summary.json").is_file()
+    assert not list(Path("of-3").glob(".*")), "no sweep of ours was begun in it"
+
+
+def test_a_sweep_counts_its_points_where_they_can_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int | None] = []
+
+    def counted(folder: Path, points: int | None) -> None:
+        told.append(points)
+        raise ConfigError("nothing is run")
+
+    monkeypatch.setattr("sim.verbs.counted", counted)
+    for words in (
+        ["seed=1"],
+        ["system=vanilla,nirvana", "seed=1,2,3"],
+        ["seed=range(1,5)", "slo=[2,4]"],
+        ["experiment=nirvana-figure13", "seed=1,2"],
+        ["system=glob(modm*)", "seed=1,2"],
+    ):
+        assert main(["run", "-m", *words, "run.dir=sweep"]) == 2
+    assert told == [1, 6, 4, None, None]
+
+
+def test_a_fault_of_ours_is_not_put_down_to_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message without its traceback would be all that anybody ever saw of it."""
+
+    def broken(*_: object) -> None:
+        raise ValueError("a fault")
+
+    monkeypatch.setattr("sim.verbs._resolved", broken)
+    with pytest.raises(ValueError, match="a fault"):
+        main(["run", "trace.requests=5", "run.dir=out"])
+
+
+def test_a_sweep_over_all_choices_of_a_name_runs() -> None:
+    words = ["run", "-m", "trace.requests=5", "system=glob(van*)", "hydra.launcher.n_jobs=1", "run.dir=sweep"]
+    assert main(words) == 0
+    assert [path.parent.name for path in Path("sweep").glob("*/summary.json")] == ["0"]
 
 
 def test_a_sweep_by_no_process_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -244,6 +293,15 @@ def test_folders_with_our_names_do_not_stand_before_ours(tmp_path: Path, package
     ("words", "message"),
     [
         (["run", "models=null"], "models: found null, expected one of its choices"),
+        (["run", "models=1"], "models: found 1, expected one of its choices"),
+        (["run", "system=[vanilla,null]"], "system: found [vanilla,null], expected one of its choices"),
+        (["run", "-m", "models=null,sdxl"], "models: found null,sdxl, expected one of its choices"),
+        (["run", "-m", "models=sdxl", "system=range(1,3)"], "system: found range(1,3), expected one of its choices"),
+        (["run", "system={a:1}"], "Could not override 'system'"),
+        (["run", "~system=[vanilla]"], "Config group override deletion value must be a string"),
+        (["run", "a{"], "a{: cannot be read, expected KEY=VALUE, GROUP=CHOICE or ~GROUP"),
+        (["run", "hydra.launcher=null"], "hydra.launcher: found None, expected one that"),
+        (["plan"], "plan: found nothing, expected rate or placement"),
         (["run", "run=5"], "run: "),
         (["run", "run.dir="], "run.dir: "),
         (["run", "scheduler._target_=broken.Policy"], "broken cannot be imported (SyntaxError"),
@@ -305,6 +363,9 @@ def test_help_names_the_groups(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--help"]) == 0
     said = capsys.readouterr().out
     assert all(f"{group}=" in said for group in groups())
+    for verb in ("plan", "validate"):
+        assert main([verb, "--help"]) == 0
+        assert capsys.readouterr().out.startswith(f"usage: mezzotint {verb}")
 
 
 @pytest.mark.parametrize("name", ["a b/[x] é", "[x]", "it's", "a=b (1)", "2024", "{x}", "1e3"])

@@ -35,6 +35,24 @@ def test_a_boolean_is_no_number(value: bool, hint: Any) -> None:
         validated(given_, hint)
 
 
+@given(st.one_of(st.integers(), st.floats()), st.sampled_from([bool, bool | None, list[bool]]))
+def test_a_number_is_no_truth(value: float, hint: Any) -> None:
+    """Not even 0 and 1, which pydantic would take."""
+    for each in (value, 0, 1, 0.0, 1.0):
+        with pytest.raises(ValidationError):
+            validated([each] if hint == list[bool] else each, hint)
+    assert validated([True, False], list[bool]) == [True, False]
+
+
+def test_what_a_dataclass_is_told_is_held_to_its_fields_and_one_that_is_made_is_taken() -> None:
+    made = Fitted("t", 1.0, 2.0)
+    assert validated({"target": "t", "paper": 1, "ours": 2}, Fitted) == made
+    assert validated(made, Fitted) is made
+    for wrong in ("t", 5, None, ["t", 1.0, 2.0]):
+        with pytest.raises(ValidationError):
+            validated(wrong, Fitted)
+
+
 @given(st.integers(-(2**62), 2**62))
 def test_a_whole_number_is_a_float_and_a_whole_float_is_one(value: int) -> None:
     assert validated(value, float) == float(value)
