@@ -1,4 +1,4 @@
-"""Gangs of as many GPUs as each request takes: who waits for how many, who serves again, who holds what is asked for."""
+"""Gangs of as many GPUs as each request takes: who waits for how many, who serves again, who holds what."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from sim.request import COMPLETED, FAILED, Addons
 from sim.schedule.gangs import Gangs
 from tests.sim.lab import Given, engine
 
-FASTER = {gpus: 1.0 for gpus in range(2, 9)}
+FASTER = dict.fromkeys(range(2, 9), 1.0)
 
 
 def ganged(times: Any, full_s: Any, nets: list[tuple[str, ...]], count: int, load_s: float = 0.0, **how: Any) -> Engine:
