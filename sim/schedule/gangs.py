@@ -31,7 +31,6 @@ class Gangs:
     sizes: list[int] = field(default_factory=list)
     _run: Run = field(init=False, repr=False)
     _waiting: deque[Request] = field(init=False, default_factory=deque, repr=False)
-    _placing: bool = field(init=False, default=False, repr=False)
 
     def __post_init__(self) -> None:
         if any(size < 1 for size in self.sizes):
@@ -74,13 +73,10 @@ class Gangs:
         first = self._waiting[0]
         if (len(worker.gpus), worker.denoisers) == self._takes(first):
             return self._waiting.popleft()
-        if not self._placing:
-            self._placing = True
-            idle = [each for each in self._run.cluster.idle() if each is not worker]
-            made = self._assemble(first, now_s, [worker, *idle])
-            self._placing = False
-            if made is not None and made.has_room:
-                self._run.pull(made)
+        idle = [each for each in self._run.cluster.idle() if each is not worker]
+        made = self._assemble(first, now_s, [worker, *idle])
+        if made is not None and made.has_room:
+            self._run.pull(made)
         return None
 
     def _assemble(self, request: Request, now_s: float, idle: Sequence[Worker]) -> Worker | None:
