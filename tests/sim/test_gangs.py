@@ -71,6 +71,13 @@ def test_the_first_in_line_sets_out_when_as_many_gpus_are_idle_as_it_takes(
     assert run.record.ledger.inside(0.0, 1e6, run.cluster.sizes()).busy_s == gpu_seconds
 
 
+def test_who_is_first_after_another_set_out_takes_gpus_that_were_idle_all_the_while() -> None:
+    """Of four GPUs three serve the first request and then the second, which held up the third: the fourth is free for
+    it from when the second sets out."""
+    run = ganged([0.0, 0.0, 0.0], [2.0, 2.0, 2.0], [("a", "b"), ("a", "b"), ()], 4)
+    assert run.record.facts["start_s"].tolist() == [0.0, 2.0, 2.0]
+
+
 def test_a_gang_of_its_size_serves_before_other_gpus_and_one_that_holds_its_control_net_before_others() -> None:
     """Each of two gangs loaded a ControlNet of its own (2 s): who asks for one again goes where it lies, in either
     order, and loads nothing."""
