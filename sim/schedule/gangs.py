@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from conf.ranges import Count
+from sim.clock import DISPATCH
 from sim.errors import ConfigError
 from sim.parts import Run, Worker
 from sim.request import FAILED, Request
@@ -31,7 +32,6 @@ class Gangs:
     sizes: list[int] = field(default_factory=list)
     _run: Run = field(init=False, repr=False)
     _waiting: deque[Request] = field(init=False, default_factory=deque, repr=False)
-    _placing: bool = field(init=False, default=False, repr=False)
 
     def __post_init__(self) -> None:
         if any(size < 1 for size in self.sizes):
@@ -73,15 +73,22 @@ class Gangs:
             return None
         first = self._waiting[0]
         if (len(worker.gpus), worker.denoisers) == self._takes(first):
+            if (
+                len(self._waiting) > 1
+            ):  # for whoever is first now, GPUs may be idle that were too few or not wanted before
+                self._run.clock.at(now_s, DISPATCH, self._ask)
             return self._waiting.popleft()
-        if not self._placing:
-            self._placing = True
-            idle = [each for each in self._run.cluster.idle() if each is not worker]
-            made = self._assemble(first, now_s, [worker, *idle])
-            self._placing = False
-            if made is not None and made.has_room:
-                self._run.pull(made)
+        idle = [each for each in self._run.cluster.idle() if each is not worker]
+        made = self._assemble(first, now_s, [worker, *idle])
+        if made is not None and made.has_room:
+            self._run.pull(made)
         return None
+
+    def _ask(self, _: None) -> None:
+        """Have the idle GPUs serve whoever is first."""
+        worker = next(self._run.cluster.idle(), None)
+        if worker is not None:
+            self._run.pull(worker)
 
     def _assemble(self, request: Request, now_s: float, idle: Sequence[Worker]) -> Worker | None:
         """A worker for ``request`` out of ``idle`` ones; None where they are too few."""

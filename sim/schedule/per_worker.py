@@ -72,7 +72,8 @@ class PerWorker:
         if worker.role == self.miss_role:
             if self._for_hits is not None:
                 left.extend(self._hits.pop(worker, ()))
-        elif not worker.open:  # its model is not there any more, or never came
+        elif worker.model != self._run.models[self.miss_role].name or not (worker.open or worker.aboard):
+            # its model is not there any more, or never came; one that runs a batch is not open and keeps what it has
             left.extend(self._misses.pop(worker, ()))
         self._waiting -= len(left)
         for request in left:

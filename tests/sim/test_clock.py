@@ -1,11 +1,12 @@
 """The clock alone: calls and SimPy's own events in one order."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import pytest
 import simpy
 from hypothesis import given
 from hypothesis import strategies as st
+from simpy.core import EmptySchedule
 
 from sim.clock import ARRIVAL, COMPLETION, CONTROL, Clock
 
@@ -55,3 +56,44 @@ def test_processes_of_simpy_run_among_the_calls() -> None:
         clock.run()
     assert seen == [(1.0, "before"), (2.0, "slept"), (3.0, "woken")]
     assert Clock().run(until=5.0) is None
+
+
+@given(
+    fed=st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0]), max_size=8),
+    asked=st.lists(
+        st.tuples(st.sampled_from([0.0, 0.5, 1.0, 3.0]), st.sampled_from([COMPLETION, ARRIVAL])), max_size=8
+    ),
+)
+def test_one_step_at_a_time_is_what_a_run_does_at_once(fed: list[float], asked: list[tuple[float, int]]) -> None:
+    """Calls that were fed among calls that were asked for, up to the last one of either kind, and none after it."""
+
+    def made(run: Callable[[Clock], None]) -> list[tuple[float, str]]:
+        clock, seen = Clock(), list[tuple[float, str]]()
+        clock.feed(sorted(fed), ARRIVAL, lambda name: seen.append((clock.now, name)), map("fed {}".format, range(9)))
+        for number, (time_s, order) in enumerate(asked):
+            clock.at(time_s, order, lambda name: seen.append((clock.now, name)), f"asked {number}")
+        run(clock)
+        assert clock.peek() == float("inf")
+        with pytest.raises(EmptySchedule):
+            clock.step()
+        return seen
+
+    def stepped(clock: Clock) -> None:
+        for _ in range(len(fed) + len(asked)):
+            due_s = clock.peek()
+            clock.step()
+            assert clock.now == due_s
+
+    found = made(stepped)
+    assert found == made(Clock.run)
+    assert len(found) == len(fed) + len(asked)
+    assert [time_s for time_s, _ in found] == sorted([*fed, *(time_s for time_s, _ in asked)])
+
+
+def test_a_run_until_a_time_leaves_what_comes_later() -> None:
+    clock, seen = Clock(), list[float]()
+    clock.feed([1.0, 2.0, 3.0], ARRIVAL, seen.append, [1.0, 2.0, 3.0])
+    clock.run(until=2.5)
+    assert (clock.now, seen) == (2.5, [1.0, 2.0])
+    clock.run()
+    assert (clock.now, seen) == (3.0, [1.0, 2.0, 3.0])

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.base import Asset, Cost, Work
+from backends.base import Asset, Cost, Work, WorkFailed
 from sim.cluster.batch import WholeBatch
+from sim.cluster.batched import Batched
 from sim.cluster.cluster import Cluster
+from sim.cluster.residence import ensure
 from sim.cluster.rooms import Rooms
 from sim.cluster.steps import StepByStep
 from sim.cluster.whole import WholeRequest
@@ -22,6 +24,7 @@ from sim.gpu import Gpu
 from sim.model import Model
 from sim.request import HIT, MISS, Request
 from sim.schedule.hit_miss import HitMiss
+from sim.schedule.per_worker import PerWorker
 from tests.sim.lab import Given, engine
 
 LOAD_S = 7.0
@@ -239,6 +242,109 @@ def test_a_worker_that_is_closed_and_reopened_while_empty_takes_requests_again()
     assert run.record.facts["start_s"].tolist() == [5.0]
 
 
+@pytest.mark.parametrize("executor", [WholeRequest, lambda: WholeBatch(1)])
+def test_a_worker_that_keeps_requests_ends_them_all_before_it_loads(executor: Any) -> None:
+    """Three misses of 10 s at once, all for the one large worker, which is ordered at 3 s to be a small one."""
+    run = engine(
+        [0.0, 1.0, 2.0], [10.0] * 3, roles=["large", "small"], backend=Given([10.0] * 3, LOAD_S),
+        scheduler=PerWorker(), executor=executor(), controllers=[Acts((3.0, order(0, "small")))],
+    )  # fmt: skip
+    run.run()
+    assert run.record.facts["finish_s"].tolist() == [10.0, 20.0, 30.0]
+    assert spans(run)[-1] == ("load", 0, 30.0, 30.0)  # the run ends as it begins
+
+
+def test_a_worker_of_several_requests_loads_when_the_last_of_them_is_out() -> None:
+    """Two step together for 20 and 30 s from their start; ordered at 5 s, it takes nobody else until it has loaded."""
+    run = engine(
+        [0.0, 0.0, 6.0], [20.0, 30.0, 10.0], roles=["large"], backend=Given([20.0, 30.0, 10.0], LOAD_S),
+        executor=StepByStep(2), controllers=[Acts((5.0, order(0, "small")), (40.0, order(0, "large")))],
+        shapes=tuple(np.array(column, np.int32) for column in ([64] * 3, [64] * 3, [25, 50, 50])), native=False,
+    )  # fmt: skip
+    run.run()
+    facts = run.record.facts
+    first_s, last_s = sorted(facts["finish_s"][:2])
+    (load,) = [span for span in spans(run) if span[0] == "load"][:1]
+    assert first_s < last_s == load[2]
+    assert load[3] == last_s + LOAD_S
+
+
+def taken(prepare: Any) -> str:
+    """What the cluster says to a request for a worker after ``prepare(cluster)``."""
+    cluster = opened(100)
+    worker = cluster.workers[0]
+    prepare(cluster, worker)
+    with pytest.raises(SimulationError) as caught:
+        cluster.take(worker)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "reason"),
+    [
+        (lambda cluster, worker: cluster.take(worker), "has 1 of at most 1 aboard"),
+        (lambda cluster, worker: cluster.close(worker), "runs a batch"),
+        (lambda cluster, worker: cluster.fail(worker, 0.0), "failed and is not back"),
+        (lambda cluster, worker: cluster.order(worker, "small", 0.0), "drains or loads for another role"),
+        (
+            lambda cluster, worker: cluster.take(worker) or cluster.order(worker, "small", 0.0),
+            "drains or loads for another role",
+        ),
+    ],
+)
+def test_a_worker_that_takes_nobody_says_why(prepare: Any, reason: str) -> None:
+    said = taken(prepare)
+    assert said.startswith("the scheduler (sim.schedule.fcfs.Fcfs) gave a request to worker 0")
+    assert f"which {reason}; ask the cluster who has room" in said
+
+
+def test_no_more_requests_are_released_than_are_aboard() -> None:
+    cluster = opened(100)
+    worker = cluster.workers[0]
+    cluster.take(worker)
+    with pytest.raises(SimulationError, match=r"WholeRequest\) released 2 requests of worker 0 .*, which has 1 aboard"):
+        cluster.release(worker, 2)
+
+
+def test_an_executor_that_takes_no_request_is_refused() -> None:
+    executor = WholeRequest()
+    executor.limit = 0
+    with pytest.raises(SimulationError, match=r"WholeRequest\) takes 0 requests at once, expected 1 or more"):
+        engine([0.0], [1.0], executor=executor).run()
+
+
+def test_a_request_for_another_model_cannot_join_those_aboard() -> None:
+    class Both(Marked):
+        def admit(self, request: Request, now_s: float) -> float:
+            self.run.assign(request, self.run.models["small" if self.hits[request.row] else "large"])
+            return 0.0
+
+    said = r"a request for small \(row 1\) was given to worker 0 while others aboard run on large; .* keep models apart"
+    with pytest.raises(SimulationError, match=said):
+        engine([0.0, 1.0], [9.0] * 2, door=Both([False, True]), executor=StepByStep(2)).run()
+
+
+def test_what_is_to_be_run_needs_a_model() -> None:
+    run = engine([0.0], [1.0])
+    run._open()
+    request = Request(7, 0.0, 64, 64, 50)
+    for act in (lambda: ensure(run, run.cluster.workers[0], request), lambda: run.work(request)):
+        with pytest.raises(SimulationError, match="row 7 is to be run and its plan names no model"):
+            act()
+
+
+def test_a_request_that_cannot_be_run_has_its_model_loaded_first_and_that_is_work() -> None:
+    class Refusing(Given):
+        def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
+            raise WorkFailed("no such shape")
+
+    run = engine([0.0], [9.0], roles=["small"], backend=Refusing([9.0], LOAD_S))
+    run.run()
+    assert spans(run) == [("load", 0, 0.0, LOAD_S)]
+    assert run.record.facts["finish_s"].tolist() == [LOAD_S]
+    assert run.record.facts.reasons == {0: "no such shape"}
+
+
 # -- gangs ---------------------------------------------------------------------------------------------------------
 
 
@@ -330,6 +436,8 @@ def test_gangs_are_refused_of_whom_is_not_there_to_be_in_one() -> None:
         lambda c, t: c.gang([c.workers[0], c.workers[1]], "large", t),  # the first is busy
         lambda c, t: c.gang([c.workers[1], c.workers[1]], "large", t),
         lambda c, t: c.gang([c.workers[1]], "large", t),
+        lambda c, t: c.gang(c.workers[1:3], "large", t, 0),
+        lambda c, t: c.gang(c.workers[1:3], "large", t, 3),
         lambda c, t: c.disband(c.workers[1], t),
         lambda c, t: singles.extend(c.workers) or c.disband(c.workers[0], t),
     )
@@ -342,14 +450,20 @@ def test_gangs_are_refused_of_whom_is_not_there_to_be_in_one() -> None:
     )
     third = (
         4.0,
-        lambda run, t: tried(lambda c, t: c.order(run.gone, "small", t), lambda c, t: c.take(run.gone))(run, t),
+        lambda run, t: tried(
+            lambda c, t: c.order(run.gone, "small", t),
+            lambda c, t: c.take(run.gone),
+            lambda c, t: c.spend(run.gone, t, t, "serve"),
+        )(run, t),
     )
     acts = ((1.0, first), (2.0, formed), (2.5, second), (3.0, disbanded), third)
     run = engine([0.0, 5.0], [10.0] * 2, 4, controllers=[Acts(*acts)])
     run.run()
     found = (
-        "not idle", "two or more different", "two or more different", "no idle gang", "no idle gang",
-        "one of the GPUs", "not idle", "not idle", "one of the GPUs", "one of the GPUs", "was disbanded", "disbanded",
+        "not idle", "two or more different", "two or more different",
+        "wants 0 GPUs of a gang of 2 to step", "wants 3 GPUs of a gang of 2 to step", "no idle gang", "no idle gang",
+        "one of the GPUs", "not idle", "not idle", "one of the GPUs", "one of the GPUs", "was disbanded",
+        "was disbanded", "time of worker 4 (large), which was disbanded",
     )  # fmt: skip
     assert len(said) == len(found)
     for text, part in zip(said, found, strict=True):
@@ -361,6 +475,13 @@ def test_gangs_are_refused_of_whom_is_not_there_to_be_in_one() -> None:
 def test_what_does_not_know_the_speed_of_a_gang_refuses_one(executor: Any) -> None:
     with pytest.raises((SimulationError, ConfigError), match=r"nothing says how (fast|much faster)"):
         engine([0.0], [1.0], 2, scheduler=Ganging(), executor=executor).run()
+
+
+@pytest.mark.parametrize("speedup", [{1: 2.0}, {2: 0.0}, {2: 1.5, 4: -1.0}])
+@pytest.mark.parametrize("made", [WholeRequest, Batched])
+def test_a_speedup_is_of_two_gpus_or_more_and_positive(made: Any, speedup: dict[int, float]) -> None:
+    with pytest.raises(ConfigError, match=r"executor\.speedup: found \{.*\}, expected GPUs \(2 or more\)"):
+        made(speedup)
 
 
 # -- memory --------------------------------------------------------------------------------------------------------
@@ -429,6 +550,30 @@ def test_an_add_on_named_as_the_model_is_no_model() -> None:
         cluster.evict(worker, OWN)
     cluster.check_memory(worker, 15)
     cluster.check_memory(worker, None)
+
+
+def test_what_nobody_runs_with_gives_way_to_a_batch_and_what_it_runs_with_does_not() -> None:
+    """Of 40 bytes a batch takes 30 with its model: of 5 and 8 beside it the 5, which were used first, go."""
+    five, eight = Asset("lora", "5", "large"), Asset("controlnet", "8", "large")
+
+    def held() -> Any:
+        cluster = opened(40)
+        assert cluster.admit(cluster.workers[0], five, 5) == cluster.admit(cluster.workers[0], eight, 8) == []
+        return cluster, cluster.workers[0]
+
+    cluster, worker = held()
+    cluster.check_memory(worker, 30, [()])
+    assert set(worker.resident) == {OWN, eight}
+    cluster, worker = held()
+    cluster.check_memory(worker, 32, [(), (five,)])  # one of two has it: it lies beside what both take
+    assert set(worker.resident) == {OWN, five}
+    cluster, worker = held()
+    cluster.check_memory(worker, 40, [(eight,)])  # it is among the 40
+    assert set(worker.resident) == {OWN, eight}
+    with pytest.raises(WorkFailed, match=r"with 8 it takes .* GB that a test has; choose another cluster= or addons="):
+        cluster.check_memory(worker, 41, [(eight,)])
+    with pytest.raises(SimulationError, match="lower the batch limit"):
+        cluster.check_memory(worker, 41, [(eight,), (eight,)])
 
 
 def test_a_model_that_is_larger_than_the_device_is_an_error() -> None:

@@ -1,6 +1,7 @@
 """GPUs that go out of service: what they ran is put back or fails, what they hold is loaded again, nothing is lost."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backends.base import Cost, Work, WorkFailed
 from sim.cluster.batch import WholeBatch
+from sim.cluster.batched import Batched
 from sim.cluster.steps import StepByStep
 from sim.cluster.whole import WholeRequest
 from sim.control.failures import Failures
@@ -18,10 +21,15 @@ from sim.request import COMPLETED, FAILED, Request
 from sim.schedule.batch_server import BatchServer
 from sim.schedule.batching import Batching
 from sim.schedule.fcfs import Fcfs
+from sim.schedule.latency import Known
 from sim.schedule.routed import Routed
 from sim.schedule.routers import RoundRobin
+from sim.schedule.shortest import ShortestRemaining
 from tests.sim.lab import Given, engine, simulated
 from tests.sim.test_cluster import Acts
+from tests.sim.test_disciplines import served as shortest
+from tests.sim.test_slack import UNIT, Mixed
+from tests.sim.test_steps import Patching, Stepped
 
 POWER_W = 300.0
 
@@ -147,6 +155,108 @@ def test_every_executor_may_lose_a_gpu_at_any_time(seed: int, how: str, gpus: in
     if how == "whole":
         served = sum(until - start for start, until, _ in spans(run, "serve"))
         assert served == pytest.approx(seconds[done].sum())
+
+
+def test_who_was_preempted_on_a_gpu_that_fails_begins_anew() -> None:
+    """100 steps of a unit, preempted after 20 by 10 steps, of which 5 are done when the GPU fails for 5 units: it then
+    makes all 10, and then all 100."""
+    run = shortest(
+        lambda executor: ShortestRemaining(executor, Known()), Mixed(1, 0, 0), [0.0, 20 * UNIT], [64, 64], [100, 10], 1,
+        controllers=[Failures({0: [(25 * UNIT, 30 * UNIT)]})],
+    )  # fmt: skip
+    assert run.record.facts["finish_s"].tolist() == [140 * UNIT, 40 * UNIT]
+    assert run.record.facts["denoise_s"].tolist() == [100 * UNIT, 10 * UNIT]
+    assert spans(run, "lost") == [(20 * UNIT, 25 * UNIT, 5 * UNIT * POWER_W)]
+
+
+def test_who_waits_for_a_gpu_that_is_down_preempts_nobody_there() -> None:
+    """Of both that come while the only GPU is down the shorter one is served first when it is back."""
+    run = shortest(
+        lambda executor: ShortestRemaining(executor, Known()), Mixed(256, 0, 0), [1.0, 2.0], [64, 64], [9, 3], 1,
+        controllers=[Failures({0: [(0.5, 5.0)]})],
+    )  # fmt: skip
+    assert run.record.facts["finish_s"].tolist() == [17.0, 8.0]
+
+
+class Told(Batched):
+    """Notes whom it was told to be lost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gone: list[int] = []
+
+    def lost(self, worker: Worker, request: Request) -> None:
+        self.gone.append(request.row)
+
+
+def test_steps_are_told_of_everyone_who_was_lost_those_who_had_not_begun_included() -> None:
+    """Three requests of 8 s share a GPU of two seats, which fails at 2 s; the third, which waits, is not aboard."""
+    told = Told()
+    run = engine(
+        [0.0, 1.5, 1.5], [8.0] * 3, executor=StepByStep(2, told), scheduler=Fcfs(),
+        controllers=[Failures({0: [(2.0, 3.0)]})],
+    )  # fmt: skip
+    run.run()
+    assert sorted(told.gone) == [0, 1]
+    assert (run.record.facts["outcome"] == COMPLETED).all()
+
+
+def test_a_gpu_that_fails_before_it_was_given_anything_loses_nothing() -> None:
+    run = engine([50.0], [8.0], executor=StepByStep(2), controllers=[Failures({0: [(1.0, 2.0)]})])
+    run.run()
+    assert run.record.facts["finish_s"].tolist() == [pytest.approx(58.0)]
+    assert spans(run, "lost") == []
+
+
+@pytest.mark.parametrize("executor", [StepByStep(2), WholeBatch(2), WholeRequest()])
+def test_who_was_given_to_a_gpu_at_the_instant_of_its_failure_had_not_begun(executor: Any) -> None:
+    """It is back at 2 s, has loaded at 4 s, is given the request that waits, and fails before anything else happens."""
+    run = engine(
+        [1.5], [8.0], backend=Given([8.0], 2.0), executor=executor,
+        controllers=[Failures({0: [(1.0, 2.0), (4.0, 6.0)]})],
+    )  # fmt: skip
+    run.run()
+    assert run.record.facts["start_s"].tolist() == [8.0]
+    assert run.record.facts["finish_s"].tolist() == [pytest.approx(16.0)]
+    assert sum(until - start for start, until, _ in spans(run, "lost")) == 0.0
+    assert [each[:2] for each in spans(run, "load")] == [(2.0, 4.0), (6.0, 8.0)]
+
+
+def test_an_add_on_that_comes_for_a_gpu_that_is_down_disturbs_nothing() -> None:
+    """It comes 3.4 s after each of two starts: while the GPU is down, to be patched (0.5 s) as soon as it steps again,
+    and three steps later."""
+    run = engine(
+        [0.0], [1.0], backend=Stepped(1.0), executor=StepByStep(4, Patching(3.4, 0.5)),
+        controllers=[Failures({0: [(2.0, 10.0)]})],
+    )  # fmt: skip
+    run.run()
+    assert run.record.facts["finish_s"].tolist() == [pytest.approx(61.0)]
+    assert [each[:2] for each in spans(run, "boundary")] == [(10.0, 10.5), (pytest.approx(13.5), pytest.approx(14.0))]
+
+
+class Choosy(Given):
+    """No batch with row 1 in it can be run."""
+
+    def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
+        if any(work.row == 1 for work in works):
+            raise WorkFailed("row 1 cannot be run")
+        return super().steps(works, count)
+
+
+@pytest.mark.parametrize(("lost", "failed"), [("again", "row 1 cannot be run"), ("failed", "GPU 0 failed")])
+def test_a_batch_that_cannot_be_run_is_lost_while_the_load_before_it_lasts(lost: Any, failed: str) -> None:
+    """Two set out at 0 s and load another model for 5 s, after which it shows that they cannot be run; the GPU fails
+    at 3 s. Put back at 4 s, they load again and fail for what they are."""
+    run = engine(
+        [0.0, 0.0, 30.0], [8.0] * 3, backend=Choosy([8.0] * 3, 5.0), executor=WholeBatch(2), roles=["small"],
+        scheduler=Batching(2, 1.0), controllers=[Failures({0: [(3.0, 4.0)]}, lost=lost)],
+    )  # fmt: skip
+    run.run()
+    facts = run.record.facts
+    assert facts["outcome"].tolist() == [FAILED, FAILED, COMPLETED]
+    assert facts.reasons == {0: failed, 1: failed}
+    assert spans(run, "lost") == [(0.0, 3.0, 3 * POWER_W)]
+    assert facts["finish_s"][:2].tolist() == ([14.0] * 2 if lost == "again" else [3.0] * 2)
 
 
 def test_the_same_seed_fails_the_same_gpus() -> None:

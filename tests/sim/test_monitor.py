@@ -220,6 +220,30 @@ def test_a_worker_ends_its_own_misses_before_it_changes_and_hands_its_hits_on() 
     assert facts["worker"][6] in (1, 2)  # waited there, and was handed on
 
 
+def test_misses_that_came_for_a_model_that_was_not_loaded_after_all_go_to_a_worker_that_has_it() -> None:
+    """The small worker refines until 20 s; ordered to be large at 1 s it is given a miss, and at 3 s ordered back. The
+    miss runs on the large worker, and nobody loads anything."""
+    run = engine(
+        [0.0, 0.5, 2.0, 2.5],
+        [20.0] * 4,
+        door=Cached({0}),
+        backend=Given([20.0] * 4, 5.0),
+        roles=["large", "small"],
+        scheduler=PerWorker(),
+        controllers=[
+            Acts(
+                (1.0, lambda run, now_s: run.cluster.order(run.cluster.workers[1], "large", now_s)),
+                (3.0, lambda run, now_s: run.cluster.order(run.cluster.workers[1], "small", now_s)),
+            )
+        ],
+    )
+    run.run()
+    facts = run.record.facts
+    assert facts["worker"].tolist() == [1, 0, 0, 0]
+    assert facts["load_s"].tolist() == [0.0] * 4
+    assert "load" not in run.record.ledger.kinds
+
+
 def test_bringing_the_cluster_to_a_split_moves_no_more_than_it_must() -> None:
     moves = []
 

@@ -9,13 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import Cost, Work
+from sim.addons.kernels import Kernels
 from sim.cluster.batch import WholeBatch
 from sim.cluster.batched import Batched
 from sim.cluster.steps import StepByStep
 from sim.engine import Engine
+from sim.errors import ConfigError
 from sim.parts import Worker
 from sim.request import Request
+from sim.reuse.door import Direct
+from sim.reuse.features.steps import StepCaching
 from sim.schedule.batching import Batching
+from sim.schedule.latency import Known
+from sim.schedule.routed import Routed
+from sim.schedule.routers import LeastOutstanding
+from sim.schedule.shortest import ShortestRemaining
 from sim.workload import Standalone, Workload, standalone
 from tests.sim.lab import Given, configured, engine, simulated
 from tests.sim.test_queueing import check, mdc_wait
@@ -306,3 +314,87 @@ def test_the_standalone_latency_is_one_figure() -> None:
     assert list(work.limit_s) == [16.0, 11.0]
     assert isinstance(own, Standalone)
     assert configured()["slo"][0] == 2
+
+
+# -- what is refused, and what is asked of the backend ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("made", "unit"), [(StepByStep, "requests"), (WholeBatch, "images")])
+def test_an_executor_has_room_for_one_at_least(made: Any, unit: str) -> None:
+    with pytest.raises(ConfigError, match=f"executor.limit: found 0, expected 1 or more {unit}"):
+        made(limit=0)
+
+
+def live() -> Stepped:
+    backend = Stepped(1.0)
+    backend.live = True
+    return backend
+
+
+def test_a_live_backend_reuses_nothing() -> None:
+    cache = StepCaching([0], STEPS, 0.1)
+    with pytest.raises(ConfigError, match="a live backend computes every block; add feature_cache=none"):
+        engine([0.0], [1.0], backend=live(), executor=StepByStep(1, feature_cache=cache)).run()
+
+
+class Unpriced:
+    """Steps that cost what they cost, and do not say so beforehand."""
+
+    def __init__(self) -> None:
+        inner = Batched()
+        self.prepare, self.step, self.boundary, self.finish = inner.prepare, inner.step, inner.boundary, inner.finish
+        self.bind = inner.bind
+
+
+@pytest.mark.parametrize("kernels", [None, Kernels()])
+def test_steps_without_a_price_serve_and_are_refused_to_a_scheduler_that_asks_for_one(kernels: Kernels | None) -> None:
+    run = engine([0.0], [1.0], backend=Stepped(1.0), executor=StepByStep(1, Unpriced(), kernels=kernels))
+    run.run()
+    assert run.record.facts["finish_s"].tolist() == [50.0]
+    executor = StepByStep(1, Unpriced(), kernels=kernels)
+    scheduler = Routed(LeastOutstanding(), ShortestRemaining(executor, Known()))
+    with pytest.raises(ConfigError, match="Unpriced cannot say beforehand what a step costs, which the scheduler asks"):
+        engine([0.0], [1.0], backend=Stepped(1.0), executor=executor, scheduler=scheduler).run()
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_step_that_is_made_to_learn_its_price_is_of_works_that_were_begun(runs: bool) -> None:
+    class Strict(Stepped):
+        begun: Sequence[Work] = ()
+
+        def begin(self, works: Sequence[Work]) -> Cost:
+            self.begun = works
+            return super().begin(works)
+
+        def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
+            assert (self.begun is works) == runs
+            return super().steps(works, count)
+
+    backend, executor = Strict(2.0, 1.0), StepByStep(2)
+    backend.live = runs
+    run = engine([0.0], [1.0], backend=backend, executor=executor)
+    run._open()
+    assert executor.price([Work("large", 64, 64, 50) for _ in range(3)]).seconds == 4.0
+
+
+def test_a_batch_that_waits_for_its_latents_draws_the_gpus_power_meanwhile_and_the_measured_one_after() -> None:
+    """Two step together for 40 x 1.5 s at 100 W, 3 s after they set out, in which the GPU draws its 300 W."""
+
+    class Measured(Stepped):
+        def begin(self, works: Sequence[Work]) -> Cost:
+            return Cost(0.0, 0.0)
+
+        def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
+            seconds = super().steps(works, count).seconds
+            return Cost(seconds, 100.0 * seconds)
+
+        end = begin
+
+    run = engine(
+        [0.0, 0.0], [1.0] * 2, backend=Measured(1.0, 0.5), executor=WholeBatch(2), scheduler=Batching(2, 1.0),
+        door=Direct(left_out=0.2, fetch_s=3.0),
+    )  # fmt: skip
+    run.run()
+    facts = run.record.facts
+    assert facts["finish_s"].tolist() == [63.0, 63.0]
+    assert facts["energy_j"].tolist() == [(3 * 300 + 60 * 100) / 2] * 2

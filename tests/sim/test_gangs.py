@@ -1,0 +1,114 @@
+"""Gangs of as many GPUs as each request takes: who waits for how many, who serves again, who holds what."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.cluster.whole import WholeRequest
+from sim.engine import Engine
+from sim.errors import ConfigError
+from sim.request import COMPLETED, FAILED, Addons
+from sim.schedule.gangs import Gangs
+from tests.sim.lab import Given, engine
+
+FASTER = dict.fromkeys(range(2, 9), 1.0)
+
+
+def ganged(times: Any, full_s: Any, nets: list[tuple[str, ...]], count: int, load_s: float = 0.0, **how: Any) -> Engine:
+    """A finished run of requests that take ``full_s`` on any gang and ask for ``nets``."""
+    run = engine(
+        times, full_s, count, backend=Given([float(each) for each in full_s], load_s), scheduler=Gangs(**how),
+        executor=WholeRequest(FASTER), addons=lambda row: Addons(nets[row]),
+    )  # fmt: skip
+    run.run()
+    return run
+
+
+def members(run: Engine) -> list[tuple[int, ...]]:
+    """The GPUs of each request that was served."""
+    done = run.record.facts["outcome"] == COMPLETED
+    return [run.cluster.gpus_of(int(worker)) for worker in run.record.facts["worker"][done]]
+
+
+@settings(max_examples=60)
+@given(
+    data=st.data(),
+    count=st.integers(1, 5),
+    how=st.sampled_from([{}, {"denoisers": 2}, {"sizes": [1, 3, 2]}, {"sizes": [2]}]),
+)
+def test_the_first_in_line_sets_out_when_as_many_gpus_are_idle_as_it_takes(
+    data: st.DataObject, count: int, how: dict[str, Any]
+) -> None:
+    """Brute force: nobody overtakes, and whoever is first waits for nothing but GPUs."""
+    asked = data.draw(
+        st.lists(st.tuples(st.integers(0, 4), st.integers(1, 9), st.integers(0, 3)), min_size=1, max_size=12)
+    )
+    times = np.cumsum([float(gap) for gap, _, _ in asked])
+    nets = [tuple(f"net-{number}" for number in range(some)) for _, _, some in asked]
+    run = ganged(times, [float(took) for _, took, _ in asked], nets, count, **how)
+    free_s, turn_s, starts, takes = [0.0] * count, 0.0, [], []
+    for time_s, (_, took, some) in zip(times, asked, strict=True):
+        gpus = how.get("denoisers", 1) * (1 + some)
+        if "sizes" in how:
+            gpus = how["sizes"][min(some, len(how["sizes"]) - 1)]
+        takes.append(gpus)
+        if gpus > count:
+            continue
+        free_s.sort()
+        turn_s = max(turn_s, time_s, free_s[gpus - 1])
+        starts.append(turn_s)
+        free_s[:gpus] = [turn_s + took] * gpus
+    facts = run.record.facts
+    fits = np.array(takes) <= count
+    assert facts["outcome"].tolist() == np.where(fits, COMPLETED, FAILED).tolist()
+    assert facts["start_s"][fits].tolist() == starts
+    assert [len(each) for each in members(run)] == [gpus for gpus in takes if gpus <= count]
+    assert len(run.scheduler) == 0
+    gpu_seconds = sum(gpus * took for gpus, (_, took, _) in zip(takes, asked, strict=True) if gpus <= count)
+    assert run.record.ledger.inside(0.0, 1e6, run.cluster.sizes()).busy_s == gpu_seconds
+
+
+def test_who_is_first_after_another_set_out_takes_gpus_that_were_idle_all_the_while() -> None:
+    """Of four GPUs three serve the first request and then the second, which held up the third: the fourth is free for
+    it from when the second sets out."""
+    run = ganged([0.0, 0.0, 0.0], [2.0, 2.0, 2.0], [("a", "b"), ("a", "b"), ()], 4)
+    assert run.record.facts["start_s"].tolist() == [0.0, 2.0, 2.0]
+
+
+def test_a_gang_of_its_size_serves_before_other_gpus_and_one_that_holds_its_control_net_before_others() -> None:
+    """Each of two gangs loaded a ControlNet of its own (2 s): who asks for one again goes where it lies, in either
+    order, and loads nothing."""
+    nets: list[tuple[str, ...]] = [("canny",), ("depth",), ("canny",), ("depth",), ("depth",), ("canny",)]
+    run = ganged([0.0, 1.0, 20.0, 21.0, 40.0, 41.0], [5.0] * 6, nets, 5, 2.0, sizes=[1, 2])
+    facts = run.record.facts
+    assert facts["load_s"].tolist() == [2.0, 2.0, 0.0, 0.0, 0.0, 0.0]
+    canny, depth, *later = members(run)
+    assert not set(canny) & set(depth)
+    assert later == [canny, depth, depth, canny]
+
+
+def test_the_smallest_gangs_are_disbanded_for_another_size_and_no_more_of_them_than_it_takes() -> None:
+    """Of five GPUs a gang of two and one of three are idle: one GPU is taken of the two, and four of both."""
+    nets: list[tuple[str, ...]] = [("a",), ("a", "b"), (), ("a", "b"), ("a", "b", "c")]
+    run = ganged([0.0, 0.0, 20.0, 20.0, 40.0], [5.0] * 5, nets, 5)
+    two, three, one, again, four = members(run)
+    assert [len(each) for each in (two, three, one, again, four)] == [2, 3, 1, 3, 4]
+    assert set(one) < set(two)
+    assert again == three
+    assert run.record.facts["start_s"].tolist() == [0.0, 0.0, 20.0, 20.0, 40.0]
+
+
+def test_a_request_that_takes_more_gpus_than_there_are_says_how_many_of_what() -> None:
+    run = ganged([0.0, 1.0], [5.0, 5.0], [("a", "b"), ()], 5, denoisers=2)
+    assert run.record.facts["outcome"].tolist() == [FAILED, COMPLETED]
+    reason = "with 2 ControlNets it takes 6 GPUs, 2 of them for the denoiser; found 5; raise cluster.count"
+    assert run.record.facts.reasons == {0: reason}
+
+
+@pytest.mark.parametrize("sizes", [[0], [1, 2, -1]])
+def test_a_gang_of_no_gpu_is_refused(sizes: list[int]) -> None:
+    with pytest.raises(ConfigError, match=r"scheduler\.sizes: found \[.*\], expected 1 or more GPUs"):
+        Gangs(sizes=sizes)
