@@ -254,6 +254,18 @@ def test_a_worker_that_keeps_requests_ends_them_all_before_it_loads(executor: An
     assert spans(run)[-1] == ("load", 0, 30.0, 30.0)  # the run ends as it begins
 
 
+def test_a_batch_with_room_for_more_is_ended_before_its_worker_loads() -> None:
+    """Of batches of up to two the first is one request's and ends at 10 s, the next another's, which ends at 20 s."""
+    run = engine(
+        [0.0, 1.0, 50.0], [10.0] * 3, roles=["large", "small"], backend=Given([10.0] * 3, LOAD_S),
+        scheduler=PerWorker(), executor=WholeBatch(2),
+        controllers=[Acts((3.0, order(0, "small")), (40.0, order(0, "large")))],
+    )  # fmt: skip
+    run.run()
+    assert run.record.facts["finish_s"].tolist() == [10.0, 20.0, 60.0]
+    assert [span for span in spans(run) if span[0] == "load"] == [("load", 0, 20.0, 27.0), ("load", 0, 40.0, 47.0)]
+
+
 def test_a_worker_of_several_requests_loads_when_the_last_of_them_is_out() -> None:
     """Two step together for 20 and 30 s from their start; ordered at 5 s, it takes nobody else until it has loaded."""
     run = engine(

@@ -18,7 +18,7 @@ from sim.errors import ConfigError
 from sim.gpu import Gpu
 from sim.model import Model
 from sim.parts import Discipline
-from sim.request import COMPLETED
+from sim.request import COMPLETED, Addons
 from sim.schedule.capped import Capped
 from sim.schedule.edf import Edf
 from sim.schedule.latency import Known, Svr
@@ -214,6 +214,36 @@ def test_a_backend_without_patches_is_refused_before_the_run() -> None:
         run.run()
 
 
+def test_who_comes_during_the_last_step_of_another_preempts_nobody() -> None:
+    """It was to be asked at the next boundary, at which the other leaves and nobody is left to give way."""
+    run = served(
+        lambda executor: ShortestRemaining(executor, Known()), Mixed(256, 0, 0), [0.0, 9.5], [64, 64], [10, 3], 1
+    )
+    assert run.record.facts["finish_s"].tolist() == [10.0, 13.0]
+
+
+def test_who_may_be_preempted_has_no_add_ons() -> None:
+    with pytest.raises(ConfigError, match="who is preempted cannot have add-ons; add addons=ignore"):
+        served(
+            lambda executor: ShortestRemaining(executor, Known()), Mixed(256, 0, 0), [0.0], [64], [5], 1,
+            addons=lambda row: Addons(),
+        )  # fmt: skip
+
+
+def test_images_of_the_models_own_size_are_expected_where_all_are_made_at_it() -> None:
+    """The rows ask for 128 pixels and get the model's 64, at 50 steps of a unit and of one for the patch; the second
+    has fewest left when it comes and never gives way."""
+    side = np.array([128, 128], np.int32)
+    executor = StepByStep(1)
+    run = engine(
+        [0.0, 1.5 * UNIT], [1.0] * 2, backend=Mixed(1, 1, 0), executor=executor, shapes=(side, side, side),
+        scheduler=Routed(LeastOutstanding(), ShortestRemaining(executor, Known())),
+        models={"large": Model("large", 50, 64, 64)},
+    )  # fmt: skip
+    run.run()
+    assert run.record.facts["finish_s"].tolist() == [100 * UNIT, 200 * UNIT]
+
+
 # -- the predictor and the gang --------------------------------------------------------------------------------------
 
 
@@ -234,6 +264,25 @@ def test_the_predictor_learns_the_backend_and_tells_its_error() -> None:
     assert "240 random batches, of 60 others" in said.source
     assert np.sqrt(np.mean(error_s**2)) < 0.03 * truth_s.mean()
     assert np.sqrt(said.value) / 1e3 < 0.03 * truth_s.mean()
+
+
+@pytest.mark.parametrize("made", [Known, Svr])
+def test_what_is_forgotten_is_expected_anew_and_the_same(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    side = np.array([64, 128, 256], np.int32)
+    executor, latency = StepByStep(4), made()
+    run = engine(
+        np.zeros(3), np.ones(3), backend=Mixed(40, 2, 9), executor=executor, shapes=(side, side, side), native=False
+    )
+    run._open()
+    latency.bind(run, executor, [(each, each) for each in SIDES])
+    batches = [(1, 0, 0), (0, 1, 0), (0, 0, 1), (2, 1, 0), (1, 1, 1)]
+    remembered = [latency.step_s("large", each) for each in batches]
+    assert len(set(remembered)) == len(batches)
+    monkeypatch.setattr("sim.schedule.latency.MOST_KNOWN", 2)
+    for each in (*range(5), *range(5)):
+        assert latency.step_s("large", batches[each]) == remembered[each]
+        latency.step_s("large", (each + 1, 2, each))  # one more to remember
+        assert len(latency._seen) <= 2
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 4, 8])

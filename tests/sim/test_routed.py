@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,12 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import Cost, Work
+from sim.cluster.whole import WholeRequest
 from sim.errors import ConfigError
 from sim.model import Model
 from sim.parts import Router
+from sim.request import Request
+from sim.reuse.door import Direct
 from sim.schedule.routed import Routed
 from sim.schedule.routers import LeastOutstanding, LeastWorkLeft, Random, RoundRobin
 from tests.sim.lab import Given, engine, simulated
+from tests.sim.test_cluster import Acts
 
 LEAST: list[Callable[..., Router]] = [
     LeastOutstanding, partial(LeastOutstanding, "pixels"), partial(LeastOutstanding, "declared-cost"), LeastWorkLeft
@@ -126,3 +131,53 @@ def test_every_system_can_use_every_router(system: tuple[str, ...], router: str)
 def test_a_router_alone_changes_nothing_and_is_refused() -> None:
     with pytest.raises(ConfigError, match="router: nothing in system=vanilla takes one"):
         simulated("router=random", "trace.requests=10", "trace.history=0")
+
+
+def test_a_router_that_asks_what_requests_take_is_refused_a_live_backend() -> None:
+    backend = Given([1.0])
+    backend.live = True
+    with pytest.raises(ConfigError, match="least-work-left asks a profile what a request will take"):
+        engine([0.0], [1.0], backend=backend, scheduler=Routed(LeastWorkLeft())).run()
+
+
+@pytest.mark.parametrize("router", LEAST)
+def test_what_the_cache_answers_is_outstanding_nowhere(router: Callable[..., Router]) -> None:
+    """Every third request is answered at once: the others go where they would without it."""
+
+    class Answering(Direct):
+        def admit(self, request: Request, now_s: float) -> float:
+            took_s = super().admit(request, now_s)
+            if request.row % 3 == 2:
+                request.model = None
+            return took_s
+
+    def sent(rows: Any, door: Direct) -> Any:
+        width = np.resize([7, 1, 4, 2, 9], 30).astype(np.int32)[rows] * 64
+        run = engine(
+            np.arange(30.0)[rows], width / 64, 3, backend=BySize([]), door=door, scheduler=Routed(router()),
+            shapes=(width, width, np.full(len(width), 64, np.int32)), native=False,
+        )  # fmt: skip
+        run.run()
+        return run.record.facts
+
+    served = np.arange(30) % 3 < 2
+    some, alone = sent(np.ones(30, bool), Answering()), sent(served, Direct())
+    assert (some["finish_s"][~served] == np.arange(30.0)[~served]).all()
+    for name in ("worker", "start_s"):
+        assert some[name][served].tolist() == alone[name].tolist()
+
+
+def test_who_waits_for_gpus_that_became_a_gang_is_sent_to_it() -> None:
+    """Two GPUs become a gang at 0.5 s and load for 7 s; both requests that were sent to one of them in between take
+    half of their 20 s on it, one after the other."""
+
+    def gang(run: Any, now_s: float) -> None:
+        run.cluster.gang(run.cluster.workers, "large", now_s)
+
+    run = engine(
+        [1.0, 2.0], [20.0] * 2, roles=["small"] * 2, backend=Given([20.0] * 2, 7.0), scheduler=Routed(RoundRobin()),
+        executor=WholeRequest({2: 2.0}), controllers=[Acts((0.5, gang))],
+    )  # fmt: skip
+    run.run()
+    assert run.record.facts["worker"].tolist() == [2, 2]
+    assert run.record.facts["start_s"].tolist() == [7.5, 17.5]

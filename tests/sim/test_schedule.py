@@ -1,19 +1,25 @@
 """Queues: whose turn it is, against models of them that are too slow to be wrong."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import Cost, Work
-from sim.cluster.allocation import FixedSplit
+from sim.cluster.allocation import ControlNetServers, FewSmall, FixedSplit
+from sim.cluster.batch import WholeBatch
+from sim.errors import ConfigError
 from sim.model import Model
 from sim.parts import Run
 from sim.request import Request
 from sim.reuse.door import Direct
+from sim.schedule.batching import Batching
 from sim.schedule.hit_miss import HitMiss
+from sim.schedule.per_worker import PerWorker
 from tests.sim.lab import Given, engine
+from tests.sim.test_cluster import Acts, order
 
 
 class Marked(Direct):
@@ -132,3 +138,43 @@ def test_the_planned_split_is_modms_equation_12(
     models = {role: Model(role, 50, 64, 64) for role in ("large", "small")}
     roles = FixedSplit(None, hit_rate, left).roles(count, models, Timed(small_s))
     assert roles == ["large"] * large + ["small"] * (count - large)
+
+
+@pytest.mark.parametrize(
+    ("allocation", "gpus", "message"),
+    [
+        (FewSmall(0), 4, r"allocation\.small: found 0 of 4 GPUs; expected 1 to 3"),
+        (FewSmall(4), 4, r"allocation\.small: found 4 of 4 GPUs; expected 1 to 3"),
+        (FewSmall(1), 1, r"cluster\.count: found 1; a large and a small model need at least 2 GPUs"),
+        (ControlNetServers(0), 4, r"allocation\.servers: found 0 of 4 GPUs; expected 1 to 3"),
+        (ControlNetServers(4), 4, r"allocation\.servers: found 4 of 4 GPUs; expected 1 to 3"),
+        (FixedSplit(4), 4, r"allocation\.large: found 4 of 4 GPUs; expected 1 to 3"),
+    ],
+)
+def test_an_allocation_leaves_a_gpu_for_each_role(allocation: Any, gpus: int, message: str) -> None:
+    models = {role: Model(role, 50, 64, 64) for role in ("large", "small")}
+    with pytest.raises(ConfigError, match=message):
+        allocation.roles(gpus, models, Timed(16.5))
+
+
+@pytest.mark.parametrize(("hit_rate", "left"), [(-0.1, 0.5), (1.1, 0.5), (0.5, -0.1), (0.5, 1.1)])
+def test_a_split_is_planned_for_shares(hit_rate: float, left: float) -> None:
+    with pytest.raises(ConfigError, match=f"are shares, found {hit_rate} and {left}"):
+        FixedSplit(None, hit_rate, left)
+
+
+@pytest.mark.parametrize(("most", "wait_s"), [(0, 1.0), (2, -1.0), (2, float("inf"))])
+def test_a_batch_is_of_one_or_more_and_sets_out_in_the_end(most: int, wait_s: float) -> None:
+    with pytest.raises(ConfigError, match="expected 1 or more requests and 0 or more seconds"):
+        engine([0.0], [1.0], scheduler=Batching(most, wait_s), executor=WholeBatch(4)).run()
+
+
+def test_a_miss_waits_until_some_worker_is_to_be_large() -> None:
+    """The only GPU refines for 10 s; ordered at 5 s, it loads for 7 s from 10 s on, and then serves the misses."""
+    run = engine(
+        [0.0, 1.0, 2.0], [10.0] * 3, roles=["small"], backend=Given([10.0] * 3, 7.0), scheduler=PerWorker(),
+        door=Marked({0}), controllers=[Acts((5.0, order(0, "large")))],
+    )  # fmt: skip
+    run.run()
+    facts = run.record.facts
+    assert facts["start_s"].tolist()[1:] == [facts["finish_s"][0] + 7.0, facts["finish_s"][0] + 17.0]
