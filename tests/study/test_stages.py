@@ -1,9 +1,12 @@
 """The H800 profile, calibrated on four settings of Katz's logs, predicts the others."""
 
+from pathlib import Path
+
 import pytest
 
+from sim.cli import main
 from sim.study.stages.page import render
-from sim.study.stages.replay import STAGES, settings, worst
+from sim.study.stages.replay import STAGES, Setting, settings, worst
 
 
 @pytest.fixture(scope="module")
@@ -32,3 +35,25 @@ def test_the_page_has_each_of_them(predicted: list) -> None:
 def test_what_was_calibrated_on_comes_out(system: str) -> None:
     for each in settings(lambda name, nets, loras: name == system and (nets, loras) in ((0, 1), (3, 0))):
         assert abs(each.error("latency_s") or 0.0) < 0.01
+
+
+def test_the_command_tells_the_largest_error_of_what_is_predicted_and_writes_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logged = dict.fromkeys(STAGES, 2.0)
+    made = [
+        Setting("diffusers", 0, 0, logged, dict.fromkeys(STAGES, 9.0)),  # calibrated
+        Setting("diffusers", 3, 2, logged, logged | {"latency_s": 1.5}),
+        Setting("katz", 3, 2, logged, logged | {"latency_s": 2.2, "patch_step": 5.0}),
+    ]
+    monkeypatch.setattr("sim.study.stages.replay.settings", lambda: made)
+    words = ["scorecard", "stages", "-o", str(tmp_path)]
+    assert main([*words, "--check"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    off = {"latency_s": "0.25", "patch_step": "3"}
+    assert said == [f"{stage}: off by {off.get(stage, '0')} at most where it is predicted" for stage in STAGES]
+    assert not list(tmp_path.iterdir())
+    assert main(words) == 0
+    page = tmp_path / "swiftdiffusion.md"
+    assert capsys.readouterr().out.splitlines() == [*said, str(page)]
+    assert page.read_text(encoding="utf-8") == render(made)
