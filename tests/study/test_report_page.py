@@ -6,12 +6,17 @@ import re
 from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.stats import ttest_ind
 
 from sim.study import cli
-from sim.study.compare import beyond_noise, cells
+from sim.study.compare import Cell, beyond_noise, cells
+from sim.study.identity import Load
 from sim.study.report import write_report
 from sim.study.runs import ReportError, Run, load_runs
 from sim.study.tables import DASH, Entry, assumptions, columns, comparison, headline, notes, number
@@ -145,6 +150,25 @@ def test_a_difference_that_seeds_make_is_not_marked(fabricate: Fabricate, tmp_pa
     one, other = cells(runs)
     assert not beyond_noise(one, other, "throughput_rpm")
     assert "bold" in " ".join(notes(runs)).lower()
+
+
+MEASURED = st.lists(st.integers(-999, 999).map(lambda eighths: eighths / 8), min_size=2, max_size=6)
+
+
+@settings(deadline=None)
+@given(ours=MEASURED, theirs=MEASURED)
+def test_over_seeds_that_are_not_shared_noise_is_what_welch_s_test_says(ours: list[float], theirs: list[float]) -> None:
+    def cell(values: list[float], first: int) -> Cell:
+        runs = [SimpleNamespace(replica=(first + at,), number=lambda *_, v=v: v) for at, v in enumerate(values)]
+        return Cell("s", Load(1.0, "1 rpm"), tuple((run,) for run in runs))  # type: ignore[misc]
+
+    one, other = cell(ours, 0), cell(theirs, 100)
+    if len({*ours}) == len({*theirs}) == 1:  # no noise at all: any difference is beyond it
+        assert beyond_noise(one, other) == (ours[0] != theirs[0])
+        return
+    chance = float(ttest_ind(ours, theirs, equal_var=False).pvalue)
+    assume(abs(chance - 0.05) > 1e-6)
+    assert beyond_noise(one, other) == beyond_noise(other, one) == (chance < 0.05)
 
 
 def test_a_rerun_of_a_seed_counts_once(fabricate: Fabricate, tmp_path: Path) -> None:
