@@ -59,7 +59,7 @@ def test_the_page_that_is_committed_says_what_its_numbers_do() -> None:
 
 
 def given_numbers(monkeypatch: pytest.MonkeyPatch, failing: str | None = None) -> list[Point]:
-    """In the place of runs: the i-th that is asked for, from 1 on, takes i to i + 1 s, and makes 8 i images a minute."""
+    """In the place of runs: the i-th asked for, from 1 on, takes i to i + 1 s, and makes 8 i images a minute."""
     asked: list[Point] = []
 
     def finish(points: Sequence[Point], work: Path, jobs: int) -> Runs:

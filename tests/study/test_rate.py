@@ -12,8 +12,8 @@ from hydra import compose, initialize_config_module
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
-from tqdm import tqdm
 from scipy.optimize import brentq
+from tqdm import tqdm
 
 import sim.study.rate.points as points
 from sim.config.settings import check
