@@ -179,7 +179,7 @@ def test_a_wide_axis_is_logarithmic_with_marks_that_can_be_read(fabricate: Fabri
 
 
 def test_one_system_at_several_values_is_shaded_from_dark_to_light(fabricate: Fabricate, tmp_path: Path) -> None:
-    sizes = (10, 1000, 200, 40)
+    sizes = (10, 1000, 200, 40, 5, 70, 20)
     for size in sizes:
         fabricate(f"n{size}", requests=20, config={"system": {"name": "nirvana", "cache": {"capacity": size}}})
     runs = sorted(load_runs([tmp_path]), key=lambda run: run.setting.value if run.setting else 0.0)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ttest_ind
 
@@ -152,23 +152,35 @@ def test_a_difference_that_seeds_make_is_not_marked(fabricate: Fabricate, tmp_pa
     assert "bold" in " ".join(notes(runs)).lower()
 
 
-MEASURED = st.lists(st.integers(-999, 999).map(lambda eighths: eighths / 8), min_size=2, max_size=6)
+MEASURED = st.lists(st.integers(-99, 99).map(float), min_size=2, max_size=6, unique=True)
 
 
 @settings(deadline=None)
 @given(ours=MEASURED, theirs=MEASURED)
-def test_over_seeds_that_are_not_shared_noise_is_what_welch_s_test_says(ours: list[float], theirs: list[float]) -> None:
+def test_over_seeds_that_are_not_shared_noise_is_what_welch_s_interval_holds(
+    ours: list[float], theirs: list[float]
+) -> None:
+    """Ours are moved until the interval of the difference hardly holds zero, and until it hardly does not."""
+
     def cell(values: list[float], first: int) -> Cell:
         runs = [SimpleNamespace(replica=(first + at,), number=lambda *_, v=v: v) for at, v in enumerate(values)]
         return Cell("s", Load(1.0, "1 rpm"), tuple((run,) for run in runs))  # type: ignore[misc]
 
-    one, other = cell(ours, 0), cell(theirs, 100)
-    if len({*ours}) == len({*theirs}) == 1:  # no noise at all: any difference is beyond it
-        assert beyond_noise(one, other) == (ours[0] != theirs[0])
-        return
-    chance = float(ttest_ind(ours, theirs, equal_var=False).pvalue)
-    assume(abs(chance - 0.05) > 1e-6)
-    assert beyond_noise(one, other) == beyond_noise(other, one) == (chance < 0.05)
+    low, high = ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.95)
+    hardly = 1e-4 * (high - low)
+    for move, beyond in ((hardly, True), (-hardly, False)):
+        one, other = cell([value - low + move for value in ours], 0), cell(theirs, 100)
+        assert beyond_noise(one, other) is beyond_noise(other, one) is beyond
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.5])
+def test_seeds_without_noise_differ_by_what_they_differ(apart: float, fabricate: Fabricate, tmp_path: Path) -> None:
+    for at, (system, rate) in enumerate((("vanilla", 2.0), ("nirvana", 2.0 + apart)) * 2):
+        fabricate(
+            str(at), system, seed=at, requests=10, change=lambda said, rate=rate: said.update(throughput_rpm=rate)
+        )
+    one, other = cells(load_runs([tmp_path]))
+    assert beyond_noise(one, other, "throughput_rpm") == (apart > 0)
 
 
 def test_a_rerun_of_a_seed_counts_once(fabricate: Fabricate, tmp_path: Path) -> None:
