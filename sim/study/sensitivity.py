@@ -93,7 +93,7 @@ def _likely(run: Run, traces: dict[str, Trace]) -> Likely:
         backend = config.get("backend")
         if not isinstance(backend, Mapping) or backend.get("_target_") != PROFILED:
             return Likely(run, reason="its backend is not a profile: what was really run has the error of that run")
-        checked = _checked(config)
+        checked = _checked(backend, config.get("models"))
         key = repr((config.get("trace"), config.get("seed")))
         said, trace, whole = latencies(config, traces.get(key))
         if whole:
@@ -151,14 +151,10 @@ def latencies(
     return dict(zip(PERCENTILES, quantiles.tolist(), strict=True)), whole.trace, engine.workload.schedule.rows is None
 
 
-def _checked(config: Mapping[str, Any]) -> list[str]:
-    """What is known of the profiles of the models that ``config`` may serve with."""
-    backend = config.get("backend")
-    if not isinstance(backend, Mapping):
-        return []
+def _checked(backend: Mapping[str, Any], models: object) -> list[str]:
+    """What is known of the profiles of the models that a configuration may serve with."""
     folder = backend.get("folder")
     profiles = find(str(backend.get("gpu")), [shipped(), *([Path(folder)] if folder else [])])
-    models = config.get("models")
     served = models.values() if isinstance(models, Mapping) else ()
     names = dict.fromkeys(str(model.get("name")) for model in served if isinstance(model, Mapping))
     return [_told(profiles[name]) for name in names if name in profiles]

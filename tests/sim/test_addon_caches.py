@@ -9,9 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import Asset
+from sim.addons.fetch import Measured
+from sim.addons.kernels import Kernels
 from sim.addons.shared import NodeDisk, SharedLink
+from sim.errors import ConfigError
 from sim.run import simulate
-from tests.sim.lab import configured
+from tests.sim.lab import Given, configured
 from traces.describe.loads import Lookups, per_request
 
 RATE = 100.0
@@ -21,9 +24,11 @@ SIZES = st.lists(st.tuples(st.floats(0, 10), st.floats(1, 500)), min_size=1, max
 def bound(fetch: Any, sizes: dict[str, float]) -> Any:
     """``fetch`` in a run of which only bytes are known; what it loads is noted."""
     loaded: list[str] = []
+    rng = SimpleNamespace(random=lambda: 0.5)
     run = SimpleNamespace(
         backend=SimpleNamespace(bytes=lambda asset: sizes[asset.name]),
         assume=lambda *_: None,
+        rng=lambda name: rng,
         loaded=lambda asset, _: loaded.append(asset.name),
         noted=loaded,
     )
@@ -51,6 +56,33 @@ def shared(files: list[tuple[float, float]], latency_s: float, step_s: float = 0
             if left[at] <= 0:
                 ends[at] = now_s
     return ends
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.floats(0, 5), min_size=2, max_size=6).map(sorted))
+def test_measured_seconds_have_their_quantiles(quantiles_s: list[float]) -> None:
+    fetch = Measured(quantiles_s)
+    run = bound(fetch, {})
+    run.rng("").random = iter(np.linspace(0.0, 1.0, len(quantiles_s)).tolist()).__next__
+    assert [fetch.seconds(worker(), lora("x"), 0.0) for _ in quantiles_s] == pytest.approx(quantiles_s)
+    assert len(run.noted) == len(quantiles_s)
+
+
+@pytest.mark.parametrize("quantiles_s", [[1.0], [], [1.0, 0.5], [-0.1, 0.5], [0.1, 0.3, 0.2]])
+def test_quantiles_that_are_none_are_refused(quantiles_s: list[float]) -> None:
+    with pytest.raises(ConfigError, match=r"fetch.quantiles: found \[.*expected two or more seconds that never fall"):
+        Measured(quantiles_s)
+
+
+def test_kernels_are_for_a_backend_that_knows_them() -> None:
+    said: list[tuple[Any, ...]] = []
+    run = SimpleNamespace(backend=Given([1.0]), assume=lambda *what: said.append(what))
+    with pytest.raises(ConfigError, match=r"kernels: Given knows none; add backend=profiled or ~kernels"):
+        Kernels(["fused"]).bind(run)  # type: ignore[arg-type]
+    plain = Kernels()
+    plain.bind(run)  # type: ignore[arg-type]
+    assert plain.faster("sdxl") == 1.0
+    assert said == []
 
 
 @settings(max_examples=40, deadline=None)

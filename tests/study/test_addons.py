@@ -2,11 +2,18 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sim.cli import main
-from sim.study.addons.caches import Curve, errors
+from sim.errors import ConfigError
+from sim.study.addons import caches
+from sim.study.addons.caches import SIZES, Curve, errors
+from sim.study.addons.figure import draw
+from sim.study.addons.served import served
+from sim.study.scorecard.finished import Runs
+from traces.table.trace import Trace, make, write
 
 
 def test_the_page_has_every_measured_point(
@@ -40,3 +47,73 @@ def test_errors_are_those_of_the_measured_sizes() -> None:
 def test_sizes_that_are_none(sizes: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["scorecard", "addons", f"--sizes={sizes}"]) == 2
     assert "--sizes: found" in capsys.readouterr().err
+
+
+def two_nodes(**columns: Any) -> Trace:
+    """On one node a, b, a, b; on the other c and nothing, c and nothing; a request is one second after another."""
+    names = [f"s/{node}/{row}" for row, node in enumerate("11112222")]
+    return make({"request_id": names, "arrival_s": [float(row) for row in range(8)]} | columns, name="n", source="s")
+
+
+ASKED = [["a"], ["b"], ["a"], ["b"], ["c"], [], ["c"], []]
+
+
+def test_a_trace_of_one_s_own_has_the_loads_of_caches_on_its_nodes() -> None:
+    """With room for one, a and b take each other's place and c stays; with room for two, each is loaded once."""
+    (curve,) = caches.of_trace(two_nodes(controlnets=ASKED, loras=[[]] * 8), "mine", (2, 1))
+    assert (curve.service, curve.kind, curve.sizes, curve.measured) == ("mine", "controlnets", (1, 2), {})
+    assert curve.made == {"lru": [5 / 8, 3 / 8], "lfu": [5 / 8, 3 / 8]}
+    assert curve.all == 3 / 8
+    assert caches.of_trace(two_nodes(), "mine") == []
+
+
+def test_the_page_has_the_curves_of_traces_and_no_errors_of_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = Curve("A", "loras", (1, 2), {1: 0.5}, {"lru": [0.75, 0.5], "lfu": [0.75, 0.5]}, [0.625, 0.5], 0.25)
+    tried: list[tuple[int, ...]] = []
+    monkeypatch.setattr(caches, "curves", lambda sizes, share: tried.append(tuple(sizes)) or [known])
+    row = {"name": "r", "rate_rpm": 1.0, "mean_s": 1.0, "p95_s": 2.0, "load": [0.5], "turns_s": 0.0}
+    row["loads_per_request"] = {"controlnet": 0.5, "lora": 0.5}
+    monkeypatch.setattr(
+        "sim.study.addons.served.served", lambda work, jobs, rows: {"rows": rows, "routing": [row], "placement": [row]}
+    )
+    files = [write(two_nodes(loras=ASKED), tmp_path / name).path for name in ("one.parquet", "two.parquet")]
+    words = ["scorecard", "addons", "--trace", str(files[0]), "--trace", str(files[1]), "--name", "first"]
+    assert main([*words, "--check", "-o", str(tmp_path / "out")]) == 0
+    assert tried == [SIZES]
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "A, loras, LRU, loads per request by size (measured): 1: 0.750 (0.500), 2: 0.500"
+    assert said[1].startswith("first, loras, LRU, loads per request by size (measured): 1: 0.625, 2: 0.375, 3: 0.375")
+    assert said[2].startswith("two, loras, ")
+    assert not (tmp_path / "out").exists()
+
+    assert main([*words, "--sizes", "1,2", "-o", str(tmp_path / "out")]) == 0
+    page = (tmp_path / "out" / "addons.md").read_text(encoding="utf-8")
+    facts = json.loads((tmp_path / "out" / "addons.json").read_text())
+    assert facts["caches"]["points"] == 1
+    assert facts["caches"]["error"] == {"mean": 0.25, "largest": 0.25, "fitted_mean": 0.125, "fitted_largest": 0.125}
+    assert [curve["service"] for curve in facts["caches"]["curves"]] == ["A", "first", "two"]
+    ours, theirs = page.split("**Service first, LoRAs**")
+    assert "measured, LRU |" in ours
+    assert "fitted, LRU |" in ours
+    assert "measured, LRU" not in theirs
+    assert "fitted, LRU" not in theirs
+    assert theirs.count("| 0.625 | 0.375 | 0.375 |") == 4
+
+
+def test_what_was_not_measured_is_not_drawn() -> None:
+    made = {"lru": [0.75, 0.5], "lfu": [0.75, 0.25]}
+    known = Curve("A", "loras", (1, 2), {1: 0.5}, made, [0.625, 0.5], 0.25)
+    left, right = draw([known, Curve("mine", "loras", (1, 2), {}, made, [], 0.25)]).axes
+    shown = [[line.get_label() for line in panel.lines if line.get_label()[0] != "_"] for panel in (left, right)]
+    assert shown == [["LRU, fitted", "LFU, made", "LRU, made", "LRU, measured"], ["LFU, made", "LRU, made"]]
+    assert [panel.get_title(loc="left") for panel in (left, right)] == ["Service A: LoRAs", "mine: LoRAs"]
+
+
+def test_a_run_that_failed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "sim.study.addons.served.finish", lambda points, work, jobs: Runs(tuple((point, "lost") for point in points))
+    )
+    with pytest.raises(ConfigError, match=r"a run failed: lost \(mezzotint run system=diffusers .*router=random"):
+        served(tmp_path, 1, 10)

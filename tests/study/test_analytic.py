@@ -88,6 +88,12 @@ def test_what_is_found_numerically_is_the_closed_form(power: float, k_limit: flo
     assert found[1] == pytest.approx(closed[1], rel=1e-7)
 
 
+@pytest.mark.parametrize("power", [0.0, -1.0, math.nan])
+def test_a_hit_rate_that_does_not_fall_has_no_best_k(power: float) -> None:
+    with pytest.raises(ValueError, match="expected a positive power, found"):
+        best_single_of_power(power, 30, STEPS)
+
+
 @given(low=st.floats(0.1, 5), more=st.floats(0.1, 5))
 def test_the_slower_the_hit_rate_falls_the_more_is_saved(low: float, more: float) -> None:
     assert best_single_of_power(low + more, 30, STEPS)[1] > best_single_of_power(low, 30, STEPS)[1]
@@ -172,9 +178,3 @@ def test_cost_of_the_simulation_is_that_of_its_own_throughput(runs: dict[str, Ou
     speedup = nirvana["throughput_rpm"] / vanilla["throughput_rpm"]
     assert speedup > 1
     assert reduction == pytest.approx(cost_reduction(8.144, 0.21, speedup), abs=1e-9)
-
-
-@pytest.mark.parametrize("power", [0.0, -1.0, math.nan])
-def test_a_hit_rate_that_does_not_fall_has_no_best_k(power: float) -> None:
-    with pytest.raises(ValueError, match="expected a positive power"):
-        best_single_of_power(power, 1.0, 1)

@@ -1,15 +1,18 @@
 """Compositions beside their parts: what is compared has the same requests, and every part is there."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sim.cli import main
-from sim.study.compositions.command import NAME, QUICK_ROWS, ROWS
+from sim.study.compositions import command
+from sim.study.compositions.command import NAME
 from sim.study.compositions.designs import TRAFFICS
 from sim.study.compositions.page import draw, render
+from sim.study.scorecard.finished import Finished, Runs
 from sim.study.scorecard.points import Point, composed
 from tests.conftest import REPOSITORY
 
@@ -55,26 +58,66 @@ def test_the_page_that_is_committed_says_what_its_numbers_do() -> None:
     assert (folder / f"{NAME}.md").read_text(encoding="utf-8") == render(facts, f"{NAME}.png")
 
 
-def test_the_command_writes_the_page_of_its_study_and_with_check_none(
+def given_numbers(monkeypatch: pytest.MonkeyPatch, failing: str | None = None) -> list[Point]:
+    """In the place of runs: the i-th asked for, from 1 on, takes i to i + 1 s, and makes 8 i images a minute."""
+    asked: list[Point] = []
+
+    def finish(points: Sequence[Point], work: Path, jobs: int) -> Runs:
+        asked.extend(points)
+        outcomes: list[tuple[Point, Finished | str]] = []
+        for at, point in enumerate(points, 1):
+            summary: dict[str, Any] = {
+                "system": "s",
+                "gpu": {"count": 8},
+                "latency_s": {"p50": at + 0.0, "p95": at + 1.0},
+                "throughput_rpm": 8.0 * at,
+                "cost_usd": {"per_image": at / 100},
+                "cache": {"hit_rate": 0.5 if at < 3 else None},
+            }
+            lost = failing is not None and failing in point.overrides
+            outcomes.append((point, "no room" if lost else Finished(point, {}, work, summary)))
+        return Runs(tuple(outcomes))
+
+    monkeypatch.setattr(command, "finish", finish)
+    return asked
+
+
+def test_latency_is_of_the_light_load_and_throughput_of_the_full_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of the numbers that are committed, the page that is."""
-    folder = REPOSITORY / "results"
-    facts = json.loads((folder / f"{NAME}.json").read_text(encoding="utf-8"))
-    asked: list[tuple[Path, int, int]] = []
+    asked = given_numbers(monkeypatch)
+    words = ["scorecard", "compositions", "--quick", "-o", str(tmp_path)]
+    assert main([*words, "--check"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert not list(tmp_path.iterdir())
+    first = f"{TRAFFICS[0].title}: {TRAFFICS[0].designs[0].name}: p50 1.00 s, p95 2.00 s, 2.00 images a minute and GPU"
+    assert said[0] == f"{first}, 0.0200 USD an image, 50% hits"
+    assert not said[1].endswith("hits")
 
-    def made(work: Path, jobs: int, rows: int) -> dict[str, Any]:
-        asked.append((work, jobs, rows))
-        return facts
+    every = [(traffic, design) for traffic in TRAFFICS for design in traffic.designs]
+    for (traffic, design), light, full in zip(every, asked[::2], asked[1::2], strict=True):
+        parts = {*design.overrides, *traffic.overrides, "trace.requests=240", "preload=180"}
+        assert set(light.overrides) > {*parts, f"arrivals.rate_rpm={traffic.light_rpm}"}
+        assert set(full.overrides) > {*parts, "arrivals=saturation"}
 
-    monkeypatch.setattr("sim.study.compositions.command.study", made)
-    words = ["scorecard", "compositions", "--work", str(tmp_path / "work"), "-o", str(tmp_path / "out")]
-    assert main([*words, "--check", "--quick"]) == 0
-    designs = [each for traffic in facts["traffics"] for each in traffic["designs"]]
-    assert len(capsys.readouterr().out.splitlines()) == len(designs)
-    assert not (tmp_path / "out").exists()
-    assert main([*words, "--jobs", "3"]) == 0
-    for kind in ("md", "json"):
-        assert (tmp_path / f"out/{NAME}.{kind}").read_bytes() == (folder / f"{NAME}.{kind}").read_bytes()
-    assert (tmp_path / f"out/{NAME}.png").read_bytes().startswith(b"\x89PNG")
-    assert asked == [(tmp_path / "work", 1, QUICK_ROWS), (tmp_path / "work", 3, ROWS)]
+    assert main(words) == 0
+    files = [tmp_path / f"{NAME}-quick.{kind}" for kind in ("md", "json", "png")]
+    assert capsys.readouterr().out.splitlines()[len(said) :] == [str(file) for file in files]
+    facts = json.loads(files[1].read_text())
+    assert files[0].read_text(encoding="utf-8") == render(facts, files[2].name)
+    designs = [design for traffic in facts["traffics"] for design in traffic["designs"]]
+    assert [each["p50_s"] for each in designs] == [2.0 * place + 1 for place in range(len(designs))]
+    assert [each["rpm_per_gpu"] for each in designs] == [2.0 * place + 2 for place in range(len(designs))]
+    assert [each["command"] for each in designs] == [point.command for point in asked[: 2 * len(every) : 2]]
+
+
+def test_a_run_that_failed_is_named_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given_numbers(monkeypatch, "system=modm-patched")
+    assert main(["scorecard", "compositions", "-o", str(tmp_path)]) == 2
+    command_line, error = capsys.readouterr().err.splitlines()
+    assert command_line.startswith("mezzotint: mezzotint run system=modm-patched trace=synthetic ")
+    assert command_line.endswith("arrivals.rate_rpm=60.0: no room")
+    assert error.endswith("scorecard compositions: a run failed: no room")
+    assert not list(tmp_path.iterdir())

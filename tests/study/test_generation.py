@@ -7,8 +7,8 @@ import pytest
 
 from backends.profile import read
 from sim.cli import main
-from sim.study.generation.fit import fit
-from sim.study.generation.observed import observed
+from sim.study.generation.fit import LEAST_AROUND, fit
+from sim.study.generation.observed import Observed, observed
 from traces.table.trace import Trace, make, write
 
 SIZES = ((512, 512), (512, 768), (1024, 512), (1024, 1024))
@@ -66,26 +66,46 @@ def test_a_run_serves_the_log_s_own_sizes(tmp_path: Path, capsys: pytest.Capture
     assert (alike.denoise_s + alike.decode_s).nunique() == len(alike)
 
 
-def test_where_it_is_written_is_looked_at_before_the_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["calibrate", "log", "absent.parquet", "--gpu", "g", "--model", "m", "-o", str(tmp_path / "no")]
-    assert main(words) == 2
-    assert f"{tmp_path / 'no'}: is no folder; make it" in capsys.readouterr().err
+def seen(*groups: tuple[int, int, int, float]) -> Observed:
+    """So many requests each of a width (by 1), steps and seconds."""
+    width, steps, seconds = (np.repeat([each[at] for each in groups], [each[0] for each in groups]) for at in (1, 2, 3))
+    return Observed(width, np.ones_like(width), steps, seconds)
 
 
-def test_what_does_not_follow_from_the_steps_needs_runs_of_different_steps(tmp_path: Path) -> None:
-    """Where all ran the same steps nothing tells it apart from them: all is steps, and the whole is right."""
-    whole = service()
-    same = whole.table.filter(whole.table["steps"].to_numpy() == 50)
-    fitted, _ = observed(make(same.select(["request_id", "arrival_s", "width", "height", "steps", "gen_s"]),
-                              name="service", source="a law"))  # fmt: skip
-    profile = fit(fitted, gpu="g", model="m", source="a law")
-    assert [decoding.seconds for decoding in profile.vae_decode] == pytest.approx([1e-6] * len(profile.vae_decode))
-    for point in profile.step:
-        assert 50 * point.seconds == pytest.approx(point.pixels * (1e-6 + 50 * 3e-7), rel=0.02)
+def test_what_does_not_depend_on_the_steps_is_told_by_sizes_of_several_numbers_of_steps_alone() -> None:
+    """At width 100 an image takes 1 s and 0.1 s a step; width 200 was asked for with 50 steps alone, in 16 s."""
+    several = [(50, 100, steps, 1 + 0.1 * steps) for steps in (10, 20, 40)]
+    profile = fit(seen(*several, (50, 200, 50, 16.0)), gpu="g", model="m", source="s")
+    assert [point.seconds for point in profile.vae_decode] == pytest.approx([1.0, 1.0])
+    assert [point.seconds for point in profile.step] == pytest.approx([0.1, 0.3])
+    for few in (several[:2], [several[0], (50, 100, 12, 2.2), (50, 100, 15, 2.5)]):  # too few, too near each other
+        alone = fit(seen(*few, (50, 200, 50, 16.0)), gpu="g", model="m", source="s")
+        assert [point.seconds for point in alone.vae_decode] == [1e-6, 1e-6]  # all of it is the steps'
+        assert alone.step[1].seconds == pytest.approx(0.32)
 
 
-def test_without_a_page_only_the_profile_is_written(tmp_path: Path) -> None:
-    write(service(4_000), tmp_path / "t.parquet")
-    words = ["calibrate", "log", str(tmp_path / "t.parquet"), "--gpu", "g", "--model", "m", "-o", str(tmp_path)]
-    assert main(words) == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["g_m.yaml", "t.parquet"]
+def test_every_scatter_rests_on_enough_requests_that_take_alike() -> None:
+    many = LEAST_AROUND + 500
+    apart = fit(seen((many, 100, 1, 1.0), (many, 200, 1, 5.0)), gpu="g", model="m", source="s").scatter
+    assert apart is not None
+    assert [around.seconds for around in apart.around] == [1.0, 5.0]
+    rest = fit(seen((many, 100, 1, 1.0), (300, 200, 1, 4.0)), gpu="g", model="m", source="s").scatter
+    assert rest is not None
+    assert [around.seconds for around in rest.around] == [1.5]  # too few of the slow ones: all together
+    equal = seen((1, 100, 1, 1.0), (20 * LEAST_AROUND, 200, 1, 1.2), (LEAST_AROUND, 300, 1, 1.2000001))
+    once = fit(equal, gpu="g", model="m", source="s").scatter
+    assert once is not None
+    assert [around.seconds for around in once.around] == [1.2]  # five digits do not tell the next from it
+
+
+def test_a_profile_goes_into_a_folder_that_is_there_and_needs_no_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(service(2_000), tmp_path / "t.parquet")
+    words = ["calibrate", "log", str(tmp_path / "t.parquet"), "--gpu", "g", "--model", "m", "--least", "10", "-o"]
+    assert main([*words, str(tmp_path / "nowhere")]) == 2
+    assert f"{tmp_path / 'nowhere'}: is no folder; make it" in capsys.readouterr().err
+    (tmp_path / "out").mkdir()
+    assert main([*words, str(tmp_path / "out")]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "out" / "g_m.yaml")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["g_m.yaml"]

@@ -145,6 +145,31 @@ def test_the_check_fails_where_p99_is_off(tmp_path: Path, capsys: pytest.Capture
     assert "median error of p99" in capsys.readouterr().err
 
 
+def test_a_machine_much_slower_than_it_was_offline_is_fitted_too(tmp_path: Path) -> None:
+    """Its mean is that of a service five times as long, and more is needed than the first bracket has."""
+    (row,) = submissions(table(tmp_path))
+    slow = replay.Replay(row, tmp_path)
+    mean_s = float(slow.latencies_s(5.0).mean())
+    (row,) = submissions(table(tmp_path, mean_s=repr(mean_s)))
+    assert replay.Replay(row, tmp_path).fit() == pytest.approx(5.0, rel=1e-3)
+
+
+def test_routed_runs_alone_have_a_page_and_no_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And the figure of an earlier scorecard does not stay beside it."""
+    file, out = tmp_path / "routes.csv", tmp_path / "out"
+    file.write_text("workload,rate_per_s,routing,mean_s\nC,0.5,least-requests,3\n")
+    out.mkdir()
+    (out / "hardware-quick.png").write_bytes(b"of an earlier one")
+    assert main(["scorecard", "hardware", "--routing", str(file), "--quick", "-o", str(out)]) == 0
+    assert capsys.readouterr().out.startswith("no submissions; routed, nothing fitted: mean and p99 within ")
+    assert sorted(path.name for path in out.iterdir()) == ["hardware-quick.json", "hardware-quick.md"]
+    assert json.loads((out / "hardware-quick.json").read_text())["distribution"] is None
+    text = (out / "hardware-quick.md").read_text(encoding="utf-8")
+    assert "## Routing on three H100" in text
+    assert "MLPerf Inference, SDXL" not in text
+    assert "![" not in text
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

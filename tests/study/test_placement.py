@@ -1,13 +1,16 @@
 """The placement of ControlNets against every placement there is."""
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.cli import main
-from sim.study.placement.demand import Demand, head, of_service
+from sim.errors import ConfigError
+from sim.study.placement.demand import Demand, head, of_service, of_trace
 from sim.study.placement.solve import (
     GAP,
     exhaustive,
@@ -18,6 +21,7 @@ from sim.study.placement.solve import (
     one_each,
     solve,
 )
+from traces.table.trace import Trace, make, write
 
 NAMES = "abcde"
 
@@ -96,3 +100,44 @@ def test_the_command_says_what_a_run_takes(capsys: pytest.CaptureFixture[str]) -
     ):
         assert main([*asked, *wrong]) == 2
         assert named in capsys.readouterr().err
+    assert main(["plan", "placement", "--service", "B"]) == 2
+    assert "say --rate-rpm" in capsys.readouterr().err
+
+
+def asking(controlnets: list[list[str]], gap_s: float = 30.0) -> Trace:
+    rows = range(len(controlnets))
+    columns = {"request_id": list(map(str, rows)), "arrival_s": [gap_s * row for row in rows]}
+    return make(columns | {"controlnets": controlnets}, name="mine", source="s")
+
+
+def test_the_demand_of_a_trace_is_what_its_requests_ask_for_at_its_own_rate() -> None:
+    """Five requests in two minutes are two a minute, whatever the order of a request's ControlNets."""
+    asked = asking([["b", "a"], ["a", "b"], ["a"], [], ["c"]])
+    demand = of_trace(asked, None, 0.5)
+    assert demand.rate_hz * 60 == pytest.approx(2.0)
+    assert dict(demand.together) == pytest.approx({("a", "b"): 2 / 150, ("a",): 1 / 150, (): 1 / 150, ("c",): 1 / 150})
+    assert demand.load == pytest.approx({"a": 3 / 300, "b": 2 / 300, "c": 1 / 300})
+    assert of_trace(asked, 20.0, 0.5).load == pytest.approx({name: 10 * load for name, load in demand.load.items()})
+
+
+def test_the_command_takes_a_trace_that_asks_for_controlnets_over_a_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def asked(trace: Trace, *more: str) -> int:
+        return main(["plan", "placement", "--trace", str(write(trace, tmp_path / "t.parquet").path), *more])
+
+    assert asked(asking([["a"], ["b"], ["a"]])) == 0
+    assert "1 servers for 2 requests a minute; 2 ControlNets" in (said := capsys.readouterr().out)
+    assert "allocation.servers=1 'executor.steps.controlnets.placement=[[a,b]]'" in said
+    assert asked(asking([[], []])) == 2
+    assert "mine: no request asks for a ControlNet" in capsys.readouterr().err
+    assert asked(asking([["a"], ["b"]], gap_s=0.0)) == 2
+    assert "mine: all requests come at one time; say --rate-rpm" in capsys.readouterr().err
+    assert asked(asking([["a"], ["b"]], gap_s=0.0), "--rate-rpm", "6") == 0
+
+
+def test_a_solver_that_does_not_end_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = SimpleNamespace(status=1, x=None, message="node limit")
+    monkeypatch.setattr("sim.study.placement.solve.milp", lambda *_, **__: ended)
+    with pytest.raises(ConfigError, match=r"did not end \(node limit\); take fewer ControlNets or servers"):
+        solve(Demand(((("a",), 1.0),), 0.2), 1, 0.7, 2)

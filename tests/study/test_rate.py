@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from scipy.optimize import brentq
+from tqdm import tqdm
 
 import sim.study.rate.points as points
 from sim.config.settings import check
+from sim.errors import ConfigError
 from sim.study.rate.command import find, parsed
 from sim.study.rate.search import Measure, NotBracketed, Point, Question, interval, search
 from sim.study.runs import load_runs
@@ -175,6 +177,23 @@ def test_a_search_is_made_once_and_gives_the_same_bytes(
     assert (folder / "rate.json").read_bytes() == before
     assert run([*words, "seed=7"]) == 2
     assert "another sweep" in capsys.readouterr().err
+
+
+def test_a_run_of_another_configuration_is_not_taken_for_a_search_s_own(tmp_path: Path) -> None:
+    with initialize_config_module("conf", version_base="1.3"):
+        config, other = (compose("config", overrides=["run.dir=unused", *SMALL, f"warmup={n}"]) for n in (0, 1))
+    asked = [(0, 0.5), (1, 0.5)]
+    first = points.Points(config, tmp_path, None, "2x", 1, tqdm(disable=True))
+    found = first.measure(asked)
+    assert first.measure(asked) == found
+    assert [point.violation_rate for point in found] == [
+        json.loads((tmp_path / first.name(*each) / "summary.json").read_bytes())["slo"]["2x"]["violation_rate"]
+        for each in asked
+    ]
+    before = (tmp_path / first.name(*asked[0]) / "summary.json").read_bytes()
+    with pytest.raises(ConfigError, match=r"0.5rpm_seed1 holds a run of another search; remove it or name another"):
+        points.Points(other, tmp_path, None, "2x", 1, tqdm(disable=True)).measure(asked)
+    assert (tmp_path / first.name(*asked[0]) / "summary.json").read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,21 @@
 """What the figures draw, read back from their artists."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 
 from sim.study import figures
-from sim.study.over_time import over_time
+from sim.study.over_time import MOST, over_time, thinned
 from sim.study.palette import marks, short
 from sim.study.runs import Run, latency_quantiles, load_runs
-from sim.study.sheet import NARROW, WIDE
+from sim.study.sheet import NARROW, WIDE, grid
 from sim.study.tables import headline
 
 Fabricate = Callable[..., Path]
@@ -203,3 +205,86 @@ def test_a_limit_that_no_run_of_a_load_has_is_no_panel(fabricate: Fabricate, tmp
         "SLO 2x, 16 rpm",
         "SLO 4x, 6 rpm",
     ]
+
+
+def test_a_wide_axis_is_logarithmic_with_marks_that_can_be_read(fabricate: Fabricate, tmp_path: Path) -> None:
+    """Sizes over decades, too many to be written under it: some of them are, the largest always, evenly."""
+    sizes = [10 * 2**power for power in range(12)]
+    for size in sizes:
+        fabricate(f"n{size}", requests=20, config={"system": {"name": "nirvana", "cache": {"capacity": size}}})
+    runs = load_runs([tmp_path])
+    for sheet in (WIDE, NARROW):
+        figure = figures.throughput(runs, sheet)
+        assert figure is not None
+        panel = figure.axes[0]
+        assert panel.get_xscale() == "log"
+        marked = [round(place) for place in panel.xaxis.get_major_locator().locs]
+        assert set(marked) < set(sizes)
+        assert 2 <= len(marked) <= 7
+        assert marked[-1] == sizes[-1]
+        assert len({sizes.index(high) - sizes.index(low) for low, high in pairwise(marked)}) == 1
+
+
+def test_one_system_at_several_values_is_shaded_from_dark_to_light(fabricate: Fabricate, tmp_path: Path) -> None:
+    sizes = (10, 1000, 200, 40, 5, 70, 20)
+    for size in sizes:
+        fabricate(f"n{size}", requests=20, config={"system": {"name": "nirvana", "cache": {"capacity": size}}})
+    runs = sorted(load_runs([tmp_path]), key=lambda run: run.setting.value if run.setting else 0.0)
+    looks = marks(runs)
+    light = [to_rgb(looks[run.series].colour) for run in runs]
+    weights = (0.2126, 0.7152, 0.0722)
+    shades = [float(np.dot(colour, weights)) for colour in light]
+    assert shades == sorted(shades)
+    assert len({looks[run.series].marker for run in runs}) == len(sizes)
+    assert {looks[run.series].dash for run in runs} == {"-"}
+
+
+def test_where_colours_run_out_those_of_a_system_share_one(fabricate: Fabricate, tmp_path: Path) -> None:
+    systems = ("vanilla", "nirvana", "pinecone")
+    for system in systems:
+        for name in "abcde":
+            config = {"system": {"name": system}, "eviction": {"_target_": name}}
+            fabricate(f"{system}-{name}", system, requests=10, config=config)
+    runs = load_runs([tmp_path])
+    looks = marks(runs)
+    by_system = {system: {looks[run.series].colour for run in runs if run.system == system} for system in systems}
+    assert [len(colours) for colours in by_system.values()] == [1, 1, 1]
+    assert len(set.union(*by_system.values())) == 3
+    assert len({(look.colour, str(look.dash), look.marker) for look in looks.values()}) == 15
+
+
+def test_a_series_without_a_column_over_time_has_the_other(fabricate: Fabricate, tmp_path: Path) -> None:
+    for system, gone in (("vanilla", "busy"), ("nirvana", "queued")):
+        path = fabricate(system, system, requests=50) / "cluster.parquet"
+        pq.write_table(pq.read_table(path).drop_columns([gone]), path)
+    runs = load_runs([tmp_path])
+    figure = over_time(runs)
+    assert figure is not None
+    busy, first, second, bar = figure.axes  # in the order of the names, then what explains the shades
+    assert len(busy.collections) == 1
+    assert [len(panel.lines) for panel in (first, second)] == [0, 1]
+    assert first.texts[0].get_text() == "no data"
+    assert second.texts[0].get_text().startswith("at most ")
+    assert [label.get_text() for label in bar.get_yticklabels()] == ["0%", "50%", "100%"]
+    alone = over_time([run for run in runs if run.system == "vanilla"])
+    assert alone is not None
+    assert len(alone.axes) == 2  # nothing is shaded, and nothing explains it
+    assert not alone.axes[0].collections
+
+
+def test_of_many_series_evenly_spaced_ones_are_drawn_over_time() -> None:
+    names = [f"n{index}" for index in range(4 * MOST)]
+    few = thinned(names)
+    assert len(few) == MOST
+    assert (few[0], few[-1]) == (names[0], names[-1])
+    gaps = np.diff([names.index(name) for name in few])
+    assert gaps.max() - gaps.min() <= 1
+    assert thinned(names[:MOST]) == names[:MOST]
+
+
+def test_panels_that_fill_no_row_leave_the_rest_of_it_empty() -> None:
+    figure, shown = grid(4, WIDE, [1.0, 3.0, 2.0, 1.5])
+    assert len(figure.axes) == 6
+    assert [panel for panel in figure.axes if panel.get_visible()] == shown
+    assert len(shown) == 4
+    assert figure.get_figheight() == pytest.approx(3.0 + 1.5)

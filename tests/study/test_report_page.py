@@ -6,13 +6,18 @@ import re
 from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import ttest_ind
 
 from sim.cli import main
 from sim.study import cli
-from sim.study.compare import beyond_noise, cells
+from sim.study.compare import Cell, beyond_noise, cells
+from sim.study.identity import Load
 from sim.study.report import Report, write_report
 from sim.study.runs import ReportError, Run, load_runs
 from sim.study.sensitivity import RERUNS_S
@@ -147,6 +152,37 @@ def test_a_difference_that_seeds_make_is_not_marked(fabricate: Fabricate, tmp_pa
     one, other = cells(runs)
     assert not beyond_noise(one, other, "throughput_rpm")
     assert "bold" in " ".join(notes(runs)).lower()
+
+
+MEASURED = st.lists(st.integers(-99, 99).map(float), min_size=2, max_size=6, unique=True)
+
+
+@settings(deadline=None)
+@given(ours=MEASURED, theirs=MEASURED)
+def test_over_seeds_that_are_not_shared_noise_is_what_welch_s_interval_holds(
+    ours: list[float], theirs: list[float]
+) -> None:
+    """Ours are moved until the interval of the difference hardly holds zero, and until it hardly does not."""
+
+    def cell(values: list[float], first: int) -> Cell:
+        runs = [SimpleNamespace(replica=(first + at,), number=lambda *_, v=v: v) for at, v in enumerate(values)]
+        return Cell("s", Load(1.0, "1 rpm"), tuple((run,) for run in runs))  # type: ignore[misc]
+
+    low, high = ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.95)
+    hardly = 1e-4 * (high - low)
+    for move, beyond in ((hardly, True), (-hardly, False)):
+        one, other = cell([value - low + move for value in ours], 0), cell(theirs, 100)
+        assert beyond_noise(one, other) is beyond_noise(other, one) is beyond
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.5])
+def test_seeds_without_noise_differ_by_what_they_differ(apart: float, fabricate: Fabricate, tmp_path: Path) -> None:
+    for at, (system, rate) in enumerate((("vanilla", 2.0), ("nirvana", 2.0 + apart)) * 2):
+        fabricate(
+            str(at), system, seed=at, requests=10, change=lambda said, rate=rate: said.update(throughput_rpm=rate)
+        )
+    one, other = cells(load_runs([tmp_path]))
+    assert beyond_noise(one, other, "throughput_rpm") == (apart > 0)
 
 
 def test_a_rerun_of_a_seed_counts_once(fabricate: Fabricate, tmp_path: Path) -> None:

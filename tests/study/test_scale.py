@@ -138,6 +138,26 @@ def test_the_command_writes_a_scale_that_a_run_takes(
     assert residuals.to_clip(min(written["at"])) == 0.65
 
 
+def test_without_another_trace_nothing_is_shown_beside(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One floor, which leaves none to be tried beside it; all requests of a trace that has no more than may be read."""
+    monkeypatch.setattr("sim.study.scale.rows.PRELOAD", 100)
+    trace = write(Synthetic(requests=200, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
+    words = ["calibrate", "scale", "--trace", str(trace.path), "--floors", "0.5", "-o", str(tmp_path / "s.yaml")]
+    assert main(words) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [line for line in said if "misfit" in line] == said[:1]
+    text = (tmp_path / "s.yaml").read_text(encoding="utf-8")
+    written = yaml.safe_load(text)
+    assert "shown" not in text
+    assert "on 200 requests of synthetic" in written["source"]
+    assert said[1].endswith(f"ours {written['fitted'][0]['ours']:.3f}")
+    short = write(Synthetic(requests=100, history=0).load(np.random.default_rng(3)), tmp_path / "short.parquet")
+    assert main([*words[:3], str(short.path), *words[4:]]) == 2
+    assert "short.parquet: found 100 requests, expected more than the 100 that are preloaded" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

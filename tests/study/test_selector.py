@@ -20,12 +20,17 @@ pytest.importorskip("torchmetrics")
 
 import sim.cli  # noqa: E402
 from backends.base import BackendError  # noqa: E402
+from backends.quality import ClipWeights, PickScore  # noqa: E402
+from backends.quality.clip import PICKSCORE, PICKSCORE_TOKENIZER  # noqa: E402
 from sim.config.build import build  # noqa: E402
 from sim.errors import ConfigError  # noqa: E402
 from sim.reuse.selector import Thresholds  # noqa: E402
 from sim.study.selector import command as selector  # noqa: E402
+from sim.study.selector.figure import draw  # noqa: E402
 from sim.study.selector.journal import Scores  # noqa: E402
+from sim.study.selector.options import Options, checked  # noqa: E402
 from sim.study.selector.pairs import Pair  # noqa: E402
+from sim.study.selector.rule import Threshold  # noqa: E402
 from tests.backends.quality.lab import tiny_clip  # noqa: E402
 from traces.error import TraceError  # noqa: E402
 from traces.sources.synthetic import Synthetic  # noqa: E402
@@ -254,3 +259,74 @@ def test_a_journal_that_is_not_one_names_its_line(tmp_path: Path, plant: Any) ->
     (tmp_path / "journal.jsonl").write_text('{"query": 1}\n')
     with pytest.raises(ConfigError, match=r"journal.jsonl: line 1 is not a measured pair"):
         calibrate(tmp_path, "--pairs", "2")
+
+
+@pytest.mark.parametrize(
+    ("words", "size"),
+    [
+        (("--family", "sdxl", "--scale", "tiny"), (128, 128)),
+        (("--family", "sd15"), (512, 512)),
+        (("--family", "flux"), (1024, 1024)),
+        (("--family", "flux", "--size", "640"), (640, 640)),
+        (("--family", "sd15", "--size", "640x384"), (640, 384)),
+    ],
+)
+def test_pixels_are_those_that_a_model_was_trained_at_unless_they_are_said(
+    words: tuple[str, ...], size: tuple[int, int]
+) -> None:
+    options = asked(*words)
+    assert (options.width, options.height) == size
+
+
+def asked(*words: str) -> Options:
+    parser = argparse.ArgumentParser()
+    selector.add_parser(parser.add_subparsers(dest="family"))
+    return checked(parser.parse_args(["selector", "-o", "unused", *words]))
+
+
+def test_a_larger_k_that_would_do_with_less_is_told_to_be_raised(tmp_path: Path, plant: Any) -> None:
+    """K = 5 needs a similarity, K = 10 none: both get that of K = 5. Weights that are not random have no warning."""
+    plant(Planted(lambda similarity, k: 1.0 if k == 10 else falls_with_k(similarity, 25)))
+    assert calibrate(tmp_path, "--pairs", "40", "--ks", "5,10", "--weights", str(tmp_path), "--alpha", "0.5") == 0
+    text = (tmp_path / "selector" / "measured.yaml").read_text()
+    limits = yaml.safe_load(text)["at_least"]
+    assert limits[5] == limits[10]
+    page = (tmp_path / "selector.md").read_text()
+    assert f"| 5 | {limits[5]:.4f} |" in page
+    assert f"| 10 | {limits[10]:.4f} (raised) |" in page
+    assert "mean nothing" not in page + text
+    assert "WARNING" not in text
+
+
+def test_more_k_than_fit_in_a_row_have_rows_and_no_empty_panel() -> None:
+    similarity = np.linspace(0.1, 0.9, 9)
+    limits = [Threshold(k, None if k == 7 else k / 10, None, 3, 0.5, 0.5) for k in range(1, 8)]
+    quality = np.tile(similarity[:, None], 7)
+    figure = draw(similarity, quality, limits, 0.5, {1: 0.3}, "NIRVANA", None)
+    assert len(figure.axes) == 10
+    shown = [panel for panel in figure.axes if panel.get_visible()]
+    titles = [panel.get_title(loc="left") for panel in shown]
+    assert titles == [*(f"K = {k}: {k / 10:.3f}" for k in range(1, 7)), "K = 7: none"]
+    assert [panel.get_ylabel() != "" for panel in shown] == [True, *[False] * 4, True, False]
+    assert [panel.get_xlabel() != "" for panel in shown] == [*[False] * 2, *[True] * 5]  # the lowest of each column
+    assert figure.get_suptitle() == ""
+    assert draw(similarity, quality, limits, 0.5, {}, "NIRVANA", "random").get_suptitle() == "random"
+
+
+def test_a_score_that_needs_no_weights_is_computed_and_one_that_does_reads_the_named_folder(tmp_path: Path) -> None:
+    dark, light = np.zeros((1, 16, 16, 3), np.uint8), np.full((1, 16, 16, 3), 255, np.uint8)
+    psnr = selector._metric(asked("--family", "sdxl", "--metric", "psnr"), None)
+    assert psnr.score(dark, references=light) == pytest.approx([0.0])  # 10 log10(255^2 / 255^2) dB
+    tiny_clip(tmp_path)
+    named = ("--family", "sdxl", "--metric", "pickscore", "--pickscore", str(tmp_path))
+    scored = selector._metric(asked(*named), None).score(light, prompts=["a cat"])
+    assert scored == pytest.approx(PickScore(ClipWeights(str(tmp_path))).score(light, prompts=["a cat"]))
+    hub = selector._metric(asked("--family", "sdxl", "--metric", "pickscore", "--allow-hub"), None)
+    assert isinstance(hub, PickScore)
+    assert (hub.clip.weights, hub.clip.tokenizer) == (PICKSCORE, PICKSCORE_TOKENIZER)
+
+
+def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selector, "find_spec", lambda name: None if name == "torchmetrics" else True)
+    with pytest.raises(BackendError, match=r"needs torchmetrics; install with: pip install 'mezzotint\[live\]'"):
+        calibrate(tmp_path)

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from sim.cli import main
+from sim.errors import ConfigError
 from sim.run import simulate, write
 from sim.study.report import write_report
 from sim.study.runs import load_runs
-from sim.study.sensitivity import MOVED, likely
+from sim.study.sensitivity import MOVED, configuration, likely
 from sim.study.tables import number
 from tests.sim.lab import configured
 
@@ -80,6 +81,42 @@ def test_what_cannot_be_made_again_says_why(runs: Path, tmp_path: Path) -> None:
     assert each.said is None
     assert "mine" in each.reason
     assert "could not be made again" in write_report([folder], tmp_path / "r.html").html.read_text()
+
+
+def test_a_trace_of_which_arrivals_left_out_a_part_is_not_another_run_s(tmp_path: Path) -> None:
+    """The load generator stops after 20 of 200 requests; the same trace at a higher rate, looked at next, has all."""
+    same = ("trace.requests=200", "warmup=0")
+    seconds = f"arrivals.least_s={20 * ALONE_S}"
+    arrivals = ("arrivals=loadgen", "arrivals.seed=1", "arrivals.least_requests=20", seconds)
+    made(tmp_path / "part", 0.1, *same, *arrivals)
+    made(tmp_path / "whole", 0.9, *same)
+    part, whole = likely(load_runs([tmp_path]))
+    assert [each.run.summary["requests"]["arrived"] for each in (part, whole)] == [20, 200]
+    for each in (part, whole):
+        assert each.said is not None
+        assert each.said["p99"] == pytest.approx(each.run.number("latency_s", "p99"))
+
+
+def test_a_run_that_completed_nothing_has_its_reason(tmp_path: Path) -> None:
+    """Both GPUs fail before an image takes from the first arrival on, and the only request with them."""
+    words = ("trace.requests=1", "warmup=0", "failures=outages", "failures.lost=failed", "arrivals=closed")
+    down = [[0.5 * ALONE_S, ALONE_S]]
+    config = configured(
+        *(word for word in VANILLA if word[:8] not in {one[:8] for one in words}),
+        *words,
+        f"failures.outages={{0: {down}, 1: {down}}}",
+    )
+    folder = tmp_path / "lost"
+    write(simulate(config), folder)
+    (each,) = likely(load_runs([folder]))
+    assert each.said is None
+    assert each.reason == "no request is completed"
+
+
+def test_a_configuration_that_is_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("- a\n- list\n")
+    with pytest.raises(ConfigError, match=r"config.yaml: expected a configuration; make the run again"):
+        configuration(tmp_path)
 
 
 def test_reruns_that_would_take_too_long_are_not_made(runs: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from sim.cli import main
 from sim.study.stages.page import render
-from sim.study.stages.replay import STAGES, settings, worst
+from sim.study.stages.replay import STAGES, Setting, settings, worst
 
 
 @pytest.fixture(scope="module")
@@ -37,16 +37,23 @@ def test_what_was_calibrated_on_comes_out(system: str) -> None:
         assert abs(each.error("latency_s") or 0.0) < 0.01
 
 
-def test_the_command_writes_the_page_of_what_it_says(
-    predicted: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_command_tells_the_largest_error_of_what_is_predicted_and_writes_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sim.study.stages.replay.settings", lambda: predicted)
-    words = ["scorecard", "stages", "-o", str(tmp_path / "out")]
+    logged = dict.fromkeys(STAGES, 2.0)
+    made = [
+        Setting("diffusers", 0, 0, logged, dict.fromkeys(STAGES, 9.0)),  # calibrated
+        Setting("diffusers", 3, 2, logged, logged | {"latency_s": 1.5}),
+        Setting("katz", 3, 2, logged, logged | {"latency_s": 2.2, "patch_step": 5.0}),
+    ]
+    monkeypatch.setattr("sim.study.stages.replay.settings", lambda: made)
+    words = ["scorecard", "stages", "-o", str(tmp_path)]
     assert main([*words, "--check"]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert told == [f"{stage}: off by {worst(predicted, stage):.3g} at most where it is predicted" for stage in STAGES]
-    assert not (tmp_path / "out").exists()
+    said = capsys.readouterr().out.splitlines()
+    off = {"latency_s": "0.25", "patch_step": "3"}
+    assert said == [f"{stage}: off by {off.get(stage, '0')} at most where it is predicted" for stage in STAGES]
+    assert not list(tmp_path.iterdir())
     assert main(words) == 0
-    path = tmp_path / "out/swiftdiffusion.md"
-    assert capsys.readouterr().out.splitlines() == [*told, str(path)]
-    assert path.read_text() == render(predicted)
+    page = tmp_path / "swiftdiffusion.md"
+    assert capsys.readouterr().out.splitlines() == [*said, str(page)]
+    assert page.read_text(encoding="utf-8") == render(made)

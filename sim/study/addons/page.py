@@ -12,17 +12,16 @@ Facts = Mapping[str, Any]
 
 def render(facts: Facts, images: Mapping[str, str]) -> str:
     """The page; ``images`` are the figures' file names."""
-    blocks = ["# Add-ons", "Made by `mezzotint scorecard addons`.", *_caches(facts["caches"], images.get("caches"))]
+    blocks = ["# Add-ons", "Made by `mezzotint scorecard addons`.", *_caches(facts["caches"], images["caches"])]
     blocks += [*_routing(facts["served"], images["served"]), *_placement(facts["served"])]
     return "\n\n".join(blocks) + "\n"
 
 
-def _caches(facts: Facts, image: str | None) -> list[str]:
+def _caches(facts: Facts, image: str) -> list[str]:
     error = facts["error"]
-    blocks = ["## Caches on each node"]
-    if image is not None:
-        blocks.append(f"![Loads per request against the size of the cache]({image})")
-    blocks += [
+    blocks = [
+        "## Caches on each node",
+        f"![Loads per request against the size of the cache]({image})",
         "Each node of services A and B (SwiftDiffusion, 3.1 and Figure 7) keeps the add-ons that it used in a cache of "
         "so many; what is not there is loaded. *Measured*: Katz's artifact, LRU. *Made*: the synthetic services "
         "(`trace=synthetic-service-a`, `-b`), all of their requests and nodes. LFU counts every use on the node, and "

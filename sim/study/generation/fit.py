@@ -99,10 +99,10 @@ def _scatter(factors: Floats, typical_s: Floats) -> Scatter:
         del bounds[-2]
     around: list[Around] = []
     for low, high in pairwise(bounds):
-        middle_s = float(typical_s[low:high].mean())
+        middle_s = _short(float(typical_s[low:high].mean()))
         if around and middle_s <= around[-1].seconds:
             continue
-        around.append(Around(seconds=_short(middle_s), factors=_quantiles(factors[low:high])))
+        around.append(Around(seconds=middle_s, factors=_quantiles(factors[low:high])))
     return Scatter(probabilities=list(PROBABILITIES), around=around)
 
 
