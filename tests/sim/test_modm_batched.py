@@ -65,6 +65,17 @@ def test_a_batch_above_what_the_executor_takes_is_refused() -> None:
         simulated("system=modm-batched", "scheduler.most=9", "extrapolate=warn", "trace.requests=20")
 
 
+def test_large_workers_take_hits_where_that_is_asked_for_alone() -> None:
+    """Two hits at once, one worker of each kind."""
+    for scheduler, starts in (
+        (HitMissBatching(most=1), [0.0, 5.0]),
+        (HitMissBatching(most=1, large_takes_hits=True), [0.0, 0.0]),
+    ):
+        run = engine([0.0, 0.0], [5.0] * 2, roles=["large", "small"], door=Marked({0, 1}), scheduler=scheduler)
+        run.run()
+        assert list(run.record.facts["start_s"]) == starts
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.sampled_from([0.0, 0.5, 3.0, 30.0]), min_size=1, max_size=40),

@@ -1,6 +1,7 @@
 """PatchedServe's scheduler against a plain reading of its Algorithm 1, which looks at everything at every boundary."""
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from sim.request import COMPLETED, DISCARDED, Request
 from sim.schedule.latency import Known
 from sim.schedule.routed import Routed
 from sim.schedule.routers import LeastOutstanding
-from sim.schedule.slack import Slack
+from sim.schedule.slack import Slack, _Patience
 from tests.sim.lab import Given, engine, simulated
 
 SIDES = (64, 128, 256)
@@ -249,6 +250,45 @@ def test_boundaries_at_which_nothing_is_new_are_not_looked_at() -> None:
         run = served(backend, [0] * 24, [256] * 24, [400] * 24, limit=6, deadline=1e6, threshold=1.05)
     assert (run.record.facts["outcome"] == COMPLETED).all()
     assert asked < 24 * 8
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.tuples(st.integers(30, 60), st.integers(0, 4000), st.integers(1, 40)), min_size=1, max_size=5),
+    *(st.integers(1, 16) for _ in range(3)),
+)
+def test_it_looks_again_when_whoever_would_be_late_would_not_be_or_another_is_more_urgent(
+    given_: list[tuple[int, int, int]], step: int, cur: int, new: int
+) -> None:
+    """Against stepping on by one, looking at the slack of all; at sixteenths of a second, so that sums are exact."""
+    step_s, cur_s, new_s = step / 16, cur / 16, new / 16
+    actives = []
+    for row, (left, deadline, alone) in enumerate(given_):
+        request = Request(row, 0.0, 64, 64, left, deadline / 16)
+        request.left = left
+        actives.append((request, 0.0, alone / 16))
+
+    def slack(at: int, steps: int) -> float:
+        request, besides_s, alone_s = actives[at]
+        return (request.deadline_s - steps * step_s - ((request.left - steps) * cur_s + besides_s)) / alone_s
+
+    act = min(range(len(actives)), key=lambda at: slack(at, 0))
+    patience = _Patience(0.0, (), actives, act, cur_s, new_s)
+
+    def nothing_new(steps: int) -> bool:
+        request = actives[act][0]
+        late = steps * step_s + (request.left - steps) * new_s > request.deadline_s
+        return late and all(slack(act, steps) <= slack(at, steps) + 1e-9 for at in range(len(actives)))
+
+    found = patience._in_time(0.0, step_s)
+    if not nothing_new(0):
+        assert found == 0.0
+        return
+    if found > 500:
+        assert all(map(nothing_new, range(1, 500)))
+        return
+    assert all(map(nothing_new, range(1, math.ceil(found - 1e-9))))
+    assert not nothing_new(math.floor(found + 1e-6) + 1)
 
 
 def test_a_decision_that_is_not_overlapped_holds_the_gpu() -> None:
