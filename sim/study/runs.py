@@ -209,8 +209,17 @@ def _find(directory: Path) -> Iterator[Path]:
 
 
 def _summary(path: Path) -> Mapping[str, Any]:
+    def whole(digits: str) -> int:
+        try:
+            float(number := int(digits))
+        except (ValueError, OverflowError) as error:
+            raise ReportError(
+                f"{path}: has a number of {len(digits)} digits, too large to be one of a run; {_again(path)}"
+            ) from error
+        return number
+
     try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
+        summary = json.loads(path.read_text(encoding="utf-8"), parse_int=whole)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ReportError(f"{path}: is not valid JSON ({error}); {_again(path)}") from error
     except OSError as error:

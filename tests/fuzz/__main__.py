@@ -44,6 +44,7 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=1000, metavar="N", help="in all (default: 1000)")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     parser.add_argument("--only", choices=list(KINDS), action="append", help="inputs of this kind; may be repeated")
+    parser.add_argument("--from", dest="first", type=int, default=0, metavar="N", help="leave out those before")
     parser.add_argument("--at", type=int, metavar="N", help="this one input alone, told in full")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N")
     parser.add_argument("--keep", type=Path, default=Path("results/runs/fuzz"), metavar="DIR")
@@ -57,7 +58,7 @@ def main() -> int:
     total, began = 0, time.monotonic()
     for kind, share in kinds.items():
         share_of = args.inputs * share // sum(kinds.values())
-        numbers = range(share_of) if args.at is None else range(args.at, args.at + 1)
+        numbers = range(args.first, share_of) if args.at is None else range(args.at, args.at + 1)
         inputs = numbered(kind, args.seed, numbers)
         bar = tqdm(judge_all(inputs, min(args.jobs, len(numbers))), total=len(numbers), desc=kind, disable=None)
         for number, given, status, said, wrong in bar:

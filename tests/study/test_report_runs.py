@@ -193,6 +193,9 @@ def test_errors_name_the_place_and_what_to_do(fabricate: Fabricate, tmp_path: Pa
     assert re.search("no directory was given", error_of())
     half = broken(fabricate, "half", '{"schema": 1, "system": ')
     assert re.search(r"half/summary.json: is not valid JSON \(.*line 1.*\); run it again", error_of(half))
+    for digits in (400, 5000):  # more than a float holds, more than Python reads
+        large = broken(fabricate, f"large-{digits}", f'{{"schema": 1, "latency_s": {{"p99": 1{"0" * (digits - 1)}}}}}')
+        assert re.search(f"summary.json: has a number of {digits} digits, .*; run it again", error_of(large))
     assert "expected an object" in error_of(broken(fabricate, "list", "[]"))
     path = fabricate("yaml", requests=10)
     (path / "config.yaml").write_text("a: [1")
