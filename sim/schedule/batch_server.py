@@ -2,9 +2,11 @@
 
 from collections import deque
 from dataclasses import dataclass, field
+from math import inf
 
 from conf.ranges import Count, Seconds
 from sim.clock import CONTROL
+from sim.errors import ConfigError
 from sim.parts import Run, Worker
 from sim.request import Request
 from sim.schedule.former import refuse_over
@@ -27,7 +29,7 @@ class BatchServer:
         batch_limit_s: seconds after which those who wait leave too.
 
     Raises:
-        ConfigError: a batch above what the executor takes.
+        ConfigError: a batch below 1 or above what the executor takes, or a negative time.
     """
 
     batch_most: Count = 8
@@ -40,6 +42,13 @@ class BatchServer:
     _last_came_s: float = field(init=False, default=0.0, repr=False)
     _looks: bool = field(init=False, default=False, repr=False)
     _taking: dict[int, Batch] = field(init=False, default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.batch_most < 1 or not 0 <= self.batch_limit_s < inf:
+            raise ConfigError(
+                f"scheduler: found batch_most {self.batch_most} and batch_limit_s {self.batch_limit_s}; expected 1 or "
+                "more requests and 0 or more seconds"
+            )
 
     def bind(self, run: Run) -> None:
         """See Scheduler.bind."""

@@ -73,9 +73,8 @@ class Gangs:
             return None
         first = self._waiting[0]
         if (len(worker.gpus), worker.denoisers) == self._takes(first):
-            if (
-                len(self._waiting) > 1
-            ):  # for whoever is first now, GPUs may be idle that were too few or not wanted before
+            if len(self._waiting) > 1:
+                # For whoever is first now, GPUs may be idle that were too few or not wanted before.
                 self._run.clock.at(now_s, DISPATCH, self._ask)
             return self._waiting.popleft()
         idle = [each for each in self._run.cluster.idle() if each is not worker]

@@ -58,7 +58,7 @@ def shared(files: list[tuple[float, float]], latency_s: float, step_s: float = 0
     return ends
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.floats(0, 5), min_size=2, max_size=6).map(sorted))
 def test_measured_seconds_have_their_quantiles(quantiles_s: list[float]) -> None:
     fetch = Measured(quantiles_s)
@@ -85,7 +85,7 @@ def test_kernels_are_for_a_backend_that_knows_them() -> None:
     assert said == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(SIZES, st.floats(0, 1))
 def test_a_link_is_shared_as_small_steps_share_it(files: list[tuple[float, float]], latency_s: float) -> None:
     files = sorted(files)

@@ -164,7 +164,7 @@ def test_a_shared_servers_wait_is_below_that_of_m_g_1(workers: int) -> None:
 GB = 10**9
 
 
-@settings(max_examples=12, deadline=None, phases=[Phase.generate])
+@settings(max_examples=12, phases=[Phase.generate])
 @given(
     system=st.sampled_from(["diffusers", "swiftdiffusion", "servers"]),
     memory=st.integers(12, 30),

@@ -165,7 +165,7 @@ def test_a_load_that_is_under_way_at_the_end_is_work_as_far_as_it_came() -> None
     assert run.record.ledger.inside(0.0, 10.0, run.cluster.sizes()).joules == pytest.approx(300 * 14)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     gaps=st.lists(st.tuples(st.floats(0, 8), st.booleans(), st.floats(0.1, 20)), min_size=1, max_size=40),
     orders=st.lists(st.tuples(st.floats(0, 6), st.integers(0, 3), st.sampled_from(["large", "small"])), max_size=25),
@@ -208,7 +208,7 @@ def test_orders_at_random_lose_nobody_and_spend_no_gpu_twice(
 # -- who has room --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(limit=st.integers(1, 3), roles=st.lists(st.sampled_from("ab"), min_size=1, max_size=5), data=st.data())
 def test_roomiest_and_idle_are_what_a_search_of_all_finds(limit: int, roles: list[str], data: st.DataObject) -> None:
     """Fewest aboard, longest so: a list of (aboard, when it came to that) beside the real thing."""
@@ -516,7 +516,7 @@ def opened(memory: int, backend: Given | None = None) -> Any:
 OWN = Asset("model", "large", "large")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(memory=st.integers(10, 40), asked=st.lists(st.integers(1, 35), max_size=30))
 def test_admit_evicts_the_longest_unused_and_never_the_model(memory: int, asked: list[int]) -> None:
     cluster = opened(memory)

@@ -48,7 +48,7 @@ def served(
     return run
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     gaps=st.lists(st.integers(0, 8), min_size=1, max_size=15),
     steps=st.lists(st.integers(1, 9), min_size=15, max_size=15),
@@ -91,7 +91,7 @@ def test_who_is_preempted_keeps_its_steps_and_pays_for_no_more_than_them() -> No
     assert float(facts["energy_j"].sum()) == pytest.approx(300.0 * 120 * UNIT)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     sides=st.lists(st.sampled_from(SIDES), min_size=1, max_size=15),
     steps=st.lists(st.integers(1, 9), min_size=15, max_size=15),

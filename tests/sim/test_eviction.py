@@ -102,7 +102,7 @@ def compared(name: str, ks: tuple[int, ...], acts: list[tuple[int, int]]) -> Non
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     ks=st.sampled_from([KS, (25,), (FINAL,)]),
     acts=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1000)), max_size=200),
@@ -121,7 +121,7 @@ def test_so_it_does_over_10_000_operations(name: str) -> None:
     compared(name, KS, list(zip(what.tolist(), which.tolist(), strict=True)))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(acts=st.lists(st.booleans(), max_size=200), seed=st.integers(0, 100))
 def test_random_evicts_every_item_once_and_the_same_for_the_same_seed(acts: list[bool], seed: int) -> None:
     policy, again = bound(Random(), seed), bound(Random(), seed)

@@ -146,7 +146,7 @@ def compared(
 
 
 @pytest.mark.parametrize("policy", MAKE)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10_000),
     rows=st.integers(1, 80),

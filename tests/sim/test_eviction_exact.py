@@ -64,14 +64,14 @@ def most_hits(keys: tuple[int, ...], size: int) -> int:
     return best(0, frozenset())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(keys=st.lists(st.integers(0, 5), min_size=1, max_size=16), size=st.integers(1, 4))
 def test_the_offline_optimum_is_optimal_for_equal_keys(keys: list[int], size: int) -> None:
     assert sum(hits(np.array(keys), size, Optimum())) == most_hits(tuple(keys), size)
     assert sum(hits(np.array(keys), size, Optimum(), (25,))) == most_hits(tuple(keys), size)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 10_000), size=st.integers(1, 30))
 def test_no_policy_has_more_hits_than_the_offline_optimum(seed: int, size: int) -> None:
     keys = np.random.default_rng(seed).zipf(1.3, 300) % 50

@@ -115,7 +115,7 @@ EXECUTORS = {
 }
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.integers(0, 2**32),
     st.sampled_from(sorted(EXECUTORS)),

@@ -121,7 +121,7 @@ arrivals = st.lists(st.tuples(st.integers(0, 12), st.sampled_from(SIDES)), min_s
 
 
 @pytest.mark.parametrize("name", [name for name in CACHES if name != "whole-image"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(given_=arrivals, limit=st.integers(1, 4))
 def test_jumping_over_unequal_steps_ends_where_making_each_of_them_does(
     name: str, given_: list[tuple[int, int]], limit: int
@@ -137,7 +137,7 @@ def test_jumping_over_unequal_steps_ends_where_making_each_of_them_does(
 
 
 @pytest.mark.parametrize("name", CACHES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     lefts=st.lists(st.integers(1, STEPS), min_size=1, max_size=4),
     sides=st.lists(st.sampled_from(SIDES), min_size=4, max_size=4),

@@ -41,7 +41,7 @@ loads = st.lists(st.builds(demand, st.floats(0, 30), st.floats(0, 1), st.floats(
 weights = st.builds(Weights, st.floats(0, 20), st.floats(0, 3))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(fleets(3), weights, loads, st.data())
 def test_no_plan_is_cheaper(fleet: Fleet, weigh: Weights, load: list[Demand], data: st.DataObject) -> None:
     start = data.draw(st.sampled_from(fleet.splits()))
@@ -52,7 +52,7 @@ def test_no_plan_is_cheaper(fleet: Fleet, weigh: Weights, load: list[Demand], da
     assert cost(fleet, weigh, start, load, found.splits) == pytest.approx(found.cost)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(fleets(6), weights, st.lists(loads.map(lambda some: some[0]), min_size=4, max_size=12))
 def test_it_is_never_worse_than_the_monitor_in_its_own_objective(
     fleet: Fleet, weigh: Weights, load: list[Demand]

@@ -76,7 +76,7 @@ def test_large_workers_take_hits_where_that_is_asked_for_alone() -> None:
         assert list(run.record.facts["start_s"]) == starts
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.sampled_from([0.0, 0.5, 3.0, 30.0]), min_size=1, max_size=40),
     st.sets(st.integers(0, 39)),

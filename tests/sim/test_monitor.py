@@ -74,7 +74,7 @@ class Bounded:
         self.seen.append(large)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.integers(0, 2**32),
     st.integers(2, 6),

@@ -100,7 +100,7 @@ def check_proportions(without: Engine, run: Engine) -> None:
     np.testing.assert_allclose(took_s, [plan[code] for code in run.record.facts["lookup"]], atol=1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 1000), chances=st.integers(0, 2**40 - 1))
 def test_hits_and_searches_in_vain_fall_as_precision_and_recall_say(seed: int, chances: int) -> None:
     """Whatever a predictor says, where the cache does not change."""
@@ -138,7 +138,7 @@ class Everything(Nothing):
         return True
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(share=st.sampled_from([0.0, 0.05, 0.3]), per_10k_s=st.sampled_from([0.0, 40.0]), rows=st.integers(1, 60))
 def test_it_is_trained_when_more_than_a_share_of_the_embeddings_changed(
     share: float, per_10k_s: float, rows: int
@@ -213,7 +213,7 @@ def test_a_predictor_that_cannot_be_is_named(override: str) -> None:
         simulated("system=nirvana", "trace.requests=20", f"predictor.{override}")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     data=st.lists(st.tuples(st.integers(-5, 5), st.sampled_from([0, 0, 1, 8, 32])), min_size=2, max_size=40),
     search_s=st.sampled_from([0.5, 1.0, 16.0]),

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -24,7 +24,6 @@ def said(error: Exception) -> str:
     return err.getvalue()
 
 
-@settings(deadline=None)  # thousands of characters on a shared machine
 @given(found=st.text() | st.text(min_size=1).map(lambda text: text * 5000))
 def test_a_refusal_is_one_line(found: str) -> None:
     line = said(ConfigError(f"key: found {found}, expected less; take less"))

@@ -69,7 +69,7 @@ def model(embeddings: np.ndarray, capacity: int | None, ks: tuple[int, ...], eve
     return said
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     seed=st.integers(0, 10_000),
     rows=st.integers(1, 80),
@@ -88,7 +88,7 @@ def test_a_fifo_cache_is_a_sliding_list(
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10_000))
 def test_a_larger_window_never_hits_less(seed: int) -> None:
     """Cache-all, FIFO, no service time: what a small window holds, a larger one holds too."""

@@ -65,7 +65,7 @@ def brute(router: Router, times: list[float], shapes: list[tuple[int, int]], at:
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     make=st.sampled_from(ROUTERS),
     gaps=st.lists(st.integers(0, 500), min_size=1, max_size=40),

@@ -62,7 +62,7 @@ def starts(times: list[float], took: list[float], hits: set[int], roles: list[st
     return [begun[i] for i in range(len(times))]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     gaps=st.lists(st.integers(1, 997), min_size=1, max_size=40),
     took=st.lists(st.integers(1, 4999), min_size=40, max_size=40),

@@ -31,7 +31,7 @@ def means(run: Engine) -> tuple[float, float, float]:
     servers=st.integers(1, 5),
     sample_s=st.floats(0.1, 100),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_weighted_mean_is_littles_to_one_sample(
     gaps: list[float], services: list[float], servers: int, sample_s: float
 ) -> None:

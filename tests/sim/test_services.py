@@ -69,7 +69,7 @@ outages = st.lists(st.integers(0, 60), max_size=6, unique=True).map(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     steps=st.lists(st.tuples(st.integers(1, 4), st.sampled_from(["add", "remove", "best", "best"])), max_size=60),
     batch=st.integers(1, 7),
@@ -200,7 +200,7 @@ def test_maintenance_that_is_due_after_the_last_request_does_not_prolong_the_run
     assert slow.summary["cache"]["hits"] == 0 < instant.summary["cache"]["hits"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 1000),
     batch=st.integers(1, 20),

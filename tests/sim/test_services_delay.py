@@ -18,14 +18,14 @@ def drawn(delay: Delay) -> np.ndarray:
     return delay.draw(np.random.default_rng(3), MANY)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(median_s=st.floats(1e-3, 10), times=st.floats(1, 8))
 def test_a_log_normal_has_the_median_and_p99_it_was_given(median_s: float, times: float) -> None:
     said = np.percentile(drawn(LogNormal(median_s=median_s, p99_s=median_s * times)), [50, 99])
     assert said == pytest.approx([median_s, median_s * times], rel=0.05)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(mean_s=st.floats(1e-3, 10), cv=st.floats(0, 1))
 def test_a_log_normal_has_the_mean_and_cv_it_was_given(mean_s: float, cv: float) -> None:
     seconds = drawn(LogNormal(mean_s=mean_s, cv=cv))
@@ -33,7 +33,7 @@ def test_a_log_normal_has_the_mean_and_cv_it_was_given(mean_s: float, cv: float)
     assert seconds.std() / seconds.mean() == pytest.approx(cv, rel=0.05, abs=1e-6)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(quantiles_s=st.lists(st.floats(0, 5), min_size=2, max_size=8).map(sorted))
 def test_an_empirical_delay_has_its_quantiles_and_the_mean_of_its_pieces(quantiles_s: list[float]) -> None:
     seconds = drawn(Empirical(quantiles_s))

@@ -187,7 +187,7 @@ INSTANCES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(instance=INSTANCES)
 def test_it_chooses_what_algorithm_1_says(instance: dict[str, Any]) -> None:
     """Who joins, when, and who is discarded, when: to the bit, though few boundaries are looked at."""
@@ -196,7 +196,7 @@ def test_it_chooses_what_algorithm_1_says(instance: dict[str, Any]) -> None:
         np.testing.assert_array_equal(found.record.facts[name], said.record.facts[name], name)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(instance=INSTANCES)
 def test_nobody_who_joined_is_dropped_and_who_is_discarded_would_have_been_late(instance: dict[str, Any]) -> None:
     backend: Mixed = instance["backend"]
@@ -225,7 +225,7 @@ def test_nobody_who_joined_is_dropped_and_who_is_discarded_would_have_been_late(
     assert not len(spans) or spans["batch"].max() <= instance["limit"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(instance=INSTANCES, most=st.integers(16, 40))
 def test_no_batch_is_over_the_memory(instance: dict[str, Any], most: int) -> None:
     """The cluster ends a run in which one is."""

@@ -65,7 +65,7 @@ def columns(run: Engine, *names: str) -> list[Any]:
     return [run.record.facts[name].copy() for name in names]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     gaps=st.lists(st.floats(0, 30), min_size=1, max_size=40),
     one_s=st.floats(1e-3, 0.5),
@@ -114,7 +114,7 @@ def brute(times: Sequence[float], lefts: Sequence[int], backend: Stepped, limit:
     return finish
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     gaps=st.lists(st.integers(0, 40), min_size=1, max_size=30),
     limit=st.integers(1, 5),
@@ -248,7 +248,7 @@ def test_a_formed_batch_runs_as_one_and_none_joins_it() -> None:
     assert run.record.facts["energy_j"].tolist() == pytest.approx([300 * 100 / 3] * 3 + [300 * 50])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     gaps=st.lists(st.floats(0, 60), min_size=1, max_size=60),
     most=st.integers(1, 6),

@@ -39,7 +39,7 @@ def test_what_lru_misses_leaves_room() -> None:
     assert known["N07-fifo"].values[-1] < lru - 0.1  # and yet FIFO is another cache
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 10_000), rows=st.integers(1, 120), spare=st.integers(0, 20))
 def test_where_nothing_is_evicted_all_policies_are_the_same_cache(seed: int, rows: int, spare: int) -> None:
     """As many items as LRU's misses leave, or more: every policy serves every request alike, and evicts nothing."""

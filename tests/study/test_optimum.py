@@ -74,7 +74,7 @@ BACKENDS = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     backend=BACKENDS,
     gaps=st.lists(st.integers(0, 60), min_size=1, max_size=4),
@@ -97,7 +97,7 @@ def test_nothing_that_is_left_out_would_have_been_better(
     assert optimum(backend, asked, limit) == tried
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     backend=BACKENDS,
     gaps=st.lists(st.integers(0, 120), min_size=1, max_size=6),

@@ -40,7 +40,7 @@ def demands(draw: st.DrawFn) -> Demand:
     return Demand((*groups.items(), ((), 0.1)), draw(st.floats(0.05, 0.3)))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(demands(), st.integers(1, 3), st.integers(1, 4), st.floats(0.2, 1.0))
 def test_no_placement_of_single_copies_is_better(demand: Demand, servers: int, room: int, limit: float) -> None:
     best, found = exhaustive(demand, servers, limit, room), solve(demand, servers, limit, room)
@@ -56,7 +56,7 @@ def test_no_placement_of_single_copies_is_better(demand: Demand, servers: int, r
         assert objective(demand, found, room) <= objective(demand, best, room) * (1 + GAP) + 1e-9
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(demands(), st.integers(2, 3))
 def test_where_there_is_room_for_one_copy_each_it_is_the_best_of_all(demand: Demand, servers: int) -> None:
     """As many places as ControlNets: nothing can be divided."""

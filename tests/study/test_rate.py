@@ -86,7 +86,7 @@ def erratic(seed: int) -> Measure:
     return measure
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10_000),
     shares=st.lists(st.floats(0, 0.99), min_size=2, max_size=5).map(sorted),

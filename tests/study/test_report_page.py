@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_ind
 
@@ -157,7 +157,6 @@ def test_a_difference_that_seeds_make_is_not_marked(fabricate: Fabricate, tmp_pa
 MEASURED = st.lists(st.integers(-99, 99).map(float), min_size=2, max_size=6, unique=True)
 
 
-@settings(deadline=None)
 @given(ours=MEASURED, theirs=MEASURED)
 def test_over_seeds_that_are_not_shared_noise_is_what_welch_s_interval_holds(
     ours: list[float], theirs: list[float]

@@ -74,7 +74,7 @@ def test_a_k_that_fails_takes_the_larger_ones_with_it() -> None:
     assert swapped[1].alone == 0.2
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     table=st.lists(
         st.tuples(st.sampled_from(np.linspace(0, 1, 9).tolist()), *(st.floats(0, 1.2) for _ in range(3))),

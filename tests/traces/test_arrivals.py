@@ -153,7 +153,7 @@ def test_one_level_and_no_day_are_the_homogeneous_process() -> None:
     assert twice * 2 == pytest.approx(steady)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     spans=st.lists(st.tuples(st.floats(1.0, 1e4), st.floats(0.0, 10.0)), min_size=1, max_size=8).filter(
         lambda spans: max(rate for _, rate in spans) > 0.1

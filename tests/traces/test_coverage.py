@@ -16,7 +16,7 @@ def unit(rng: np.random.Generator, count: int, dim: int = 4) -> Any:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32), count=st.integers(20, 120), users=st.integers(1, 6), unknown=st.booleans())
 def test_coverage_is_that_of_a_walk_through_the_trace(seed: int, count: int, users: int, unknown: bool) -> None:
     rng = np.random.default_rng(seed)

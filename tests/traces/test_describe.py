@@ -67,7 +67,7 @@ def test_a_poisson_process_is_neither_bursty_nor_has_it_a_day() -> None:
 PEOPLE = st.lists(st.tuples(st.integers(-1, 4), st.integers(-1, 3), st.floats(0, 100)), min_size=1, max_size=40)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rows=PEOPLE)
 def test_repeats_are_those_of_a_walk_through_the_trace(rows: list[tuple[int, int, float]]) -> None:
     prompt, user = (np.array([row[column] for row in rows], np.int64) for column in (0, 1))

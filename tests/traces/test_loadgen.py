@@ -68,7 +68,7 @@ def test_the_gaps_are_those_of_the_twister(rng: np.random.Generator) -> None:
     assert np.abs(found.times * 1e9 - times_ns[:700]).max() <= 2  # logarithms may differ in the last bit
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**64 - 1),
     rate_rpm=st.floats(1.0, 6000.0),

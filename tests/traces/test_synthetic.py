@@ -67,7 +67,7 @@ def test_short_traces(requests: int) -> None:
 SHARE = st.floats(0, 1)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 2**32),
     requests=st.integers(1, 300),

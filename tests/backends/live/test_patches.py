@@ -26,7 +26,7 @@ def images(sizes: list[tuple[int, int, int]], side: int, channels: int = 8) -> l
     return [torch.randn(n, channels, down * side, across * side, generator=drawn) for n, down, across in sizes]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(sizes=grids, side=st.sampled_from([1, 2, 4]))
 def test_splitting_and_joining_lose_nothing_and_every_border_is_the_neighbours(
     sizes: list[tuple[int, int, int]], side: int
@@ -47,7 +47,7 @@ def test_splitting_and_joining_lose_nothing_and_every_border_is_the_neighbours(
     assert at == len(patches)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(sizes=grids, stride=st.sampled_from([1, 2]))
 def test_convolutions_and_norms_are_those_of_whole_images(sizes: list[tuple[int, int, int]], stride: int) -> None:
     torch.manual_seed(1)

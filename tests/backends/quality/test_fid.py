@@ -22,7 +22,7 @@ def moments(seed: int, dim: int, rank: int) -> Moments:
     return Moments(rng.normal(size=dim), root @ root.T, 100)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), dim=st.integers(1, 6))
 def test_closed_form_for_covariances_that_commute(seed: int, dim: int) -> None:
     """Diagonal covariances: |m1 - m2|^2 + sum (s1 - s2)^2, s the standard deviations."""
@@ -34,7 +34,7 @@ def test_closed_form_for_covariances_that_commute(seed: int, dim: int) -> None:
     assert frechet_distance(one, two) == pytest.approx(expected, abs=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), dim=st.integers(2, 8))
 def test_laws_of_a_distance(seed: int, dim: int) -> None:
     """Symmetric, zero to itself, its root obeys the triangle inequality, a shift adds its square."""

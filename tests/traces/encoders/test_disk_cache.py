@@ -44,7 +44,7 @@ def there(item: Path) -> bool:
     return any(parts)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     held=st.lists(st.tuples(st.booleans(), st.integers(0, 40)), min_size=1, max_size=12),
     allowed=st.integers(0, 200),

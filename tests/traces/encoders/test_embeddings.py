@@ -232,7 +232,7 @@ def test_damaged_vectors_are_made_again(
     assert "t.counting-v1.npy: was damaged; the embeddings are made again" in made_again(small, capsys)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), of=st.sampled_from(["npy", "json"]))
 def test_whatever_byte_is_flipped_and_wherever_it_is_cut_the_vectors_are_the_same(
     small: Trace, tmp_path: Path, data: st.DataObject, of: str

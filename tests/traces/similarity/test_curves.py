@@ -19,7 +19,7 @@ from traces.similarity.spaces import TextToText
 TABLE = {5: 0.65, 10: 0.75, 25: 0.95}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10_000), rows=st.integers(1, 120), strict=st.booleans())
 def test_the_curve_is_what_a_simulation_of_each_size_gives(seed: int, rows: int, strict: bool) -> None:
     rng = np.random.default_rng(seed)

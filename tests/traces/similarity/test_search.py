@@ -32,7 +32,7 @@ def brute(space: Space, live: dict[int, int], row: int, floor: float) -> tuple[i
     return None if best[0] < floor else (-best[1], float(best[0]))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     seed=st.integers(0, 2**32 - 1),
     rows=st.integers(1, 120),

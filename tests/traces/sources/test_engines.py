@@ -53,7 +53,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 sizes = st.integers(1, 2**31 - 1)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     prompts=st.lists(texts, min_size=1, max_size=6),
     width=sizes,

@@ -34,9 +34,7 @@ def test_every_importer_takes_what_it_should(importer: str, tmp_path: Path) -> N
         assert zipped.digest == marked.digest == windows.digest == trace.digest
 
 
-fuzz = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+fuzz = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @pytest.mark.parametrize("importer", IMPORTERS)
@@ -75,7 +73,7 @@ def test_files_cut_short(importer: str, tmp_path: Path) -> None:
         assert isinstance(outcome(importer, zipped[:end], tmp_path), TraceError)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(cells=st.lists(st.text(max_size=30) | pieces.map(lambda piece: piece.decode(errors="replace")), min_size=1))
 def test_any_cells_as_times(cells: list[str]) -> None:
     from traces.sources.formats.cells import Clock, Timestamps
@@ -147,7 +145,7 @@ def test_things_that_are_no_files(importer: str, tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == before
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_traces(data: st.DataObject, tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"

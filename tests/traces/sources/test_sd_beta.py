@@ -28,7 +28,7 @@ def log(folder: Path, rows: list[tuple[int, str, int]]) -> Path:
     return path
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(picks=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 50)), min_size=1, max_size=30))
 def test_a_merge_never_reorders_a_channel(picks: list[tuple[str, int]], tmp_path: Path) -> None:
     """Whatever the estimates, and in whatever order the channels come."""

@@ -92,7 +92,7 @@ def test_only_the_places_inside_minutes_are_random(data: Path) -> None:
     assert abs(one.arrival_s - other.arrival_s).max() < 60.0
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(minutes=st.lists(st.integers(0, 5_000_000), min_size=1, max_size=40), seed=st.integers(0, 99))
 def test_the_spread_stays_in_the_minute_and_keeps_the_file_s_order(
     minutes: list[int], seed: int, tmp_path: Path

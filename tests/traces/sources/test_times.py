@@ -60,7 +60,7 @@ def test_a_time_that_no_calendar_has_is_refused(tmp_path: Path) -> None:
         DiffusionDB(path=str(tmp_path / "t.parquet")).load(NO_RNG)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=9))
 def test_milliseconds_and_seconds_of_one_trace_are_one_trace(tmp_path: Path, ticks: list[int]) -> None:
     """Whole milliseconds of 31.7 years: nothing in that range is refused or moved by a microsecond."""

@@ -72,7 +72,7 @@ def test_every_column_carries_its_unit(trace: Trace, tmp_path: Path) -> None:
         assert field.metadata[b"unit"]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=traces, rows=st.integers(1, 5), compression=st.sampled_from(["none", "zstd", "snappy"]))
 def test_writing_and_reading_keep_the_content(table: pa.Table, rows: int, compression: str, tmp_path: Path) -> None:
     trace = make(table, name="n", source="s", notes={"synthetic": True, "skipped": 3})
@@ -86,7 +86,7 @@ def test_writing_and_reading_keep_the_content(table: pa.Table, rows: int, compre
     assert read(tmp_path / "other.parquet").digest == trace.digest
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(table=traces, cuts=st.lists(st.integers(0, 12), max_size=4))
 def test_the_digest_does_not_see_chunks(table: pa.Table, cuts: list[int]) -> None:
     edges = sorted({0, table.num_rows, *(min(cut, table.num_rows) for cut in cuts)})
@@ -94,7 +94,7 @@ def test_the_digest_does_not_see_chunks(table: pa.Table, cuts: list[int]) -> Non
     assert content_digest(pa.concat_tables(parts)) == content_digest(table)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(rows=st.lists(requests, min_size=2, max_size=6), data=st.data())
 def test_the_digest_sees_every_cell(rows: list[dict[str, Any]], data: st.DataObject) -> None:
     table = table_of(rows)
