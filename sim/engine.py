@@ -78,6 +78,7 @@ class Engine:
         self.arrived = 0
         self.lookups = 0
         self.hits = 0
+        self.gpu_failures = 0
         self.progress: Callable[[int], object] | None = None
         self._first = workload.preload
         self._native = workload.native
@@ -309,6 +310,7 @@ class Engine:
                 "choose another executor= or failures=none"
             )
         lost: list[Request] = abort(worker, now_s)
+        self.gpu_failures += 1
         self.cluster.fail(worker, now_s)
         return lost
 
@@ -348,10 +350,17 @@ class Engine:
         ended = int(np.count_nonzero(facts["outcome"]))
         if self.arrived != self.rows or ended != self.rows:
             scheduler = type(self.scheduler)
+            why = (
+                f"the scheduler ({scheduler.__module__}.{scheduler.__qualname__}) kept requests that no worker may run"
+            )
+            if self.gpu_failures:
+                why += (
+                    f", or GPUs do not stay up for as long as one takes: they failed {self.gpu_failures} times; raise "
+                    "failures.mean_up_s, or look at failures.outages"
+                )
             raise SimulationError(
-                f"of {self.rows} requests {self.arrived} arrived and {ended} ended; {len(self.scheduler)} "
-                f"still wait: the scheduler ({scheduler.__module__}.{scheduler.__qualname__}) kept requests that no "
-                "worker may run"
+                f"of {self.rows} requests {self.arrived} arrived and {ended} ended; {len(self.scheduler)} still wait: "
+                f"{why}"
             )
         stays = facts["finish_s"] - facts["arrival_s"]
         rounding = 1e-6 + 1e-15 * self.rows * float(facts["finish_s"].max(initial=0.0))

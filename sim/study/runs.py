@@ -337,7 +337,7 @@ def table_of(path: Path, columns: Sequence[str]) -> pa.Table | None:
             pq.ParquetFile(source, read_dictionary=[name for name in present if name == "outcome"]) as file,
         ):
             return file.read(columns=present)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last of damaged names of columns
         detail = " ".join(str(error).split())
         raise ReportError(f"{path}: is not a readable Parquet file ({detail}); {_again(path)}") from error
 

@@ -259,6 +259,14 @@ def test_a_batch_that_cannot_be_run_is_lost_while_the_load_before_it_lasts(lost:
     assert facts["finish_s"][:2].tolist() == ([14.0] * 2 if lost == "again" else [3.0] * 2)
 
 
+def test_gpus_that_stay_up_for_less_than_a_request_takes_are_named() -> None:
+    """What was looked at for a thousand samples, with nobody aboard and nothing ended, never ends."""
+    failures = Failures(mean_up_s=1.0, mean_down_s=10_000.0)
+    run = engine([0.0, 0.0], [100.0] * 2, controllers=[failures])
+    with pytest.raises(SimulationError, match=r"0 ended; .* they failed \d+ times; raise failures.mean_up"):
+        run.run()
+
+
 def test_the_same_seed_fails_the_same_gpus() -> None:
     words = (
         "failures=random",
