@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import inf
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Ge, Le
 
 from backends.addons import ProfiledAddons
 from backends.base import Apart, Asked, Asset, BackendError, Cost, Work, check_done, whole
@@ -16,6 +16,10 @@ from backends.patched import Size
 from backends.profile import Profile, find, shipped
 from backends.scatter import Draws
 from conf.assumption import Assumption
+from conf.ranges import Seconds
+
+Factor = Annotated[float, Ge(1e-6), Le(1e6)]
+"""A factor on measured seconds, far beyond what one GPU is faster or slower than another."""
 
 MOST_CUT = 100_000
 """Batches of patches that are remembered: of many sizes there are more than memory holds."""
@@ -57,10 +61,10 @@ class Profiled:
 
     gpu: str
     extrapolate: Literal["error", "warn"] = "error"
-    unpublished_load_s: float = 20.0
+    unpublished_load_s: Seconds = 20.0
     folder: str | Path | None = None
     seed: int = 0
-    service_factor: float = 1.0
+    service_factor: Factor = 1.0
     live: bool = field(init=False, default=False)
     by_row: bool = field(init=False, default=False)
     quality_basis: str | None = field(init=False, default=None)
@@ -80,8 +84,8 @@ class Profiled:
     def __post_init__(self) -> None:
         if not self.unpublished_load_s >= 0:
             raise BackendError(f"unpublished_load_s: found {self.unpublished_load_s}, expected 0 or more seconds")
-        if not 0 < self.service_factor < inf:
-            raise BackendError(f"backend.service_factor: found {self.service_factor}, expected a number over 0")
+        if not 1e-6 <= self.service_factor <= 1e6:
+            raise BackendError(f"backend.service_factor: found {self.service_factor}, expected 1e-06 to 1000000")
         folders = [shipped()]
         if self.folder is not None:
             if not Path(self.folder).is_dir():

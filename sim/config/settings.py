@@ -47,6 +47,15 @@ class System(BaseModel):
     assumptions: list[Assumption] = []
 
 
+def _chosen(node: dict[str, Any]) -> dict[str, Any]:
+    if not node:
+        raise ValueError("expected one to be chosen; name a file of its group")
+    return node
+
+
+Needed = Annotated[dict[str, Any], AfterValidator(_chosen)]
+"""What was chosen in a group that no run can do without."""
+
 Chosen = dict[str, Any] | None
 """What was chosen in a group that may be left out."""
 
@@ -74,7 +83,7 @@ class Settings(BaseModel):
     cluster: Cluster
     backend: dict[str, Any]
     quality: dict[str, Any]
-    door: dict[str, Any]
+    door: Needed
     cache: Chosen = None
     space: Chosen = None
     selector: Chosen = None
@@ -83,18 +92,18 @@ class Settings(BaseModel):
     database: Chosen = None
     store: Chosen = None
     predictor: Chosen = None
-    scheduler: dict[str, Any]
+    scheduler: Needed
     router: Chosen = None
     discipline: Chosen = None
     latency: Chosen = None
-    executor: dict[str, Any]
+    executor: Needed
     steps: Chosen = None
     feature_cache: Chosen = None
     controlnets: Chosen = None
     loras: Chosen = None
     fetch: Chosen = None
     kernels: Chosen = None
-    allocation: dict[str, Any]
+    allocation: Needed
     controller: Chosen = None
     failures: Chosen = None
     system: System

@@ -121,3 +121,9 @@ def test_more_gpus_than_there_are_is_refused() -> None:
     config = configured()
     with pytest.raises(ConfigError, match=r"cluster\.count: .*100000"):
         check({**config, "cluster": {**config["cluster"], "count": 10**20}})
+
+
+@pytest.mark.parametrize("group", ["door", "scheduler", "executor", "allocation"])
+def test_a_group_that_no_run_can_do_without_is_not_empty(group: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{group}: .*expected one to be chosen"):
+        check({**configured(), group: {}})
