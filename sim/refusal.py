@@ -5,6 +5,8 @@ import sys
 
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from conf.printable import printable
+
 USAGE_ERROR = 2
 
 _RAISED = re.compile(r"^\w+ raised while resolving interpolation: ")
@@ -64,5 +66,5 @@ def _line(message: str) -> str:
 
     What was found may be anything: a control character would act on the terminal, a value can fill pages.
     """
-    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in " ".join(message.split()))
+    text = printable(" ".join(message.split()))
     return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"

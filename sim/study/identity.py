@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from conf.printable import printable
+
 Scalar = str | int | float | bool | None
 FlatConfig = Mapping[str, Scalar]
 
@@ -153,7 +155,7 @@ def seeds_of(config: FlatConfig, seed: int | None) -> tuple[Scalar, ...]:
 
 def short_value(value: Scalar) -> str:
     """A setting as a label shows it: of a path the file name, of a class its name."""
-    text = "none" if value is None else str(value)
+    text = "none" if value is None else printable(str(value))
     if "/" in text:
         return text.rstrip("/").rsplit("/", 1)[-1]
     dotted = text.split(".")
@@ -192,4 +194,4 @@ def _key_order(key: str) -> tuple[bool, int, str]:
 
 def short_key(key: str) -> str:
     """A configuration key as a label shows it: its last two parts, a class or a name by what has it."""
-    return ".".join(key.removesuffix(".name").removesuffix("._target_").split(".")[-2:])
+    return ".".join(printable(key).removesuffix(".name").removesuffix("._target_").split(".")[-2:])

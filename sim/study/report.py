@@ -2,6 +2,7 @@
 
 import base64
 import io
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -195,8 +196,12 @@ def _print(plate: _Plate, runs: Sequence[Run]) -> _Print | None:
 
 
 def _png(figure: Figure, sheet: Sheet) -> bytes:
-    """The figure's PNG without the library's version or a date, so that equal figures are equal bytes."""
+    """The figure's PNG without the library's version or a date, so that equal figures are equal bytes.
+
+    A name in a script that the font lacks is drawn as boxes; the page beside it has the name.
+    """
     buffer = io.BytesIO()
-    with house_style():
+    with house_style(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from")
         figure.savefig(buffer, format="png", dpi=sheet.dpi, metadata={"Software": None})
     return buffer.getvalue()

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from conf.document import DocumentError, parse
+from conf.printable import printable
 from sim.study.identity import (
     FlatConfig,
     Load,
@@ -112,14 +113,14 @@ def load_runs(dirs: Sequence[Path]) -> list[Run]:
         for path in _find(directory):
             inner = path.relative_to(directory).as_posix()
             base = directory.name or directory.resolve().name
-            found.setdefault(path.resolve(), (path, base if inner == "." else f"{base}/{inner}"))
+            found.setdefault(path.resolve(), (path, printable(base if inner == "." else f"{base}/{inner}")))
     places = list(found.values())
     # Quiet where standard error is no terminal, and where the runs are read before a bar would be seen.
     bar = tqdm(places, desc="runs", unit="run", disable=None, delay=0.5, leave=False)
     summaries = [_summary(path / "summary.json") for path, _ in bar]
     configs = [_config(path, summary) for (path, _), summary in zip(places, summaries, strict=True)]
     systems = [
-        str(summary["system"] or config.get("system.name") or path.name)
+        printable(str(summary["system"] or config.get("system.name") or path.name))
         for (path, _), summary, config in zip(places, summaries, configs, strict=True)
     ]
     labels, curves = series_labels(systems, configs), families(systems, configs)
@@ -135,7 +136,7 @@ def load_runs(dirs: Sequence[Path]) -> list[Run]:
 
 
 MOST_S = 1e12
-"""What a time of a finished run is below: 30,000 years."""
+"""What a time of a finished run is below: 30,000 years. No queue is as long either."""
 
 
 def latency_quantiles(run: Run, probabilities: Floats) -> Floats | None:
@@ -148,9 +149,10 @@ def latency_quantiles(run: Run, probabilities: Floats) -> Floats | None:
     if table is None:
         return None
     arrival = _floats(table, "arrival_s")
-    latency = _floats(table, "finish_s") - arrival
+    with np.errstate(over="ignore"):
+        latency = _floats(table, "finish_s") - arrival
     keep = np.asarray(pc.equal(table["outcome"].cast(pa.string()), "completed").fill_null(False))
-    keep &= np.isfinite(latency)
+    keep &= np.abs(latency) < MOST_S
     arrived = run.number("requests", "arrived")
     if arrived is not None and 0 < arrived < len(arrival):
         keep &= arrival >= np.partition(arrival, -int(arrived))[-int(arrived)]
@@ -167,7 +169,7 @@ def time_series(run: Run, column: str, points: int) -> tuple[Floats, Floats] | N
         return None
     time, value = _floats(table, "time_s"), _floats(table, column)
     stands = _floats(table, "seconds") if "seconds" in table.column_names else np.diff(time, append=time[-1:])
-    known = np.isfinite(time) & np.isfinite(value) & np.isfinite(stands) & (np.abs(time) + np.abs(stands) < MOST_S)
+    known = (np.abs(value) < MOST_S) & (np.abs(time) + np.abs(stands) < MOST_S)  # NaN is not below either
     time, value, stands = time[known], value[known], stands[known]
     if not len(time):
         return None

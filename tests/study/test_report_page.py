@@ -3,6 +3,7 @@
 import argparse
 import base64
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_ind
 
+from conf.printable import printable
 from sim.cli import main
 from sim.study import cli
 from sim.study.compare import Cell, beyond_noise, cells
@@ -256,6 +258,22 @@ def test_hostile_strings_stay_text(fabricate: Fabricate) -> None:
     page = Page(html)
     assert "script" not in page.tags
     assert evil in page.text
+
+
+@pytest.mark.parametrize("name", ["\x1b[31m", "\u202enaiv", "\u7cfb\u7d71"])
+def test_no_name_acts_on_a_terminal_or_needs_a_glyph(name: str, fabricate: Fabricate, tmp_path: Path) -> None:
+    """A control character is shown escaped; a script that the font lacks is no warning, and the page has the name."""
+    doors = [{"door": {"role": role}} for role in (name, "large")]
+    runs = [fabricate(f"{name}-{at}", requests=20, config=door) for at, door in enumerate(doors)]
+    runs.append(fabricate("own", requests=20, change=lambda summary: summary.update(system=name)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        page = write_report(runs, tmp_path).html.read_text(encoding="utf-8")
+    shown = printable(name)
+    assert shown.isprintable()
+    assert f"door.role={shown}" in page
+    assert f'<th class="name" scope="row">{shown}' in page
+    assert name in page if name.isprintable() else name not in page
 
 
 def test_everything_null_still_renders(fabricate: Fabricate) -> None:

@@ -146,6 +146,13 @@ def test_only_completed_requests_have_a_latency(fabricate: Fabricate) -> None:
     assert latency_quantiles(run, np.array([0.0, 1.0])) == pytest.approx([5.0, 5.0])
 
 
+def test_a_latency_of_ages_is_none(fabricate: Fabricate) -> None:
+    (run,) = load_runs([fabricate("r", requests=10)])
+    facts = {"arrival_s": [0.0, 1.0, -1e308], "finish_s": [5.0, 1e13, 1e308], "outcome": ["completed"] * 3}
+    pq.write_table(pa.table(facts), run.path / "requests.parquet")
+    assert latency_quantiles(run, np.array([0.0, 1.0])) == pytest.approx([5.0, 5.0])
+
+
 def test_thinning_a_time_series_keeps_its_mean(fabricate: Fabricate) -> None:
     (run,) = load_runs([fabricate("r", "vanilla", rate_rpm=20.0, requests=600)])
     full, thin = time_series(run, "queued", 10**6), time_series(run, "queued", 20)
@@ -297,6 +304,7 @@ def test_a_series_of_nothing_that_is_known_is_none(fabricate: Fabricate) -> None
 
     assert sampled([], []) is None
     assert sampled([nan, 0.0, 1e13], [1.0, nan, 1.0]) is None
+    assert sampled([0.0, 1.0], [1e308, -1e308]) is None
     assert sampled([nan, 2.0, 1.0, 1e13], [1.0, 4.0, 3.0, 1.0]) == ([1.0, 2.0], [3.0, 4.0])
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from conf.printable import printable
 from traces.error import TraceError
 
 LONGEST_S = 1e9
@@ -52,9 +53,7 @@ class Origin:
 
 def shown(text: str, limit: int = 120) -> str:
     """`text` on one line, cut to `limit` characters, fit for an error message: what cannot be printed is escaped."""
-    line = " ".join(text[: 4 * limit].split())
-    if not line.isprintable():
-        line = "".join(one if one.isprintable() else repr(one)[1:-1] for one in line)
+    line = printable(" ".join(text[: 4 * limit].split()))
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
