@@ -46,6 +46,10 @@ class Worker(Protocol):
         """Whether it takes requests: not while it drains, loads or is part of a gang."""
 
     @property
+    def loading(self) -> bool:
+        """Whether the model of its role is on the way to it."""
+
+    @property
     def has_room(self) -> bool:
         """Whether it would take one more request."""
 

@@ -18,7 +18,8 @@ class Gangs:
     It takes ``denoisers`` GPUs for the denoiser and as many for each of its ControlNets, as SwiftDiffusion (1) and Katz
     (2) do; or, with ``sizes``, as many as stand there under its number of ControlNets, the last for more, and all of
     them step together, as DistriFusion's do. Of the idle GPUs those that were a gang of this size before serve first,
-    then those that hold the most of what it asks for. A request that takes more than the cluster has fails.
+    then those that hold the most of what it asks for. A gang of GPUs with different models loads one on all of them
+    first, and who it was made for waits for it. A request that takes more than the cluster has fails.
 
     Args:
         denoisers: GPUs that step the denoiser together.
@@ -32,6 +33,8 @@ class Gangs:
     sizes: list[int] = field(default_factory=list)
     _run: Run = field(init=False, repr=False)
     _waiting: deque[Request] = field(init=False, default_factory=deque, repr=False)
+    _coming: tuple[Request, Worker] | None = field(init=False, default=None, repr=False)
+    """Who was first when the last gang was made, and that gang, which may be loading."""
 
     def __post_init__(self) -> None:
         if any(size < 1 for size in self.sizes):
@@ -90,13 +93,15 @@ class Gangs:
             self._run.pull(worker)
 
     def _assemble(self, request: Request, now_s: float, idle: Sequence[Worker]) -> Worker | None:
-        """A worker for ``request`` out of ``idle`` ones; None where they are too few."""
+        """A worker for ``request`` out of ``idle`` ones; None where they are too few, or one loads for it already."""
         gpus, denoisers = self._takes(request)
         cluster = self._run.cluster
         fitting = [each for each in idle if (len(each.gpus), each.denoisers) == (gpus, denoisers)]
         if fitting:
             return max(fitting, key=lambda each: self._held(each, request))
         if sum(len(each.gpus) for each in idle) < gpus:
+            return None
+        if self._coming is not None and self._coming[0] is request and self._coming[1].loading:
             return None
         singles = [each for each in idle if len(each.gpus) == 1]
         for gang in sorted((each for each in idle if len(each.gpus) > 1), key=lambda each: len(each.gpus)):
@@ -109,7 +114,9 @@ class Gangs:
             return max(singles, key=lambda each: self._held(each, request))
         chosen = sorted(singles, key=lambda each: -self._held(each, request))[:gpus]
         beside, stepping = chosen[: gpus - denoisers], chosen[gpus - denoisers :]
-        return cluster.gang([*stepping, *beside], chosen[0].role, now_s, denoisers)
+        made = cluster.gang([*stepping, *beside], chosen[0].role, now_s, denoisers)
+        self._coming = request, made
+        return made
 
     def _held(self, worker: Worker, request: Request) -> int:
         """How many of the ControlNets of ``request`` lie on ``worker``."""

@@ -101,6 +101,21 @@ def test_the_smallest_gangs_are_disbanded_for_another_size_and_no_more_of_them_t
     assert run.record.facts["start_s"].tolist() == [0.0, 0.0, 20.0, 20.0, 40.0]
 
 
+def test_who_waits_for_a_gang_that_loads_gets_no_second_one() -> None:
+    """GPUs 2 and 3 hold different models, so that their gang loads (5 s); 0 and 1 come free at 1 and 3 s, and stay."""
+    nets: list[tuple[str, ...]] = [(), (), ("a",), ()]
+    full_s = [1.0, 3.0, 2.0, 4.0]
+    run = engine(
+        [0.0, 0.0, 0.0, 4.0], full_s, 4, backend=Given(full_s, 5.0), scheduler=Gangs(sizes=[1, 2]),
+        executor=WholeRequest(FASTER), addons=lambda row: Addons(nets[row]), roles=["large", "large", "large", "small"],
+    )  # fmt: skip
+    run.run()
+    gangs = [details["gpus"] for _, what, details in run.record.decisions if what == "gang"]
+    assert gangs == [[2, 3]]
+    assert members(run)[2] == (2, 3)
+    assert run.record.facts["start_s"].tolist() == [0.0, 0.0, 5.0, 5.0]
+
+
 def test_a_request_that_takes_more_gpus_than_there_are_says_how_many_of_what() -> None:
     run = ganged([0.0, 1.0], [5.0, 5.0], [("a", "b"), ()], 5, denoisers=2)
     assert run.record.facts["outcome"].tolist() == [FAILED, COMPLETED]
