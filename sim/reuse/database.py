@@ -150,7 +150,8 @@ class Database:
             waiting.clear()
         else:
             self._under_way = [waiting.popleft() for _ in range(self.batch)]
-        self.due_s = self.outage.done_s(now_s, len(self._under_way) * self.per_10k_s / 10_000)
+        takes_s = len(self._under_way) * self.per_10k_s / 10_000
+        self.due_s = self.outage.done_s(now_s, takes_s) if self.outages else now_s + takes_s
 
     def _index(self, shape: Shape) -> Index:
         index = self._indexes.get(shape)

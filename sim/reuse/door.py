@@ -18,7 +18,7 @@ from sim.request import (
     STALE,
     Request,
 )
-from sim.reuse.cache import Cache, Match, State
+from sim.reuse.cache import Cache, State
 from sim.reuse.database import Database
 from sim.reuse.delay import Constant, Draws, delay
 from sim.reuse.predictor import Always
@@ -115,6 +115,9 @@ class Reuse:
     predictor: Predictor = field(default_factory=Always)
     _run: Run = field(init=False, repr=False)
     _captures: bool = field(init=False, default=False)
+    _predicts: bool = field(init=False, default=False)
+    _interrupted: bool = field(init=False, default=False)
+    """Whether the database or the store is ever out of service."""
     _wasted: Fact = field(init=False, repr=False)
     _hit_model: Model = field(init=False, repr=False)
     _miss_model: Model = field(init=False, repr=False)
@@ -141,8 +144,9 @@ class Reuse:
             Draws(each, run.rng(f"door.{name}"), run.workload.preload) for name, each in self._delays.items()
         )
         self.admission.bind(run)
-        watcher = None if isinstance(self.predictor, Always) else self.predictor
-        self.cache.bind(run, self.selector, self.database, watcher)
+        self._predicts = not isinstance(self.predictor, Always)
+        self._interrupted = bool(self.database.outages or self.store.outages)
+        self.cache.bind(run, self.selector, self.database, self.predictor if self._predicts else None)
         self.predictor.bind(run, self.cache.space)
         self._wasted = run.fact("wasted_s", default=0.0, shown=False)
         run.gauge("database_up", self.database.outage.up_at)
@@ -165,10 +169,11 @@ class Reuse:
         took_s = self._embed.of(row)
         if self.database.due_s <= now_s:
             self.database.advance(now_s)
-        if not self.predictor.expects(row, now_s):
-            match, k = self._match(request)
-            request.lookup = PREDICTED_MISS if match is None or k == 0 else FORGONE_MATCH
-        elif self.database.outage.down(now_s):
+        if self._predicts and not self.predictor.expects(row, now_s):
+            match = self.cache.find(request)
+            forgone = match is not None and self.selector.skip(match.similarity) > 0
+            request.lookup = FORGONE_MATCH if forgone else PREDICTED_MISS
+        elif self._interrupted and self.database.outage.down(now_s):
             took_s += self.database.timeout_s
             request.lookup = NO_DATABASE
         else:
@@ -180,20 +185,16 @@ class Reuse:
         request.search_s = took_s
         return took_s
 
-    def _match(self, request: Request) -> tuple[Match | None, int]:
-        """What a search finds, and the K that it allows."""
-        match = self.cache.find(request)
-        return match, 0 if match is None else self.selector.skip(match.similarity)
-
     def _look(self, request: Request, now_s: float) -> tuple[int, float]:
         """Search, and start from what is found; returns what came of it, and seconds spent on a fetch in vain."""
-        match, k = self._match(request)
+        match = self.cache.find(request)
         if match is None:
             return MISS, 0.0
         request.similarity = match.similarity
+        k = self.selector.skip(match.similarity)
         if k == 0:
             return MISS, 0.0
-        if self.store.outage.down(now_s):
+        if self._interrupted and self.store.outage.down(now_s):
             return NO_STORE, self.store.timeout_s
         if match.row is None:
             return STALE, self._fetch.of(request.row)

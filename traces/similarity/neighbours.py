@@ -28,7 +28,7 @@ VERSION = 2
 QUERIES, ARTIFACTS, PAIRS = 512, 16_384, 1024
 """Rows compared at a time, and pairs of them in full: blocks that stay in the processor's caches."""
 
-BLOCK, HEAD = 4096, 32
+BLOCK, HEAD = 4096, 16
 """Rows whose neighbours are read at a time, and how many of each; one of these is in most caches."""
 
 READ_BYTES = 1 << 22
