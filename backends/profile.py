@@ -311,7 +311,10 @@ def within(folder: Path | Traversable, beginning: str = "") -> list[Profile]:
     for file in sorted(_entries(folder), key=lambda each: each.name):
         if file.name.startswith(".") or not file.name.startswith(beginning) or not file.name.lower().endswith(SUFFIXES):
             continue
-        profile = read(file)
+        try:
+            profile = read(file)
+        except BackendError as error:  # a file that was never meant to be one is read all the same
+            raise BackendError(f"{error}, or take it out of backend.folder") from None
         key = profile.gpu, profile.model
         if key in found:
             raise BackendError(

@@ -32,6 +32,9 @@ SomeSeconds = Annotated[float, Ge(1e-9), Le(1e9)]
 Seed = Annotated[int, Ge(0), Le(2**64 - 1)]
 """What a random generator elsewhere was seeded with: a word of 64 bits."""
 
+Amount = Annotated[float, Ge(0), Le(1e9)]
+"""So many watts, or dollars an hour."""
+
 Share = Annotated[float, Ge(0), Le(1)]
 """A part of a whole."""
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from conf.ranges import Amount
 from sim.errors import ConfigError
 
 
@@ -21,10 +22,10 @@ class Gpu:
     """
 
     name: str
-    active_w: float | None
-    idle_w: float | None
+    active_w: Amount | None
+    idle_w: Amount | None
     source: str
-    usd_per_gpu_h: float | None = None
+    usd_per_gpu_h: Amount | None = None
     gpus_per_instance: int = 1
     memory_bytes: int | None = None
 

@@ -240,6 +240,8 @@ def _arranged(words: Sequence[str]) -> list[str]:
     before = ""
     rest = iter(words)
     for word in rest:
+        if word == "--":
+            continue  # an override is none the less read before Hydra sees it
         if word in VALUED:
             value = next(rest, "")
             local = word in ("--config-path", "-cp") and "://" not in value
@@ -247,14 +249,19 @@ def _arranged(words: Sequence[str]) -> list[str]:
         else:
             if word.startswith("--experimental-rerun"):
                 raise ConfigError("--experimental-rerun: a pickle can run anything; repeat a run from its config.yaml")
-            of_before = before in ASKED and "=" not in word and not word.startswith("-")
+            of_before = before in ASKED and "=" not in word and not _is_option(word)
             options += ["all"] if before in ASKED and not of_before else []
-            said = word if word.startswith("-") or of_before else readable(word)
-            chosen = options if word.startswith("-") or of_before else overrides
+            said = word if _is_option(word) or of_before else readable(word)
+            chosen = options if _is_option(word) or of_before else overrides
             chosen.append(f"++{said}" if _of_a_part(word) else said)
         before = word
     options += ["all"] if before in ASKED else []
     return [*options, *overrides]
+
+
+def _is_option(word: str) -> bool:
+    """Whether Hydra's parser takes ``word`` for an option: with a blank in its name it does not."""
+    return len(word) > 1 and word.startswith("-") and " " not in word.partition("=")[0]
 
 
 def _of_a_part(word: str) -> bool:
@@ -308,7 +315,7 @@ def _swept(run_all: Callable[[], None]) -> int:
 
 def _points(words: Sequence[str]) -> int | None:
     """How many points the sweep has; None where an experiment brings a sweep of its own, or Hydra looks for choices."""
-    overrides = [word for word in words if not word.startswith("-")]
+    overrides = [word for word in words if not _is_option(word)]
     parsed = OverridesParser.create().parse_overrides(overrides)
     if any(each.key_or_group == "experiment" or isinstance(each.value(), Glob) for each in parsed):
         return None

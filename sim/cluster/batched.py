@@ -9,6 +9,9 @@ from sim.cluster import gang
 from sim.parts import Run, Worker
 from sim.request import Request
 
+SPEEDUP = "steps.speedup"
+"""The key that says how fast a gang is."""
+
 
 @dataclass(slots=True)
 class Batched:
@@ -27,7 +30,7 @@ class Batched:
     _works: dict[int, Work] = field(init=False, default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        gang.check(self.speedup)
+        gang.check(self.speedup, SPEEDUP)
 
     def bind(self, run: Run, cut: Callable[[Worker], None]) -> None:
         """See Steps.bind."""
@@ -43,7 +46,7 @@ class Batched:
         cost = self._run.backend.steps(self.works(worker, active))
         if len(worker.gpus) == 1:
             return cost
-        faster = min(gang.times_faster(self._run, worker, request, self.speedup) for request in active)
+        faster = min(gang.times_faster(self._run, worker, request, self.speedup, SPEEDUP) for request in active)
         return on_all(worker, cost.over(faster))
 
     def works(self, worker: Worker, active: Sequence[Request]) -> list[Work]:

@@ -72,12 +72,11 @@ class Memory:
             if runs is not None and len(runs) == 1 and runs[0]:
                 raise WorkFailed(
                     f"with {', '.join(asset.name for asset in runs[0])} it takes {(peak_bytes + beside) / 1e9:.1f} GB "
-                    f"of the {most / 1e9:.1f} GB that a {self.gpu.name} has; choose another cluster= or addons=ignore"
+                    f"of the {self._memory}; choose another cluster= or addons=ignore"
                 )
             raise SimulationError(
                 f"{named(self.parts, 'executor')} runs {worker.aboard} requests on {worker}, which takes "
-                f"{(peak_bytes + beside) / 1e9:.1f} GB of the {most / 1e9:.1f} GB that a {self.gpu.name} has; lower "
-                "the batch limit"
+                f"{(peak_bytes + beside) / 1e9:.1f} GB of the {self._memory}; lower the batch limit"
             )
 
     def install(self, worker: Worker, size: int) -> None:
@@ -87,10 +86,14 @@ class Memory:
         most = self.gpu.memory_bytes
         if most is not None and size > most:
             raise SimulationError(
-                f"{worker.model} takes {size / 1e9:.1f} GB and a {self.gpu.name} has {most / 1e9:.1f} GB; choose "
-                "another models= or cluster="
+                f"{worker.model} takes {size / 1e9:.1f} GB of the {self._memory}; choose another models= or cluster="
             )
         worker.resident[own_model(worker)] = size
+
+    @property
+    def _memory(self) -> str:
+        """In an error, after "of the": what a GPU has, and the key that says so."""
+        return f"{(self.gpu.memory_bytes or 0) / 1e9:.1f} GB that a {self.gpu.name} has (cluster.gpu.memory_bytes)"
 
 
 def own_model(worker: Worker) -> Asset:

@@ -13,6 +13,9 @@ from sim.parts import Cluster, Fact, Loads, Run, Worker
 from sim.record.record import STEP_SHARE
 from sim.request import FAILED, Request
 
+SPEEDUP = "executor.speedup"
+"""The key that says how fast a gang is."""
+
 
 class Took(NamedTuple):
     """A whole request, its model and its artifact being there.
@@ -55,7 +58,7 @@ class WholeRequest:
     """By plan: rows of one are asked for once, where the backend does not tell them apart."""
 
     def __post_init__(self) -> None:
-        gang.check(self.speedup)
+        gang.check(self.speedup, SPEEDUP)
 
     def bind(self, run: Run) -> None:
         """See Executor.bind."""
@@ -165,7 +168,7 @@ class WholeRequest:
     def _on_a_gang(self, took: "Took", worker: Worker, request: Request) -> "Took":
         """The same on all GPUs of ``worker`` at once, each at the draw that was measured on one."""
         gpus = len(worker.gpus)
-        denoise_s = took.denoise_s / gang.times_faster(self._run, worker, request, self.speedup)
+        denoise_s = took.denoise_s / gang.times_faster(self._run, worker, request, self.speedup, SPEEDUP)
         busy_s = denoise_s + took.other_s
         joules = None if took.joules is None else took.joules * gpus * busy_s / took.busy_s
         return Took(denoise_s, took.other_s, busy_s, joules, took.watts * gpus)

@@ -30,6 +30,7 @@ def readable(word: str) -> str:
         _check(word)
         return word
     key, value = found["key"], found["value"]
+    _check_key(key)
     is_path = "." in key and key.rpartition(".")[2] in PATHS
     if is_path and value.startswith("~"):
         value = os.path.expanduser(value)
@@ -39,9 +40,8 @@ def readable(word: str) -> str:
     if not is_path and value[:1] in ("[", "{", "'", '"'):
         _check(word)
         return word
-    try:
-        read = OverridesParser.create().parse_override(word)
-    except HydraException:
+    read = _read(word)
+    if read is None:
         return f"{key}={_quoted(value)}"
     return word if not is_path or _is_text(read) else f"{key}={_quoted(value)}"
 
@@ -54,13 +54,28 @@ def _quoted(value: str) -> str:
     return str(QuotedString(text=value, quote=Quote.single).with_quotes())
 
 
-def _check(word: str) -> None:
+def _read(word: str) -> Override | None:
+    """What Hydra reads ``word`` as; None where it cannot."""
     try:
-        OverridesParser.create().parse_override(word)
+        return OverridesParser.create().parse_override(word)
     except HydraException:
-        if "=" not in word:
-            raise ConfigError(f"{word}: cannot be read, expected KEY=VALUE, GROUP=CHOICE or ~GROUP") from None
+        return None
+
+
+def _check_key(key: str) -> None:
+    if _read(f"{key}=1") is None:
         raise ConfigError(
-            f"{word}: cannot be read as KEY=VALUE; write text with such signs in quotes, as "
-            f"{word.partition('=')[0]}='\"...\"'"
-        ) from None
+            f"{key}: cannot be read as a key, names (or numbers in a list) with dots between; set one that is spelled "
+            "otherwise in a file of its group (--config-dir), or in a run's config.yaml"
+        )
+
+
+def _check(word: str) -> None:
+    if _read(word) is not None:
+        return
+    if "=" not in word:
+        raise ConfigError(f"{word}: cannot be read, expected KEY=VALUE, GROUP=CHOICE or ~GROUP")
+    raise ConfigError(
+        f"{word}: cannot be read as KEY=VALUE; write text with such signs in quotes, as "
+        f"{word.partition('=')[0]}='\"...\"'"
+    )

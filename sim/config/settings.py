@@ -74,7 +74,7 @@ class Settings(BaseModel):
     sample_s: Annotated[Real, Field(ge=1e-3, le=1e9)]
     timeline: Truth
     run: Directory
-    models: dict[str, dict[str, Any]]
+    models: Annotated[dict[str, dict[str, Any]], AfterValidator(_chosen)]
     trace: dict[str, Any]
     encoder: dict[str, Any]
     scale: dict[str, Any]

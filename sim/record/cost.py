@@ -17,7 +17,7 @@ class Service(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    usd_per_h: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)] | None
+    usd_per_h: Annotated[float, Field(ge=0, le=1e9, strict=True)] | None
     source: str
 
 

@@ -157,7 +157,7 @@ CUT = [b"", b"- 1\n- 2", b"{", b"\xff\xfe\x00", b"schema: 1\nmodel: m\nstep:\n  
 def test_a_file_cut_short_is_one_clear_error(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "g_m.yaml"
     file.write_bytes(content)
-    with pytest.raises(BackendError, match=r"g_m\.yaml: .*(restore|correct) or re-measure it"):
+    with pytest.raises(BackendError, match=r"g_m\.yaml: .*(restore|correct) or re-measure it, .*backend\.folder"):
         find("g", [tmp_path])
 
 

@@ -97,6 +97,7 @@ def test_no_number_of_a_part_takes_a_boolean(group: str) -> None:
 
 
 LOG_NORMAL = "sim.reuse.delay.LogNormal"
+GPU = {"_target_": "sim.gpu.Gpu", "name": "x", "active_w": 2.0, "idle_w": 1.0, "source": "made up"}
 SELECTOR = {"_target_": "sim.reuse.selector.Thresholds", "at_least": {5: 0.5}}
 
 
@@ -110,6 +111,8 @@ SELECTOR = {"_target_": "sim.reuse.selector.Thresholds", "at_least": {5: 0.5}}
         ({"_target_": "sim.reuse.predictor.OneClassSvm", "nu": 1e-300}, "nu"),
         ({"_target_": "sim.reuse.database.Database", "batch": 10**20}, "batch"),
         ({"_target_": "sim.reuse.store.Store", "timeout_s": -1.0}, "timeout_s"),
+        ({**GPU, "active_w": 1.7e308}, "active_w"),
+        ({**GPU, "usd_per_gpu_h": 1e10}, "usd_per_gpu_h"),
     ],
 )
 def test_what_is_out_of_its_range_is_refused_with_it(node: dict[str, Any], key: str) -> None:
@@ -123,7 +126,7 @@ def test_more_gpus_than_there_are_is_refused() -> None:
         check({**config, "cluster": {**config["cluster"], "count": 10**20}})
 
 
-@pytest.mark.parametrize("group", ["door", "scheduler", "executor", "allocation"])
+@pytest.mark.parametrize("group", ["models", "door", "scheduler", "executor", "allocation"])
 def test_a_group_that_no_run_can_do_without_is_not_empty(group: str) -> None:
     with pytest.raises(ConfigError, match=rf"{group}: .*expected one to be chosen"):
         check({**configured(), group: {}})

@@ -16,7 +16,7 @@ from sim.gpu import Gpu
 from sim.record.design import checked
 from sim.record.facts import Fact
 from sim.reuse.database import Database
-from sim.reuse.delay import Constant, delay
+from sim.reuse.delay import Constant, LogNormal, delay
 from sim.reuse.eviction.optimum import Optimum
 from sim.reuse.features.likeness import Assumed
 from sim.reuse.features.overhead import Overhead
@@ -28,6 +28,8 @@ from traces.error import TraceError
 from traces.table.trace import ADDON_BYTES, make
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
+    (lambda: LogNormal(median_s=0.0, p99_s=1.0), "0 < median_s <= p99_s"),
+    (lambda: LogNormal(mean_s=0.0, cv=1.0), "mean_s > 0"),
     (lambda: Hindsight("found", period_s=0.0), "controller.period_s: found 0.0"),
     (lambda: Hindsight("found", waiting=-1.0), "found waiting=-1.0"),
     (lambda: Hindsight("found", small=inf), "small=inf"),

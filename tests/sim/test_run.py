@@ -349,7 +349,7 @@ def test_shapes_of_the_trace_change_the_times_and_the_limits() -> None:
         (["slo=[2,2.0000001]"], "slo: .*differ"),
         (["run.dir=null"], r"run\.dir: "),
         (["run="], "run: "),
-        (["cluster.gpu.usd_per_gpu_h=inf"], r"cluster\.gpu: expected"),
+        (["cluster.gpu.usd_per_gpu_h=inf"], r"cluster\.gpu\.usd_per_gpu_h: found inf"),
         (["models.large.steps=99999999999"], "10,000 steps"),
         (
             ["system=modm-fixed", "allocation.hit_rate=1", "allocation.steps_left=0"],

@@ -223,7 +223,7 @@ def test_settings_that_make_no_sense(kind: Any, chosen: dict[str, Any], message:
         kind(**chosen)
 
 
-@pytest.mark.parametrize("times", [[1.0, 0.0], [math.nan], [-1.0], [[0.0]], [0.0, math.inf]])
+@pytest.mark.parametrize("times", [[1.0, 0.0], [math.nan], [-1.0], [[0.0]], [math.inf, 0.0]])
 def test_a_schedule_that_runs_backwards(times: list[Any]) -> None:
     with pytest.raises(TraceError, match="arrival times"):
         Schedule(np.array(times))
@@ -245,9 +245,9 @@ def test_before_the_bound_floats_tell_microseconds_apart() -> None:
     "process",
     [
         *(Poisson(1e-15), Ramp(1e-15, 1e-15), Closed(1, 5e9), TraceClock(1e-6), Poisson(5e-324), Saturation(5e9)),
-        *(Fluctuating(1e-15, [1, 2], 60.0), Day(1e-15, 2.0, 1.0), Fluctuating(1.0, [0, 1], 2.0**33)),
+        *(Poisson(1e-320), Fluctuating(1e-15, [1, 2], 60.0), Day(1e-15, 2.0, 1.0), Fluctuating(1.0, [0, 1], 2.0**33)),
     ],
 )
 def test_what_floats_cannot_tell_apart_is_refused(process: Any, rng: np.random.Generator) -> None:
-    with pytest.raises(TraceError, match=r"272 years|finite seconds"):
+    with pytest.raises(TraceError, match="272 years"):
         process.schedule(np.linspace(0.0, 1e5, 10), rng)

@@ -42,6 +42,8 @@ class Schedule:
 
     def __post_init__(self) -> None:
         times = self.times
+        if times.ndim == 1 and times.size and times[-1] == np.inf:  # slower than any clock
+            check_last("arrivals: the last request arrives", float(times[-1]))
         if times.ndim != 1 or not np.isfinite(times).all() or (times < 0).any() or (np.diff(times) < 0).any():
             raise TraceError("arrival times must be one row of finite seconds, 0 or later, that never fall")
         if times.size:
