@@ -483,6 +483,21 @@ def test_gangs_are_refused_of_whom_is_not_there_to_be_in_one() -> None:
     assert once(run) == 20.0
 
 
+def test_busy_is_who_serves_and_who_loads() -> None:
+    """Of three GPUs one serves for 10 s, one loads for 20 s from 2 s on, and one is idle."""
+    seen = []
+
+    def load(run: Any, now_s: float) -> None:
+        run.cluster.order(run.cluster.workers[1], "small", now_s)
+
+    def look(run: Any, now_s: float) -> None:
+        seen.append(run.cluster.busy(now_s))
+
+    acts = Acts((1.0, look), (2.0, load), (5.0, look), (15.0, look), (23.0, look))
+    engine([0.0, 30.0], [10.0, 1.0], 3, backend=Given([10.0, 1.0], 20.0), controllers=[acts]).run()
+    assert seen == [1, 2, 1, 0]
+
+
 @pytest.mark.parametrize("executor", [WholeBatch(2), StepByStep(2), WholeRequest()])
 def test_what_does_not_know_the_speed_of_a_gang_refuses_one(executor: Any) -> None:
     with pytest.raises((SimulationError, ConfigError), match=r"nothing says how (fast|much faster)"):
@@ -490,10 +505,16 @@ def test_what_does_not_know_the_speed_of_a_gang_refuses_one(executor: Any) -> No
 
 
 @pytest.mark.parametrize("speedup", [{1: 2.0}, {2: 0.0}, {2: 1.5, 4: -1.0}])
-@pytest.mark.parametrize("made", [WholeRequest, Batched])
-def test_a_speedup_is_of_two_gpus_or_more_and_positive(made: Any, speedup: dict[int, float]) -> None:
-    with pytest.raises(ConfigError, match=r"executor\.speedup: found \{.*\}, expected GPUs \(2 or more\)"):
+@pytest.mark.parametrize(("made", "key"), [(WholeRequest, "executor"), (Batched, "steps")])
+def test_a_speedup_is_of_two_gpus_or_more_and_positive(made: Any, key: str, speedup: dict[int, float]) -> None:
+    with pytest.raises(ConfigError, match=rf"{key}\.speedup: found \{{.*\}}, expected GPUs \(2 or more\)"):
         made(speedup)
+
+
+@pytest.mark.parametrize(("executor", "key"), [(StepByStep(1), "steps"), (WholeRequest(), "executor")])
+def test_the_key_that_says_how_fast_a_gang_is_is_named(executor: Any, key: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^{key}\.speedup: a request runs on 2 GPUs .* {key}\.speedup=\{{2: "):
+        engine([0.0], [1.0], 2, scheduler=Ganging(), executor=executor).run()
 
 
 # -- memory --------------------------------------------------------------------------------------------------------
@@ -582,14 +603,17 @@ def test_what_nobody_runs_with_gives_way_to_a_batch_and_what_it_runs_with_does_n
     cluster, worker = held()
     cluster.check_memory(worker, 40, [(eight,)])  # it is among the 40
     assert set(worker.resident) == {OWN, eight}
-    with pytest.raises(WorkFailed, match=r"with 8 it takes .* GB that a test has; choose another cluster= or addons="):
+    with pytest.raises(
+        WorkFailed,
+        match=r"with 8 it takes .* GB that a test has \(cluster\.gpu\.memory_bytes\); choose another cl",
+    ):
         cluster.check_memory(worker, 41, [(eight,)])
     with pytest.raises(SimulationError, match="lower the batch limit"):
         cluster.check_memory(worker, 41, [(eight,), (eight,)])
 
 
 def test_a_model_that_is_larger_than_the_device_is_an_error() -> None:
-    with pytest.raises(SimulationError, match=r"large takes .* and a test has"):
+    with pytest.raises(SimulationError, match=r"large takes .* GB that a test has \(cluster\.gpu\.memory_bytes\)"):
         opened(9)
 
 

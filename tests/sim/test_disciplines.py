@@ -1,6 +1,7 @@
 """Disciplines of a worker's queue, the gang of all GPUs, and batches of patches, against what they are said to be."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from sim.errors import ConfigError
 from sim.gpu import Gpu
 from sim.model import Model
 from sim.parts import Discipline
-from sim.request import COMPLETED, Addons
+from sim.request import COMPLETED, Addons, Request
 from sim.schedule.capped import Capped
 from sim.schedule.edf import Edf
 from sim.schedule.latency import Known, Svr
@@ -307,3 +308,17 @@ def test_fewer_steps_stand_for_nirvana() -> None:
     )  # fmt: skip
     assert set(outcome.requests["skipped"].to_pylist()) == {10}  # 0.21 of 50
     assert "share of all steps that is not run" in {each["what"] for each in outcome.summary["assumptions"]}
+
+
+def test_those_of_one_size_are_counted_as_they_come_join_and_leave() -> None:
+    stepper: Any = SimpleNamespace(active=lambda worker: [], joining=lambda worker: [])
+    worker: Any = object()
+    queue = SameSize(stepper)
+    requests = [Request(row, 0.0, side, side, 50) for row, side in enumerate((64, 128, 64))]
+    for count, request in enumerate(requests, 1):
+        queue.add(worker, request, 0.0)
+        assert len(queue) == count
+    assert queue.next(worker, 0.0) is requests[0]
+    assert len(queue) == 2
+    assert queue.leave(worker) == requests[1:]
+    assert len(queue) == 0

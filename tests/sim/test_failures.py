@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.base import Cost, Work, WorkFailed
+from backends.base import Asset, Cost, Work, WorkFailed
 from sim.cluster.batch import WholeBatch
 from sim.cluster.batched import Batched
 from sim.cluster.steps import StepByStep
@@ -61,6 +61,35 @@ def test_a_request_of_a_failed_gpu_begins_anew_or_fails(lost: Any, finish_s: lis
     assert spans(run, "load") == [(6.0, 9.0, 3 * POWER_W)]
     if lost == "failed":
         assert run.record.facts.reasons == {0: "GPU 0 failed"}
+
+
+class Metered(Given):
+    """A second of denoising draws 100 J, a load of 5 s 50 J."""
+
+    def load(self, asset: Asset) -> Cost:
+        return Cost(self.swap_s, 10.0 * self.swap_s)
+
+    def begin(self, works: Sequence[Work]) -> Cost:
+        return Cost(0.0, 0.0)
+
+    end = begin
+
+    def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
+        seconds = super().steps(works, count).seconds
+        return Cost(seconds, 100.0 * seconds)
+
+
+@pytest.mark.parametrize("role", ["large", "small"])
+def test_a_batch_that_is_lost_drew_its_part_of_what_was_measured_of_all_of_it(role: str) -> None:
+    """A batch of two of 10 s is lost at 4 s; with the large model to be loaded first, for 5 s, of 15 s and 1050 J."""
+    run = engine(
+        [0.0, 0.0], [10.0, 10.0], roles=[role], backend=Metered([10.0, 10.0], 5.0), executor=WholeBatch(2),
+        scheduler=Batching(2), controllers=[Failures({0: [(4.0, 6.0)]}, lost="failed")],
+    )  # fmt: skip
+    run.run()
+    ((_, until_s, joules),) = spans(run, "lost")
+    assert until_s == 4.0
+    assert joules == pytest.approx(400.0 if role == "large" else 1050.0 * 4 / 15)
 
 
 def test_a_load_that_is_under_way_ends_with_its_gpu_and_begins_anew() -> None:

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.base import Cost, Work
+from backends.base import Asset, Cost, Work
 from sim.cluster.whole import WholeRequest
 from sim.errors import ConfigError
 from sim.model import Model
 from sim.parts import Router
-from sim.request import Request
+from sim.request import Addons, Request
 from sim.reuse.door import Direct
+from sim.schedule.by_addons import ByAddons
 from sim.schedule.routed import Routed
 from sim.schedule.routers import LeastOutstanding, LeastWorkLeft, Random, RoundRobin
 from tests.sim.lab import Given, engine, simulated
@@ -99,6 +100,61 @@ def test_each_goes_where_its_router_says_and_is_served_in_order(
             assert held[worker] <= min(held[:gpus]) + 1e-6
             if make in LEAST:  # ties go to the first
                 assert all(other > held[worker] - 1e-6 for other in held[:worker])
+
+
+def test_what_is_half_done_is_half_as_much_work() -> None:
+    """At 5 s the first worker has 5 of its 10 s left, the second 7 of its 8: less is left where more was asked for."""
+    width = np.array([640, 512, 64], np.int32)
+    run = engine(
+        [0.0, 4.0, 5.0], [10.0, 8.0, 1.0], 2, backend=BySize([]), scheduler=Routed(LeastWorkLeft()),
+        shapes=(width, width, np.ones(3, np.int32)), native=False, models={"large": Model("large", 50, 64, 64)},
+    )  # fmt: skip
+    run.run()
+    assert run.record.facts["worker"].tolist() == [0, 1, 0]
+
+
+def test_what_lies_on_a_worker_is_a_lora_only_where_it_is_one() -> None:
+    """A LoRA and a ControlNet lie there: who wants that LoRA lacks nothing, who wants another lacks 3 s."""
+    run = engine([0.0], [1.0], backend=Given([1.0], 3.0))
+    run._open()
+    router = ByAddons()
+    router.bind(run)
+    (worker,) = run.cluster.workers
+    worker.resident |= {Asset("lora", "papercut", "large"): 1, Asset("controlnet", "canny", "large"): 1}
+    for addons, lacking_s in (
+        (Addons(("canny",), ("papercut",)), 0.0),
+        (Addons((), ("pixel-art",)), 3.0),
+        (Addons(("depth",), ("papercut",)), 3.0),
+    ):
+        request = run.request(0, 0.0)
+        request.model, request.addons = "large", addons
+        assert router.lacks_s(worker, request) == lacking_s
+
+
+def test_pixels_are_added_and_not_compared_by_the_largest() -> None:
+    """Four images of 128 px are as many as one of 256, however many steps: the next goes to the first worker."""
+    width = np.array([256, *[128] * 5], np.int32)
+    run = engine(
+        [0.0] * 6, [9.0] * 6, 2, backend=BySize([]), scheduler=Routed(LeastOutstanding("pixels")),
+        shapes=(width, width, np.array([1, *[9] * 5], np.int32)), native=False,
+        models={"large": Model("large", 50, 64, 64)},
+    )  # fmt: skip
+    run.run()
+    assert run.record.facts["worker"].tolist() == [0, 1, 1, 1, 1, 0]
+
+
+@pytest.mark.parametrize("router", [LeastOutstanding, LeastWorkLeft])
+def test_ties_go_to_the_first_or_to_anybody(router: Any) -> None:
+    """Each comes when all three are idle."""
+    full_s = [1.0] * 60
+    times = [10.0 * row for row in range(60)]
+    at = {}
+    for ties in ("first", "random"):
+        run = engine(times, full_s, 3, backend=Given(full_s), scheduler=Routed(router(ties=ties)))
+        run.run()
+        at[ties] = run.record.facts["worker"].tolist()
+    assert at["first"] == [0] * 60
+    assert min(at["random"].count(worker) for worker in range(3)) >= 10
 
 
 def test_a_random_router_is_fair_and_follows_the_seed() -> None:

@@ -1,6 +1,7 @@
 """Queues: whose turn it is, against models of them that are too slow to be wrong."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from sim.request import Request
 from sim.reuse.door import Direct
 from sim.schedule.batching import Batching
 from sim.schedule.hit_miss import HitMiss
+from sim.schedule.memory import fits
 from sim.schedule.per_worker import PerWorker
 from tests.sim.lab import Given, engine
 from tests.sim.test_cluster import Acts, order
@@ -178,3 +180,25 @@ def test_a_miss_waits_until_some_worker_is_to_be_large() -> None:
     run.run()
     facts = run.record.facts
     assert facts["start_s"].tolist()[1:] == [facts["finish_s"][0] + 7.0, facts["finish_s"][0] + 17.0]
+
+
+@pytest.mark.parametrize(
+    ("peak", "most", "can"),
+    [(10**9, 10**9 + 1, True), (10**9, 10**9, True), (10**9, 10**9 - 1, False), (None, 1, True), (10**9, None, True)],
+)
+def test_a_batch_fits_up_to_all_of_the_memory_and_where_nobody_measured(
+    peak: int | None, most: int | None, can: bool
+) -> None:
+    """Of the two requests that are asked about together."""
+
+    def peak_bytes(works: list[int]) -> int | None:
+        assert works == [7, 8]
+        return peak
+
+    run: Any = SimpleNamespace(
+        cluster=SimpleNamespace(gpu=SimpleNamespace(memory_bytes=most)),
+        backend=SimpleNamespace(peak_bytes=peak_bytes),
+        work=lambda request: request,
+    )
+    asked: Any = [7, 8]
+    assert fits(run, run.cluster, asked) is can

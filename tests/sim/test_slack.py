@@ -332,3 +332,19 @@ def test_records_are_the_same_bytes_again() -> None:
         ).requests  # fmt: skip
 
     assert rows().equals(rows())
+
+
+@pytest.mark.parametrize(
+    ("heads", "step_s", "steps"),
+    [
+        (((100.0, 10.0),), 2.0, 50),  # until it is late itself
+        (((100.0, 10.0), (60.0, 5.0)), 2.0, 10),  # (100 - t) / 10 = (60 - t) / 5 at 20 s
+        (((100.0, 10.0), (60.0, 5.0), (29.0, 2.0)), 2.0, 5),  # (100 - t) / 10 = (29 - t) / 2 at 11.25 s
+        (((100.0, 10.0), (400.0, 20.0)), 2.0, 50),  # falls more slowly, and never is first
+        (((100.0, 10.0),), 0.0, 10**9),
+    ],
+)
+def test_who_waits_first_is_asked_again_when_another_is_first_or_it_is_late(
+    heads: tuple[tuple[float, float], ...], step_s: float, steps: int
+) -> None:
+    assert _Patience(-1.0, heads)(0.0, step_s) == steps
