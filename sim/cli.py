@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from sim.ending import Terminated, end_workers, told_to_stop
+from sim.ending import Terminated, end_workers, interruption, told_to_stop
 from sim.errors import ConfigError
 from sim.refusal import refuse
 
@@ -48,6 +48,10 @@ def _done(given: Sequence[str]) -> int:
                 return run(given)
         except ConfigError as error:
             return refuse(error)
+        except Exception as error:
+            if (stop := interruption(error)) is not None:
+                raise stop from None
+            raise
     except KeyboardInterrupt as stop:
         end_workers()
         print("mezzotint: interrupted", file=sys.stderr)

@@ -31,6 +31,23 @@ def told_to_stop() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def interruption(error: BaseException) -> KeyboardInterrupt | None:
+    """The interruption on which ``error`` arose, if it did.
+
+    One that comes while a class is made, or a library tidies up, is an error of another kind by the time it is seen.
+    """
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, KeyboardInterrupt):
+            return each
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            waiting += [each.__cause__, each.__context__]
+    return None
+
+
 def workers_end_with_us() -> None:
     """From now on joblib's worker processes end when this process is gone, however that went.
 

@@ -6,6 +6,7 @@ import sys
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from conf.printable import printable
+from sim.ending import interruption
 
 USAGE_ERROR = 2
 
@@ -24,7 +25,7 @@ def refuse(error: Exception, where: str = "") -> int:
     Raises KeyboardInterrupt where the error is what a library made of one: a ``finally`` of OmegaConf's fails on what
     was begun, and what it says is no fault of the user's.
     """
-    if (stop := _interruption(error)) is not None:
+    if (stop := interruption(error)) is not None:
         raise stop from None
     while not str(error) and isinstance(error.__cause__, Exception):  # Hydra's, around what OmegaConf says
         error = error.__cause__
@@ -45,20 +46,6 @@ def refuse(error: Exception, where: str = "") -> int:
         message += "; the file of a system begins with the line: # @package _global_"
     print(f"mezzotint: error: {_line(f'{where}{message}')}", file=sys.stderr)
     return USAGE_ERROR
-
-
-def _interruption(error: BaseException) -> KeyboardInterrupt | None:
-    """That on which ``error`` arose, if it did."""
-    seen: set[int] = set()
-    waiting: list[BaseException | None] = [error]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, KeyboardInterrupt):
-            return each
-        if each is not None and id(each) not in seen:
-            seen.add(id(each))
-            waiting += [each.__cause__, each.__context__]
-    return None
 
 
 def _line(message: str) -> str:

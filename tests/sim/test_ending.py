@@ -50,6 +50,30 @@ def test_a_sweep_that_is_terminated_takes_its_processes_along_and_goes_on(
 
 
 @pytest.mark.parametrize(("stop", "status"), [(KeyboardInterrupt, 130), (Terminated, 143)])
+def test_an_interruption_while_a_class_is_made_is_one(
+    stop: type[KeyboardInterrupt], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python turns what is raised by ``__set_name__`` into a RuntimeError; any import makes classes."""
+
+    class Interrupts:
+        def __set_name__(self, owner: type, name: str) -> None:
+            raise stop
+
+    monkeypatch.setattr("sim.verbs.run", lambda given: type("Late", (), {"field": Interrupts()}))
+    assert main(["run"]) == status
+    assert capsys.readouterr().err == "mezzotint: interrupted\n"
+
+
+def test_an_error_that_is_no_interruption_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(given: object) -> int:
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr("sim.verbs.run", run)
+    with pytest.raises(ZeroDivisionError, match="ours"):
+        main(["run"])
+
+
+@pytest.mark.parametrize(("stop", "status"), [(KeyboardInterrupt, 130), (Terminated, 143)])
 @pytest.mark.parametrize("kind", [ConfigError, ConfigAttributeError])
 def test_what_a_library_makes_of_an_interruption_is_one(
     kind: type[Exception],
