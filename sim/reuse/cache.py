@@ -4,6 +4,7 @@ Find, get, insert and evict are separate: ``find`` names the best match, ``get``
 (and counts as its use), ``insert`` stores what a request left behind, and eviction makes room before that.
 """
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, NoReturn
 
@@ -38,7 +39,7 @@ class State(NamedTuple):
 
 @dataclass(slots=True)
 class Entry:
-    """What is held of one earlier request. ``held`` has bit K for every K whose state is still stored.
+    """An earlier request of which something is held.
 
     ``artifact`` is what a live backend made: the final image, or the latents by K.
     """
@@ -46,7 +47,6 @@ class Entry:
     row: int
     created_s: float
     shape: tuple[int, int, int] | None
-    held: int
     artifact: Any
 
 
@@ -85,9 +85,15 @@ class Cache:
     _holes: Fact = field(init=False, repr=False)
     _entries: dict[int, Entry] = field(init=False, default_factory=dict, repr=False)
     _database: Database = field(init=False, repr=False)
-    _next: int = field(init=False, default=0)
     _ks: tuple[int, ...] = field(init=False, default=())
-    _all: int = field(init=False, default=0)
+    """The K at which states are stored, from the smallest."""
+    _bit: dict[int, int] = field(init=False, default_factory=dict, repr=False)
+    """For each K its bit, from 1 on."""
+    _held: list[int] = field(init=False, default_factory=list, repr=False)
+    """For each entry there ever was, 8 bytes of memory each, the bits of the states that are still stored. In eviction
+    order neighbours are beside each other: to look here seldom leaves the processor's cache."""
+    _keeps: bool = field(init=False, default=False)
+    """Whether entries have artifacts."""
 
     def __post_init__(self) -> None:
         if self.capacity is not None and self.capacity <= 0:
@@ -95,7 +101,7 @@ class Cache:
         if not all(0 < k <= MOST_STEPS for k in self.latents_at):
             raise ConfigError(f"cache.latents_at: found {self.latents_at}, expected 1 to {MOST_STEPS} steps each")
         self._ks = tuple(sorted(set(self.latents_at))) or (FINAL,)
-        self._all = _bits(self._ks)
+        self._bit = {k: 1 << place for place, k in enumerate(self._ks)}
 
     def bind(
         self, run: Run, selector: Selector, database: Database | None = None, watcher: Watcher | None = None
@@ -153,12 +159,13 @@ class Cache:
         if self._ks[0] == FINAL:
             self.eviction.used(match.entry << K_BITS | FINAL)
             return State(k, age_s, entry.artifact)
-        up_to_k = (2 << k) - 1
-        best = (entry.held & up_to_k).bit_length() - 1
-        if best < (self._all & up_to_k).bit_length() - 1:
+        stored = bisect_right(self._ks, k)
+        place = (self._held[match.entry] & (1 << stored) - 1).bit_length()
+        if place < stored:
             self._holes[request.row] = True
-        if best < 0:
+        if place == 0:
             return None
+        best = self._ks[place - 1]
         self.eviction.used(match.entry << K_BITS | best)
         return State(best, age_s, None if entry.artifact is None else entry.artifact[best])
 
@@ -169,10 +176,10 @@ class Cache:
         capacity is not stored.
         """
         # Of a full run all; a final image is one whatever the run skipped.
-        ks, held = self._ks, self._all
-        if request.k and held != 1 << FINAL:
-            ks = tuple(k for k in ks if k > request.k)
-            held = _bits(ks)
+        ks = self._ks
+        first = bisect_right(ks, request.k) if request.k and ks[0] != FINAL else 0
+        if first:
+            ks = ks[first:]
         size = len(ks)
         if size == 0:
             return
@@ -181,11 +188,14 @@ class Cache:
                 return
             if self.items + size > self.capacity:
                 self._make_room(self.capacity - size, request.row, now_s)
-        entry = self._next
-        self._next += 1
+        held = self._held
+        entry = len(held)
+        held.append((1 << len(self._ks)) - (1 << first))
         shape = self._shape(request)
         row = request.row
-        self._entries[entry] = Entry(row, now_s, shape, held, request.made)
+        self._entries[entry] = Entry(row, now_s, shape, request.made)
+        if request.made is not None:
+            self._keeps = True
         self._database.add(shape, entry, row, now_s)
         self.eviction.added(entry, ks, row)
         self.items += size
@@ -196,9 +206,9 @@ class Cache:
         An entry goes with the last of its items. Raises SimulationError where the policy names what is not held, or
         another number of items than was asked for.
         """
-        entries, by_prompt = self._entries, self.room == "prompt"
-        items, held = self.items, 0
-        while items > most or (by_prompt and held):
+        held, bit, by_prompt = self._held, self._bit, self.room == "prompt"
+        items, left = self.items, 0
+        while items > most or (by_prompt and left):
             wanted = 1 if by_prompt else items - most
             victims = self.eviction.victims(wanted)
             if len(victims) != wanted:
@@ -206,18 +216,18 @@ class Cache:
             items -= wanted
             for victim in victims:
                 number = victim >> K_BITS
-                entry = entries.get(number)
-                k = victim & K_MASK
-                if entry is None or not entry.held >> k & 1:
+                its = bit.get(victim & K_MASK, 0)
+                if not (0 <= number < len(held) and held[number] & its):
+                    k = victim & K_MASK
                     self._wrong(f"named item {victim} (entry {number}, K = {k}), which is not in the cache")
-                held = entry.held ^ 1 << k
-                if held:
-                    entry.held = held
-                    if entry.artifact is not None:
-                        del entry.artifact[k]
-                else:
+                held[number] = left = held[number] ^ its
+                if not left:
+                    entry = self._entries.pop(number)
                     self._database.remove(entry.shape, number, entry.row, now_s)
-                    del entries[number]
+                elif self._keeps:
+                    artifact = self._entries[number].artifact
+                    if artifact is not None:
+                        del artifact[victim & K_MASK]
         self._evictions[row] = self.items - items
         self.items = items
 
@@ -229,7 +239,3 @@ class Cache:
         if self._ks[0] == FINAL:
             return None
         return request.width, request.height, request.steps
-
-
-def _bits(ks: tuple[int, ...]) -> int:
-    return sum(1 << k for k in ks)

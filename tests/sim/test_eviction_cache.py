@@ -182,7 +182,7 @@ def test_as_many_items_go_as_come_or_a_whole_prompt() -> None:
     for room in ("items", "prompt"):
         cache = Cache(15, TextToText(), Lcbfu(ageing=False, initial_uses=0), (5, 10, 15, 20, 25), room)  # type: ignore[arg-type]
         run = served(prompts, cache, everything=False)
-        held = sorted(entry.held.bit_count() for entry in cache._entries.values())
+        held = sorted(cache._held[entry].bit_count() for entry in cache._entries)
         evictions[room] = run.record.facts["evictions"][4], held
     assert evictions == {"items": (5, [1, 4, 5, 5]), "prompt": (9, [1, 5, 5])}
 

@@ -125,9 +125,9 @@ def test_latents_of_an_evicted_state_are_let_go(tmp_path: Path) -> None:
     engine = assemble(settings).engine
     engine.run()
     cache = engine.door.cache  # type: ignore[attr-defined]
-    entries = list(cache._entries.values())
-    assert cache.items == sum(len(entry.artifact) for entry in entries) <= 7
-    assert all(bin(entry.held).count("1") == len(entry.artifact) for entry in entries)
+    entries = cache._entries
+    assert cache.items == sum(len(entry.artifact) for entry in entries.values()) <= 7
+    assert all(cache._held[number].bit_count() == len(entry.artifact) for number, entry in entries.items())
 
 
 BAD = [

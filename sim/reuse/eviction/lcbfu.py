@@ -1,12 +1,11 @@
 """LCBFU: least computationally beneficial and frequently used."""
 
-from collections import deque
 from dataclasses import dataclass, field
 
 from sim.parts import Item, Run, Selector
 from sim.reuse.eviction.ageing import assume, check
 from sim.reuse.eviction.base import ITEM_BITS, K_BITS, K_MASK
-from sim.reuse.eviction.rising import Rising
+from sim.reuse.eviction.rising import Lane, Rising
 from traces.similarity.spaces import Space
 
 
@@ -35,10 +34,9 @@ class Lcbfu:
     ageing: bool = True
     initial_uses: int = 1
     _age: int = field(init=False, default=0)
-    _items: Rising = field(init=False, default_factory=Rising, repr=False)
-    _lanes: dict[tuple[int, ...], list[tuple[deque[int], int]]] = field(init=False, default_factory=dict, repr=False)
+    _items: Rising = field(init=False, default_factory=lambda: Rising(by_k=True), repr=False)
+    _lanes: dict[tuple[int, ...], list[tuple[Lane, int]]] = field(init=False, default_factory=dict, repr=False)
     """By the K of a new entry, for each of them where it waits, and its record but for the entry."""
-    _of_k: dict[int, deque[int]] = field(init=False, default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         check(self.initial_uses)
@@ -56,9 +54,8 @@ class Lcbfu:
     def used(self, item: Item) -> None:
         """See Eviction.used."""
         steps = item & K_MASK or 1
-        risen = self._items.risen
-        uses = (risen[item][1] if item in risen else self.initial_uses) + 1
-        risen[item] = (self._age + uses * steps, uses)
+        uses = (self._items.uses(item) or self.initial_uses) + 1
+        self._items.rise(item, self._age + uses * steps, uses)
 
     def victims(self, count: int) -> list[Item]:
         """See Eviction.victims."""
@@ -68,10 +65,7 @@ class Lcbfu:
             self._age = items.last
         return least
 
-    def _find_lanes(self, ks: tuple[int, ...]) -> list[tuple[deque[int], int]]:
+    def _find_lanes(self, ks: tuple[int, ...]) -> list[tuple[Lane, int]]:
         """New items of one K are all worth the same when they enter, and what ages them only rises."""
-        for k in ks:
-            if k not in self._of_k:
-                self._of_k[k] = self._items.lane()
-        self._lanes[ks] = lanes = [(self._of_k[k], (self.initial_uses * (k or 1)) << ITEM_BITS | k) for k in ks]
+        self._lanes[ks] = lanes = [(self._items.lane(k), (self.initial_uses * (k or 1)) << ITEM_BITS | k) for k in ks]
         return lanes

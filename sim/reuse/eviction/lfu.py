@@ -1,12 +1,11 @@
 """Least frequently used."""
 
-from collections import deque
 from dataclasses import dataclass, field
 
 from sim.parts import Item, Run, Selector
 from sim.reuse.eviction.ageing import assume, check
-from sim.reuse.eviction.base import ITEM_BITS, items_of
-from sim.reuse.eviction.rising import Rising
+from sim.reuse.eviction.base import FINAL, ITEM_BITS, items_of
+from sim.reuse.eviction.rising import Lane, Rising
 from traces.similarity.spaces import Space
 
 TIME_BITS = 40
@@ -34,12 +33,12 @@ class Lfu:
     initial_uses: int = 1
     _time: int = field(init=False, default=0)
     _age: int = field(init=False, default=0)
-    _items: Rising = field(init=False, default_factory=Rising, repr=False)
-    _lane: deque[int] = field(init=False, repr=False)
+    _items: Rising = field(init=False, default_factory=lambda: Rising(by_k=False), repr=False)
+    _lane: Lane = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check(self.initial_uses)
-        self._lane = self._items.lane()
+        self._lane = self._items.lane(FINAL)
 
     def bind(self, run: Run, space: Space, selector: Selector) -> None:
         """See Eviction.bind."""
@@ -54,9 +53,8 @@ class Lfu:
     def used(self, item: Item) -> None:
         """See Eviction.used. An item's key is its number of uses, aged, then the time of the last one."""
         self._time += 1
-        risen = self._items.risen
-        uses = (risen[item][1] if item in risen else self.initial_uses) + 1
-        risen[item] = (self._age + uses << TIME_BITS | self._time, uses)
+        uses = (self._items.uses(item) or self.initial_uses) + 1
+        self._items.rise(item, self._age + uses << TIME_BITS | self._time, uses)
 
     def victims(self, count: int) -> list[Item]:
         """See Eviction.victims."""

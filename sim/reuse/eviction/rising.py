@@ -4,69 +4,104 @@ from collections import deque
 from heapq import heappop, heappush, heapreplace
 
 from sim.parts import Item
-from sim.reuse.eviction.base import ITEM_BITS
+from sim.reuse.eviction.base import ITEM_BITS, K_BITS, K_MASK
 
 _ITEM = (1 << ITEM_BITS) - 1
+
+Lane = deque[int]
+"""Records of new items, each greater than the last."""
 
 
 class Rising:
     """Items by key, a whole number; among equals the oldest entry, of an entry the smallest K.
 
     Every item has one record, ``key << ITEM_BITS | item``: its key as it was when last looked at. A rise is noted
-    beside the records, in ``risen``, and corrects the item's record only when that comes to the front. Until then its
-    item cannot be the least, since its true key is above what the record says. So a rise costs one dictionary
-    entry, whatever the number of items, and a record is moved at most once for all rises since it was last moved.
+    beside the records and corrects the item's only when that comes to the front. Until then its item cannot be the
+    least, since its true key is above what the record says. So a rise costs one dictionary entry, whatever the number
+    of items, and a record is moved at most once for all rises since it was last moved.
 
-    What was never moved waits in a lane, where it came in increasing order: O(1) for a handful of lanes. What was moved
-    is in a heap: O(log m) for m such items.
+    What was never moved waits in a lane, where it came in increasing order: O(1) for a handful of lanes.
+    What was moved is in a heap: O(log m) for m such items. Whether an item of an entry ever rose is a byte beside those
+    of the entries around it, which go at about the same time: most items go without a look that leaves the
+    processor's cache.
 
     Attributes:
-        risen: key and uses of each item whose key is above that of its record. Policies write it; a key never falls.
         last: the key of the last item that was popped; 0 before. Keys are popped in increasing order as long as no new
             one is below it.
 
-    Memory: about 45 bytes per item, and about 170 more per item that rose.
+    Memory: about 45 bytes per item, about 170 more per item that rose, and a byte per entry there ever was.
+
+    Args:
+        by_k: whether items of different K enter in lanes apart, or all in one.
     """
 
-    __slots__ = ("_dry", "_fronts", "_heap", "last", "risen")
+    __slots__ = ("_dry", "_fronts", "_heap", "_lane_bits", "_lanes", "_risen", "_touched", "last")
 
-    def __init__(self) -> None:
-        self._fronts: list[tuple[int, deque[int]]] = []  # a heap of the lanes' first records
-        self._dry: list[deque[int]] = []
+    def __init__(self, by_k: bool) -> None:
+        self._lane_bits = K_MASK if by_k else 0
+        self._lanes: dict[int, Lane] = {}
+        self._fronts: list[int] = []  # a heap of the lanes' first records
+        self._dry: list[Lane] = []
         self._heap: list[int] = []
-        self.risen: dict[Item, tuple[int, int]] = {}
+        self._risen: dict[Item, tuple[int, int]] = {}  # the true record, and uses, of items that rose
+        self._touched = bytearray()  # by entry
         self.last = 0
 
-    def lane(self) -> deque[int]:
-        """A new lane, for policies to append the records of new items to: each greater than the last."""
-        lane: deque[int] = deque()
-        self._dry.append(lane)
+    def lane(self, k: int) -> Lane:
+        """The lane for policies to append the records of new items at ``k`` to, each greater than the last."""
+        lane = self._lanes.get(k & self._lane_bits)
+        if lane is None:
+            lane = self._lanes[k & self._lane_bits] = deque()
+            self._dry.append(lane)
         return lane
+
+    def uses(self, item: Item) -> int | None:
+        """What was last said of ``item``; None of one that has not risen."""
+        risen = self._risen.get(item)
+        return None if risen is None else risen[1]
+
+    def rise(self, item: Item, key: int, uses: int) -> None:
+        """``item`` is worth ``key`` now, more than before, after so many uses."""
+        self._risen[item] = key << ITEM_BITS | item, uses
+        entry = item >> K_BITS
+        try:
+            self._touched[entry] = True
+        except IndexError:
+            self._touched.extend(bytes(entry + 1))
+            self._touched[entry] = True
 
     def pop(self, count: int) -> list[Item]:
         """Forget the ``count`` items of least key and return them, the least first. As many must be held."""
-        heap, risen, fronts = self._heap, self.risen, self._fronts
+        heap, risen, touched = self._heap, self._risen, self._touched
+        fronts, lanes, lane_bits = self._fronts, self._lanes, self._lane_bits
+        looked_at = len(touched)
         if self._dry:
             self._refill()
         least: list[Item] = []
         record = 0
         while count:
-            if fronts and (not heap or fronts[0][0] < heap[0]):
-                record, lane = fronts[0]
+            if fronts and (not heap or fronts[0] < heap[0]):
+                record = fronts[0]
+                lane = lanes[record & lane_bits]
                 lane.popleft()
                 if lane:
-                    heapreplace(fronts, (lane[0], lane))
+                    heapreplace(fronts, lane[0])
                 else:
                     heappop(fronts)
                     self._dry.append(lane)
-            else:
-                record = heappop(heap)
-            item = record & _ITEM
-            if item in risen:
-                key = risen[item][0]
-                if key != record >> ITEM_BITS:
-                    heappush(heap, key << ITEM_BITS | item)
+                item = record & _ITEM
+                entry = item >> K_BITS
+                if entry < looked_at and touched[entry] and item in risen:
+                    heappush(heap, risen[item][0])
                     continue
+            else:
+                record = heap[0]
+                item = record & _ITEM
+                risen_to = risen[item][0]
+                if risen_to != record:
+                    heapreplace(heap, risen_to)
+                    continue
+                heappop(heap)
                 del risen[item]
             least.append(item)
             count -= 1
@@ -77,5 +112,5 @@ class Rising:
         """Look at the first records of the lanes that were empty."""
         for lane in self._dry:
             if lane:
-                heappush(self._fronts, (lane[0], lane))
+                heappush(self._fronts, lane[0])
         self._dry = [lane for lane in self._dry if not lane]
