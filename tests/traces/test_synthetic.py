@@ -16,7 +16,7 @@ from traces.describe.rhythm import rhythm
 from traces.encoders.ngram import HashedNgrams
 from traces.error import TraceError
 from traces.sources.synthetic import Synthetic
-from traces.synthetic.lineage import Descent, by, lags
+from traces.synthetic.lineage import Descent, Order, by, lags
 from traces.table.sessions import SESSION_GAP_S, sessions
 from traces.table.trace import Trace, validate
 
@@ -65,6 +65,8 @@ def test_short_traces(requests: int) -> None:
 
 
 SHARE = st.floats(0, 1)
+ANEW = {"stay_s": 1e-9, "subject_mass": 1e12}
+"""Nobody goes on from an earlier prompt of his own."""
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
@@ -85,10 +87,9 @@ SHARE = st.floats(0, 1)
             "session_mean": st.floats(1, 50),
             "session_sigma": st.floats(0, 2),
             "repeat_share": SHARE,
-            "subject_share": SHARE,
-            "return_lag": st.floats(0.1, 5),
-            "own_share": st.floats(0, 0.5),
-            "near_share": st.floats(0, 0.5),
+            "stay_s": st.floats(1e-6, 1e6),
+            "subject_mass": st.floats(1e-6, 1e6),
+            "near_share": SHARE,
             "new_mean": SHARE,
             "new_spread": st.floats(0.01, 100),
             "piece_mass": st.floats(0.01, 100),
@@ -190,14 +191,22 @@ def words_of(trace: Trace) -> list[list[str]]:
 
 def test_what_repeats_is_a_setting() -> None:
     for share in (0.0, 0.4):
-        trace = load(requests=4000, repeat_share=share, new_mean=1.0, subject_share=0.2, users=40, length_words=40.0)
-        # of requests that go on from one of the user's own, as nearly all of forty users' could
-        assert repeats(trace) == pytest.approx(share * 0.8, abs=0.04)
+        trace = load(requests=4000, repeat_share=share, new_mean=1.0, subject_mass=1e-3, users=40, length_words=40.0)
+        # of requests that go on from one of the user's own, as nearly all of forty users' do
+        assert repeats(trace) == pytest.approx(share, abs=0.04)
 
 
-def test_an_edit_changes_a_stretch_and_leaves_the_rest() -> None:
+def test_an_edit_changes_a_stretch_and_leaves_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everybody goes on from the prompt before: what differs is one stretch, and often a single word."""
-    trace = load(requests=3000, users=1, subject_share=0.0, repeat_share=0.0, return_lag=50.0, edit_power=8.0)
+
+    def parents(
+        law: Descent, own: Order, time_s: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        rows = np.arange(len(own.rank))
+        return np.where(own.before > 0, own.back(rows, np.minimum(own.before, 1)), -1), np.zeros(len(rows), np.bool_)
+
+    monkeypatch.setattr(Descent, "parents", parents)
+    trace = load(requests=3000, users=1, edit_power=8.0)
     rows = words_of(trace)
     changed = []
     for before, after in pairwise(rows):
@@ -212,7 +221,7 @@ def test_an_edit_changes_a_stretch_and_leaves_the_rest() -> None:
 def test_nobody_copies_where_all_is_new_and_everybody_where_nothing_is() -> None:
     def shared(run: int, **given: Any) -> float:
         """Share of stretches of so many words that are in another user's prompt too."""
-        trace = load(requests=3000, subject_share=1.0, own_share=0.0, length_words=25.0, **given)
+        trace = load(requests=3000, **ANEW, length_words=25.0, **given)
         owners: dict[tuple[str, ...], set[int]] = {}
         found = []
         for row, user in zip(words_of(trace), users(trace).tolist(), strict=True):
@@ -234,16 +243,15 @@ def test_coverage_by_others_goes_on_growing() -> None:
     assert found is not None
     shares = [found.others[size][0.45] for size in (100, 300, 1000, 3000)]
     assert (np.diff(shares) > 0.03).all()
-    alone = load(requests=12_000, new_mean=1.0, own_share=0.0)
+    alone = load(requests=12_000, new_mean=1.0)
     lone = coverage(HashedNgrams().encode(alone.prompts().to_pylist(), False), users(alone))
     assert lone is not None
     assert lone.others[3000][0.6] < 0.2 * found.others[3000][0.6]
 
 
 def test_of_anybodys_prompts_the_first_are_the_classics() -> None:
-    law = Descent(repeat_share=0.0, subject_share=1.0, return_lag=1.0, own_share=0.0, near_share=0.0)
-    order = by(np.arange(3000))
-    drawn = law.donors(np.arange(1000, 3000), 50, order, order, np.random.default_rng(0)).ravel()
+    law = Descent(repeat_share=0.0, near_share=0.0, **ANEW)
+    drawn = law.donors(np.arange(1000, 3000), 50, by(np.arange(3000)), np.random.default_rng(0)).ravel()
     assert drawn.min() == 0
     assert drawn.max() < 1000, "what is not written yet cannot be copied"
     for first in (1, 10, 100):
@@ -260,6 +268,46 @@ def test_lags_are_cut_off_and_fall_as_a_power() -> None:
     assert (lags(np.ones(50, np.int64), 0.3, np.random.default_rng(0)) == 1).all()
 
 
+def test_a_step_back_of_any_size_is_as_likely() -> None:
+    drawn = lags(np.full(200_000, 127), 0.0, np.random.default_rng(0))
+    assert drawn.min() == 1
+    assert drawn.max() == 127
+    octaves = np.bincount(np.log2(drawn).astype(np.int64)) / len(drawn)
+    assert octaves == pytest.approx(np.full(7, 1 / 7), abs=0.005)
+
+
+def parents(law: Descent, pause_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How far back the only user goes for each prompt, 0 for another subject, and whether he repeats it."""
+    rows = np.arange(len(pause_s))
+    parent, repeats = law.parents(by(np.zeros_like(rows)), np.cumsum(pause_s), np.random.default_rng(1))
+    return np.where(parent < 0, 0, rows - parent), repeats
+
+
+def test_after_a_pause_users_turn_to_something_else() -> None:
+    """Who stays goes on from what he is at; with a huge mass whoever turns away begins another subject."""
+    pause_s = np.tile([0.0, 100.0, 300.0, 1200.0], 20_000)
+    lag, _ = parents(Descent(repeat_share=0.0, stay_s=300.0, subject_mass=1e12, near_share=0.0), pause_s)
+    for kind, pause in enumerate((0.0, 100.0, 300.0, 1200.0)):
+        assert (lag[4 + kind :: 4] > 0).mean() == pytest.approx(1 / (1 + pause / 300.0), abs=0.01)
+    begun = np.maximum.accumulate(np.where(lag == 0, np.arange(len(lag)), 0))
+    assert (np.arange(len(lag)) - lag >= begun).all(), "nobody who stays goes back to another subject"
+    assert lag.max() > 10
+
+
+def test_who_has_done_much_goes_back_to_it() -> None:
+    """Nobody stays: another subject with a chance of mass / (mass + n), else any earlier prompt, log-uniformly."""
+    law = Descent(repeat_share=0.3, stay_s=1e-9, subject_mass=8.0, near_share=0.0)
+    own = by(np.repeat(np.arange(2000), 64))
+    parent, repeats = law.parents(own, np.arange(own.rank.size, dtype=np.float64), np.random.default_rng(0))
+    back = np.where(parent < 0, 0, np.arange(len(parent)) - parent).reshape(2000, 64)
+    assert (back <= np.arange(64)).all(), "nobody goes on from another's"
+    for sent in (0, 1, 8, 63):
+        assert (back[:, sent] == 0).mean() == pytest.approx(8 / (8 + sent), abs=0.04)
+    assert (back[:, 63][back[:, 63] > 0] >= 8).mean() == pytest.approx(1 - np.log(8) / np.log(64), abs=0.04)
+    assert repeats[parent >= 0].mean() == pytest.approx(0.3, abs=0.01)
+    assert not repeats[parent < 0].any()
+
+
 def test_a_single_channel_is_its_share_of_the_service() -> None:
     service = load(requests=20_000, channels=20)
     alone = load(requests=1000, channels=20, one_channel=True)
@@ -271,7 +319,7 @@ def test_a_single_channel_is_its_share_of_the_service() -> None:
 
 def test_a_trace_does_not_begin_with_the_service() -> None:
     """What others said before the first request is there to be copied."""
-    trace = load(requests=400, subject_share=1.0, new_mean=0.0, own_share=0.0)
+    trace = load(requests=400, **ANEW, new_mean=0.0)
     assert len({word for row in words_of(trace) for word in row}) > 300
     first = load(requests=400, history=0)
     assert first.arrival_s[0] >= 0
@@ -339,8 +387,8 @@ def test_rows_may_come_from_configuration() -> None:
     [
         {"requests": 0}, {"requests": 1.5}, {"requests": "many"}, {"users": 0}, {"rate_rpm": 0.0},
         {"rate_rpm": float("nan")}, {"session_mean": 0.5}, {"repeat_share": -0.1}, {"history": -1}, {"channels": 0},
-        {"own_share": 0.6, "near_share": 0.6}, {"edit_power": 0.0}, {"gap_median_s": 0.0}, {"gap_median_s": 10.0},
-        {"session_sigma": float("inf")}, {"new_mean": 1.5}, {"day_ratio": 0.5}, {"sizes": []}, {"return_lag": 0.0},
+        {"near_share": 1.1}, {"stay_s": 0.0}, {"edit_power": 0.0}, {"gap_median_s": 0.0}, {"gap_median_s": 10.0},
+        {"session_sigma": float("inf")}, {"new_mean": 1.5}, {"day_ratio": 0.5}, {"sizes": []}, {"subject_mass": 0.0},
         {"sizes": [[512, 512]]}, {"sizes": [[512, -1, 1.0]]}, {"sizes": [[512, 0.5, 1.0]]}, {"sizes": 5},
         {"steps": [[50, 0]]}, {"steps": [["x", 1]]}, {"base_models": [0.5, -0.5]}, {"base_models": ["x"]},
         {"service": "C"}, {"service": "X", "services": {"X": {"loras": 1}}},

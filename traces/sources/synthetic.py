@@ -25,12 +25,12 @@ from traces.table.validation import check_count, check_number
 WHERE = "synthetic trace"
 
 POSITIVE = (
-    "rate_rpm", "users_per_rpm", "burst_s", "gap_least_s", "gap_median_s", "return_lag", "length_words", "length_shape",
-    "piece_mass", "new_spread", "change_power", "edit_power",
+    "rate_rpm", "users_per_rpm", "burst_s", "gap_least_s", "gap_median_s", "stay_s", "subject_mass", "length_words",
+    "length_shape", "piece_mass", "new_spread", "change_power", "edit_power",
 )  # fmt: skip
 WIDTHS = ("user_sigma", "session_sigma", "gap_sigma", "burst_cv", "word_skew")
 SHARES = (
-    "channel_stay", "repeat_share", "subject_share", "own_share", "near_share", "comma_share",
+    "channel_stay", "repeat_share", "near_share", "comma_share",
     "settings_change", "images_change", "model_change",
 )  # fmt: skip
 
@@ -48,14 +48,14 @@ class Synthetic:
     Sessions begin as a Poisson process (`Clock`: by the hour and in bursts, where asked for) and fall to users of
     unequal activity (`Visits`), who send their requests in one of several channels and now and then change it.
     A prompt repeats or edits an earlier one of its user's, or begins another subject with the end of somebody's
-    prompt; what is written is stretches of earlier prompts, the user's own, the channel's or anybody's, and new
-    words (`Descent`, `Wording`). Before the first request lies a history that there is to copy from. Those classes in
+    prompt; what is written is stretches of earlier prompts, the channel's or anybody's, and new words (`Descent`,
+    `Wording`). Before the first request lies a history that there is to copy from. Those classes in
     `traces.synthetic` say what each parameter means. The values, the statistic that each one fits and where that was
     found are in conf/trace/synthetic.yaml, and nowhere else; what is not given here is taken from there.
 
-    Each part can be switched off: `day_ratio` 1, `burst_cv` 0, `channels` 1, `repeat_share` 0, `subject_share` 1
-    (nobody goes on from an earlier prompt), `new_mean` 1 (nobody copies), one row in `sizes`, `steps` or `images`, no
-    `base_models` (the column is null), `service` null (no ControlNets and LoRAs: null).
+    Each part can be switched off: `day_ratio` 1, `burst_cv` 0, `channels` 1, `repeat_share` 0, a tiny `stay_s` and a
+    huge `subject_mass` (nobody goes on from an earlier prompt), `new_mean` 1 (nobody copies), one row in `sizes`,
+    `steps` or `images`, no `base_models` (the column is null), `service` null (no ControlNets and LoRAs: null).
 
     Args:
         requests: number of rows.
@@ -100,9 +100,8 @@ class Synthetic:
     gap_median_s: float = _fitted("gap_median_s")
     gap_sigma: float = _fitted("gap_sigma")
     repeat_share: float = _fitted("repeat_share")
-    subject_share: float = _fitted("subject_share")
-    return_lag: float = _fitted("return_lag")
-    own_share: float = _fitted("own_share")
+    stay_s: float = _fitted("stay_s")
+    subject_mass: float = _fitted("subject_mass")
     near_share: float = _fitted("near_share")
     new_mean: float = _fitted("new_mean")
     new_spread: float = _fitted("new_spread")
@@ -143,7 +142,6 @@ class Synthetic:
         check_number(WHERE, "day_ratio", self.day_ratio, least=1.0, most=1e6)
         check_number(WHERE, "peak_hour", self.peak_hour)
         check_number(WHERE, "session_mean", self.session_mean, least=1.0, most=self.session_most)
-        check_number(WHERE, "own_share + near_share", self.own_share + self.near_share, most=1.0)
         check_number(WHERE, "new_mean", self.new_mean, least=0.0, most=1.0)
         check_number(WHERE, "word_shift", self.word_shift, least=0.0)
         if self.gap_median_s <= self.gap_least_s:
@@ -176,7 +174,7 @@ class Synthetic:
             shown = np.flatnonzero((arrival_s >= 0.0) & ((channel == 0) | (not self.one_channel)))
             wanted, asked = len(shown), asked + asked // 4 + 100
         wording = self._part(Wording, descent=self._part(Descent))
-        prompts = wording.compose(user, own, by(channel), streams["wording"])
+        prompts = wording.compose(user, arrival_s, own, by(channel), streams["wording"])
         rows = shown[: self.requests]
         arrival_s, user, count = arrival_s[rows], user[rows], len(rows)
         # by plan, since of too few users one may have several at once
@@ -210,7 +208,7 @@ class Synthetic:
             },
             name=self.name,
             source="synthetic: made up by mezzotint, in the image of published traces",
-            notes={"synthetic": True, "generator": 5, "parameters": self._parameters()},
+            notes={"synthetic": True, "generator": 6, "parameters": self._parameters()},
             where=WHERE,
         )
 

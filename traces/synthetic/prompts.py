@@ -58,11 +58,11 @@ class Wording:
     change_power: float
     edit_power: float
 
-    def compose(self, user: Indices, own: Order, near: Order, rng: np.random.Generator) -> "Prompts":
-        """The prompts of n requests, given the users, (n,), and the orders by user and by channel."""
+    def compose(self, user: Indices, time_s: Floats, own: Order, near: Order, rng: np.random.Generator) -> "Prompts":
+        """The prompts of n requests, given users and times, (n,) each, and the orders by user and by channel."""
         count = len(user)
         writes_new = self._writes_new(int(user.max()) + 1, rng)
-        parent, repeats = self.descent.parents(own, rng)
+        parent, repeats = self.descent.parents(own, time_s, rng)
         made = Prompts(np.zeros((count, LONGEST), np.uint16), np.zeros(count, np.int64))
         place = np.zeros(count)
         fresh = drawn(self.word_skew, self.word_shift)
@@ -71,8 +71,8 @@ class Wording:
             while start < count:
                 # nothing is there to be copied at first, so blocks begin small
                 rows = np.arange(start, min(start + min(BLOCK, max(16, start)), count))
-                task = self._task(rows, parent, repeats, writes_new[user[rows]], own, near, place, rng)
-                written = self._written(rows, task, writes_new[user[rows]], made, fresh, own, near, rng)
+                task = self._task(rows, parent, repeats, writes_new[user[rows]], near, place, rng)
+                written = self._written(rows, task, writes_new[user[rows]], made, fresh, near, rng)
                 _splice(rows, task, written, made, place)
                 start = int(rows[-1]) + 1
                 bar.update(len(rows))
@@ -84,8 +84,8 @@ class Wording:
         return rng.beta(self.new_mean * self.new_spread, (1.0 - self.new_mean) * self.new_spread, users)
 
     def _task(
-        self, rows: Indices, parent: Indices, repeats: Flags, writes_new: Floats, own: Order, near: Order,
-        place: Floats, rng: np.random.Generator,
+        self, rows: Indices, parent: Indices, repeats: Flags, writes_new: Floats, near: Order, place: Floats,
+        rng: np.random.Generator,
     ) -> "_Task":  # fmt: skip
         """How long each prompt is to be, and what of its parent it keeps."""
         begins = parent[rows] < 0
@@ -98,13 +98,13 @@ class Wording:
         place[rows] = np.where(begins, 0.0, rng.random(len(rows)))
         source = parent[rows]
         if rows[0]:
-            source = np.where(begins, self.descent.donors(rows, 1, own, near, rng)[:, 0], source)
+            source = np.where(begins, self.descent.donors(rows, 1, near, rng)[:, 0], source)
         else:
             change[begins] = 1.0
         return _Task(begins, source, length, change, np.ceil(change * length).astype(np.int64))
 
     def _written(
-        self, rows: Indices, task: "_Task", writes_new: Floats, made: "Prompts", fresh: Words, own: Order, near: Order,
+        self, rows: Indices, task: "_Task", writes_new: Floats, made: "Prompts", fresh: Words, near: Order,
         rng: np.random.Generator,
     ) -> Words:  # fmt: skip
         """What is written for each row, (b, LONGEST); of it the first `task.write` words count."""
@@ -117,7 +117,7 @@ class Wording:
         words_: Words = fresh[rng.integers(0, len(fresh), (count, LONGEST))]
         if not rows[0]:
             return words_
-        donor = self.descent.donors(rows, PIECES, own, near, rng)
+        donor = self.descent.donors(rows, PIECES, near, rng)
         room = np.maximum(made.length[donor] - size, 0)
         first = np.floor(rng.random(donor.shape) * (room + 1)).astype(np.int64) - begins
         copied = rng.random(donor.shape) >= writes_new[:, None]
