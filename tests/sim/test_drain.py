@@ -9,7 +9,7 @@ from tests.sim.lab import simulated
 def test_what_waits_is_the_load_when_nothing_comes(drain: bool) -> None:
     """Hits and misses wait in queues of their own: without it the GPUs of the emptied one idle to the end."""
     words = ["system=modm-throughput", "arrivals=saturation", "arrivals.gap_s=0.5", "trace.requests=900", "preload=300"]
-    words += ["cluster.count=8", "controller.period_s=120", f"controller.drain={str(drain).lower()}"]
+    words += ["cluster.count=12", "controller.period_s=120", f"controller.drain={str(drain).lower()}"]
     said = simulated(*words).summary
     assert said["requests"]["completed"] == 600
     busy = said["gpu"]["busy_fraction"]

@@ -18,7 +18,7 @@ from sim.study.scorecard.rows import NOT_YET, UNEXPLAINED, Row
 from sim.study.scorecard.targets import Target
 
 COSTS, TABLE2, HITS = "nirvana-figure13", "nirvana-table2", "nirvana-figure15"
-SMALL = ("trace.requests=60", "preload=10")
+SMALL = ("trace.requests=160", "preload=100")
 
 TARGETS = {
     "one": [
@@ -72,9 +72,9 @@ def test_every_target_is_a_row_with_its_verdict(tmp_path: Path) -> None:
     assert rows["B1"].reason == f"{NOT_YET}; needs another world"
     assert (rows["B1"].paper, rows["B1"].tolerance) == (3.0, {"at_most": 3.0})
     assert rows["B2"].reason is None
-    assert rows["A1"].requests == 50
+    assert rows["A1"].requests == 60
     assert len(rows["A1"].trace) == 1
-    assert rows["A1"].command == "mezzotint run -m experiment=nirvana-figure13 trace.requests=60 preload=10"
+    assert rows["A1"].command == "mezzotint run -m experiment=nirvana-figure13 trace.requests=160 preload=100"
 
 
 def test_a_known_reason_is_told_of_a_missed_row_only(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_the_command_says_what_could_not_be_run_and_what_cannot_stay(
     assert main(words) == 2
     said = capsys.readouterr()
     failed, dropped = said.err.splitlines()
-    command = "could not be run: mezzotint run experiment=nirvana-table2 trace.requests=60 preload=10"
+    command = "could not be run: mezzotint run experiment=nirvana-table2 trace.requests=160 preload=100"
     assert failed.startswith(f"mezzotint: {command}")
     assert "(and 1 more): " in failed
     assert "no profile of sdxl on l20" in failed
