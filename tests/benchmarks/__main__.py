@@ -1,4 +1,8 @@
-"""Run the benchmarks at full size and write results/benchmarks.md: `make bench`."""
+"""Run the benchmarks at full size and write results/benchmarks.md: `make bench`.
+
+`python -m tests.benchmarks EXPRESSION` times those alone whose names pytest's -k selects, and puts their rows in the
+place of those that the page has.
+"""
 
 import json
 import os
@@ -19,37 +23,18 @@ PASSES = 2
 """How often everything is timed. A shared machine is slow for minutes at a time: rounds at once would all be slow."""
 
 
-def timings(environment: dict[str, str], report: Path) -> list[dict[str, Any]]:
-    """Time everything once; what pytest-benchmark reports of it."""
-    timing = [f"--benchmark-json={report}", "--benchmark-timer=time.process_time"]
+def timings(environment: dict[str, str], report: Path, chosen: list[str]) -> list[dict[str, Any]]:
+    """Time everything, or what is chosen, once; what pytest-benchmark reports of it."""
+    timing = [f"--benchmark-json={report}", "--benchmark-timer=time.process_time", *chosen]
     command = [sys.executable, "-m", "pytest", "tests/benchmarks", "-p", "no:xdist", *timing]
     subprocess.run(command, env=environment, check=True)
     rows: list[dict[str, Any]] = json.loads(report.read_text())["benchmarks"]
     return rows
 
 
-def main() -> int:
-    """The memory of 2 million requests in a process of its own, then the time of everything in CPU-seconds."""
-    environment = {**os.environ, "MEZZOTINT_BENCH": "full", "OMP_NUM_THREADS": "1"}
-    with tempfile.TemporaryDirectory() as folder:
-        run = ["trace.requests=2000000", f"run.dir={folder}/run"]
-        subprocess.run([sys.executable, "-m", "sim.cli", "run", *run], env=environment, check=True)
-        peak_gib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
-        passes = [timings(environment, Path(folder, "report.json")) for _ in range(PASSES)]
-    lines = [
-        "# Speed",
-        "",
-        "Requests per CPU-second of one core in the fastest round: what else a machine does only slows one. All is",
-        f"timed {PASSES} times, many minutes apart, in two rounds each (five where one takes a second or two, one",
-        "where a million are replayed or made). Only the simulation itself is timed, from caches that are full.",
-        f"With CPython {platform.python_version()}, simpy {version('simpy')}, numpy {version('numpy')}; `make bench`.",
-        "The budget is the design's. Peak MB: the most that one round allocates at a time, beside its input.",
-        "Yardstick: what the machine made just before and after of a queue of four servers in plain SimPy, as a share",
-        f"of the {AT_BUDGETS:,} customers per CPU-second where budgets were set; there: the fastest round over that.",
-        "",
-        "| what | requests | per CPU-second | slowest round | us each | budget | yardstick | there | peak MB |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
-    ]
+def table(passes: list[list[dict[str, Any]]]) -> list[str]:
+    """A row of the page for each of what was timed."""
+    lines = []
     for row, *again in zip(*passes, strict=True):
         count = row["extra_info"]["requests"]
         best = min((row, *again), key=lambda each: each["stats"]["min"])
@@ -65,6 +50,39 @@ def main() -> int:
         rates = f"{count / seconds:,.0f} | {count / slowest:,.0f}"
         there = f"{yard:.2f} | {count / seconds / yard:,.0f}"
         lines.append(f"| {name} | {count:,} | {rates} | {each_us:.1f} | {asked} | {there} | {peak} |")
+    return lines
+
+
+def main(expressions: list[str]) -> int:
+    """The memory of 2 million requests in a process of its own, then the time of everything in CPU-seconds."""
+    environment = {**os.environ, "MEZZOTINT_BENCH": "full", "OMP_NUM_THREADS": "1"}
+    chosen = ["-k", " or ".join(f"({each})" for each in expressions)] if expressions else []
+    with tempfile.TemporaryDirectory() as folder:
+        if not chosen:
+            run = ["trace.requests=2000000", f"run.dir={folder}/run"]
+            subprocess.run([sys.executable, "-m", "sim.cli", "run", *run], env=environment, check=True)
+            peak_gib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+        rows = table([timings(environment, Path(folder, "report.json"), chosen) for _ in range(PASSES)])
+    if chosen:
+        made = {row.split(" | ")[0]: row for row in rows}
+        PAGE.write_text("".join(f"{made.get(line.split(' | ')[0], line)}\n" for line in PAGE.read_text().splitlines()))
+        print(PAGE)
+        return 0
+    lines = [
+        "# Speed",
+        "",
+        "Requests per CPU-second of one core in the fastest round: what else a machine does only slows one. All is",
+        f"timed {PASSES} times, many minutes apart, in two rounds each (five where one takes a second or two, one",
+        "where a million are replayed or made). Only the simulation itself is timed, from caches that are full.",
+        f"With CPython {platform.python_version()}, simpy {version('simpy')}, numpy {version('numpy')}; `make bench`.",
+        "The budget is the design's. Peak MB: the most that one round allocates at a time, beside its input.",
+        "Yardstick: what the machine made just before and after of a queue of four servers in plain SimPy, as a share",
+        f"of the {AT_BUDGETS:,} customers per CPU-second where budgets were set; there: the fastest round over that.",
+        "",
+        "| what | requests | per CPU-second | slowest round | us each | budget | yardstick | there | peak MB |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    lines += rows
     lines += ["", f"Peak memory of `mezzotint run trace.requests=2000000`: {peak_gib:.2f} GiB (budget 4).", ""]
     PAGE.write_text("\n".join(lines))
     print(PAGE)
@@ -72,4 +90,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -184,7 +184,10 @@ def test_where_nothing_suffices_the_page_says_so_and_no_stale_table_stays(tmp_pa
 
 
 def test_resuming_on_the_same_model_on_tiny_images(tmp_path: Path) -> None:
-    """At full similarity a query resumed from its own prompt's latent is the full run: quality 1. Of longer prompts CLIP reads the first 77 tokens alone."""
+    """At full similarity a query resumed from its own prompt's latent is the full run: quality 1.
+
+    Of prompts longer than these CLIP reads the first 77 tokens alone.
+    """
     repeats = Synthetic(requests=60, users=3, repeat_share=0.5, length_words=8.0).load(np.random.default_rng(1))
     write(repeats, tmp_path / "trace.parquet")
     words = ("--pairs", "8", "--steps", "6", "--ks", "1,3", "--alpha", "0.2")
