@@ -114,6 +114,22 @@ def test_what_a_short_trace_cannot_give_is_not_run(tmp_path: Path, log: Feed) ->
     assert "leave nothing of the 8 requests" in (column.rows[0].reason or "")
 
 
+@pytest.mark.parametrize(
+    ("experiment", "keeps"),
+    [
+        ("nirvana-table2", False), ("patchedserve-figure11", True), ("swiftdiffusion-figure11", True),
+        ("swiftdiffusion-patch-step", True), ("swiftdiffusion-slow-storage", True), ("swiftdiffusion-production", True),
+    ],
+)  # fmt: skip
+def test_what_asks_for_sizes_or_add_ons_keeps_its_own_requests(experiment: str, keeps: bool, log: Feed) -> None:
+    """A trace of prompts has neither; each of their points can be composed on it too."""
+    own = ("seed=1",)
+    told = log.overrides(experiment, own)
+    assert (told == own) is keeps
+    assert keeps or "trace=file" in told
+    points.composed(points.sweep(experiment, told)[0])
+
+
 def test_what_made_up_prompts_say_nothing_of_is_run_on_a_trace_alone(tmp_path: Path, log: Feed) -> None:
     asked = Target(id="A2", what="latency of nirvana [s]", role="predict", value=1.0, needs="a reader")
     measures = {"A2": replace(MEASURES["A2"], real_prompts=True)}

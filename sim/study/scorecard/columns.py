@@ -36,7 +36,7 @@ class Feed:
 
     def overrides(self, experiment: str, own: Sequence[str]) -> tuple[str, ...]:
         """What has ``experiment`` replay it: as many rows as it would have of the built-in one, where there are. One
-        whose requests have no prompts keeps its own: what it asks is sizes, which its paper states."""
+        that asks nothing of prompts keeps its own requests: their sizes or add-ons are what its paper states."""
         if self.path is None or not has_prompts(experiment, own):
             return tuple(own)
         asked = rows_asked(experiment, own)

@@ -23,8 +23,8 @@ from traces.table.trace import about
 
 Config = dict[str, Any]
 
-WITHOUT_PROMPTS = "traces.sources.mix.Mix"
-"""The source of requests that are sizes and steps alone, as the paper's experiment makes them up."""
+WITHOUT_PROMPTS = ("traces.sources.mix.Mix", "traces.sources.add_ons.AddOns")
+"""Sources of requests that are sizes and steps, or add-ons, alone, as the paper's experiment makes them up."""
 
 _ROOMS = ("sim", "traces", "backends")
 _AFTER_THE_RUN = ("study",)
@@ -79,13 +79,13 @@ def sweep(experiment: str, overrides: Sequence[str] = ()) -> list[Point]:
 
 
 def has_prompts(experiment: str, overrides: Sequence[str] = ()) -> bool:
-    """Whether ``experiment`` replays requests with prompts, so that those of another trace can take their place; so it
-    is said of one that cannot be composed."""
+    """Whether ``experiment`` asks something of prompts, and not of sizes or add-ons, so that those of another trace can
+    take their place; so it is said of one that cannot be composed."""
     try:
         trace = composed(Point(experiment, {}, (f"experiment={experiment}", *overrides)))["trace"]
     except (HydraException, OmegaConfBaseException):
         return True
-    return str(trace["_target_"]) != WITHOUT_PROMPTS
+    return str(trace["_target_"]) not in WITHOUT_PROMPTS and trace.get("service") is None  # whose add-ons
 
 
 def rows_asked(experiment: str, overrides: Sequence[str] = ()) -> int | None:
