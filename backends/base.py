@@ -137,6 +137,23 @@ class Apart:
     receive_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """How the costs of one model on one kind of GPU are known; None where that is not stated.
+
+    Attributes:
+        basis: ``measured``, ``published``, ``scaled`` or ``assumed`` (Profile.basis), or ``live``.
+        precision: number formats of the networks.
+        service_error: known relative error of the service times.
+        source: of the costs.
+    """
+
+    basis: str | None = None
+    precision: str | None = None
+    service_error: float | None = None
+    source: str | None = None
+
+
 class Asked(Protocol):
     """What the rows of the trace ask for, for a backend that really makes the images."""
 
@@ -218,6 +235,14 @@ class Taken(Protocol):
 
     def faster(self, model: str, kernels: Sequence[str]) -> float:
         """How many times faster than plain a step is with ``kernels``."""
+
+
+@runtime_checkable
+class WithProvenance(Protocol):
+    """A backend that states how its costs are known."""
+
+    def provenance(self, model: str) -> Provenance:
+        """Return how the costs of ``model`` are known."""
 
 
 @runtime_checkable

@@ -69,6 +69,7 @@ def read(path: Path, scenario: str, gpu: str, model: str, size: tuple[int, int])
             model=model,
             gpu=gpu,
             source=f"SGLang-Diffusion, performance baselines of its CI: {path.name}, {scenario}",
+            basis="published",
             notes=f"{len(steps)} steps; the median of all but the first {ARTEFACTS}. Size as given, {width}x{height}.",
             step=[Point(width=width, height=height, seconds=median(steps[ARTEFACTS:] or steps) / 1e3)],
             text_encode=[Timing(seconds=stages["text_encode"])] if stages["text_encode"] else [],

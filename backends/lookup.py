@@ -42,7 +42,9 @@ class Lookup:
         """Seconds of one ``operation`` (step, text_encode, vae_encode, vae_decode) of a batch of one size.
 
         An operation that the profile did not measure apart costs nothing here: profiles quoted from papers
-        hold it inside the step time. Raises BackendError outside the grid unless ``extrapolate`` is ``warn``.
+        hold it inside the step time. A batch of encoding or decoding beyond the largest measured batch takes seconds
+        in proportion to its images, an upper bound. Raises BackendError outside the grid unless ``extrapolate`` is
+        ``warn``.
         """
         key = (operation, model, width, height, batch)
         found = self._times.get(key)
@@ -50,7 +52,14 @@ class Lookup:
             self.require(model)
             table = self.profiles[model].tables.get(operation)
             size = (1, 1) if operation == "text_encode" else (width, height)
-            found = 0.0 if table is None else self.at(table, operation, model, *size, batch) * self.service_factor
+            if table is None:
+                found = 0.0
+            elif operation != "step" and batch > table.max_batch:
+                self.used.in_turn.add((model, operation, table.max_batch))
+                largest_s = self.at(table, operation, model, *size, table.max_batch)
+                found = largest_s * (batch / table.max_batch) * self.service_factor
+            else:
+                found = self.at(table, operation, model, *size, batch) * self.service_factor
             self._times[key] = found
         return found
 

@@ -31,18 +31,26 @@ Count = Annotated[int, Field(gt=0, lt=2**53)]
 Quantity = Annotated[float, Field(gt=0, le=1e12)]
 
 
+Basis = Literal["measured", "published", "scaled", "assumed"]
+"""How the seconds of a profile are known: measured or fitted with this project, or from a raw log that the source
+names; published by others who measured them; scaled from a measurement of another GPU or model; or assumed."""
+
 PLAIN = ConfigDict(extra="forbid", frozen=True, strict=True)
 """Strict: true is not 1 and "64" is not 64."""
 
 
 class Timing(BaseModel):
-    """Median seconds of one operation on a batch; ``spread_s`` is the interquartile range, if known."""
+    """Median seconds of one operation on a batch; ``spread_s`` is the interquartile range, if known.
+
+    ``source`` is set where the point has another source than its profile.
+    """
 
     model_config = PLAIN
 
     batch: Count = 1
     seconds: Seconds
     spread_s: Annotated[float, Field(ge=0, le=LONGEST_S)] | None = None
+    source: str | None = None
 
     @property
     def pixels(self) -> int:
@@ -162,6 +170,10 @@ class Profile(BaseModel):
     whose ControlNets run on other GPUs, ``kernels`` how many times faster each makes a step. ``source`` says who
     measured it, ``validation`` how far runs that were replayed with it are from what was measured, where somebody
     looked. Of a profile without steps, say of a VAE alone, nothing can be served.
+
+    ``basis`` states how the seconds are known, and ``dtype`` the precision. ``service_error`` is the known relative
+    error of the service times, |true / profile - 1|, with its source in ``validation``. Both are null where nobody
+    knows.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, ignored_types=(cached_property,))
@@ -170,6 +182,8 @@ class Profile(BaseModel):
     model: str
     gpu: str
     source: str
+    basis: Basis | None = None
+    service_error: Annotated[float, Field(ge=0, le=10)] | None = None
     device: str | None = None
     date: str | None = None
     dtype: str | None = None

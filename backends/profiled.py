@@ -10,7 +10,7 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from backends.addons import ProfiledAddons
-from backends.base import Apart, Asked, Asset, BackendError, Cost, Work, check_done, whole
+from backends.base import Apart, Asked, Asset, BackendError, Cost, Provenance, Work, check_done, whole
 from backends.lookup import Lookup, exact_total
 from backends.patched import Size
 from backends.profile import Profile, find, shipped
@@ -104,6 +104,13 @@ class Profiled:
     def require(self, model: str) -> None:
         """See Backend.require."""
         self._lookup.require(model)
+
+    def provenance(self, model: str) -> Provenance:
+        """See WithProvenance.provenance."""
+        profile = self.profiles.get(model)
+        if profile is None:
+            return Provenance()
+        return Provenance(profile.basis, profile.dtype, profile.service_error, profile.source)
 
     # -- the stages ----------------------------------------------------------------------------------------
 

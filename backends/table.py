@@ -20,6 +20,11 @@ class Table:
         self.batches = np.array(sorted(rows))
         self.rows = [(np.array(sorted(rows[b])), np.array([rows[b][p] for p in sorted(rows[b])])) for b in self.batches]
 
+    @property
+    def max_batch(self) -> int:
+        """The largest batch that was measured."""
+        return int(self.batches[-1])
+
     def covers(self, pixels: int, batch: int) -> bool:
         """Whether (pixels, batch) lies inside the measured grid."""
         return all(pix[0] <= pixels <= pix[-1] for pix, _ in self._bracket(batch)) and bool(

@@ -16,6 +16,7 @@ class Used:
         unpublished_loads: models that were loaded, and nobody published how long that takes.
         between: models, and numbers of ControlNets in line that were not measured of them.
         extrapolated: models, widths, heights and batches outside the measured grid.
+        in_turn: models, stages and the largest measured batch of them, of batches beyond it.
         mixed: whether a batch had works of several shapes.
     """
 
@@ -24,6 +25,7 @@ class Used:
     unpublished_loads: set[str] = field(default_factory=set)
     between: set[tuple[str, int]] = field(default_factory=set)
     extrapolated: set[tuple[str, int, int, int]] = field(default_factory=set)
+    in_turn: set[tuple[str, str, int]] = field(default_factory=set)
     mixed: bool = False
 
     def assumptions(
@@ -34,6 +36,12 @@ class Used:
         said = [
             Assumption(f"step time of {name} on {gpu}", _range(profile), profile.source)
             for name, profile in used.items()
+        ]
+        said += [
+            Assumption(f"step time of {name} on {gpu} in batches of {point.batch} [s]", point.seconds, point.source)
+            for name, profile in used.items()
+            for point in profile.step
+            if point.source is not None
         ]
         said += [
             Assumption(f"energy of {name} on {gpu}", basis, profile.source)
@@ -74,6 +82,14 @@ class Used:
             )
             for name, profile in used.items()
             if profile.scatter is not None
+        ]
+        said += [
+            Assumption(
+                f"seconds of {stage} of {model} on {gpu} in batches above {largest}, the largest measured",
+                "in proportion to the images",
+                "not measured; the images one after another, an upper bound",
+            )
+            for model, stage, largest in sorted(self.in_turn)
         ]
         if self.mixed:
             said.append(

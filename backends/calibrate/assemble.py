@@ -68,6 +68,7 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
             f"mezzotint calibrate on {device}: medians of {plan.repeats} repeats after {plan.warmup} warm-up calls, "
             f"of the denoiser {plan.steps_timed} steps each"
         ),
+        basis="measured",
         device=device,
         date=max(entry.at for entry in tried)[:10],
         dtype=plan.spec.dtype,

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 from transformers.utils import logging as transformers_log
 
-from backends.base import Apart, Asked, Asset, Cost, Work, WorkFailed, check_done
+from backends.base import Apart, Asked, Asset, Cost, Provenance, Work, WorkFailed, check_done
 from backends.diffusers_ import stages
 from backends.diffusers_.addons.apart import Parts
 from backends.diffusers_.addons.library import AddOns
@@ -235,12 +235,19 @@ class Live:
         """Side of a patch in pixels -> most works of ``model`` that were cut into such and stepped together so far."""
         return dict(self._cut.get(model, {}))
 
+    def provenance(self, model: str) -> Provenance:
+        """See WithProvenance.provenance."""
+        return Provenance("live", self._spec(model).dtype, None, f"measured on {self._device()}")
+
+    def _device(self) -> str:
+        """The device in words."""
+        if self._place.type == "cuda":
+            return str(torch.cuda.get_device_name(self._place))
+        return f"CPU, {self.threads} thread(s), processor time"
+
     def assumptions(self) -> list[Assumption]:
         """See Backend.assumptions."""
-        gpu = self._place.type == "cuda"
-        cpu = f"CPU, {self.threads} thread(s), processor time"
-        device = torch.cuda.get_device_name(self._place) if gpu else cpu
-        said = [Assumption("service times", f"measured on {device}", "live backend, virtual time")]
+        said = [Assumption("service times", f"measured on {self._device()}", "live backend, virtual time")]
         said += [
             Assumption(
                 f"weights of {name}",

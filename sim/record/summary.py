@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from backends.base import Provenance, WithProvenance
+from sim.model import reference
 from sim.parts import Run
 from sim.record.ages import on_own_clock
 from sim.record.backlog import backlog
@@ -105,6 +107,7 @@ def summarise(
             "span_s": trace.span_s,
             "digest": trace.digest,
         },
+        "models": models(run, record),
         "assumptions": [
             {"what": said.what, "value": said.value, "source": said.source}
             for said in (*record.assumptions, *run.backend.assumptions())
@@ -141,6 +144,37 @@ def summarise(
             "requests_per_cpu_s": _ratio(run.workload.rows, cpu_s),
         },
     }
+
+
+def models(run: Run, record: Record) -> list[dict[str, Any]]:
+    """Describe each model that a GPU held, and the reference model, by role.
+
+    Width, height and steps are the model's own, and null where requests bring theirs. Precision, basis, known error
+    and source of the service times are null where the backend does not state them.
+    """
+    held = {reference(run.models).name, *record.ledger.models}
+    documented = run.backend if isinstance(run.backend, WithProvenance) else None
+    described = []
+    for role, model in sorted(run.models.items()):
+        if model.name not in held:
+            continue
+        known = Provenance() if documented is None else documented.provenance(model.name)
+        native = run.workload.native
+        described.append(
+            {
+                "role": role,
+                "model": model.name,
+                "gpu": run.cluster.gpu.name,
+                "width": model.width if native else None,
+                "height": model.height if native else None,
+                "steps": model.steps if native else None,
+                "precision": known.precision,
+                "basis": known.basis,
+                "service_error": known.service_error,
+                "source": known.source,
+            }
+        )
+    return described
 
 
 class Window:

@@ -46,6 +46,7 @@ def fit(seen: Observed, *, gpu: str, model: str, source: str, notes: str | None 
         model=model,
         gpu=gpu,
         source=source,
+        basis="measured",
         notes=notes,
         step=[
             Point(width=named[size][0], height=named[size][1], seconds=_short(seconds))
