@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from backends.profile import Profile
-from conf.assumption import Assumption
+from conf.assumption import EXTRAPOLATED, Assumption
 
 
 @dataclass(slots=True)
@@ -38,7 +38,11 @@ class Used:
             for name, profile in used.items()
         ]
         said += [
-            Assumption(f"step time of {name} on {gpu} in batches of {point.batch} [s]", point.seconds, point.source)
+            Assumption(
+                f"step time of {name} on {gpu} at {point.width}x{point.height} in batches of {point.batch} [s]",
+                point.seconds,
+                point.source,
+            )
             for name, profile in used.items()
             for point in profile.step
             if point.source is not None
@@ -70,7 +74,8 @@ class Used:
             Assumption(
                 f"extra time of {nets} ControlNets in line of {model} on {gpu}",
                 "between those of fewer and of more, or in proportion",
-                "this number was not measured; as many ControlNets in line take as many times as long",
+                "this number was not measured; as many ControlNets in line take as many times as long"
+                + (f" {EXTRAPOLATED}" if nets > max(profiles[model].controlnet_tables) else ""),
             )
             for model, nets in sorted(self.between)
         ]
@@ -107,7 +112,7 @@ class Used:
                     Assumption(
                         f"sizes whose step time of {model} on {gpu} is extrapolated",
                         len(alone),
-                        "outside the measured grid; the grid's edge scaled by pixels (extrapolate=warn)",
+                        f"outside the measured grid; the grid's edge scaled by pixels {EXTRAPOLATED}",
                     )
                 )
             if batched:
@@ -115,7 +120,7 @@ class Used:
                     Assumption(
                         f"batched shapes whose time of {model} on {gpu} is extrapolated",
                         len(batched),
-                        "outside the measured grid; the grid's edge scaled by pixels and batch (extrapolate=warn)",
+                        f"outside the measured grid; the grid's edge scaled by pixels and batch {EXTRAPOLATED}",
                     )
                 )
         return said

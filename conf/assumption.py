@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+EXTRAPOLATED = "(extrapolate=warn)"
+"""The end of the source of an assumption that a table was extrapolated."""
+
 
 @dataclass(frozen=True, slots=True)
 class Assumption:

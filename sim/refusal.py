@@ -1,4 +1,4 @@
-"""How the command line says no: one message on standard error, exit status 2."""
+"""Errors and warnings of the command line: one line each on standard error; after an error, exit status 2."""
 
 import re
 import sys
@@ -46,6 +46,11 @@ def refuse(error: Exception, where: str = "") -> int:
         message += "; the file of a system begins with the line: # @package _global_"
     print(f"mezzotint: error: {_line(f'{where}{message}')}", file=sys.stderr)
     return USAGE_ERROR
+
+
+def warn(message: str) -> None:
+    """Print ``message`` as one line on standard error, marked as a warning."""
+    print(f"mezzotint: warning: {_line(message)}", file=sys.stderr)
 
 
 def _line(message: str) -> str:

@@ -7,6 +7,7 @@ error is told before seconds of imports.
 """
 
 import argparse
+import json
 import logging
 import math
 import os
@@ -14,6 +15,7 @@ import re
 import sys
 import time
 import warnings
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
@@ -38,8 +40,8 @@ from sim.config.settings import check
 from sim.config.theirs import at_hand
 from sim.ending import end_workers, workers_end_with_us
 from sim.errors import ConfigError, SimulationError
-from sim.refusal import USAGE_ERROR, refuse
-from sim.rundir import check_folder, check_place, claimed, config_of, holds_run, unclaimed
+from sim.refusal import USAGE_ERROR, refuse, warn
+from sim.rundir import SUMMARY, check_folder, check_place, claimed, config_of, holds_run, unclaimed
 from sim.sweep import claimed_sweep, counted, failed, is_claimed, mark_failed
 from traces.error import TraceError
 
@@ -305,12 +307,23 @@ def _swept(run_all: Callable[[], None]) -> int:
         except KeyboardInterrupt:
             end_workers()  # before their folder is tidied
             raise
+        _warn_of_extrapolation(folder)
         missing = failed(folder)
     if missing:
         count = f"{len(missing)} point{'s' if len(missing) > 1 else ''}"
         again_ = "the same command" if named else f"the same command with run.dir={folder}"
         print(f"mezzotint: {count} of {folder} failed; {again_} runs what is missing", file=sys.stderr)
     return USAGE_ERROR if missing else 0
+
+
+def _warn_of_extrapolation(folder: Path) -> None:
+    """Warn once of each extrapolation that runs of the sweep in ``folder`` rest on."""
+    from sim.record.summary import extrapolations
+
+    found = [extrapolations(json.loads(file.read_bytes())) for file in folder.glob(f"*/{SUMMARY}")]
+    for what, (_, source) in sorted(ChainMap(*found).items()):
+        runs = sum(what in each for each in found)
+        warn(f"{what}: in {runs} of {len(found)} runs; {source}")
 
 
 def _points(words: Sequence[str]) -> int | None:
@@ -342,6 +355,7 @@ def job(config: DictConfig) -> None:
     several = HydraConfig.get().mode is RunMode.MULTIRUN
     with _told(several):
         plain, folder = _resolved(config)
+        from sim.record.summary import extrapolations
         from sim.run import again, save, simulate
 
         with _classes(plain), claimed(folder, fresh=not several and _of_the_moment(config)) as claim:
@@ -359,6 +373,9 @@ def job(config: DictConfig) -> None:
             f"p99 {_seconds(said['latency_s']['p99'])}{_late(said['slo'])}{_unstable(said['backlog'])} -> "
             f"{claim.folder}"
         )
+        if not several:
+            for what, (value, source) in extrapolations(said).items():
+                warn(f"{what}: {value}; {source}")
 
 
 def validation(config: DictConfig) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Provenance, WithProvenance
+from conf.assumption import EXTRAPOLATED
 from sim.model import reference
 from sim.parts import Run
 from sim.record.ages import on_own_clock
@@ -175,6 +176,15 @@ def models(run: Run, record: Record) -> list[dict[str, Any]]:
             }
         )
     return described
+
+
+def extrapolations(summary: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+    """Value and source of each assumption of ``summary`` that a table was extrapolated, by its name."""
+    return {
+        said["what"]: (said["value"], said["source"])
+        for said in summary["assumptions"]
+        if str(said["source"]).endswith(EXTRAPOLATED)
+    }
 
 
 class Window:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from backends.base import Asset, BackendError, Work, whole
-from backends.profile import shipped, within
+from backends.profile import Profile, shipped, within
 from backends.profiled import Profiled
 from sim.cli import main
 from sim.cluster.whole import WholeRequest
@@ -27,6 +27,18 @@ def test_every_profile_is_listed_with_who_measured_it(capsys: pytest.CaptureFixt
         assert line.split()[:2] == [profile.gpu, profile.model]
         assert " ".join(profile.source.split()) in line
         assert not profile.source.startswith("MLPerf") or "not verified by MLCommons" in line
+
+
+@pytest.mark.parametrize("profile", SHIPPED, ids=lambda each: f"{each.gpu}_{each.model}")
+def test_every_shipped_profile_states_its_basis_and_where_its_error_is_known_from(profile: Profile) -> None:
+    assert profile.basis is not None
+    if profile.service_error is not None:
+        assert "service_error: " in (profile.validation or "")
+
+
+def test_an_assumed_profile_says_so_in_its_source_and_its_basis() -> None:
+    for profile in SHIPPED:
+        assert (profile.basis in ("assumed", "scaled")) == ("assumed" in profile.source), profile.gpu
 
 
 def test_shipped_files_are_named_after_what_they_hold() -> None:

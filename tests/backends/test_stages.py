@@ -273,7 +273,6 @@ ABSENT: list[tuple[dict[str, Any], Callable[[Profiled], Any], str]] = [
     ({}, lambda b: b.load(Asset("lora", "x", "other")), "no profile of other on g"),
     ({}, lambda b: b.steps(works(*[64] * 17)), r"m on g: step at 64x64 .* batch 17 is outside"),
     ({}, lambda b: b.steps(works(64, 512)), r"m on g: step at 512x512 .* outside"),
-    ({}, lambda b: b.begin(works(*[64] * 17)), r"m on g: text_encode at .* batch 17 is outside"),
     ({}, lambda b: b.end(works(64)), "decoded after 0 of 20 steps"),
 ]
 
@@ -293,6 +292,31 @@ def test_a_batch_beyond_the_grid_is_scaled_and_said(profiled: Profiles) -> None:
     said = {assumption.what: assumption.value for assumption in backend.assumptions()}
     assert said["batched shapes whose time of m on g is extrapolated"] == 1
     assert "sizes whose step time of m on g is extrapolated" not in said
+
+
+@pytest.mark.parametrize("images", [17, 32, 48])
+@pytest.mark.parametrize("stage", ["begin", "end"])
+def test_encoding_and_decoding_beyond_the_measured_batch_take_time_in_proportion(
+    profiled: Profiles, stage: str, images: int
+) -> None:
+    """Steps stay refused there; the rule is in the summary's assumptions."""
+    backend = profiled()
+    largest, beyond = works(*[128] * 16, steps=0), works(*[128] * images, steps=0)
+    expected_s = getattr(backend, stage)(largest).seconds * images / 16
+    assert not [said for said in backend.assumptions() if "largest measured" in said.what]
+    assert getattr(backend, stage)(beyond).seconds == pytest.approx(expected_s)
+    (said,) = [said for said in backend.assumptions() if "largest measured" in said.what]
+    assert said.what.startswith("seconds of text_encode" if stage == "begin" else "seconds of vae_decode")
+    assert said.value == "in proportion to the images"
+
+
+def test_a_point_with_its_own_source_is_an_assumption(profiled: Profiles) -> None:
+    points = [{"width": 64, "height": 64, "batch": 1, "seconds": 0.5, "source": "a rule"}]
+    backend = profiled(step=points)
+    assert not [said for said in backend.assumptions() if said.source == "a rule"]
+    backend.steps(works(64))
+    (said,) = [said for said in backend.assumptions() if said.source == "a rule"]
+    assert (said.what, said.value) == ("step time of m on g at 64x64 in batches of 1 [s]", 0.5)
 
 
 def test_sizes_that_share_a_batch_are_an_assumption(full: Profiled, profiled: Profiles) -> None:

@@ -44,6 +44,25 @@ def test_a_run_writes_its_four_files_and_says_where(capsys: pytest.CaptureFixtur
     assert sorted(file.name for file in tmp_path.iterdir()) == ["out"], "Hydra leaves nothing of its own behind"
 
 
+BEYOND = ("extrapolate=warn", "executor=step-by-step", "executor.limit=4", "trace.requests=30")
+
+
+def test_a_run_warns_once_of_each_kind_of_extrapolation(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", *BEYOND, "run.dir=out"]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("mezzotint: warning: batched shapes whose time of sd3.5-large on mi210 is extrapolated: ")
+    assert line.endswith("(extrapolate=warn)")
+    assert main(["run", *SMALL, "extrapolate=warn", "run.dir=inside"]) == 0
+    assert capsys.readouterr().err == "", "nothing was extrapolated"
+
+
+def test_a_sweep_warns_once_of_what_several_of_its_runs_extrapolate() -> None:
+    done = mezzotint("run", "-m", *BEYOND, "executor.limit=1,2,4", "run.dir=sweep")
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "on mi210 is extrapolated: in 2 of 3 runs; outside the measured grid" in line
+
+
 def test_a_sweep_gives_what_its_runs_give_one_by_one(tmp_path: Path) -> None:
     """The same bytes in worker processes (joblib) as in this one."""
     done = mezzotint("run", "-m", *SMALL, "system=vanilla,nirvana", "seed=1,2", "run.dir=sweep")

@@ -10,7 +10,7 @@ import pytest
 
 from backends.base import Asset, Cost, Work
 from sim.errors import ConfigError
-from sim.record.summary import Window
+from sim.record.summary import Window, models
 from sim.request import Request
 from sim.reuse.door import Direct
 from sim.run import Outcome, write
@@ -23,6 +23,7 @@ SCHEMA = {
     "system": None,
     "seed": None,
     "trace": ["name", "source", "requests", "span_s", "digest"],
+    "models": None,
     "assumptions": None,
     "requests": ["arrived", "completed", "discarded", "failed"],
     "throughput_rpm": None,
@@ -92,6 +93,33 @@ def test_the_summary_has_every_key_of_the_schema(finished: dict[str, Outcome], s
             assert list(summary[key]) == inner
     assert finished[system].requests.column_names == COLUMNS
     json.dumps(summary, allow_nan=False)
+
+
+@pytest.mark.parametrize(("system", "roles"), [("vanilla", ["large"]), ("modm-fixed", ["large", "small"])])
+def test_the_summary_describes_each_model_that_a_gpu_held(
+    finished: dict[str, Outcome], system: str, roles: list[str]
+) -> None:
+    described = finished[system].summary["models"]
+    assert [each["role"] for each in described] == roles
+    assert described[0] == {
+        "role": "large", "model": "sd3.5-large", "gpu": "mi210", "width": 1024, "height": 1024, "steps": 50,
+        "precision": None, "basis": "published", "service_error": None,
+        "source": "MoDM's public artifact, multi-node capacity model: 91.5 s for 50 steps at 1024x1024, batch 1",
+    }  # fmt: skip
+
+
+def test_the_summary_states_no_shape_of_a_model_whose_requests_bring_theirs() -> None:
+    (described,) = simulated("shapes=trace", "extrapolate=warn", "trace.requests=20", "cluster=h100").summary["models"]
+    assert (described["width"], described["height"], described["steps"]) == (None, None, None)
+    assert (described["precision"], described["basis"], described["service_error"]) == ("float16", "assumed", 0.4)
+
+
+def test_a_backend_without_provenance_leaves_the_basis_open() -> None:
+    run = engine([0.0], [1.0])
+    run.run()
+    (described,) = models(run, run.record)
+    assert (described["model"], described["steps"]) == ("large", 50)
+    assert [described[key] for key in ("precision", "basis", "service_error", "source")] == [None] * 4
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -1,0 +1,53 @@
+"""The like-for-like set: the same model, size, steps and precision on every GPU, with every design that makes sense."""
+
+from itertools import cycle
+
+import pytest
+import yaml
+
+from tests.conftest import REPOSITORY
+from tests.sim.lab import simulated
+
+
+def points(experiment: str) -> list[tuple[str, str, str]]:
+    """One run of an experiment's sweep on each GPU, its designs in turn."""
+    said = yaml.safe_load((REPOSITORY / "conf" / "experiment" / f"{experiment}.yaml").read_text())
+    swept = said["hydra"]["sweeper"]["params"]
+    designs = cycle(swept["system"].split(","))
+    return [
+        (f"experiment={experiment}", f"cluster={gpu}", f"system={design}")
+        for gpu, design in zip(swept["cluster"].split(","), designs, strict=False)
+    ]
+
+
+@pytest.mark.parametrize("point", [*points("like-for-like"), *points("like-for-like-batches")], ids=" ".join)
+def test_every_gpu_and_every_design_serve_the_same_work(point: tuple[str, str, str]) -> None:
+    summary = simulated(*point, "trace.requests=24").summary
+    assert summary["requests"]["completed"] == 24
+    (model,) = summary["models"]
+    shape = [model[key] for key in ("model", "width", "height", "steps", "precision")]
+    assert shape == ["sdxl-mlperf", 1024, 1024, 20, "fp8"]
+    assert model["basis"] == "published"
+    assert model["service_error"] is not None
+    assert not [said for said in summary["assumptions"] if "extrapolate" in said["source"]]
+
+
+def test_a_gpu_without_a_profile_of_that_work_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="no profile of sdxl-mlperf on h100 "):
+        simulated("experiment=like-for-like", "cluster=h100")
+
+
+README = {
+    "cluster=h100 executor=step-by-step executor.limit=16": 0,
+    "cluster=h100 executor=whole-batch scheduler=batching scheduler.most=8 scheduler.wait_s=5": 2,
+    "cluster=h100 system=patchedserve": 0,
+}
+
+
+@pytest.mark.parametrize(("command", "stages"), README.items())
+def test_what_the_readme_says_of_batches_runs_as_written(command: str, stages: int) -> None:
+    """``stages`` take their images in turn, by a rule that the summary states."""
+    assert f"`{command}`" in " ".join((REPOSITORY / "README.md").read_text().split())
+    summary = simulated(*command.split(), "trace.requests=40").summary
+    assert summary["requests"]["completed"] == 40
+    assert sum("the largest measured" in said["what"] for said in summary["assumptions"]) == stages
