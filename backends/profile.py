@@ -171,9 +171,9 @@ class Profile(BaseModel):
     measured it, ``validation`` how far runs that were replayed with it are from what was measured, where somebody
     looked. Of a profile without steps, say of a VAE alone, nothing can be served.
 
-    ``basis`` states how the seconds are known, and ``dtype`` the precision, of the denoiser where components differ. ``service_error`` is the known relative
-    error of the service times, |true / profile - 1|, with its source in ``validation``. Both are null where nobody
-    knows.
+    ``basis`` states how the seconds are known, and ``dtype`` the precision, of the denoiser where components differ.
+    ``service_error`` is the known relative error of the service times, |true / profile - 1|, with its source in
+    ``validation``. Both are null where nobody knows.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, ignored_types=(cached_property,))

@@ -38,6 +38,7 @@ def test_every_family_serves_a_trace(system: str, family: str, tmp_path: Path) -
     outcome = live(system, family, tmp_path)
     rows = outcome.requests.to_pandas()
     assert outcome.summary["requests"]["completed"] == 20
+    assert {(each["basis"], each["precision"]) for each in outcome.summary["models"]} == {("live", "float32")}
     hit = rows.source_id.notna()
     assert 2 <= hit.sum() < 20
     assert (rows.skipped[hit] > 0).all()

@@ -42,6 +42,7 @@ def test_the_law_is_found() -> None:
     fitted, held_out = observed(service())
     assert len(held_out) == pytest.approx(8_000, rel=0.05)
     profile = fit(fitted, gpu="g", model="m", source="a law")
+    assert profile.basis == "measured"
     for point in profile.step:
         assert point.seconds == pytest.approx(3e-7 * point.pixels, rel=0.02)
     for decoding in profile.vae_decode:

@@ -41,6 +41,7 @@ def test_it_writes_a_profile_a_page_and_a_figure(tmp_path: Path, capsys: pytest.
     assert [file.name for file in written] == ["cpu_sana-tiny.yaml", "cpu_sana-tiny.md", "cpu_sana-tiny_step.png"]
     assert all(file.stat().st_size > 0 for file in written)
     assert [(p.width, p.height) for p in read(written[0]).step] == [(64, 64), (96, 64)]
+    assert read(written[0]).basis == "measured"
     assert "![" in written[1].read_text()
 
 
