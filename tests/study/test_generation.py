@@ -165,12 +165,15 @@ def test_a_profile_goes_into_a_new_folder_and_needs_no_page(tmp_path: Path, caps
     assert [path.name for path in (tmp_path / "new" / "out").iterdir()] == ["g_m.yaml"]
 
 
-def test_what_cannot_be_written_is_refused_before_the_trace_is_read(
+def test_what_cannot_be_read_or_written_is_refused_and_leaves_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    words = ["calibrate", "log", "no such trace", "--gpu", "g", "--model", "m", "-o"]
+    write(service(300), tmp_path / "t.parquet")
+    words = ["calibrate", "log", "--gpu", "g", "--model", "m", str(tmp_path / "t.parquet"), "-o"]
     assert main([*words, str(tmp_path / "file")]) == 2
     assert f"{tmp_path / 'file'}: cannot be used (File exists); name another folder" in capsys.readouterr().err
     assert main([*words, str(tmp_path), "--page", str(tmp_path / "nowhere" / "page.md")]) == 2
     assert f"the folder {tmp_path / 'nowhere'} does not exist" in capsys.readouterr().err
+    assert main([*words[:-2], str(tmp_path / "no.parquet"), "-o", str(tmp_path / "new")]) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "t.parquet"]

@@ -160,6 +160,8 @@ def test_without_another_trace_nothing_is_shown_beside(
     short = write(Synthetic(requests=100, history=0).load(np.random.default_rng(3)), tmp_path / "short.parquet")
     assert main([*words[:3], str(short.path), *words[4:]]) == 2
     assert "short.parquet: found 100 requests, expected more than the 100 that are preloaded" in capsys.readouterr().err
+    assert main([*words[:3], str(short.path), *words[4:-1], str(tmp_path / "never" / "s.yaml")]) == 2
+    assert not (tmp_path / "never").exists()
 
 
 @pytest.mark.parametrize(

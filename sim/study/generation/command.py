@@ -49,12 +49,12 @@ def run(args: argparse.Namespace) -> int:
         ConfigError, TraceError, BackendError: the trace tells no seconds, or a file cannot be read or written.
     """
     path = args.output / f"{args.gpu}_{args.model}.yaml"
+    trace = read(args.trace)
+    training, held_out = split(observed(trace))
     output_folder(args.output, ConfigError)
     for file in (path, args.page):
         if file is not None:
             check_target(file, ConfigError)
-    trace = read(args.trace)
-    training, held_out = split(observed(trace))
 
     def fitted(seen: Observed) -> Profile:
         return fit(seen, gpu=args.gpu, model=args.model, source=_source(trace, seen), notes=args.notes)

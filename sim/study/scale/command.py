@@ -79,11 +79,11 @@ def run(args: argparse.Namespace) -> int:
     encoder = _encoder(args.encoder)
     is_file = args.output.suffix in (".yaml", ".yml") and not args.output.is_dir()
     path = args.output if is_file else args.output / f"{args.encoder}.yaml"
-    output_folder(path.parent, ConfigError)
-    check_target(path, ConfigError)
     wanted = aims(load_targets(TARGETS))
     trace = _trace(args.trace, args.rows)
     other = None if args.check is None else _trace(args.check, args.rows)
+    output_folder(path.parent, ConfigError)
+    check_target(path, ConfigError)
 
     fits: list[Fit] = []
 
