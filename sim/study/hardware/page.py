@@ -33,7 +33,7 @@ def tally(facts: Facts) -> str:
 
 
 def _band_tally(runs: Sequence[Facts]) -> str:
-    """How many measured values lie in the band of their draws, and how far the others are from it."""
+    """Count the measured values in the band of their draws, and say how far outside the others are."""
     every, planned = _outside(runs), _outside([each for each in runs if each["routing"] != "random"])
     line = f"routed, nothing fitted: {every.count(0)} of {len(every)} measured means and p99 in the band of the draws"
     return line + (f", of planned routers at most {_share(max(planned))} outside" if planned else "")
