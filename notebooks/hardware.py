@@ -110,9 +110,9 @@ display(table.round(4))
 # ## Behind a router, nothing fitted
 #
 # llm-d sent 80 requests of four sizes to three H100, each with its own queue, through two routers, at three rates. Mix,
-# gaps and service times are known; which GPU a random choice took is not, nor how ties fell, so draws make a band. With
-# the *least declared cost* the mean and p99 are within 3 %. The random arm at the highest rate was lucky: hardly any of
-# a hundred draws is as good.
+# gaps and service times are known. Which GPU a random choice or a tie took is not, so the prediction is the band of a
+# hundred draws. With the *least declared cost* the measured mean and p99 are at most 2.2 % outside the band. The random
+# arm at the highest rate was lucky: hardly any of a hundred draws is as good.
 
 # %%
 routed = pd.DataFrame(

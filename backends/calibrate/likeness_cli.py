@@ -44,14 +44,16 @@ def run(args: argparse.Namespace) -> int:
     if min(args.steps - 1, args.images) < 1 or not args.threshold > 0 or (args.patch or 1) < 1:
         raise BackendError("likeness: expected 2 or more steps, 1 or more images, and a threshold and patches over 0")
     try:
-        import torch
-
-        from backends.calibrate.likeness import measure
-        from backends.calibrate.plan import model_name
-        from backends.diffusers_ import ModelSpec, build
-        from backends.diffusers_.device.memory import usable_device
+        import backends.diffusers_  # noqa: F401  (its error says which extra brings what is missing)
     except ImportError as absent:
         raise BackendError(str(absent)) from None
+    import torch
+
+    from backends.calibrate.likeness import measure
+    from backends.calibrate.plan import model_name
+    from backends.diffusers_ import ModelSpec, build
+    from backends.diffusers_.device.memory import usable_device
+
     tiny = args.scale == "tiny"
     words = (args.sizes or ("64,128,192" if tiny else "512,768,1024")).split(",")
     if not all(re.fullmatch(r"\d{1,5}", word) and int(word) for word in words):

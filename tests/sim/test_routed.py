@@ -157,6 +157,13 @@ def test_ties_go_to_the_first_or_to_anybody(router: Any) -> None:
     assert min(at["random"].count(worker) for worker in range(3)) >= 10
 
 
+def test_least_declared_cost_breaks_ties_at_random_as_llm_d_does() -> None:
+    """Requests come far apart, so every choice is a tie of three idle workers."""
+    words = ["scheduler=routed", "router=least-declared-cost", "cluster.count=3", "trace.requests=60", "seed=1"]
+    table = simulated("system=vanilla", *words, "arrivals=closed", "arrivals.outstanding=1").requests
+    assert min(np.bincount(table["worker"].to_numpy(), minlength=3)) >= 10
+
+
 def test_a_random_router_is_fair_and_follows_the_seed() -> None:
     def went(seed: int) -> list[int]:
         times, full_s = np.arange(3000.0), [0.5] * 3000

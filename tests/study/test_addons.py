@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from sim.cli import main
 from sim.errors import ConfigError
@@ -80,13 +81,12 @@ def test_the_page_has_the_curves_of_traces_and_no_errors_of_theirs(
     )
     files = [write(two_nodes(loras=ASKED), tmp_path / name).path for name in ("one.parquet", "two.parquet")]
     words = ["scorecard", "addons", "--trace", str(files[0]), "--trace", str(files[1]), "--name", "first"]
-    assert main([*words, "--check", "-o", str(tmp_path / "out")]) == 0
+    assert main([*words, "-o", str(tmp_path / "all")]) == 0
     assert tried == [SIZES]
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "A, loras, LRU, loads per request by size (measured): 1: 0.750 (0.500), 2: 0.500"
     assert said[1].startswith("first, loras, LRU, loads per request by size (measured): 1: 0.625, 2: 0.375, 3: 0.375")
     assert said[2].startswith("two, loras, ")
-    assert not (tmp_path / "out").exists()
 
     assert main([*words, "--sizes", "1,2", "-o", str(tmp_path / "out")]) == 0
     page = (tmp_path / "out" / "addons.md").read_text(encoding="utf-8")
@@ -100,6 +100,37 @@ def test_the_page_has_the_curves_of_traces_and_no_errors_of_theirs(
     assert "measured, LRU" not in theirs
     assert "fitted, LRU" not in theirs
     assert theirs.count("| 0.625 | 0.375 | 0.375 |") == 4
+
+
+def test_the_check_fails_where_a_measured_point_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def curve(made: float, fitted: float) -> Curve:
+        return Curve("A", "loras", (1, 2), {1: 0.5}, {"lru": [made, 0.5], "lfu": [made, 0.5]}, [fitted, 0.5], 0.25)
+
+    found = [curve(0.54, 0.51)]
+    monkeypatch.setattr(caches, "curves", lambda sizes, share: list(found))
+    monkeypatch.setattr("sim.study.addons.served.served", lambda *_: {"rows": 1, "routing": [], "placement": []})
+    monkeypatch.setattr("sim.study.addons.page.render", lambda *_: "")
+    monkeypatch.setattr("sim.study.addons.figure.draw_served", lambda _: Figure())
+    words = ["scorecard", "addons", "-o", str(tmp_path)]
+    assert main([*words, "--check"]) == 2, "there is nothing to compare with"
+    assert main(words) == 0
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert main([*words, "--check"]) == 0
+    found[:] = [curve(0.56, 0.51)]
+    capsys.readouterr()
+    assert main([*words, "--check"]) == 1
+    assert capsys.readouterr().err == (
+        "mezzotint: service A, loras, LRU of 1, made held and is missed: expected 0.5 loads per request within 0.05, "
+        "found 0.56, before 0.54\n"
+    )
+    found[:] = [curve(0.54, 0.51)]
+    found[0].measured.clear()  # type: ignore[attr-defined]
+    monkeypatch.setattr(caches, "errors", lambda _: {})
+    assert main([*words, "--check"]) == 1
+    assert "LRU of 1, fitted held and is no row any more" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_what_was_not_measured_is_not_drawn() -> None:

@@ -87,9 +87,8 @@ def test_latency_is_of_the_light_load_and_throughput_of_the_full_one(
 ) -> None:
     asked = given_numbers(monkeypatch)
     words = ["scorecard", "compositions", "--quick", "-o", str(tmp_path)]
-    assert main([*words, "--check"]) == 0
+    assert main(words) == 0
     said = capsys.readouterr().out.splitlines()
-    assert not list(tmp_path.iterdir())
     first = f"{TRAFFICS[0].title}: {TRAFFICS[0].designs[0].name}: p50 1.00 s, p95 2.00 s, 2.00 images a minute and GPU"
     assert said[0] == f"{first}, 0.0200 USD an image, 50% hits"
     assert not said[1].endswith("hits")
@@ -100,15 +99,37 @@ def test_latency_is_of_the_light_load_and_throughput_of_the_full_one(
         assert set(light.overrides) > {*parts, f"arrivals.rate_rpm={traffic.light_rpm}"}
         assert set(full.overrides) > {*parts, "arrivals=saturation"}
 
-    assert main(words) == 0
     files = [tmp_path / f"{NAME}-quick.{kind}" for kind in ("md", "json", "png")]
-    assert capsys.readouterr().out.splitlines()[len(said) :] == [str(file) for file in files]
+    assert said[len(every) :] == [str(file) for file in files]
     facts = json.loads(files[1].read_text())
     assert files[0].read_text(encoding="utf-8") == render(facts, files[2].name)
     designs = [design for traffic in facts["traffics"] for design in traffic["designs"]]
     assert [each["p50_s"] for each in designs] == [2.0 * place + 1 for place in range(len(designs))]
     assert [each["rpm_per_gpu"] for each in designs] == [2.0 * place + 2 for place in range(len(designs))]
     assert [each["command"] for each in designs] == [point.command for point in asked[: 2 * len(every) : 2]]
+
+
+def test_the_check_fails_where_a_composition_loses_its_gain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given_numbers(monkeypatch)
+    words = ["scorecard", "compositions", "--quick", "-o", str(tmp_path)]
+    assert main([*words, "--check"]) == 2, "there is nothing to compare with"
+    assert main(words) == 0
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert main([*words, "--check"]) == 0
+    measured, other = command._measured, {"rpm_per_gpu": 0.001}
+    monkeypatch.setattr(command, "_measured", lambda light, full: measured(light, full) | other)
+    capsys.readouterr()
+    assert main([*words, "--check"]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    title = TRAFFICS[0].title
+    assert lines[0] == (  # the eighth run, of a composition, and the fourth, of its part: 8 i images on eight GPUs
+        f"mezzotint: {title}: swiftdiffusion under nirvana over nirvana, add-ons in series, throughput held and is "
+        "missed: expected 1% better than 0.001, found 0.001, before 8"
+    )
+    assert len(lines) == sum(len(design.parts) for traffic in TRAFFICS for design in traffic.designs)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_a_run_that_failed_is_named_and_nothing_is_written(

@@ -7,26 +7,39 @@ import pytest
 
 from backends.profile import read
 from sim.cli import main
+from sim.study.generation.cells import Cell, cells
+from sim.study.generation.command import _backend
 from sim.study.generation.fit import LEAST_AROUND, fit
-from sim.study.generation.observed import Observed, observed
+from sim.study.generation.observed import Observed, begins, observed
+from sim.study.generation.window import longest, split, windows
 from traces.table.trace import Trace, make, write
 
 SIZES = ((512, 512), (512, 768), (1024, 512), (1024, 1024))
 
 
-def service(requests: int = 40_000) -> Trace:
-    """Requests of a service whose law is known: affine in the steps, with a tail that is longer for short ones."""
+def service(requests: int = 40_000, slow: float = 0.0) -> Trace:
+    """Requests of a service whose law is known: affine in the steps, with a tail that is longer for short ones.
+
+    The first ``slow`` share of them took a quarter longer, with a tail five times as long.
+    """
     rng = np.random.default_rng(5)
     width, height = np.array(SIZES)[rng.integers(len(SIZES), size=requests)].T
     steps = rng.choice([25, 50, 100, 150], requests)
     typical_s = width * height * (1e-6 + 3e-7 * steps)
     late_s = np.where(rng.random(requests) < 0.2, rng.exponential(0.2, requests), 0.0)
+    then = np.arange(requests) < slow * requests
+    typical_s, late_s = np.where(then, 1.25, 1.0) * typical_s, np.where(then, 5.0, 1.0) * late_s
     gen_s = typical_s * np.exp(rng.normal(0.0, 0.01, requests)) + late_s
     columns = {
         "request_id": np.arange(requests).astype(str), "arrival_s": np.arange(requests, dtype=float),
         "width": width, "height": height, "steps": steps, "gen_s": gen_s,
     }  # fmt: skip
-    return make(columns, name="service", source="a law")
+    notes = {"first_arrival": "2022-08-09T12:00:00+00:00"}
+    return make(columns, name="service", source="a law", notes=notes)
+
+
+def fitted_cells(seen: Observed, later: Observed) -> list[Cell]:
+    return cells(later, _backend(fit(seen, gpu="g", model="m", source="s")), "m", 100)
 
 
 def test_mean_and_slowest_tenth_of_what_was_held_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -34,13 +47,58 @@ def test_mean_and_slowest_tenth_of_what_was_held_out(tmp_path: Path, capsys: pyt
     words = ["calibrate", "log", str(tmp_path / "t.parquet"), "--gpu", "g", "--model", "m", "-o", str(tmp_path)]
     assert main([*words, "--page", str(tmp_path / "page.md")]) == 0
     assert "within 5 % in 16 of 16 cells" in capsys.readouterr().out
-    assert "16 of 16 cells" in read(tmp_path / "g_m.yaml").source
-    assert (tmp_path / "page.md").read_text().count("| held |") == 16
+    validation = read(tmp_path / "g_m.yaml").validation or ""
+    page = (tmp_path / "page.md").read_text()
+    assert "16 of 16 cells" in validation
+    for text in (validation, page):
+        assert "the last fifth of the log, 2022-08-09 20:53 to 2022-08-09 23:06" in text  # 32,000 to 39,999 s
+    assert page.count("| held |") == 16
+
+
+def test_held_out_requests_arrive_after_all_training_requests() -> None:
+    training, held_out = split(observed(service(2_000)))
+    assert (len(training), len(held_out)) == (1_600, 400)
+    assert training.arrival_s.max() < held_out.arrival_s.min()
+
+
+def test_a_service_that_became_faster_is_fitted_on_the_requests_since_then() -> None:
+    """A fit on the whole log pools both laws, and misses the requests of the last fifth."""
+    training, held_out = split(observed(service(slow=0.4)))
+
+    def check(seen: Observed, later: Observed) -> list[Cell]:
+        assert later.arrival_s.max() < held_out.arrival_s.min()  # the window is chosen without the held-out requests
+        return fitted_cells(seen, later)
+
+    window = longest(windows(training, check))
+    assert 0.4 * 40_000 <= window.start <= 0.5 * 40_000
+    pooled, recent = (fitted_cells(training[start:], held_out) for start in (0, window.start))
+    assert sum(cell.held for cell in pooled) <= 4
+    assert sum(cell.held for cell in recent) == len(recent) == 16
+
+
+def test_a_service_that_never_changed_keeps_the_longest_window_within_the_noise() -> None:
+    training, _ = split(observed(service()))
+    assert longest(windows(training, fitted_cells)).start <= 0.2 * len(training)
+
+
+def test_a_log_of_few_requests_is_fitted_whole() -> None:
+    training, held_out = split(observed(service(2)))
+    assert (len(training), len(held_out)) == (1, 1)
+    assert longest(windows(training, lambda seen, later: [])).start == 0
+    training, _ = split(observed(service(300)))
+    assert longest(windows(training, lambda seen, later: [])).start == 0
+
+
+def test_a_trace_without_a_first_arrival_tells_hours() -> None:
+    trace = service(7_201)
+    assert observed(trace).period(begins(trace)) == "2022-08-09 12:00 to 2022-08-09 14:00"
+    for notes in ({}, {"first_arrival": "noon"}, {"first_arrival": 5}):
+        plain = make(trace.table, name="t", source="s", notes=notes)
+        assert observed(plain).period(begins(plain)) == "hours 0.0 to 2.0 of the trace"
 
 
 def test_the_law_is_found() -> None:
-    fitted, held_out = observed(service())
-    assert len(held_out) == pytest.approx(8_000, rel=0.05)
+    fitted, _ = split(observed(service()))
     profile = fit(fitted, gpu="g", model="m", source="a law")
     assert profile.basis == "measured"
     for point in profile.step:
@@ -70,7 +128,7 @@ def test_a_run_serves_the_log_s_own_sizes(tmp_path: Path, capsys: pytest.Capture
 def seen(*groups: tuple[int, int, int, float]) -> Observed:
     """So many requests each of a width (by 1), steps and seconds."""
     width, steps, seconds = (np.repeat([each[at] for each in groups], [each[0] for each in groups]) for at in (1, 2, 3))
-    return Observed(width, np.ones_like(width), steps, seconds)
+    return Observed(np.arange(len(width), dtype=float), width, np.ones_like(width), steps, seconds)
 
 
 def test_what_does_not_depend_on_the_steps_is_told_by_sizes_of_several_numbers_of_steps_alone() -> None:
@@ -99,14 +157,24 @@ def test_every_scatter_rests_on_enough_requests_that_take_alike() -> None:
     assert [around.seconds for around in once.around] == [1.2]  # five digits do not tell the next from it
 
 
-def test_a_profile_goes_into_a_folder_that_is_there_and_needs_no_page(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_profile_goes_into_a_new_folder_and_needs_no_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(service(2_000), tmp_path / "t.parquet")
     words = ["calibrate", "log", str(tmp_path / "t.parquet"), "--gpu", "g", "--model", "m", "--least", "10", "-o"]
-    assert main([*words, str(tmp_path / "nowhere")]) == 2
-    assert f"{tmp_path / 'nowhere'}: is no folder; make it" in capsys.readouterr().err
-    (tmp_path / "out").mkdir()
-    assert main([*words, str(tmp_path / "out")]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "out" / "g_m.yaml")
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["g_m.yaml"]
+    for folder in (tmp_path / "new" / "out", tmp_path):
+        assert main([*words, str(folder)]) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == str(folder / "g_m.yaml")
+    assert [path.name for path in (tmp_path / "new" / "out").iterdir()] == ["g_m.yaml"]
+
+
+def test_what_cannot_be_read_or_written_is_refused_and_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    write(service(300), tmp_path / "t.parquet")
+    words = ["calibrate", "log", "--gpu", "g", "--model", "m", str(tmp_path / "t.parquet"), "-o"]
+    assert main([*words, str(tmp_path / "file")]) == 2
+    assert f"{tmp_path / 'file'}: cannot be used (File exists); name another folder" in capsys.readouterr().err
+    assert main([*words, str(tmp_path), "--page", str(tmp_path / "nowhere" / "page.md")]) == 2
+    assert f"the folder {tmp_path / 'nowhere'} does not exist" in capsys.readouterr().err
+    assert main([*words[:-2], str(tmp_path / "no.parquet"), "-o", str(tmp_path / "new")]) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "t.parquet"]

@@ -144,11 +144,15 @@ def test_without_another_trace_nothing_is_shown_beside(
     """One floor, which leaves none to be tried beside it; all requests of a trace that has no more than may be read."""
     monkeypatch.setattr("sim.study.scale.rows.PRELOAD", 100)
     trace = write(Synthetic(requests=200, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
-    words = ["calibrate", "scale", "--trace", str(trace.path), "--floors", "0.5", "-o", str(tmp_path / "s.yaml")]
+    out = tmp_path / "new" / "scale"
+    words = ["calibrate", "scale", "--trace", str(trace.path), "--floors", "0.5", "-o", str(out / "s.yaml")]
     assert main(words) == 0
     said = capsys.readouterr().out.splitlines()
     assert [line for line in said if "misfit" in line] == said[:1]
-    text = (tmp_path / "s.yaml").read_text(encoding="utf-8")
+    text = (out / "s.yaml").read_text(encoding="utf-8")
+    assert main([*words[:-1], str(tmp_path / "other")]) == 0
+    assert (tmp_path / "other" / "ngram.yaml").read_text(encoding="utf-8") == text
+    capsys.readouterr()
     written = yaml.safe_load(text)
     assert "shown" not in text
     assert "on 200 requests of synthetic" in written["source"]
@@ -156,6 +160,8 @@ def test_without_another_trace_nothing_is_shown_beside(
     short = write(Synthetic(requests=100, history=0).load(np.random.default_rng(3)), tmp_path / "short.parquet")
     assert main([*words[:3], str(short.path), *words[4:]]) == 2
     assert "short.parquet: found 100 requests, expected more than the 100 that are preloaded" in capsys.readouterr().err
+    assert main([*words[:3], str(short.path), *words[4:-1], str(tmp_path / "never" / "s.yaml")]) == 2
+    assert not (tmp_path / "never").exists()
 
 
 @pytest.mark.parametrize(

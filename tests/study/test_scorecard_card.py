@@ -223,6 +223,25 @@ def test_the_command_says_what_could_not_be_run_and_what_cannot_stay(
 
 
 @pytest.mark.parametrize(
+    ("error", "status"), [("no profile of sdxl", 2), ("needs faiss; install it with: pip install 'mezzotint[ann]'", 0)]
+)
+def test_a_missing_extra_leaves_rows_not_run_and_is_no_failure(
+    error: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(config: dict[str, Any]) -> Outcome:
+        raise ConfigError(error)
+
+    monkeypatch.setattr(runner, "simulate", refused)
+    monkeypatch.setattr("sim.study.scorecard.card.study", lambda system, *, quick: STUDY)
+    words = ["scorecard", "--work", str(tmp_path / "work"), "-o", str(tmp_path)]
+    assert main(words) == status
+    said = capsys.readouterr()
+    assert error in said.err
+    assert said.out.splitlines()[-1] == "0 of 4 scored rows held, 0 missed, 4 not run"
+    assert main([*words, "--check"]) == status
+
+
+@pytest.mark.parametrize(
     ("words", "told"),
     [
         (["hardware", "--only-trace"], "hardware: replays what was measured, each run with its own arrivals"),

@@ -48,12 +48,33 @@ def test_the_command_tells_the_largest_error_of_what_is_predicted_and_writes_the
     ]
     monkeypatch.setattr("sim.study.stages.replay.settings", lambda: made)
     words = ["scorecard", "stages", "-o", str(tmp_path)]
-    assert main([*words, "--check"]) == 0
+    assert main(words) == 0
     said = capsys.readouterr().out.splitlines()
     off = {"latency_s": "0.25", "patch_step": "3"}
-    assert said == [f"{stage}: off by {off.get(stage, '0')} at most where it is predicted" for stage in STAGES]
-    assert not list(tmp_path.iterdir())
+    files = [tmp_path / f"swiftdiffusion.{kind}" for kind in ("json", "md")]
+    assert said == [
+        *(f"{stage}: off by {off.get(stage, '0')} at most where it is predicted" for stage in STAGES), *map(str, files)
+    ]  # fmt: skip
+    assert files[1].read_text(encoding="utf-8") == render(made)
+    assert sorted(tmp_path.iterdir()) == files
+
+
+def test_the_check_fails_where_a_stage_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logged = {"latency_s": 2.0, "patch_step": 17.0}
+    made = [Setting("katz", 3, 2, logged, {"latency_s": 2.05, "patch_step": 17.5})]
+    monkeypatch.setattr("sim.study.stages.replay.settings", lambda: made)
+    words = ["scorecard", "stages", "-o", str(tmp_path)]
+    assert main([*words, "--check"]) == 2, "there is nothing to compare with"
     assert main(words) == 0
-    page = tmp_path / "swiftdiffusion.md"
-    assert capsys.readouterr().out.splitlines() == [*said, str(page)]
-    assert page.read_text(encoding="utf-8") == render(made)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert main([*words, "--check"]) == 0
+    made[:] = [Setting("katz", 3, 2, logged, {"latency_s": 2.2, "patch_step": 18.5})]
+    capsys.readouterr()
+    assert main([*words, "--check"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "mezzotint: katz 3C/2L, latency_s held and is missed: expected 2 within 5%, found 2.2, before 2.05",
+        "mezzotint: katz 3C/2L, patch_step held and is missed: expected 17 within 1 step, found 18.5, before 17.5",
+    ]
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before

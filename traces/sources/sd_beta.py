@@ -130,7 +130,7 @@ class SdBeta:
         order = _Order()
         skipped: Counter[str] = Counter()
         blank: Counter[str] = Counter()
-        kept = 0
+        kept, first_s = 0, np.inf
         for table in tables:
             origin = Origin(where, COLUMNS, np.arange(notes["rows"], notes["rows"] + table.num_rows))
             notes["rows"] += table.num_rows
@@ -139,6 +139,7 @@ class SdBeta:
             skipped += why
             at = np.flatnonzero(keep)
             kept += at.size
+            first_s = float(arrival_s[at].min(initial=first_s))
             rows = origin.rows[at] if origin.rows is not None else at
             table, origin = table.take(pa.array(at)), Origin(where, COLUMNS, rows)
             blank.update({name: table.column(name).null_count for name in ("user", "steps", "prompt")})
@@ -148,6 +149,8 @@ class SdBeta:
                 f"{where}: no requests are left of {notes['rows']:,} (channels {shown(', '.join(sorted(order.last)))});"
                 " check --channel, --since and --until"
             )
+        if kept:
+            notes["first_arrival"] = f"{np.datetime64(int(first_s), 's')}Z"
         reasons = {OTHER_CHANNEL: self.channel, EARLY: self.since, LATE: self.until}
         notes["skipped"].update({why: skipped[why] for why, setting in reasons.items() if setting is not None})
         notes["channels"] = 1 if self.channel is not None else len(order.last)

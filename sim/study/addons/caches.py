@@ -9,6 +9,7 @@ import numpy as np
 import yaml
 
 from sim.streams import stream
+from sim.study.verdicts import Facts, Judged
 from traces.describe.loads import KINDS, Lookups, lookups, on_nodes, per_request
 from traces.synthetic.addons import service
 from traces.synthetic.published import fitted_locality, published
@@ -18,6 +19,10 @@ POLICIES = ("lru", "lfu")
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32)
 """Of the caches, in things."""
+
+
+TOLERANCE = 0.05
+"""Loads per request between ours and the measured ones that --check allows, as target S25 does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +111,16 @@ def errors(found: Sequence[Curve]) -> dict[str, float]:
         "mean": float(np.mean(off)), "largest": max(off), "fitted_mean": float(np.mean(fitted)),
         "fitted_largest": max(fitted),
     }  # fmt: skip
+
+
+def judged(facts: Facts) -> dict[str, Judged]:
+    """Return the verdicts of the page's JSON: every measured point beside the predicted and the fitted LRU loads."""
+    found = {}
+    for curve in facts["caches"]["curves"]:
+        for size, measured in curve["measured"].items():
+            for how, loads in (("made", curve["made"]["lru"]), ("fitted", curve["fitted"])):
+                ours = loads[curve["sizes"].index(int(size))]
+                row = f"service {curve['service']}, {curve['kind']}, LRU of {size}, {how}"
+                expected = f"{measured:.4g} loads per request within {TOLERANCE:g}"
+                found[row] = Judged(expected, f"{ours:.4g}", abs(ours - measured) <= TOLERANCE)
+    return found

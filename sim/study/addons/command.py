@@ -7,6 +7,7 @@ from typing import Any
 
 from conf.atomic import atomic_files, output_folder
 from sim.errors import ConfigError
+from sim.study.verdicts import checked, committed
 from traces.table.trace import read
 
 NAME = "addons"
@@ -30,11 +31,13 @@ def run(args: argparse.Namespace) -> int:
     from sim.study.addons.served import served
 
     sizes = _sizes(args.sizes) or caches.SIZES
+    name = f"{NAME}-quick" if args.quick else NAME
+    before = committed(args.output / f"{name}.json", caches.judged) if args.check else {}
     found = caches.curves(sizes, share=QUICK if args.quick else 1.0)
     error = caches.errors(found)
     for place, path in enumerate(args.trace):
-        name = args.name[place] if place < len(args.name) else path.stem
-        found += caches.of_trace(read(path), name, sizes)
+        told = args.name[place] if place < len(args.name) else path.stem
+        found += caches.of_trace(read(path), told, sizes)
     facts: dict[str, Any] = {
         "caches": {
             "curves": [asdict(curve) for curve in found],
@@ -53,9 +56,8 @@ def run(args: argparse.Namespace) -> int:
         )
         print(f"{curve.service}, {curve.kind}, LRU, loads per request by size (measured): {said}")
     if args.check:
-        return 0
+        return checked(before, caches.judged(facts))
     output_folder(args.output, ConfigError)
-    name = f"{NAME}-quick" if args.quick else NAME
     files = [args.output / f"{name}{kind}" for kind in (".md", ".json", ".png", "-routing.png")]
     with atomic_files(files, ConfigError) as (markdown, data, image, second):
         draw_served(facts["served"]).savefig(second, format="png", metadata={"Software": None})

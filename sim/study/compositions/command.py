@@ -9,10 +9,11 @@ from typing import Any
 from conf.atomic import atomic_files, output_folder
 from sim.errors import ConfigError
 from sim.study.compositions import page
-from sim.study.compositions.designs import TRAFFICS
+from sim.study.compositions.designs import TRAFFICS, judged
 from sim.study.scorecard.finished import Finished
 from sim.study.scorecard.points import Point
 from sim.study.scorecard.runner import finish
+from sim.study.verdicts import checked, committed
 
 NAME = "compositions"
 
@@ -28,14 +29,15 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         ConfigError: a run that failed, or a file that cannot be written.
     """
+    name = f"{NAME}-quick" if args.quick else NAME
+    before = committed(args.output / f"{name}.json", judged) if args.check else {}
     facts = study(args.work, args.jobs, QUICK_ROWS if args.quick else ROWS)
     for traffic in facts["traffics"]:
         for each in traffic["designs"]:
             print(f"{traffic['title']}: {each['name']}: {page.told(each)}")
     if args.check:
-        return 0
+        return checked(before, judged(facts))
     output_folder(args.output, ConfigError)
-    name = f"{NAME}-quick" if args.quick else NAME
     files = [args.output / f"{name}.{kind}" for kind in ("md", "json", "png")]
     with atomic_files(files, ConfigError) as (markdown, data, image):
         page.draw(facts).savefig(image, format="png", metadata={"Software": None})

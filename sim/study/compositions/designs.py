@@ -4,11 +4,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sim.study.verdicts import Facts, Judged
+
 COPIES = (
     "allocation.servers=4",
     "controlnets.placement=[[controlnet-1],[controlnet-2],[controlnet-1],[controlnet-2]]",
 )
 """Two servers for each of two ControlNets."""
+
+COMPARED = {"p50_s": "p50", "p95_s": "p95", "rpm_per_gpu": "throughput", "usd_per_image": "cost"}
+"""What a composition is compared in with its parts; less is better, but of throughput."""
+
+MIN_GAIN = 0.01
+"""Relative gain over a part that counts as one."""
 
 Designs = Mapping[str, Mapping[str, Any]]
 """What was measured of each design of one traffic, by its name."""
@@ -89,6 +97,22 @@ def change(one: Mapping[str, Any], other: Mapping[str, Any], key: str) -> str:
 def hits(each: Mapping[str, Any]) -> str:
     """Its hit rate; a dash for a design that has no cache."""
     return "-" if each["hit_rate"] is None else f"{each['hit_rate']:.0%}"
+
+
+def judged(facts: Facts) -> dict[str, Judged]:
+    """Return the verdicts of the page's JSON: whether each composition is better than each of its parts."""
+    found = {}
+    for traffic in facts["traffics"]:
+        designs = {each["name"]: each for each in traffic["designs"]}
+        for name, each in designs.items():
+            for part in each["parts"]:
+                for key, what in COMPARED.items():
+                    ours, other = each[key], designs[part][key]
+                    gain = ours / other - 1 if key == "rpm_per_gpu" else 1 - ours / other
+                    expected = f"{MIN_GAIN:.0%} better than {other:.4g}"
+                    row = f"{traffic['title']}: {name} over {part}, {what}"
+                    found[row] = Judged(expected, f"{ours:.4g}", gain >= MIN_GAIN)
+    return found
 
 
 TRAFFICS = (

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from conf.markdown import table
 from conf.palette import COLOURS, GREY, house_style, panels
-from sim.study.compositions.designs import TRAFFICS, Designs, change, hits
+from sim.study.compositions.designs import COMPARED, TRAFFICS, Designs, change, hits
 
 Facts = Mapping[str, Any]
 """What the command found, as its JSON has it."""
@@ -25,7 +25,7 @@ def told(each: Mapping[str, Any]) -> str:
 @house_style()
 def draw(facts: Facts) -> Figure:
     """Three panels for each traffic: latency under light load; throughput and cost when there is always work."""
-    shown = (
+    drawn = (
         ("p50_s", "p50 under light load (s)"),
         ("rpm_per_gpu", "images per minute and GPU"),
         ("usd_per_image", "USD an image"),
@@ -34,7 +34,7 @@ def draw(facts: Facts) -> Figure:
     for row, traffic in zip(grid, facts["traffics"], strict=True):
         names = [each["name"] for each in traffic["designs"]]
         colours = [COLOURS[0] if each["parts"] else GREY for each in traffic["designs"]]
-        for axes, (key, label) in zip(row, shown, strict=True):
+        for axes, (key, label) in zip(row, drawn, strict=True):
             bars = axes.barh(range(len(names)), [each[key] for each in traffic["designs"]], 0.65, color=colours)
             axes.bar_label(bars, [f"{each[key]:.3g}" for each in traffic["designs"]], padding=3, fontsize=8)
             axes.set_yticks(range(len(names)), names)
@@ -77,10 +77,9 @@ def render(facts: Facts, image: str) -> str:
 
 
 def _over_parts(designs: Designs) -> list[str]:
-    keys = {"p50_s": "p50", "p95_s": "p95", "rpm_per_gpu": "throughput", "usd_per_image": "cost"}
     said = []
     for name, each in designs.items():
         for part in each["parts"]:
-            changes = ", ".join(f"{what} {change(each, designs[part], key)}" for key, what in keys.items())
+            changes = ", ".join(f"{what} {change(each, designs[part], key)}" for key, what in COMPARED.items())
             said.append(f"- {name} over {part}: {changes}")
     return ["\n".join(said)] if said else []

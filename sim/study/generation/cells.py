@@ -7,9 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Work
-from backends.profile import Profile
 from backends.profiled import Profiled
-from conf.markdown import table
 from sim.study.generation.observed import Observed
 
 TOLERANCE = 0.05
@@ -73,34 +71,13 @@ def _cell(asked: list[int], seconds: NDArray[np.float64], backend: Profiled, mod
 
 
 def told(found: Sequence[Cell]) -> str:
-    """How many are held, in words: what a profile's source says of its residuals."""
+    """Return how many cells are within the tolerance, in words."""
     held = sum(cell.held for cell in found)
     requests = sum(cell.requests for cell in found)
+    inside = sum(cell.requests for cell in found if cell.held)
     worst = max((max(abs(cell.mean_error), abs(cell.p90_error)) for cell in found), default=0.0)
+    share = f", {100 * inside / requests:.1f} % of the {requests:,} held-out requests" if requests else ""
     return (
         f"mean and p90 within {100 * TOLERANCE:g} % in {held} of {len(found)} cells of one size and number of steps"
-        f" ({requests:,} requests held out, worst {100 * worst:.1f} %)"
+        f"{share}, worst {100 * worst:.1f} %"
     )
-
-
-def render(found: Sequence[Cell], profile: Profile, least: int) -> str:
-    """The page in Markdown."""
-    head = ("size", "steps", "requests", "mean [s]", "error", "p90 [s]", "error", "noise of the mean", "")
-    rows = [
-        (
-            f"{cell.width}x{cell.height}", str(cell.steps), f"{cell.requests:,}", f"{cell.mean_s:.2f}",
-            f"{100 * cell.mean_error:+.1f} %", f"{cell.p90_s:.2f}", f"{100 * cell.p90_error:+.1f} %",
-            f"{100 * cell.noise:.1f} %", "held" if cell.held else "missed",
-        )
-        for cell in found
-    ]  # fmt: skip
-    return "\n\n".join(
-        [
-            f"# Generation seconds: {profile.model} on {profile.gpu}",
-            f"{profile.source}.",
-            f"Requests that were not used for the fit (a fifth, by a hash of their names), in cells of {least} or "
-            "more; what the profile predicts against what they took. Noise is the standard error of the mean of the "
-            "held-out requests: no prediction can be sure to come nearer.",
-            table(head, rows),
-        ]
-    ) + "\n"  # fmt: skip

@@ -1,7 +1,7 @@
-"""What was asked for and how long it took, request by request."""
+"""Size, steps and generation seconds of every request of a log, in order of arrival."""
 
 from dataclasses import dataclass
-from hashlib import blake2b
+from datetime import datetime, timedelta
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,14 +9,15 @@ from numpy.typing import NDArray
 from sim.errors import ConfigError
 from traces.table.trace import Trace
 
-HELD_OUT = 5
-"""One request in so many is kept out of a fit."""
+FIRST_ARRIVAL = "first_arrival"
+"""The note of a trace that holds the time of its first request, in ISO 8601."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Requests of known size and steps, and the seconds that generating each took; (n,) each."""
+    """Requests of known size and steps in order of arrival, and the generation seconds of each; (n,) each."""
 
+    arrival_s: NDArray[np.float64]
     width: NDArray[np.int64]
     height: NDArray[np.int64]
     steps: NDArray[np.int64]
@@ -30,27 +31,45 @@ class Observed:
         """Pixels per image, (n,)."""
         return self.width * self.height
 
-    def __getitem__(self, rows: NDArray[np.bool_]) -> "Observed":
-        return Observed(self.width[rows], self.height[rows], self.steps[rows], self.seconds[rows])
+    def __getitem__(self, rows: NDArray[np.bool_] | slice) -> "Observed":
+        return Observed(self.arrival_s[rows], self.width[rows], self.height[rows], self.steps[rows], self.seconds[rows])
+
+    def period(self, begins: datetime | None) -> str:
+        """Return the time of the first and of the last request in words.
+
+        Args:
+            begins: the time of the trace's first request; None gives hours since then.
+        """
+        ends_s = self.arrival_s[[0, -1]].tolist()
+        if begins is None:
+            first, last = (f"{seconds / 3600:.1f}" for seconds in ends_s)
+            return f"hours {first} to {last} of the trace"
+        first, last = (f"{begins + timedelta(seconds=seconds):%Y-%m-%d %H:%M}" for seconds in ends_s)
+        return f"{first} to {last}"
 
 
-def observed(trace: Trace) -> tuple[Observed, Observed]:
-    """The requests of ``trace`` that can be fitted, and the fifth that is held out, chosen by a hash of the name.
+def observed(trace: Trace) -> Observed:
+    """Return the requests of ``trace`` that have a size, steps and generation seconds.
 
     Raises:
-        ConfigError: no request of the trace has a size, steps and seconds, or none of a part.
+        ConfigError: fewer than two requests of the trace have them.
     """
-    width, height, steps = (trace.column(name) for name in ("width", "height", "steps"))
-    seconds = trace.column("gen_s")
+    arrival_s, width, height, steps, seconds = (
+        trace.column(name) for name in ("arrival_s", "width", "height", "steps", "gen_s")
+    )
     known = (width > 0) & (height > 0) & (steps > 0) & (seconds > 0)
-    names = trace.table.column("request_id").to_pylist()
-    digests = (blake2b(name.encode(), digest_size=8).digest() for name in names)
-    out = np.fromiter((int.from_bytes(each, "big") % HELD_OUT == 0 for each in digests), np.bool_, len(names))
-    whole = Observed(width, height, steps, seconds)
-    fitted, held_out = whole[known & ~out], whole[known & out]
-    if not len(fitted) or not len(held_out):
+    if known.sum() < 2:
         raise ConfigError(
             f"trace {trace.name}: {int(known.sum())} of {len(trace)} requests have a size, steps and seconds, too few "
             "to fit and to check; name a trace that tells what its service took (mezzotint trace import sd-beta)"
         )
-    return fitted, held_out
+    return Observed(arrival_s, width, height, steps, seconds)[known]
+
+
+def begins(trace: Trace) -> datetime | None:
+    """Return the time of the first request of ``trace``; None where the trace does not say it."""
+    said = trace.notes.get(FIRST_ARRIVAL)
+    try:
+        return datetime.fromisoformat(said)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None

@@ -10,17 +10,27 @@ from tqdm import tqdm
 
 from sim.study.hardware import replay, routing
 from sim.study.hardware.rows import QUANTILES, Routed, Submission
+from sim.study.scorecard.targets import REL_TOL
+from sim.study.sensitivity import MOVED
+from sim.study.verdicts import Facts, Judged
 
 SCORED = ("p50", "p90", "p99", "p999", "max")
 """Predicted measures of a submission, whose mean is fitted."""
 
+JUDGED = ("p50", "p90", "p99")
+"""Measures of a submission that --check compares, within REL_TOL."""
+
 LIMIT = 0.02
 """The median error of p99 above which --check fails."""
 
+BANDED = ("mean", "p99")
+"""Measures of a routed run that the page shows, and that --check compares with the band of the draws."""
+
+BEYOND = max(MOVED)
+"""How far outside the band a measured value may be: service times are not known better."""
+
 PART = 6
 """--quick replays every sixth submission: the first, the seventh and so on, whatever they say."""
-
-QUICK_DRAWS = 10
 
 POINTS = 400
 """Of the distribution that is kept in full."""
@@ -74,15 +84,15 @@ def make(
     Raises:
         ConfigError: a row that cannot be replayed; the message names it.
     """
-    part, draws = (submissions[::PART], QUICK_DRAWS) if quick else (submissions, routing.DRAWS)
+    part = submissions[::PART] if quick else submissions
     calls = [delayed(replay.replayed)(row, moved=moved) for row in part]
-    calls += [delayed(routing.replayed)(row, draws, moved=moved) for row in routed]
+    calls += [delayed(routing.replayed)(row, routing.DRAWS, moved=moved) for row in routed]
     with tqdm(total=len(calls), unit="run", desc="hardware", disable=None) as bar:
         done = []
         for each in Parallel(n_jobs=jobs, return_as="generator")(calls):
             bar.update()
             done.append(each)
-    form = f"every {PART}th submission, {draws} draws" if quick else "in full"
+    form = f"every {PART}th submission" if quick else "in full"
     return Card(form, done[: len(part)], done[len(part) :])
 
 
@@ -107,6 +117,34 @@ def plain(card: Card) -> dict[str, Any]:
         if shown is None
         else {"name": shown.row.name, "latency_s": _thinned(shown.latencies_s), "measured": _measured(shown.row)},
     }
+
+
+def judged(facts: Facts) -> dict[str, Judged]:
+    """Return the verdicts of a card's JSON: submissions by measure, then routed runs."""
+    found = {}
+    for run in facts["submissions"]:
+        for measure in JUDGED:
+            error = run["fitted"]["error"][measure]
+            if error is not None:
+                expected = f"{run['measured_s'][measure]:.4g} s within {REL_TOL:.0%}"
+                ours = f"{run['fitted']['latency_s'][measure]:.4g} s"
+                found[f"{run['name']}, {measure}"] = Judged(expected, ours, abs(error) <= REL_TOL)
+    return found | judged_routes(facts)
+
+
+def judged_routes(facts: Facts) -> dict[str, Judged]:
+    """Return the verdicts of the routed runs in a card's JSON."""
+    found = {}
+    for run in facts["routed"]:
+        for measure in BANDED:
+            outside, (low, high) = run["outside"][measure], run["nine_in_ten_draws_s"][measure]
+            if outside is not None:
+                name = f"mix {run['workload']} at {run['rate_per_s']:g}/s, {run['routing']}, {measure}"
+                expected = (
+                    f"{run['measured_s'][measure]:g} s at most {BEYOND:.0%} outside the band of {run['draws']} draws"
+                )
+                found[name] = Judged(expected, f"{low:.4g} to {high:.4g} s", abs(outside) <= BEYOND)
+    return found
 
 
 def _submission(each: replay.Replayed) -> dict[str, Any]:
@@ -141,11 +179,10 @@ def _routed(each: routing.Replayed) -> dict[str, Any]:
         "rate_per_s": row.rate_per_s,
         "routing": row.routing,
         "measured_s": dict(row.measured),
-        "predicted_s": dict(each.plain_s),
-        "error": {measure: each.error(measure) for measure in each.plain_s},
+        "predicted_s": dict(each.median_s),
         "draws": each.draws,
-        "nine_in_ten_draws_s": {measure: [each.low_s[measure], each.high_s[measure]] for measure in each.plain_s},
-        "draws_near": each.near,
+        "nine_in_ten_draws_s": {measure: [each.low_s[measure], each.high_s[measure]] for measure in each.median_s},
+        "outside": {measure: each.outside(measure) for measure in each.median_s},
         "with_service_moved_s": {f"{share:+.0%}": dict(value) for share, value in each.moved_s.items()},
     }
 

@@ -18,87 +18,72 @@ GPUS = 3
 """Of the benchmark."""
 
 DRAWS = 100
-"""Seeds: of a choice at random, and of ties that are broken at random. How they fell was not recorded."""
+"""Seeds of the choices and ties that are random: which GPU they took was not recorded."""
+
+MOVED_DRAWS = 10
+"""Seeds on which the service time is moved."""
 
 BAND = (0.05, 0.95)
-"""Of the draws: nine in ten lie between."""
-
-NEAR = 0.04
-"""How near mean and p99 have to be to what was measured, as a share of it."""
+"""Quantiles of the draws between which the band lies: nine in ten draws."""
 
 MODEL = "qwen-image-vllm-omni"
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A routed run beside its replays.
+    """A routed run beside its replays, whose ties are random as llm-d's are.
 
     Attributes:
-        draws: how many seeds.
-        plain_s: the prediction by MEASURED: with ties to the first GPU; of the random router, the median of the draws.
-        low_s, high_s: between which nine in ten of the draws lie.
-        near: share of the draws whose mean and p99 are both within NEAR of the measured ones; None without them.
-        moved_s: by the share by which the service time was moved, the prediction.
+        draws: number of seeds.
+        median_s: median of the draws, by MEASURED.
+        low_s, high_s: ends of the band, by MEASURED. The band is the prediction.
+        moved_s: the median by the share by which the service time was moved.
     """
 
     row: Routed
     draws: int
-    plain_s: Mapping[str, float]
+    median_s: Mapping[str, float]
     low_s: Mapping[str, float]
     high_s: Mapping[str, float]
-    near: float | None
     moved_s: Mapping[float, Mapping[str, float]]
 
-    def error(self, measure: str) -> float | None:
-        """The prediction over what was measured, less one; None where it was not measured."""
+    def outside(self, measure: str) -> float | None:
+        """Return how far the nearer end of the band is from the measured value, relative to the measured value.
+
+        Positive where the whole band lies above the measured value, 0 inside the band, None where nothing was measured.
+        """
         measured = self.row.measured.get(measure)
-        return None if not measured else self.plain_s[measure] / measured - 1
-
-    def within(self, measure: str) -> bool | None:
-        """Whether what was measured lies in the band; None where it was not measured."""
-        measured = self.row.measured.get(measure)
-        return None if measured is None else self.low_s[measure] <= measured <= self.high_s[measure]
+        if not measured:
+            return None
+        return float(np.clip(measured, self.low_s[measure], self.high_s[measure])) / measured - 1
 
 
-def replayed(row: Routed, draws: int = DRAWS, *, moved: bool = True) -> Replayed:
+def replayed(row: Routed, draws: int, *, moved: bool = True) -> Replayed:
     """Replay a run once for each seed.
 
     Args:
         row: the run.
-        draws: seeds.
-        moved: with the sensitivity to the service time; of the random router on some of the seeds.
+        draws: number of seeds.
+        moved: with the sensitivity to the service time, on MOVED_DRAWS of the seeds.
 
     Raises:
         ConfigError: the mix or the router is none of ours, or the profile does not know a size.
     """
     config = _config(row)
-    at_random = config if "ties" not in config["router"] else config | {"router": config["router"] | {"ties": "random"}}
-    found = np.array([_measures(at_random, seed) for seed in range(1, draws + 1)])
-    low, middle, high = np.quantile(found, [BAND[0], 0.5, BAND[1]], axis=0)
-    some = range(1, 11 if at_random is config else 2)
-    base = np.median([_measures(config, seed) for seed in some], axis=0)
-    plain = middle if at_random is config else base
+    if "ties" in config["router"]:
+        config["router"] = config["router"] | {"ties": "random"}
+    found = np.array([_measures(config, seed) for seed in range(1, draws + 1)])
+    low, median, high = np.quantile(found, [BAND[0], 0.5, BAND[1]], axis=0)
+    some = range(1, min(draws, MOVED_DRAWS) + 1)
+    base = np.median(found[: len(some)], axis=0)
     shifted = {
-        share: plain * np.median([_measures(config, seed, 1 + share) for seed in some], axis=0) / base
+        share: median * np.median([_measures(config, seed, 1 + share) for seed in some], axis=0) / base
         for share in MOVED
         if moved
     }
     return Replayed(
-        row,
-        draws,
-        _named(plain),
-        _named(low),
-        _named(high),
-        _near(row, found),
-        {share: _named(at) for share, at in shifted.items()},
+        row, draws, _named(median), _named(low), _named(high), {share: _named(at) for share, at in shifted.items()}
     )
-
-
-def _near(row: Routed, found: Floats) -> float | None:
-    if not {"mean", "p99"} <= row.measured.keys():
-        return None
-    columns = [found[:, MEASURED.index(name)] / row.measured[name] - 1 for name in ("mean", "p99")]
-    return float((np.abs(columns) <= NEAR).all(axis=0).mean())
 
 
 def _config(row: Routed) -> dict[str, Any]:

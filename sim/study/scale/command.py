@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import conf
-from conf.atomic import atomic_write, check_target
+from conf.atomic import atomic_write, check_target, output_folder
 from sim.errors import ConfigError
 from sim.study.scorecard.targets import load_targets
 
@@ -53,7 +53,12 @@ def add_parser(subparsers: "_SubParsersAction[argparse.ArgumentParser]") -> None
         help=f"similarities tried for 0.65; then those half a step beside the best (default: {FLOORS})",
     )
     parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="FILE|FOLDER", help="the YAML file, or where it goes"
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="FILE|FOLDER",
+        help="the YAML file, or its folder; made if absent",
     )
     parser.set_defaults(run=run)
 
@@ -69,14 +74,16 @@ def run(args: argparse.Namespace) -> int:
     from sim.study.scale.rows import PRELOAD, aims
 
     floors = _floors(args.floors)
-    path = args.output / f"{args.encoder}.yaml" if args.output.is_dir() else args.output
-    check_target(path, ConfigError)
     if args.rows <= PRELOAD:
         raise ConfigError(f"--rows: found {args.rows}, expected more than the {PRELOAD:,} that are preloaded")
     encoder = _encoder(args.encoder)
+    is_file = args.output.suffix in (".yaml", ".yml") and not args.output.is_dir()
+    path = args.output if is_file else args.output / f"{args.encoder}.yaml"
     wanted = aims(load_targets(TARGETS))
     trace = _trace(args.trace, args.rows)
     other = None if args.check is None else _trace(args.check, args.rows)
+    output_folder(path.parent, ConfigError)
+    check_target(path, ConfigError)
 
     fits: list[Fit] = []
 

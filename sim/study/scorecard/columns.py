@@ -16,6 +16,7 @@ from sim.study.scorecard.observations import Observation
 from sim.study.scorecard.points import has_prompts, rows_asked
 from sim.study.scorecard.readings import Reading
 from sim.study.scorecard.rows import Row
+from sim.study.verdicts import absent
 from traces.table.trace import about
 
 SYNTHETIC = "synthetic"
@@ -104,7 +105,7 @@ def read_columns(path: Path) -> list[Column]:
     try:
         return TypeAdapter(_Known).validate_json(path.read_bytes()).columns
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); make it once without --check") from None
+        raise absent(path, error) from None
     except ValidationError as error:
         raise ConfigError(f"{path}: is no scorecard ({error.errors()[0]['msg']}); make it again") from None
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sim.errors import ConfigError
+from sim.study.verdicts import LOST
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -25,11 +26,11 @@ STAGES = "stages"
 COMPOSITIONS = "compositions"
 """Nor this: designs that nobody has run, beside their parts."""
 
-LOST = 1
-"""Exit status of --check where a verdict that held no longer does."""
-
 FAILED = 2
 """Exit status where an experiment could not be run, of --check too: what is never run can lose nothing."""
+
+NEEDS_EXTRA = "pip install 'mezzotint["
+"""Part of every error that names a missing extra: its rows are *not run*, and nothing has failed."""
 
 
 def add_parser(subparsers: "_SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
@@ -132,17 +133,21 @@ def run(args: argparse.Namespace) -> int:
     from sim.study.scorecard import card, page  # importing what runs and draws takes a second
 
     name = "scorecard-quick" if args.quick else "scorecard"
-    made = card.make(card.study(args.system, quick=args.quick), args.work, args.jobs, _feeds(args))
+    before = args.output / f"{name}.json"
+    study = card.study(args.system, quick=args.quick)
+    if args.check:
+        card.lost(before, [])  # a file that cannot be compared with is refused before the runs
+    made = card.make(study, args.work, args.jobs, _feeds(args))
     for error, commands in made.failed.items():
         more = f" (and {len(commands) - 1} more)" if len(commands) > 1 else ""
         print(f"mezzotint: could not be run: {commands[0]}{more}: {error}", file=sys.stderr)
-    before = args.output / f"{name}.json"
+    failed = FAILED if any(NEEDS_EXTRA not in error for error in made.failed) else 0
     if args.check:
         gone = card.lost(before, made.rows)
         for line in gone:
             print(f"mezzotint: {line}", file=sys.stderr)
         print(page.tally(made.rows))
-        return LOST if gone else FAILED if made.failed else 0
+        return LOST if gone else failed
     whole, dropped = card.beside(made, before)
     for column in dropped:
         print(f"mezzotint: {before}: the column {column} is of other code or settings; make it again", file=sys.stderr)
@@ -150,7 +155,7 @@ def run(args: argparse.Namespace) -> int:
         print(file)
     for each in whole.columns:
         print(f"{each.name}: {page.tally(each.rows)}" if len(whole.columns) > 1 else page.tally(each.rows))
-    return FAILED if made.failed else 0
+    return failed
 
 
 def _feeds(args: argparse.Namespace) -> "list[Feed]":

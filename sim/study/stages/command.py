@@ -1,12 +1,15 @@
 """`mezzotint scorecard stages`: the page on add-ons stage by stage."""
 
 import argparse
+import json
+from dataclasses import asdict
 
-from conf.atomic import atomic_write, output_folder
+from conf.atomic import atomic_files, output_folder
 from sim.errors import ConfigError
+from sim.study.verdicts import checked, committed
 
 NAME = "swiftdiffusion"
-"""Of the page."""
+"""Of the files that are written."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -17,14 +20,18 @@ def run(args: argparse.Namespace) -> int:
     """
     from sim.study.stages import page, replay  # what simulates takes a second to import
 
+    files = [args.output / f"{NAME}{kind}" for kind in (".json", ".md")]
+    before = committed(files[0], replay.judged) if args.check else {}
     found = replay.settings()
     for stage in replay.STAGES:
         print(f"{stage}: off by {replay.worst(found, stage):.3g} at most where it is predicted")
+    facts = {"settings": [asdict(each) for each in found]}
     if args.check:
-        return 0
+        return checked(before, replay.judged(facts))
     output_folder(args.output, ConfigError)
-    path = args.output / f"{NAME}.md"
-    with atomic_write(path, ConfigError) as temporary:
-        temporary.write_text(page.render(found), encoding="utf-8")
-    print(path)
+    with atomic_files(files, ConfigError) as (data, markdown):
+        data.write_text(json.dumps(facts, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        markdown.write_text(page.render(found), encoding="utf-8")
+    for file in files:
+        print(file)
     return 0

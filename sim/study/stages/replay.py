@@ -11,10 +11,15 @@ import numpy as np
 from sim.run import Outcome, simulate
 from sim.study.scorecard.points import Point, composed
 from sim.study.scorecard.swiftdiffusion import CALIBRATED, SLOW
+from sim.study.scorecard.targets import REL_TOL
+from sim.study.verdicts import Facts, Judged
 
 STAGES = ("latency_s", "denoise_s", "lora_s", "other_s", "patch_step")
 """Of the log: arrival to image; all steps with what is waited for and merged between them; LoRAs before the first step;
 text encoder, VAE and post-processing; steps before the LoRAs are merged."""
+
+MAX_STEPS_OFF = 1.0
+"""Difference of ``patch_step`` that --check allows; the seconds are allowed REL_TOL."""
 
 LOGGED = resources.files("conf") / "data" / "katz-stages.csv"
 """Means over the requests of each run but its first, from the artifact's logs; without the constants that it adds."""
@@ -100,3 +105,18 @@ def worst(found: Iterable[Setting], stage: str) -> float:
     """The largest error of a stage, whatever its sign, over the settings that nothing was calibrated on."""
     errors = [each.error(stage) for each in found if not each.calibrated]
     return max((abs(error) for error in errors if error is not None), default=0.0)
+
+
+def judged(facts: Facts) -> dict[str, Judged]:
+    """Return the verdicts of the page's JSON: every logged stage of every setting."""
+    found = {}
+    for each in (Setting(**setting) for setting in facts["settings"]):
+        for stage, logged in each.logged.items():
+            error = each.error(stage)
+            if error is not None:
+                allowed = MAX_STEPS_OFF if stage == "patch_step" else REL_TOL
+                within = f"{MAX_STEPS_OFF:g} step" if stage == "patch_step" else f"{REL_TOL:.0%}"
+                found[f"{each.system} {each.name}, {stage}"] = Judged(
+                    f"{logged:.4g} within {within}", f"{each.ours[stage]:.4g}", abs(error) <= allowed
+                )
+    return found

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from backends.cli import FAMILIES  # noqa: E402
 from backends.diffusers_.networks.architectures import families  # noqa: E402
 from backends.profile import read  # noqa: E402
 from sim.cli import main  # noqa: E402
+from tests.conftest import REPOSITORY  # noqa: E402
 
 QUICK = [
     "--scale",
@@ -139,9 +142,28 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path, caps
     assert "--output" in said
 
 
-def test_without_the_live_extra_it_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "backends.diffusers_", None)
-    assert main(["calibrate", "sdxl", *QUICK, "-o", str(tmp_path)]) == 2
-    assert "backends.diffusers_" in capsys.readouterr().err
+WITHOUT_TORCH = """
+import sys
+from importlib.machinery import PathFinder
+
+class Lacking(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.split(".")[0] == "torch" else PathFinder.find_spec(name, path, target)
+
+sys.meta_path = [Lacking if each is PathFinder else each for each in sys.meta_path]
+from sim.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("words", [["sdxl", *QUICK, "-o", "out"], ["likeness", "sdxl", "-o", "likeness.json"]])
+def test_without_torch_the_error_names_the_extra(words: list[str], tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT_TORCH, "calibrate", *words]
+    env = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "mezzotint: error: the live backend needs torch; install them with: pip install 'mezzotint[live]'\n"
+    )
+    assert list(tmp_path.iterdir()) == []

@@ -60,6 +60,12 @@ def test_what_a_message_asked_for(tmp_path: Path) -> None:
     assert "half an hour in the median" in notes["arrival_s"]
     assert notes["steps"] == "50 in 1 requests that name none"
     assert notes["columns_left_out"] == ["cfg", "sampler"]
+    assert notes["first_arrival"] == "1970-01-01T00:00:00Z"
+
+
+def test_the_first_arrival_is_of_the_requests_that_are_kept(tmp_path: Path) -> None:
+    path = log(tmp_path, [(1660000000, "a", 1), (1660003600, "a", 2), (1660003605, "b", 1)])
+    assert load(path, since="2022-08-09T00:00").notes["first_arrival"] == "2022-08-09T00:06:40Z"
 
 
 def test_streamed_is_the_same(tmp_path: Path) -> None:
