@@ -120,10 +120,11 @@ def test_a_nodes_disk_fetches_what_the_offline_curve_says(asked: list[int], file
 
 
 @pytest.mark.parametrize("leaves", ["lru", "lfu"])
-@pytest.mark.parametrize("most", [1, 3])
+@pytest.mark.parametrize("most", [1, 2, 3])
 def test_controlnets_on_a_gpu_are_loaded_as_the_offline_curve_says(tmp_path: Any, leaves: str, most: int) -> None:
     """One at a time, on one GPU: the run loads what the curve of the trace's only node does."""
-    asked = np.random.default_rng(1).choice(6, 40, p=[0.35, 0.25, 0.2, 0.1, 0.05, 0.05])
+    drawn = np.random.default_rng(1).choice(6, 40, p=[0.35, 0.25, 0.2, 0.1, 0.05, 0.05])
+    asked = np.concatenate([[0, 0, 1, 2, 1, 2, 0], drawn])  # with room for two, counts that outlive an eviction show
     file = tmp_path / "t.csv"
     lines = [f"p,{30 * at},net{name}," for at, name in enumerate(asked)]
     file.write_text("\n".join(["prompt,arrival_s,controlnets,loras", *lines, ""]))
