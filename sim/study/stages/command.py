@@ -19,7 +19,8 @@ def run(args: argparse.Namespace) -> int:
 
     found = replay.settings()
     for stage in replay.STAGES:
-        print(f"{stage}: off by {replay.worst(found, stage):.3g} at most where it is predicted")
+        mean, median = (replay.worst(found, stage, statistic) for statistic in replay.STATISTICS)
+        print(f"{stage}: off by {mean:.3g} at most where it is predicted, its median by {median:.3g}")
     if args.check:
         return 0
     output_folder(args.output, ConfigError)
