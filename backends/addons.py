@@ -36,6 +36,10 @@ class ProfiledAddons:
         measured = self._lora(lora)
         return self.lookup.cost(lora.model, (measured.attach_s + measured.fuse_s) * _size(lora, measured.bytes))
 
+    def lora_spread(self, lora: Asset) -> Sequence[float]:
+        """See Taken.lora_spread."""
+        return self._lora(lora).spread or ()
+
     def merge_loras(self, loras: Sequence[Asset]) -> Cost:
         """See Taken.merge_loras. One after another."""
         return self.lookup.in_turn((lora.model, self._merge_s(lora)) for lora in loras)

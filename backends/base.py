@@ -223,6 +223,10 @@ class Taken(Protocol):
     def create_lora(self, lora: Asset, beside: Sequence[Asset]) -> Cost:
         """Put side branches in the place of the model's layers, where ``beside`` have theirs, and fuse them (4.2)."""
 
+    def lora_spread(self, lora: Asset) -> Sequence[float]:
+        """Quantiles of reading and creating ``lora`` over their mean, at equal steps of probability from 0 to 1; empty
+        where the seconds are measured as they come, or nobody measured their spread."""
+
     def merge_loras(self, loras: Sequence[Asset]) -> Cost:
         """Merge them, of one model and in host memory, in place into weights that have none (SwiftDiffusion, 4.2)."""
 

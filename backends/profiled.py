@@ -262,6 +262,10 @@ class Profiled:
         """See Taken.create_lora. What stands there already makes no difference."""
         return self._addons.create_lora(lora)
 
+    def lora_spread(self, lora: Asset) -> Sequence[float]:
+        """See Taken.lora_spread."""
+        return self._addons.lora_spread(lora)
+
     def merge_loras(self, loras: Sequence[Asset]) -> Cost:
         """See Taken.merge_loras."""
         return self._addons.merge_loras(loras)

@@ -185,6 +185,10 @@ class Live:
         """See Taken.create_lora."""
         return Cost(self._add_ons(lora.model).create_lora(lora.name, [each.name for each in beside]))
 
+    def lora_spread(self, lora: Asset) -> Sequence[float]:
+        """See Taken.lora_spread. Every LoRA is timed."""
+        return ()
+
     def merge_loras(self, loras: Sequence[Asset]) -> Cost:
         """See Taken.merge_loras."""
         return Cost(self._add_ons(loras[0].model).merge([lora.name for lora in loras]))

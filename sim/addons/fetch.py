@@ -1,14 +1,13 @@
 """Where the files of LoRAs come from, and how long that takes."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-import numpy as np
 
 from backends.base import Asset, Taken
 from conf.ranges import Positive, Seconds
-from sim.errors import ConfigError
+from sim.addons.drawn import Drawn
 from sim.parts import Run, Worker
+
+STREAM = "fetch of LoRAs"
 
 
 @dataclass(slots=True)
@@ -34,23 +33,35 @@ class Link:
     """A wait, then so many bytes a second, for each file alone.
 
     Args:
-        latency_s: before the first byte, and whatever a process takes to begin.
+        latency_s: before the first byte, and whatever a process takes to begin; a list is quantiles, as of `Drawn`, and
+            each file draws its own.
         bytes_per_s: after that.
+
+    Raises:
+        ConfigError: quantiles that are none.
     """
 
-    latency_s: Seconds
+    latency_s: Seconds | list[Seconds]
     bytes_per_s: Positive
     _run: Run = field(init=False, repr=False)
+    _drawn: Drawn = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.latency_s, list):
+            self._drawn = Drawn("fetch.latency_s", self.latency_s)
 
     def bind(self, run: Run) -> None:
         """See Fetch.bind."""
-        self._run = run
-        said = [self.latency_s, self.bytes_per_s]
+        self._run, latency = run, self.latency_s
+        if isinstance(latency, list):
+            self._drawn.rng, latency = run.rng(STREAM), self._drawn.ends
+        said = [latency, self.bytes_per_s]
         run.assume("fetching a LoRA: seconds before the first byte, bytes per second after it", said, "fetch")
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
         """See Fetch.seconds."""
-        seconds = self.latency_s + (self._run.backend.bytes(asset) or 0) / self.bytes_per_s
+        latency_s = self._drawn() if isinstance(self.latency_s, list) else self.latency_s
+        seconds = latency_s + (self._run.backend.bytes(asset) or 0) / self.bytes_per_s
         self._run.loaded(asset, seconds)
         return seconds
 
@@ -60,29 +71,26 @@ class Measured:
     """Drawn from a measured distribution, for each file alone, whatever its bytes.
 
     Args:
-        quantiles: seconds at equal steps of probability from 0 to 1, never falling; between them on a line.
+        quantiles: seconds, as of `Drawn`.
 
     Raises:
-        ConfigError: fewer than two of them, or one that is negative or below the one before.
+        ConfigError: quantiles that are none.
     """
 
     quantiles: list[float]
     _run: Run = field(init=False, repr=False)
-    _rng: np.random.Generator = field(init=False, repr=False)
-    _grid: Sequence[float] = field(init=False, repr=False)
+    _drawn: Drawn = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if len(self.quantiles) < 2 or self.quantiles != sorted(self.quantiles) or self.quantiles[0] < 0:
-            raise ConfigError(f"fetch.quantiles: found {self.quantiles}, expected two or more seconds that never fall")
-        self._grid = np.linspace(0.0, 1.0, len(self.quantiles)).tolist()
+        self._drawn = Drawn("fetch.quantiles", self.quantiles)
 
     def bind(self, run: Run) -> None:
         """See Fetch.bind."""
-        self._run, self._rng = run, run.rng("fetch of LoRAs")
-        run.assume("seconds to fetch a LoRA", [self.quantiles[0], self.quantiles[-1]], "fetch.quantiles")
+        self._run, self._drawn.rng = run, run.rng(STREAM)
+        run.assume("seconds to fetch a LoRA", self._drawn.ends, "fetch.quantiles")
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
         """See Fetch.seconds."""
-        seconds = float(np.interp(self._rng.random(), self._grid, self.quantiles))
+        seconds = self._drawn()
         self._run.loaded(asset, seconds)
         return seconds

@@ -23,8 +23,8 @@ class InLine:
     Args:
         keep: whether they stay when their request is done; if not, every request loads its own.
         offload: whether they take turns; if not, the request fails.
-        leaves: which goes first: what was unused for the longest, or what was used least on that worker so far,
-            resident or not, among equals the longest unused.
+        leaves: which ControlNet is evicted first: ``lru`` the least recently used, ``lfu`` the least frequently used
+            since it was loaded onto that worker, among equals the least recently used.
         most: ControlNets that a worker keeps at most, but for those of one request; null: as many as fit.
     """
 
@@ -52,7 +52,8 @@ class InLine:
         loads: Loads = []
         for n, net in enumerate(nets):
             absent = net not in worker.resident
-            self._uses.setdefault(worker.id, Counter())[net] += 1
+            uses = self._uses.setdefault(worker.id, Counter())
+            uses[net] = 1 if absent else uses[net] + 1  # as traces.describe.loads.Cache: a count is lost at eviction
             if absent and (self.leaves == "lfu" or self.most is not None):
                 self._make_room(worker, net, keep, room)
             if run.cluster.admit(worker, net, run.backend.bytes(net), keep, room) is None:

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, field
 from math import inf
-from typing import Literal
 
 from backends.base import Asset
 from conf.ranges import Count, Positive, Seconds
 from sim.addons.fetch import FromDisk, Link
 from sim.parts import Fetch, Run, Worker
+from traces.describe.loads import Cache, Policy
 
 Key = tuple[int, str]
 """Worker and name: what is on its way to a worker is so once."""
@@ -90,18 +90,18 @@ class NodeDisk:
 
     Args:
         files: how many a disk keeps.
-        leaves: which goes from a full one: the longest unused, or the least used (uses are counted from the start,
-            also of what is not kept; among equals the longest unused).
+        leaves: which LoRA a full disk evicts: ``lru`` the least recently used, ``lfu`` the least frequently used since
+            it came to the disk.
         disk: how long reading takes.
         remote: how long fetching takes, reading included.
     """
 
     files: Count
-    leaves: Literal["lru", "lfu"] = "lru"
+    leaves: Policy = "lru"
     disk: Fetch = field(default_factory=FromDisk)
     remote: Fetch = field(default_factory=lambda: Link(0.115, 1 << 30))
-    _kept: dict[int, dict[str, None]] = field(init=False, default_factory=dict, repr=False)
-    _uses: dict[int, dict[str, int]] = field(init=False, default_factory=dict, repr=False)
+    _disks: dict[int, Cache] = field(init=False, default_factory=dict, repr=False)
+    """By worker."""
 
     def bind(self, run: Run) -> None:
         """See Fetch.bind."""
@@ -109,21 +109,10 @@ class NodeDisk:
         self.disk.bind(run)
         self.remote.bind(run)
 
-    def keeps(self, worker: Worker, name: str) -> bool:
-        """Whether ``name`` is on the disk of ``worker``."""
-        return name in self._kept.get(worker.id, ())
-
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
         """See Fetch.seconds."""
-        kept, uses = self._kept.setdefault(worker.id, {}), self._uses.setdefault(worker.id, {})
-        uses[asset.name] = uses.get(asset.name, 0) + 1
-        if asset.name in kept:
-            kept[asset.name] = kept.pop(asset.name)
-            return self.disk.seconds(worker, asset, now_s)
-        if len(kept) == self.files:
-            del kept[next(iter(kept)) if self.leaves == "lru" else min(kept, key=uses.__getitem__)]
-        kept[asset.name] = None
-        return self.remote.seconds(worker, asset, now_s)
+        found = self._disks.setdefault(worker.id, Cache(self.files, self.leaves)).use(asset.name)
+        return (self.disk if found else self.remote).seconds(worker, asset, now_s)
 
     def expected_s(self, worker: Worker, asset: Asset) -> float:
         """See Fetch."""

@@ -6,9 +6,14 @@ from dataclasses import dataclass, field
 from backends.base import FREE, Asset, Cost, Taken, WorkFailed
 from conf.ranges import Positive
 from sim.addons.assets import activations, asked, in_use, load, on_all
+from sim.addons.drawn import Drawn
 from sim.errors import ConfigError, SimulationError
 from sim.parts import Loads, Run, Worker
 from sim.request import Request
+
+STREAM = "LoRAs before the first step"
+
+BASIS = "loras.spread, or the profile's; each LoRA draws its own (assumed)"
 
 
 @dataclass(slots=True)
@@ -20,12 +25,24 @@ class Synchronous:
             (SwiftDiffusion, 4.2); if not, a LoRA is merged into the weights in place.
         keep: whether they stay until others are asked for; if not, every request brings its own.
         times: what its seconds are multiplied with.
+        spread: quantiles of a LoRA's seconds over their mean, as of `Drawn`; each LoRA draws its own. Null: those that
+            the profile has of creating one, if any.
+
+    Raises:
+        ConfigError: quantiles that are none.
     """
 
     create: bool = False
     keep: bool = True
     times: Positive = 1.0
+    spread: list[float] | None = None
     _run: Run = field(init=False, repr=False)
+    _drawn: dict[str, Drawn | None] = field(init=False, default_factory=dict, repr=False)
+    """By model; None where every LoRA takes its mean."""
+
+    def __post_init__(self) -> None:
+        if self.spread is not None:
+            Drawn("loras.spread", self.spread)
 
     def bind(self, run: Run, cut: Callable[[Worker], None] | None = None) -> None:
         """See Loras.bind."""
@@ -62,7 +79,20 @@ class Synchronous:
         else:
             assert isinstance(backend, Taken)
             cost = on_all(worker, backend.read_lora(lora)).plus(on_all(worker, backend.create_lora(lora, beside)))
-        return cost.times(self.times)
+        drawn = self._spread(lora)
+        return cost.times(self.times if drawn is None else self.times * drawn())
+
+    def _spread(self, lora: Asset) -> Drawn | None:
+        """What the seconds of ``lora`` over their mean are drawn from."""
+        if lora.model not in self._drawn:
+            found, backend = self.spread, self._run.backend
+            if found is None and self.create and isinstance(backend, Taken):
+                found = list(backend.lora_spread(lora)) or None
+            drawn = None if found is None else Drawn("loras.spread", found, self._run.rng(STREAM))
+            if drawn is not None:
+                self._run.assume("seconds of a LoRA before the first step, over their mean", drawn.ends, BASIS)
+            self._drawn[lora.model] = drawn
+        return self._drawn[lora.model]
 
     def holds(self, worker: Worker, active: Sequence[Request]) -> int | None:
         """See Loras.holds."""

@@ -114,6 +114,8 @@ GOOD = {
     "step": [{"width": 64, "height": 64, "batch": 1, "seconds": 0.5}],
 }
 
+LORA = {"bytes": 1} | dict.fromkeys(("read_s", "attach_s", "fuse_s", "unfuse_s", "patch_s"), 1.0)
+
 
 def test_a_folder_of_profiles_replaces_shipped_ones(tmp_path: Path) -> None:
     (tmp_path / "mi210_sdxl.yaml").write_text(yaml.safe_dump(GOOD | {"model": "sdxl", "gpu": "mi210", "load_s": 3.0}))
@@ -144,6 +146,9 @@ def test_a_folder_of_profiles_replaces_shipped_ones(tmp_path: Path) -> None:
         ({"weights_bytes": 10**30}, "weights_bytes"),
         ({"step": [{"width": True, "height": 64, "seconds": 0.5}]}, r"step\.0\.width"),
         ({"step": [{"width": 64, "height": 64, "seconds": "0.5"}]}, r"step\.0\.seconds"),
+        ({"lora": LORA | {"spread": [1.0]}}, r"lora\.spread"),
+        ({"lora": LORA | {"spread": [1.1, 0.9]}}, r"lora\.spread"),
+        ({"lora": LORA | {"spread": [-1.0, 3.0]}}, r"lora\.spread\.0"),
     ],
 )
 def test_a_wrong_value_is_named(tmp_path: Path, change: dict[str, object], key: str) -> None:

@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import Asset
-from sim.addons.fetch import Measured
+from sim.addons.drawn import Drawn
+from sim.addons.fetch import Link, Measured
 from sim.addons.kernels import Kernels
 from sim.addons.shared import NodeDisk, SharedLink
+from sim.addons.synchronous import Synchronous
 from sim.errors import ConfigError
 from sim.run import simulate
 from tests.sim.lab import Given, configured
@@ -70,8 +72,40 @@ def test_measured_seconds_have_their_quantiles(quantiles_s: list[float]) -> None
 
 @pytest.mark.parametrize("quantiles_s", [[1.0], [], [1.0, 0.5], [-0.1, 0.5], [0.1, 0.3, 0.2]])
 def test_quantiles_that_are_none_are_refused(quantiles_s: list[float]) -> None:
-    with pytest.raises(ConfigError, match=r"fetch.quantiles: found \[.*expected two or more seconds that never fall"):
+    expected = r"found \[.*expected two or more numbers from 0 in ascending order"
+    with pytest.raises(ConfigError, match=f"fetch.quantiles: {expected}"):
         Measured(quantiles_s)
+    with pytest.raises(ConfigError, match=f"fetch.latency_s: {expected}"):
+        Link(quantiles_s, RATE)
+    with pytest.raises(ConfigError, match=f"loras.spread: {expected}"):
+        Synchronous(spread=quantiles_s)
+
+
+QUANTILES = st.lists(st.floats(0, 5), min_size=2, max_size=40).map(sorted)
+
+
+@settings(max_examples=25)
+@given(QUANTILES, st.integers(0, 2**32))
+def test_draws_have_the_mean_and_the_median_of_their_quantiles(quantiles: list[float], seed: int) -> None:
+    """Within five standard errors: of the mean as always, of the median in shares of the draws."""
+    drawn, count = Drawn("key", quantiles, np.random.default_rng(seed)), 4000
+    found = np.array([drawn() for _ in range(count)])
+    grid = np.linspace(0, 1, len(quantiles))
+    assert quantiles[0] <= found.min() <= found.max() <= quantiles[-1]
+    assert abs(found.mean() - np.trapezoid(quantiles, grid)) <= 5 * found.std() / count**0.5 + 1e-9
+    slack = 5 * 0.5 / count**0.5
+    low, high = np.interp([0.5 - slack, 0.5 + slack], grid, quantiles)
+    assert low - 1e-9 <= np.median(found) <= high + 1e-9
+
+
+@given(QUANTILES, st.integers(0, 2**32))
+def test_a_link_draws_the_wait_of_each_file_and_adds_its_bytes(quantiles: list[float], seed: int) -> None:
+    link = Link(quantiles, RATE)
+    run = bound(link, {"x": 50.0})
+    run.rng("").random = np.random.default_rng(seed).random
+    expected = Drawn("key", quantiles, np.random.default_rng(seed))
+    found = [link.seconds(worker(), lora("x"), 0.0) for _ in range(5)]
+    assert found == pytest.approx([expected() + 0.5 for _ in range(5)])
 
 
 def test_kernels_are_for_a_backend_that_knows_them() -> None:
@@ -120,10 +154,11 @@ def test_a_nodes_disk_fetches_what_the_offline_curve_says(asked: list[int], file
 
 
 @pytest.mark.parametrize("leaves", ["lru", "lfu"])
-@pytest.mark.parametrize("most", [1, 3])
+@pytest.mark.parametrize("most", [1, 2, 3])
 def test_controlnets_on_a_gpu_are_loaded_as_the_offline_curve_says(tmp_path: Any, leaves: str, most: int) -> None:
     """One at a time, on one GPU: the run loads what the curve of the trace's only node does."""
-    asked = np.random.default_rng(1).choice(6, 40, p=[0.35, 0.25, 0.2, 0.1, 0.05, 0.05])
+    drawn = np.random.default_rng(1).choice(6, 40, p=[0.35, 0.25, 0.2, 0.1, 0.05, 0.05])
+    asked = np.concatenate([[0, 0, 1, 2, 1, 2, 0], drawn])  # with room for two, counts that outlive an eviction show
     file = tmp_path / "t.csv"
     lines = [f"p,{30 * at},net{name}," for at, name in enumerate(asked)]
     file.write_text("\n".join(["prompt,arrival_s,controlnets,loras", *lines, ""]))

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from backends.base import Asset
+from backends.profiled import Profiled
 from sim.cluster.cluster import Cluster
 from sim.errors import ConfigError
 from sim.run import Outcome, simulate
@@ -202,3 +204,50 @@ def test_steps_that_are_reused_and_shared_servers_are_refused_together() -> None
         simulate(
             configured("system=swiftdiffusion", "cluster.count=3", "trace=add-ons", *words, "feature_cache=teacache")
         )
+
+
+@cache
+def spread(system: str) -> list[float]:
+    """What a LoRA takes over its mean, by the system's configuration or else the profile."""
+    told = composed(f"system={system}")["loras"]["spread"]
+    found = told or Profiled("h800").lora_spread(Asset("lora", "x", "sdxl"))
+    return list(found)
+
+
+DRAWING = ("diffusers", "nirvana-10", "nirvana-20", "distrifusion-add-ons")
+
+
+@pytest.mark.parametrize("system", DRAWING)
+def test_a_spread_leaves_the_mean_as_it_is(system: str) -> None:
+    quantiles = spread(system)
+    assert np.trapezoid(quantiles, np.linspace(0, 1, len(quantiles))) == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.parametrize("system", DRAWING)
+def test_loras_before_the_first_step_take_seconds_of_their_spread(system: str) -> None:
+    """Mean and median over many requests, within five standard errors."""
+    times, count = composed(f"system={system}")["loras"]["times"], 600
+    load_s = rows(served(system, 0, 1, requests=count)).load_s
+    typical_s, quantiles = 3.351 * times, spread(system)
+    grid = np.linspace(0, 1, len(quantiles))
+    assert abs(load_s.mean() - typical_s) <= 5 * load_s.std() / count**0.5
+    low, high = np.interp([0.5 - 2.5 / count**0.5, 0.5 + 2.5 / count**0.5], grid, quantiles)
+    assert low * typical_s <= load_s.median() <= high * typical_s
+
+
+def test_each_lora_of_a_request_draws_its_own() -> None:
+    """Of two alike, the seconds of both vary by 2 ** 0.5 as much as those of one, not by twice as much."""
+    alike = "trace.lora_bytes=[340500000,340500000]"
+    one, two = (rows(served("diffusers", 0, loras, alike, requests=600)).load_s for loras in (1, 2))
+    assert two.std() / one.std() == pytest.approx(2**0.5, rel=0.1)
+
+
+def test_draws_of_loras_move_no_other_draw_and_are_the_same_for_the_same_seed() -> None:
+    words = ("arrivals=poisson", "arrivals.rate_rpm=20", "door.fetch_s=0")
+    plain = rows(served("nirvana-10", 1, 1, *words, "loras.spread=[1,1]", requests=50))
+    drawn, again = (served("nirvana-10", 1, 1, *words, requests=50).requests for _ in range(2))
+    assert drawn.equals(again)
+    assert plain.arrival_s.tolist() == drawn["arrival_s"].to_pylist()
+    assert plain.load_s.tolist() != drawn["load_s"].to_pylist()
+    other = served("nirvana-10", 1, 1, *words, "seed=2", requests=50).requests
+    assert other["load_s"].to_pylist() != drawn["load_s"].to_pylist()

@@ -40,7 +40,7 @@ def test_the_page_has_every_measured_point(
 
 
 def test_errors_are_those_of_the_measured_sizes() -> None:
-    curve = Curve("A", "loras", (1, 2, 3), {1: 1.0, 3: 0.5}, {"lru": [1.1, 9.0, 0.5]}, [2.0, 9.0, 0.5], 0.1)
+    curve = Curve("A", "loras", (1, 2, 3), {1: 1.0, 3: 0.5}, {"lru": [1.1, 9.0, 0.5]}, {"lru": [2.0, 9.0, 0.5]}, 0.1)
     assert errors([curve]) == pytest.approx({"mean": 0.05, "largest": 0.1, "fitted_mean": 0.5, "fitted_largest": 1.0})
 
 
@@ -71,7 +71,8 @@ def test_a_trace_of_one_s_own_has_the_loads_of_caches_on_its_nodes() -> None:
 def test_the_page_has_the_curves_of_traces_and_no_errors_of_theirs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    known = Curve("A", "loras", (1, 2), {1: 0.5}, {"lru": [0.75, 0.5], "lfu": [0.75, 0.5]}, [0.625, 0.5], 0.25)
+    fitted = {"lru": [0.625, 0.5], "lfu": [0.625, 0.5]}
+    known = Curve("A", "loras", (1, 2), {1: 0.5}, {"lru": [0.75, 0.5], "lfu": [0.75, 0.5]}, fitted, 0.25)
     tried: list[tuple[int, ...]] = []
     monkeypatch.setattr(caches, "curves", lambda sizes, share: tried.append(tuple(sizes)) or [known])
     row = {"name": "r", "rate_rpm": 1.0, "mean_s": 1.0, "p95_s": 2.0, "load": [0.5], "turns_s": 0.0}
@@ -135,8 +136,8 @@ def test_the_check_fails_where_a_measured_point_is_lost(
 
 def test_what_was_not_measured_is_not_drawn() -> None:
     made = {"lru": [0.75, 0.5], "lfu": [0.75, 0.25]}
-    known = Curve("A", "loras", (1, 2), {1: 0.5}, made, [0.625, 0.5], 0.25)
-    left, right = draw([known, Curve("mine", "loras", (1, 2), {}, made, [], 0.25)]).axes
+    known = Curve("A", "loras", (1, 2), {1: 0.5}, made, {"lru": [0.625, 0.5]}, 0.25)
+    left, right = draw([known, Curve("mine", "loras", (1, 2), {}, made, {}, 0.25)]).axes
     shown = [[line.get_label() for line in panel.lines if line.get_label()[0] != "_"] for panel in (left, right)]
     assert shown == [["LRU, fitted", "LFU, made", "LRU, made", "LRU, measured"], ["LFU, made", "LRU, made"]]
     assert [panel.get_title(loc="left") for panel in (left, right)] == ["Service A: LoRAs", "mine: LoRAs"]

@@ -1,8 +1,9 @@
 """How many add-ons a cache on each node would have to load, by its size and by what leaves it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,36 @@ from traces.table.trace import Trace
 Indices = npt.NDArray[np.int64]
 
 KINDS = ("controlnets", "loras")
+
+Policy = Literal["lru", "lfu"]
+
+
+@dataclass(slots=True)
+class Cache:
+    """A cache of add-ons that evicts the least recently used item, or the least frequently used one.
+
+    A count of uses belongs to an item in the cache: it starts at 1 when the item enters and is lost when the item is
+    evicted. Among equally used items the least recently used one goes first.
+
+    Args:
+        size: items that it holds, 1 or more.
+        policy: "lru" or "lfu".
+
+    Source: Katz's artifact, trace/adapter_loading_analysis.py, whose LFU counts the same way.
+    """
+
+    size: int
+    policy: Policy = "lru"
+    _uses: dict[Hashable, int] = field(init=False, default_factory=dict, repr=False)
+    """By item in the cache, the least recently used first."""
+
+    def use(self, item: Hashable) -> bool:
+        """Look up `item`, and load it where it is absent; return whether it was found."""
+        kept, uses = self._uses, self._uses.pop(item, 0)
+        if not uses and len(kept) == self.size:
+            del kept[next(iter(kept)) if self.policy == "lru" else min(kept, key=kept.__getitem__)]
+        kept[item] = uses + 1
+        return uses > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +87,11 @@ class Lookups:
         return (self.total - np.cumsum(found)) / max(self.requests, 1)
 
     def lfu(self, size: int) -> float:
-        """Loads per request with room for `size` things where the least used leaves, among equals the longest unused.
-
-        Uses are counted on the node from the start, of what is not in the cache too.
-        """
+        """Loads per request of LFU caches of `size` items; see `Cache`."""
         loads = 0
         for asked in self.nodes:
-            uses: dict[int, int] = {}
-            kept: dict[int, None] = {}  # the longest unused first
-            for thing in asked:
-                uses[thing] = uses.get(thing, 0) + 1
-                if thing in kept:
-                    del kept[thing]
-                else:
-                    loads += 1
-                    if len(kept) == size:
-                        del kept[min(kept, key=uses.__getitem__)]
-                kept[thing] = None
+            cache = Cache(size, "lfu")
+            loads += sum(not cache.use(thing) for thing in asked)
         return loads / max(self.requests, 1)
 
     @property

@@ -33,7 +33,7 @@ class Curve:
         service, kind: of `services` and of `KINDS`.
         measured: size -> what Katz measured, LRU.
         made: policy -> loads at `sizes`, of the service's law: a prediction.
-        fitted: at `sizes`, LRU, of a law whose locality is fitted to what was measured.
+        fitted: policy -> loads at `sizes`, of a law whose locality is fitted to what was measured of LRU.
         all: different things per request of a node: what is loaded however large the cache.
     """
 
@@ -42,7 +42,7 @@ class Curve:
     sizes: tuple[int, ...]
     measured: Mapping[int, float]
     made: Mapping[str, list[float]]
-    fitted: list[float]
+    fitted: Mapping[str, list[float]]
     all: float
 
     def at(self, size: int, policy: str = "lru") -> float:
@@ -73,7 +73,7 @@ def curves(sizes: Sequence[int] = SIZES, *, seed: int = 1, share: float = 1.0) -
                     sizes,
                     dict(zip(known["sizes"], known[name][kind], strict=True)),
                     {policy: per_request(asked[kind], sizes, policy) for policy in POLICIES},
-                    per_request(fitted[kind], sizes, "lru"),
+                    {policy: per_request(fitted[kind], sizes, policy) for policy in POLICIES},
                     asked[kind].distinct / asked[kind].requests,
                 )
             )
@@ -87,7 +87,7 @@ def of_trace(trace: Trace, name: str, sizes: Sequence[int] = SIZES) -> list[Curv
         asked = lookups(trace, kind)
         if asked is not None and asked.total:
             loads = {policy: per_request(asked, sorted(sizes), policy) for policy in POLICIES}
-            found.append(Curve(name, kind, tuple(sorted(sizes)), {}, loads, [], asked.distinct / asked.requests))
+            found.append(Curve(name, kind, tuple(sorted(sizes)), {}, loads, {}, asked.distinct / asked.requests))
     return found
 
 
@@ -105,7 +105,9 @@ def errors(found: Sequence[Curve]) -> dict[str, float]:
     """Mean and largest absolute error of the LRU loads over all measured points, predicted and fitted."""
     off = [abs(curve.at(size) - load) for curve in found for size, load in curve.measured.items()]
     fitted = [
-        abs(curve.fitted[curve.sizes.index(size)] - load) for curve in found for size, load in curve.measured.items()
+        abs(curve.fitted["lru"][curve.sizes.index(size)] - load)
+        for curve in found
+        for size, load in curve.measured.items()
     ]
     return {
         "mean": float(np.mean(off)), "largest": max(off), "fitted_mean": float(np.mean(fitted)),

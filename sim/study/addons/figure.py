@@ -25,7 +25,7 @@ def draw(found: Sequence[Curve]) -> Figure:
 
 def _panel(axes: Axes, curve: Curve) -> None:
     if curve.fitted:
-        axes.plot(curve.sizes, curve.fitted, color=GREY, linestyle=":", label="LRU, fitted")
+        axes.plot(curve.sizes, curve.fitted["lru"], color=GREY, linestyle=":", label="LRU, fitted")
     for policy, colour, dash in (("lfu", COLOURS[1], "--"), ("lru", COLOURS[0], "-")):
         axes.plot(curve.sizes, curve.made[policy], dash, color=colour, label=f"{policy.upper()}, made")
     if curve.measured:

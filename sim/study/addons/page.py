@@ -24,22 +24,24 @@ def _caches(facts: Facts, image: str) -> list[str]:
         f"![Loads per request against the size of the cache]({image})",
         "Each node of services A and B (SwiftDiffusion, 3.1 and Figure 7) keeps the add-ons that it used in a cache of "
         "so many; what is not there is loaded. *Measured*: Katz's artifact, LRU. *Made*: the synthetic services "
-        "(`trace=synthetic-service-a`, `-b`), all of their requests and nodes. LFU counts every use on the node, and "
-        "among equals the longest unused goes.",
+        "(`trace=synthetic-service-a`, `-b`), all of their requests and nodes. LFU counts uses since an add-on "
+        "entered the cache, as Katz's artifact does (trace/adapter_loading_analysis.py); among equals the longest "
+        "unused goes.",
         "The services' popularity, numbers per request, nodes and different LoRAs on a node are Katz's own, and "
         f"nothing is fitted to the {facts['points']} measured points: what is made **predicts** them, "
         f"{error['mean']:.2f} loads off in the mean and {error['largest']:.2f} at most. ControlNets above all are "
         "loaded too often: production traffic stays with one for a run of requests, which no other statistic tells. "
         "*Fitted* (`trace=synthetic-service-a-fitted`, `-b-fitted`): the same where how long a node stays with what it "
         f"runs is fitted to these very points, so no prediction: {error['fitted_mean']:.3f} off in the mean and "
-        f"{error['fitted_largest']:.3f} at most. Sizes that nobody published are the curves'.",
+        f"{error['fitted_largest']:.3f} at most; nothing is fitted to LFU. Sizes that nobody published are the "
+        "curves'.",
     ]
     for curve in facts["curves"]:
         blocks.append(f"**Service {curve['service']}, {NAMES[curve['kind']]}**, loads per request")
         rows = [("made, LRU", curve["made"]["lru"]), ("made, LFU", curve["made"]["lfu"])]
         if curve["measured"]:
             rows.insert(0, ("measured, LRU", [curve["measured"].get(str(size)) for size in curve["sizes"]]))
-            rows.append(("fitted, LRU", curve["fitted"]))
+            rows += [("fitted, LRU", curve["fitted"]["lru"]), ("fitted, LFU", curve["fitted"]["lfu"])]
         head = ("size", *(str(size) for size in curve["sizes"]), "all")
         last = {"made, LRU": curve["all"], "made, LFU": curve["all"]}
         blocks.append(

@@ -122,7 +122,8 @@ _SLOW = ("swiftdiffusion-slow-storage",)
 
 _H800 = "backends/profiles/h800_sdxl.yaml: Katz's logs of 0C/0L, 1C/0L, 0C/1L and 3C/0L"
 _LORAS = (
-    "a LoRA is read and created in proportion to its bytes, and merged in place the same whatever they are (assumed)"
+    "a LoRA is read and created in proportion to its bytes, with the spread of 0C/1L, and merged in place the same "
+    "whatever they are (assumed)"
 )
 _KERNELS = "kernels: 1.064 x 1.06 x 1.072 (6.5)"
 _COLD = "ControlNets loaded for every request, 0.28 s each, and 0.35 s to fetch an image: the artifact's constants"

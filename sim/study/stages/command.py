@@ -24,7 +24,8 @@ def run(args: argparse.Namespace) -> int:
     before = committed(files[0], replay.judged) if args.check else {}
     found = replay.settings()
     for stage in replay.STAGES:
-        print(f"{stage}: off by {replay.worst(found, stage):.3g} at most where it is predicted")
+        mean, median = (replay.worst(found, stage, statistic) for statistic in replay.STATISTICS)
+        print(f"{stage}: off by {mean:.3g} at most where it is predicted, its median by {median:.3g}")
     facts = {"settings": [asdict(each) for each in found]}
     if args.check:
         return checked(before, replay.judged(facts))

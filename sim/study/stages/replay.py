@@ -4,7 +4,7 @@ import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,7 +22,12 @@ MAX_STEPS_OFF = 1.0
 """Difference of ``patch_step`` that --check allows; the seconds are allowed REL_TOL."""
 
 LOGGED = resources.files("conf") / "data" / "katz-stages.csv"
-"""Means over the requests of each run but its first, from the artifact's logs; without the constants that it adds."""
+"""Means and medians over the requests of each run but its first, from the artifact's logs; without the constants that
+it adds."""
+
+Statistic = Literal["mean", "median"]
+
+STATISTICS: tuple[Statistic, ...] = ("mean", "median")
 
 OWN = {"nirvana-10": ("door.fetch_s=0",), "nirvana-20": ("door.fetch_s=0",)}
 """What is set of a system beside its setting: the logs have no fetch of an image."""
@@ -30,14 +35,14 @@ OWN = {"nirvana-10": ("door.fetch_s=0",), "nirvana-20": ("door.fetch_s=0",)}
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A system with so many ControlNets and LoRAs for every request, and the mean seconds of its stages, by name; of
-    ``logged`` and ours. A stage that was not logged is in neither."""
+    """A system with so many ControlNets and LoRAs for every request, and the seconds of its stages by statistic and
+    name, logged and ours. A stage that was not logged is in neither."""
 
     system: str
     controlnets: int
     loras: int
-    logged: Mapping[str, float]
-    ours: Mapping[str, float]
+    logged: Mapping[Statistic, Mapping[str, float]]
+    ours: Mapping[Statistic, Mapping[str, float]]
 
     @property
     def name(self) -> str:
@@ -49,11 +54,11 @@ class Setting:
         """Whether figures were taken from it."""
         return (self.controlnets, self.loras) in CALIBRATED
 
-    def error(self, stage: str) -> float | None:
-        """Ours over the logged mean less 1; of ``patch_step`` the difference in steps; None where it was not logged."""
-        if stage not in self.logged:
+    def error(self, stage: str, statistic: Statistic = "mean") -> float | None:
+        """Return ours over the logged less 1, of ``patch_step`` the difference in steps; None if it was not logged."""
+        if stage not in self.logged[statistic]:
             return None
-        ours, logged = self.ours[stage], self.logged[stage]
+        ours, logged = self.ours[statistic][stage], self.logged[statistic][stage]
         return ours - logged if stage == "patch_step" else ours / logged - 1.0
 
 
@@ -66,9 +71,14 @@ def settings(which: Callable[[str, int, int], bool] = lambda *_: True) -> list[S
 
 
 def _setting(system: str, controlnets: int, loras: int, row: Mapping[str, str]) -> Setting:
-    logged = {stage: float(row[stage]) for stage in STAGES if row[stage]}
+    columns: dict[Statistic, str] = {"mean": "", "median": "median_"}
+    logged = {
+        statistic: {stage: float(row[prefix + stage]) for stage in STAGES if row[prefix + stage]}
+        for statistic, prefix in columns.items()
+    }
     found = stages(simulate(config(system, controlnets, loras)))
-    return Setting(system, controlnets, loras, logged, {stage: found[stage] for stage in logged})
+    ours = {statistic: {stage: found[statistic][stage] for stage in known} for statistic, known in logged.items()}
+    return Setting(system, controlnets, loras, logged, ours)
 
 
 def config(system: str, controlnets: int, loras: int, *overrides: str) -> dict[str, Any]:
@@ -80,8 +90,8 @@ def config(system: str, controlnets: int, loras: int, *overrides: str) -> dict[s
     return composed(Point("swiftdiffusion-evaluation", {}, tuple(words)))
 
 
-def stages(outcome: Outcome) -> dict[str, float]:
-    """Mean seconds of each stage over the requests after the warm-up."""
+def stages(outcome: Outcome) -> dict[Statistic, dict[str, float]]:
+    """Mean and median seconds of each stage over the requests after the warm-up."""
     table = outcome.requests.slice(outcome.config["warmup"])
     found = {name: np.nan_to_num(table[name].to_numpy()) for name in _columns(table.column_names)}
     took_s = found["finish_s"] - found["start_s"]
@@ -93,7 +103,10 @@ def stages(outcome: Outcome) -> dict[str, float]:
         "other_s": found["decode_s"],
         "patch_step": found.get("patch_step", np.zeros(len(took_s))),
     }
-    return {name: float(values.mean()) for name, values in each.items()}
+    return {
+        "mean": {name: float(values.mean()) for name, values in each.items()},
+        "median": {name: float(np.median(values)) for name, values in each.items()},
+    }
 
 
 def _columns(there: Sequence[str]) -> list[str]:
@@ -101,9 +114,9 @@ def _columns(there: Sequence[str]) -> list[str]:
     return [name for name in wanted if name in there]
 
 
-def worst(found: Iterable[Setting], stage: str) -> float:
+def worst(found: Iterable[Setting], stage: str, statistic: Statistic = "mean") -> float:
     """The largest error of a stage, whatever its sign, over the settings that nothing was calibrated on."""
-    errors = [each.error(stage) for each in found if not each.calibrated]
+    errors = [each.error(stage, statistic) for each in found if not each.calibrated]
     return max((abs(error) for error in errors if error is not None), default=0.0)
 
 
@@ -111,12 +124,13 @@ def judged(facts: Facts) -> dict[str, Judged]:
     """Return the verdicts of the page's JSON: every logged stage of every setting."""
     found = {}
     for each in (Setting(**setting) for setting in facts["settings"]):
-        for stage, logged in each.logged.items():
-            error = each.error(stage)
-            if error is not None:
+        for statistic in STATISTICS:
+            for stage, logged in each.logged[statistic].items():
+                error = each.error(stage, statistic)
+                assert error is not None
                 allowed = MAX_STEPS_OFF if stage == "patch_step" else REL_TOL
                 within = f"{MAX_STEPS_OFF:g} step" if stage == "patch_step" else f"{REL_TOL:.0%}"
-                found[f"{each.system} {each.name}, {stage}"] = Judged(
-                    f"{logged:.4g} within {within}", f"{each.ours[stage]:.4g}", abs(error) <= allowed
+                found[f"{each.system} {each.name}, {statistic} {stage}"] = Judged(
+                    f"{logged:.4g} within {within}", f"{each.ours[statistic][stage]:.4g}", abs(error) <= allowed
                 )
     return found
