@@ -222,8 +222,8 @@ def _check_times(trace: Trace, arrivals: Arrivals) -> None:
     """Raise ConfigError where the own times of ``trace`` are asked for and it has none."""
     if isinstance(arrivals, TraceClock) and trace.notes.get("arrival_s") == ORDER_ONLY:
         raise ConfigError(
-            f"arrivals=trace: {trace.path or trace.name} has an order of requests and no times to replay; choose others, "
-            "such as arrivals=poisson arrivals.rate_rpm=10, or map its column of times in `mezzotint trace import`"
+            f"arrivals=trace: {trace.path or trace.name} has an order of requests and no times to replay; choose others"
+            ", such as arrivals=poisson arrivals.rate_rpm=10, or map its column of times in `mezzotint trace import`"
         )
 
 

@@ -1,5 +1,6 @@
 """Delimited text: what Arrow's threads hold, and which columns are taken for which."""
 
+import argparse
 import gzip
 import threading
 import time
@@ -7,13 +8,18 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from traces.cli import add_parser
 from traces.error import TraceError
+from traces.sources.delimited import Csv
 from traces.sources.formats import delimited
 from traces.sources.formats.delimited import read_delimited, read_header
+from traces.table.ingest import ORDER_ONLY
 from traces.table.limits import Limits
+from traces.table.trace import Trace
 
 NOT_UTF8 = b"p,t\n\xff\xfe\xfa,1\n"
 
@@ -55,3 +61,60 @@ def test_an_error_is_told_at_once(content: bytes, tmp_path: Path) -> None:
     with pytest.raises(TraceError):
         read_all(tmp_path / "x.csv")
     assert time.monotonic() - start < delimited.RELEASE_S / 2
+
+
+def imported(folder: Path, text: str, **options: Any) -> Trace:
+    (folder / "x.csv").write_text(text)
+    return Csv(path=folder / "x.csv", **options).load(np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    ("header", "columns"),
+    [
+        ("text,timestamp,user", {"prompt": "text", "arrival_s": "timestamp", "user_id": "user"}),
+        ("Caption,Created At,User-Name", {"prompt": "Caption", "arrival_s": "Created At", "user_id": "User-Name"}),
+        ("prompt,time,text", {"prompt": "prompt", "arrival_s": "time"}),  # the canonical name goes first
+        ("seconds,time,text", {"prompt": "text", "arrival_s": "time"}),
+    ],
+)
+def test_usual_names_are_mapped_by_themselves(header: str, columns: dict[str, str], tmp_path: Path) -> None:
+    assert imported(tmp_path, f"{header}\n1,2,3\n").notes["columns"] == columns
+
+
+def test_a_map_goes_before_names_and_may_say_none(tmp_path: Path) -> None:
+    table = "text,time,made\na fox,3,4\n"
+    assert imported(tmp_path, table, columns={"arrival_s": "made"}).arrival_s.tolist() == [4.0]
+    assert imported(tmp_path, table, columns={"arrival_s": ""}).notes["arrival_s"] == ORDER_ONLY
+    mapped = imported(tmp_path, table, columns={"user_id": "text"}).notes["columns"]
+    assert mapped == {"user_id": "text", "arrival_s": "time"}  # one column is not taken twice
+
+
+def test_two_columns_that_may_be_one_are_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"x.csv: found the columns time, created_at, each of .*--map arrival_s=time"):
+        imported(tmp_path, "prompt,time,created_at\na,1,2\n")
+
+
+@pytest.mark.parametrize(
+    ("cells", "written"),
+    [
+        (("2022-08-14 00:45:00", "2022-08-14 00:46:30"), "ISO 8601 dates"),
+        (("1660000000", "1660000090"), "seconds since 1970"),
+        (("1660000000000", "1660000090000"), "milliseconds since 1970"),
+        (("5", "95"), "seconds of the file's own clock"),
+    ],
+)
+def test_times_are_read_as_they_are_written(cells: tuple[str, str], written: str, tmp_path: Path) -> None:
+    trace = imported(tmp_path, "time\n" + "\n".join(cells) + "\n")
+    assert np.diff(trace.arrival_s).tolist() == [90.0]
+    assert trace.notes["arrival_written"] == written
+
+
+def test_the_import_prints_what_it_mapped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.csv").write_text("text,created_at\na fox,2022-08-14 00:45:00\n")
+    parser = argparse.ArgumentParser()
+    add_parser(parser.add_subparsers())
+    args = parser.parse_args(["trace", "import", "csv", str(tmp_path / "x.csv"), "-o", str(tmp_path / "x.parquet")])
+    assert args.run(args) == 0
+    said = capsys.readouterr().out
+    assert "columns: prompt = text, arrival_s = created_at" in said
+    assert "arrivals are read as ISO 8601 dates" in said
