@@ -37,10 +37,12 @@ from sim.rundir import CLUSTER, CONFIG, REQUESTS, SUMMARY, TIMELINE, Claim, clai
 from sim.streams import stream
 from sim.workload import Shapes, Similarity, Workload, addon_bytes, standalone
 from traces.arrivals.base import Arrivals
+from traces.arrivals.trace_clock import TraceClock
 from traces.encoders.embeddings import Encoder, embed
 from traces.similarity.scale import Scale
 from traces.similarity.search import Search
 from traces.sources import Source
+from traces.table.ingest import ORDER_ONLY
 from traces.table.trace import Trace
 
 
@@ -167,6 +169,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     backend: Backend = build(settings.backend, "backend", Backend)
     backend.open(Rows(trace))
     arrivals: Arrivals = build(settings.arrivals, "arrivals", Arrivals)
+    _check_times(trace, arrivals)
     encoder: Encoder = build(settings.encoder, "encoder", Encoder)
 
     def embeddings() -> np.ndarray[Any, Any]:
@@ -213,6 +216,15 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     )
     _assume(engine, trace, system, settings.addons, allocation.assumptions())
     return Assembled(trace, engine, None if selector is None else selector.alpha, quality)
+
+
+def _check_times(trace: Trace, arrivals: Arrivals) -> None:
+    """Raise ConfigError where the own times of ``trace`` are asked for and it has none."""
+    if isinstance(arrivals, TraceClock) and trace.notes.get("arrival_s") == ORDER_ONLY:
+        raise ConfigError(
+            f"arrivals=trace: {trace.path or trace.name} has an order of requests and no times to replay; choose others"
+            ", such as arrivals=poisson arrivals.rate_rpm=10, or map its column of times in `mezzotint trace import`"
+        )
 
 
 def _check_left(trace: Trace, settings: Settings) -> None:

@@ -61,7 +61,7 @@ RUN_HELP = """usage: mezzotint run [-m] [--config-dir DIR] [--cfg job] [KEY=VALU
 
 Run one simulation; with -m, every combination of comma-separated values.
 
-  mezzotint run system=nirvana trace=file trace.path=ddb.parquet arrivals.rate_rpm=10 run.dir=out
+  mezzotint run system=nirvana trace=file trace.path=ddb.parquet arrivals.speedup=2 run.dir=out
   mezzotint run -m system=vanilla,modm-throughput arrivals.rate_rpm=6,10,14 run.dir=sweep
   mezzotint run -m experiment=nirvana-table2 run.dir=table2      a paper's table or figure, with its own sweep
 

@@ -111,7 +111,11 @@ def _run(args: argparse.Namespace) -> int:
     reading = _source(args).read(rng)
     reading.name = args.name or reading.name
     reading.notes["seed"] = args.seed
+    if args.source == "csv":
+        print("columns:", ", ".join(f"{name} = {source}" for name, source in reading.notes["columns"].items()))
     _report(store(reading, out))
+    if "arrival_written" in reading.notes:
+        print(f"arrivals are read as {reading.notes['arrival_written']} (--arrival says otherwise)")
     if "arrival_s" in reading.notes:
         print(f"arrival times are not the source's own: {reading.notes['arrival_s']}")
     return 0
@@ -196,7 +200,8 @@ def _add_import(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--map", action="append", default=[], metavar="CANONICAL=SOURCE",
-        help="csv: which column of the table is which column of a trace; may be repeated",
+        help="csv: which column of the table is which column of a trace (default: by its name), none if SOURCE is"
+        " left out; may be repeated",
     )  # fmt: skip
     parser.add_argument("--delimiter", metavar="C", help=r"csv: between cells, a comma by default; \t is a tab")
     parser.add_argument("--no-quotes", action="store_true", help="csv: quotes in the table mean nothing")
@@ -331,7 +336,7 @@ def _column_map(pairs: list[str]) -> dict[str, str]:
     columns: dict[str, str] = {}
     for pair_ in pairs:
         canonical, equals, source = pair_.partition("=")
-        if not canonical or not equals or not source:
+        if not canonical or not equals:
             raise TraceError(f"--map {pair_}: expected canonical=source, for example prompt=text")
         if canonical in columns:
             raise TraceError(f"--map {pair_}: {canonical} is mapped to {columns[canonical]!r} already; map it once")

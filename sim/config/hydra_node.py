@@ -19,7 +19,7 @@ from hydra import compose, initialize_config_module
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, flag_override
 
 from conf.document import DocumentError, parse
 from sim.config.choices import CONF
@@ -94,6 +94,7 @@ class Loader(ConfigLoaderImpl):  # type: ignore[misc]
             raise ConfigError(f"{MODE}: -m alone says that a run is a sweep")
         config: DictConfig = super().load_configuration(*args, **kwargs)
         refuse(config.hydra)
+        _drop_given(config.hydra)
         return config
 
     def _process_config_searchpath(self, config_name: str | None, parsed_overrides: list[Any], repo: Any) -> None:
@@ -123,6 +124,15 @@ def refuse_primary(config: Any, name: str) -> None:
             f"--config-name {name}: hydra: found what no run's config.yaml tells Hydra, which could call anything "
             "by it; remove that key, and choose launchers on the command line"
         )
+
+
+def _drop_given(node: DictConfig) -> None:
+    """Drop the sweep of every key that the command line sets: Hydra takes ++KEY and KEY for two."""
+    params = node.sweeper.get("params") if OmegaConf.is_dict(node.sweeper) else None
+    given = {word.lstrip("+~").partition("=")[0] for word in node.overrides.task}
+    for key in [key for key in params or () if str(key).lstrip("+~") in given]:
+        with flag_override(params, ["readonly", "struct"], False):
+            del params[key]
 
 
 def refuse(node: DictConfig) -> None:

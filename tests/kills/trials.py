@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-RUN = ("trace=file", "trace.path=given/t.parquet", "arrivals.rate_rpm=9", "system=nirvana")
+RUN = ("trace=file", "trace.path=given/t.parquet", "arrivals=poisson", "arrivals.rate_rpm=9", "system=nirvana")
 LEAVE_S = 10.0
 """Within which all processes of a command that was told to stop must be gone."""
 LIMIT_S = 300.0
@@ -51,6 +51,7 @@ COMMANDS = (
                 "rate",
                 "trace=file",
                 "trace.path=given/t.parquet",
+                "arrivals=poisson",
                 "system=nirvana",
                 "--jobs",
                 "2",

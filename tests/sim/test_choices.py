@@ -130,7 +130,7 @@ def test_a_group_that_is_none_lists_those_that_are(capsys: pytest.CaptureFixture
     assert main(["list", "evicton"]) == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert "no group 'evicton'; the groups are models, trace," in said.err
+    assert "no group 'evicton'; the groups are models, arrivals," in said.err
     assert main(["list", "eviction", "--config-dir", "nowhere"]) == 2
     assert "nowhere is no folder" in capsys.readouterr().err
     assert main(["list", "profiles", "--config-dir", "."]) == 2

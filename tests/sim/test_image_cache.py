@@ -45,7 +45,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, Path]:
 @pytest.fixture(scope="module")
 def served(trace: tuple[Trace, Path]) -> Served:
     """Runs of that trace through MoDM, on eight GPUs: the configuration is composed once, and its keys set."""
-    words = ("trace=file", f"trace.path={trace[1]}", "cluster.count=8")
+    words = ("trace=file", f"trace.path={trace[1]}", "arrivals=poisson", "cluster.count=8")
     composed = {name: configured(f"system={name}", *words) for name in ("modm-throughput", "modm-quality")}
 
     def run(system: str = "modm-throughput", **keys: Any) -> Outcome:

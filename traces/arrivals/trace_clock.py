@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traces.arrivals.base import Schedule, Times
+from traces.arrivals.base import MOST_RPM, Schedule, Times
+from traces.error import TraceError
 from traces.table.validation import check_number
 
 MOST = 1e6
@@ -19,19 +20,49 @@ class TraceClock:
 
     Args:
         speedup: 2 makes the requests arrive twice as fast, 0.5 half as fast.
+        rate_rpm: requests per minute in the mean, from which the speedup follows; None leaves `speedup` as it is.
 
     Raises:
-        TraceError: `speedup` is not between 1 / `MOST` and `MOST`.
+        TraceError: `speedup` is not between 1 / `MOST` and `MOST`, `rate_rpm` is not above 0 and at most `MOST_RPM`,
+            or both are set.
     """
 
     speedup: float = 1.0
+    rate_rpm: float | None = None
 
     def __post_init__(self) -> None:
         check_number("arrivals", "speedup", self.speedup, least=1 / MOST, most=MOST)
+        if self.rate_rpm is None:
+            return
+        check_number("arrivals", "rate_rpm", self.rate_rpm, above=0.0, most=MOST_RPM)
+        if self.speedup != 1.0:
+            raise TraceError(
+                f"arrivals: found speedup={self.speedup:g} and rate_rpm={self.rate_rpm:g}, expected one of the two,"
+                " since a rate decides the speedup; leave one out"
+            )
 
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
         own = np.asarray(own_clock_s, np.float64)
-        if self.speedup == 1.0:  # exact: (a - b) + b need not be a
+        speedup = self.speedup
+        if self.rate_rpm is not None:
+            speedup = self.rate_rpm / own_rpm(own)
+            check_number("arrivals", f"rate_rpm={self.rate_rpm:g}: speedup", speedup, least=1 / MOST, most=MOST)
+        if speedup == 1.0:  # exact: (a - b) + b need not be a
             return Schedule(own.copy())
         first = own[:1]
-        return Schedule(first + (own - first) / self.speedup)
+        return Schedule(first + (own - first) / speedup)
+
+
+def own_rpm(own_clock_s: Times) -> float:
+    """Return the mean rate of a trace's own arrivals, (n,) seconds, in requests per minute.
+
+    Raises:
+        TraceError: there are fewer than two requests, or all arrive at once.
+    """
+    span_s = float(own_clock_s[-1] - own_clock_s[0]) if len(own_clock_s) else 0.0
+    if not span_s > 0.0:
+        raise TraceError(
+            f"arrivals: found {len(own_clock_s):,} requests within {span_s:g} s, expected two or more at different"
+            " times, since the trace's own rate is to be scaled; choose arrivals=poisson"
+        )
+    return (len(own_clock_s) - 1) / span_s * 60.0

@@ -1,6 +1,7 @@
 """Any table of requests as delimited text (CSV, TSV), plain or gzipped, with a map of its columns."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -18,28 +19,38 @@ from traces.table.limits import Limits
 from traces.table.trace import Trace
 from traces.table.validation import Origin, shown
 
+BY_NAME: Mapping[str, frozenset[str]] = {
+    "prompt": frozenset({"prompt", "prompts", "text", "caption", "captions"}),
+    "arrival_s": frozenset({
+        "arrival_s", "arrival", "arrival_time", "arrived_at", "timestamp", "time", "ts", "datetime", "date_time",
+        "created", "created_at", "request_time", "received_at", "submitted_at",
+    }),
+    "user_id": frozenset({"user_id", "userid", "user", "user_name", "username"}),
+}  # fmt: skip
+"""Canonical name -> what other tables call the column, in small letters."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Csv:
     """A delimited text file with a header, UTF-8, plain or gzipped.
 
-    Columns that carry a canonical name (see `traces.table.columns.SCHEMA`) need no mapping; those that are
-    neither mapped nor canonical are left out, and named in the notes. An empty cell is null, an empty line
-    is no row. The rows are sorted by arrival, ties in the file's order. A missing request_id becomes the
-    number of the row.
+    Columns that carry a canonical name (see `traces.table.columns.SCHEMA`) need no mapping, nor does the one column
+    that carries another usual name of a prompt, a time or a user (`BY_NAME`). The other columns are left out, and
+    named in the notes. An empty cell is null, an empty line is no row. The rows are sorted by arrival, ties in the
+    file's order. A missing request_id becomes the number of the row.
 
     Without a column of arrivals, request i arrives at i seconds: an order and no times, which the notes
     say, so give such a trace an arrival process.
 
     Args:
         path: the file; a leading ~ is the home folder.
-        columns: canonical name -> the file's name for it.
+        columns: canonical name -> the file's name for it, or "" for none.
         delimiter: one character between cells.
         quote: the character around cells that contain the delimiter; None if quotes mean nothing.
         list_separator: what separates the names in controlnets and loras.
         arrival: how arrivals are written. "seconds" of the trace's own clock, kept as they are; "unix"
             seconds, milliseconds since 1970 ("unix-ms") or ISO 8601 "timestamp", measured from the earliest;
-            "auto" reads numbers as seconds and anything else as timestamps. Timestamps state their zone in
+            "auto" tells by the first cell: a number of 1e9 or more counts from 1970. Timestamps state their zone in
             all rows, and are brought to UTC, or in none, and are taken as UTC.
         name: what reports call the trace; the file's name if None.
         limits: how much is read.
@@ -85,7 +96,7 @@ class Csv:
             notes["columns_left_out"] = left_out
         if not timed:
             notes["arrival_s"] = ORDER_ONLY
-        clock = Clock(self.arrival, Timestamps())
+        clock = Clock(self.arrival, Timestamps(), notes)
         tables = read_delimited(path, self.limits, header, delimiter=self.delimiter, quote=self.quote)
         batches = self._batches(tables, Origin(str(path), names), clock)
         reading = Reading(
@@ -136,12 +147,32 @@ class Csv:
                     f"{path}: cannot map {source!r} to {name!r}, expected a column of a trace:"
                     f" {', '.join(SCHEMA.names)}"
                 )
-            require_column(header, source, str(path))
+            if source:
+                require_column(header, source, str(path))
         own = {name: name for name in header if name in SCHEMA.names}
-        names = {**own, **self.columns}
+        chosen = {**own, **self.columns}
+        by_name = {name: _by_name(header, name, chosen, path) for name in BY_NAME if name not in chosen}
+        names = {name: source for name, source in {**chosen, **by_name}.items() if source}
         if not names:
             raise TraceError(
                 f"{path}: found the columns {shown(', '.join(header))}, none of which is a column of a trace;"
                 " map some with canonical=source"
             )
         return names
+
+
+def _by_name(header: list[str], name: str, chosen: Mapping[str, str], path: Path) -> str:
+    """Return the one column that goes by a usual name of ``name``, "" if there is none.
+
+    Raises:
+        TraceError: there are several.
+    """
+    taken = set(chosen.values())
+    found = [each for each in header if re.sub(r"[\s-]+", "_", each.strip().lower()) in BY_NAME[name]]
+    found = [each for each in found if each not in taken]
+    if len(found) > 1:
+        raise TraceError(
+            f"{path}: found the columns {shown(', '.join(found))}, each of which may be {name}; say which, as in"
+            f" --map {name}={shown(found[0])}, or --map {name}= for none"
+        )
+    return found[0] if found else ""

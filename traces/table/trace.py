@@ -15,7 +15,7 @@ from conf.atomic import atomic_write
 from traces.error import TraceError
 from traces.table.columns import LATER, SCHEMA, UNITS, conform
 from traces.table.digest import content_digest
-from traces.table.limits import regular_file
+from traces.table.limits import FREE_BYTES, RATIO, regular_file
 from traces.table.validation import Origin, check_cells, check_order, check_unique, shown
 
 __all__ = ["SCHEMA", "Origin", "Trace", "TraceError", "about", "content_digest", "make", "read", "validate", "write"]
@@ -24,6 +24,11 @@ VERSION = 1
 """Version of the file layout, kept in the file's metadata."""
 
 METADATA_KEY = b"mezzotint"
+
+ROW_BYTES = sum(
+    field.type.bit_width // 8 if pa.types.is_primitive(field.type) else np.dtype(np.int32).itemsize for field in SCHEMA
+)
+"""Bytes of a row in memory, without its texts: the smallest traces, all of one shape, take 24 times their file."""
 
 ADDON_BYTES = "addon_bytes"
 """The note that says how large add-ons are: name -> bytes."""
@@ -214,8 +219,7 @@ def read(path: Path | str) -> Trace:
             version, invalid (see `validate`), or not the content that its digest was taken of.
     """
     path = Path(path)
-    table = _read_parquet(path)
-    about = _read_about(table, path)
+    table, about = _read_parquet(path)
     table = table.replace_schema_metadata(None)
     for name in LATER:
         if name not in table.column_names:
@@ -253,16 +257,31 @@ def about(path: Path | str) -> tuple[int, str]:
             rows, schema = opened.metadata.num_rows, opened.schema_arrow
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _unreadable(path, error) from error
-    return rows, str(_read_about(schema.empty_table(), path)["digest"])
+    return rows, str(_read_about(schema, path)["digest"])
 
 
-def _read_parquet(path: Path) -> pa.Table:
-    regular_file(path)
+def _read_parquet(path: Path) -> tuple[pa.Table, dict[str, Any]]:
+    """Return the rows and the metadata; the rows are read once metadata and size are those of a trace."""
+    packed = regular_file(path).st_size
     try:
         with pa.OSFile(str(path)) as file:  # opened here: Arrow takes a path with a colon for a URI
-            return pq.ParquetFile(file).read()
+            opened = pq.ParquetFile(file)
+            about = _read_about(opened.schema_arrow, path)
+            _check_size(opened.metadata, packed, path)
+            return opened.read(), about
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: a column's name
         raise _unreadable(path, error) from error
+
+
+def _check_size(found: pq.FileMetaData, packed: int, path: Path) -> None:
+    """Raise TraceError if the rows take far more memory than those of a trace in a file of ``packed`` bytes."""
+    encoded = sum(found.row_group(group).total_byte_size for group in range(found.num_row_groups))
+    unpacked = max(encoded, found.num_rows * ROW_BYTES)
+    if unpacked > max(FREE_BYTES, RATIO * packed):
+        raise TraceError(
+            f"{path}: found {found.num_rows:,} rows, at least {unpacked:,} bytes in memory, in {packed:,} bytes,"
+            f" expected at most {RATIO} times the file; it is no trace that `mezzotint trace` wrote, import its source"
+        )
 
 
 def _unreadable(path: Path, error: Exception) -> TraceError:
@@ -272,8 +291,8 @@ def _unreadable(path: Path, error: Exception) -> TraceError:
     )
 
 
-def _read_about(table: pa.Table, path: Path) -> dict[str, Any]:
-    raw = (table.schema.metadata or {}).get(METADATA_KEY)
+def _read_about(schema: pa.Schema, path: Path) -> dict[str, Any]:
+    raw = (schema.metadata or {}).get(METADATA_KEY)
     if raw is None:
         raise TraceError(
             f"{path}: is Parquet but not a mezzotint trace (its metadata has no `mezzotint` key);"

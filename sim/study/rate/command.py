@@ -37,7 +37,7 @@ class Asked:
     slo: str
     from_rpm: float
     to_rpm: float
-    replications: int
+    replications: int | None
     tolerance: float
     jobs: int
     words: tuple[str, ...]
@@ -63,8 +63,8 @@ def parsed(given: Sequence[str]) -> Asked:
         ("--tolerance", options.tolerance, 1e-4 <= options.tolerance <= 1, "a part of the rate, 0.0001 to 1"),
         (
             "--replications",
-            options.replications,
-            2 <= options.replications <= MOST_REPLICATIONS,
+            options.replications or 2,
+            options.replications is None or 2 <= options.replications <= MOST_REPLICATIONS,
             f"2 to {MOST_REPLICATIONS}: one tells nothing of noise",
         ),
         ("--jobs", options.jobs, options.jobs >= 1, "1 or more worker processes"),
@@ -74,7 +74,7 @@ def parsed(given: Sequence[str]) -> Asked:
     for word in words:
         if word in ("-m", "--multirun"):
             raise ConfigError(f"{word}: a search is of one configuration; give the command once for each")
-        if word.lstrip("+").startswith("arrivals.rate_rpm="):
+        if word.lstrip("+").startswith(("arrivals.rate_rpm=", "arrivals.speedup=")):
             raise ConfigError(f"{word}: is what is searched for; leave it out, and say where with --from and --to")
     named = [] if options.output is None else [f"run.dir={options.output}"]
     return Asked(
@@ -103,11 +103,14 @@ def find(asked: Asked, config: DictConfig, settings: Settings, folder: Path, dat
         raise ConfigError(f"--slo {asked.slo}: the runs measure slo={settings.slo}; add slo=[{asked.slo[:-1]}]")
     from tqdm import tqdm
 
+    from sim.study.rate.own_clock import own_clock, replications
     from sim.study.rate.page import draw, facts, line
     from sim.study.rate.points import Points
     from sim.study.rate.search import NotBracketed, Question, search
 
-    question = Question(asked.violations, asked.slo, asked.from_rpm, asked.to_rpm, asked.replications, asked.tolerance)
+    seeds = replications(config, asked.replications)
+    question = Question(asked.violations, asked.slo, asked.from_rpm, asked.to_rpm, seeds, asked.tolerance)
+    own = own_clock(config, settings, data)
     name, most = settings.system.name, question.replications * (question.bisections + 3)
     words = [word for word in asked.words if not word.startswith(("run.dir=", "hydra."))]
     with claimed_sweep(folder, ["plan rate", *words]):
@@ -124,8 +127,10 @@ def find(asked: Asked, config: DictConfig, settings: Settings, folder: Path, dat
         with atomic_files(files, ConfigError) as (figure, told):
             draw(name, question, found).savefig(figure, format="png", dpi=DPI, metadata={"Software": None})
             said = facts(name, question, found, points.seed, points.name)
+            said["own_clock"] = own and own.facts(found.rate_rpm.mean)
             told.write_text(f"{json.dumps(said, indent=2)}\n", encoding="utf-8")
-    return (line(name, question, found), *map(str, reversed(files)))
+    clock = [] if own is None else [own.line(found.rate_rpm.mean, seeds)]
+    return (line(name, question, found), *clock, *map(str, reversed(files)))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -137,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--slo", default="2x", metavar="MULTIPLE", help="of the standalone latency: the limit (default: 2x)")
     add("--from", dest="low", type=float, required=True, metavar="RPM", help="a rate that is carried")
     add("--to", dest="high", type=float, required=True, metavar="RPM", help="a rate that is not")
-    add("--replications", type=int, default=5, metavar="N", help="seeds (default: 5)")
+    add("--replications", type=int, metavar="N", help="seeds (default: 5; of a log's own times, which are one, 1)")
     add("--tolerance", type=float, default=0.02, metavar="PART", help="of the rate, left open (default: 0.02)")
     add("--jobs", type=int, default=1, metavar="N", help="worker processes (default: 1)")
     add("-o", "--output", type=Path, metavar="DIR", help="where to write (default: a new folder of results/runs)")

@@ -71,7 +71,7 @@ def line(system: str, question: Question, found: Found) -> str:
     grows = sum(point.backlog_grows for point in found.at_rate)
     queue = f", the backlog of {grows} of {question.replications} grows" if grows else ""
     return (
-        f"{system}: {rate.mean:.4g} requests per minute ({CONFIDENCE:.0%} interval {rate.low:.4g} to {rate.high:.4g}) "
+        f"{system}: {rate.mean:.4g} requests per minute ({_of(question)} {rate.low:.4g} to {rate.high:.4g}) "
         f"with at most {question.violations:.1%} over {question.slo}; "
         f"at that rate {share.mean:.1%} ({share.low:.1%} to {share.high:.1%}) are{queue}"
     )
@@ -107,7 +107,7 @@ def draw(system: str, question: Question, found: Found) -> Figure:
     panel.yaxis.set_major_formatter(PercentFormatter(1.0))
     panel.set(xlabel="Request rate (requests/min)", ylabel=f"Requests over the limit, {question.slo} standalone")
     panel.set_title(
-        f"{system}: {rate.mean:.3g} requests per minute ({CONFIDENCE:.0%}: {rate.low:.3g} to {rate.high:.3g})",
+        f"{system}: {rate.mean:.3g} requests per minute ({_of(question)} {rate.low:.3g} to {rate.high:.3g})",
         loc="left",
         fontsize=10,
     )
@@ -137,6 +137,11 @@ def _curve(points: Sequence[Point], replication: int, rates: Floats) -> Floats:
     at, shares = np.log([point.rate_rpm for point in own]), [point.violation_rate for point in own]
     curve: Floats = np.interp(np.log(rates), at, shares)
     return curve
+
+
+def _of(question: Question) -> str:
+    """What the interval of the answer is: of replications, or what bisection left open of one."""
+    return f"{CONFIDENCE:.0%} interval" if question.replications > 1 else "from"
 
 
 def _facts(mean: Mean) -> dict[str, float]:

@@ -14,6 +14,7 @@ from sim.ending import workers_end_with_us
 from sim.errors import ConfigError, SimulationError
 from sim.run import again, save, simulate
 from sim.rundir import SUMMARY, claimed, config_of, holds_run
+from sim.study.rate.own_clock import is_own_clock
 from sim.study.rate.search import DIGITS, Point
 
 RATE, SEED = "arrivals.rate_rpm", "seed"
@@ -38,10 +39,10 @@ class Points:
     ) -> None:
         self._config, self._folder, self._data = config.copy(), folder, data
         self._slo, self._jobs, self._bar = slo, jobs, bar
-        if not isinstance(OmegaConf.select(config, RATE), int | float):
+        if not isinstance(OmegaConf.select(config, RATE), int | float) and not is_own_clock(config):
             raise ConfigError(
                 f"{RATE}: {OmegaConf.select(config, 'arrivals._target_')} has no rate to search for; choose "
-                "arrivals=poisson, day or fluctuating"
+                "arrivals=poisson, day, fluctuating or trace"
             )
         if OmegaConf.select(config, "arrivals.seed") is not None:
             raise ConfigError(

@@ -146,8 +146,10 @@ def search(question: Question, measure: Measure) -> Found:
 
 
 def interval(values: Sequence[float]) -> Mean:
-    """The mean of two or more independent values and its interval by Student's t."""
+    """The mean of independent values and its interval by Student's t; of one value, itself."""
     mean = float(np.mean(values))
+    if len(values) == 1:
+        return Mean(mean, mean, mean)
     half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
     return Mean(mean, mean - half, mean + half)
 

@@ -277,3 +277,29 @@ def test_approximate_search_misses_few_and_never_answers_wrongly(uncoded: int, m
         assert len(exact) == len(near) == min(row + 1, 2000)
     assert asked > 3000
     assert same / asked >= 0.99
+
+
+@pytest.mark.parametrize("image", [False, True])
+@pytest.mark.parametrize("floor", [-0.3, 0.2, 0.9])
+def test_neighbours_are_those_of_comparing_all_pairs(
+    floor: float, image: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In blocks that end anywhere, with prompts that come again."""
+    monkeypatch.setattr(neighbours, "QUERIES", 13)
+    monkeypatch.setattr(neighbours, "ARTIFACTS", 29)
+    monkeypatch.setattr(neighbours, "PAIRS", 5)
+    rng = np.random.default_rng(4)
+    vectors = rng.standard_normal((40, 6)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors = vectors[rng.integers(0, 40, 150)]
+    space = TextToImage(clip_score=0.28, spread=0.03, unrelated=0.1) if image else TextToText()
+    space.bind(vectors, np.random.default_rng(0))
+    found = neighbours.find(space, len(vectors), floor, 20)
+    for row in range(len(vectors)):
+        earlier = np.arange(row)
+        told = similarity(np.repeat(space.queries(row, row + 1), row, 0), space.artifacts(earlier))
+        order = np.lexsort((earlier, -told))
+        order = order[told[order] >= floor]
+        units = np.rint(told[order] * 10**6).astype(int)
+        expected = (order[:20].tolist(), units[:20].tolist(), len(order) <= 20)
+        assert found.whole(row) == expected

@@ -81,7 +81,8 @@ def test_any_cells_as_times(cells: list[str]) -> None:
 
     for name in ("auto", "seconds", "unix", "timestamp"):
         try:
-            read_times = Clock(name, Timestamps()).read(pa.chunked_array([cells], pa.string()), Origin("t"))  # type: ignore[arg-type]
+            clock = Clock(name, Timestamps(), {})  # type: ignore[arg-type]
+            read_times = clock.read(pa.chunked_array([cells], pa.string()), Origin("t"))
         except TraceError as error:
             hold_to_form(error)
         else:

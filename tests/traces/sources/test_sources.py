@@ -280,7 +280,7 @@ def test_csv_may_be_gzipped_and_marked(tmp_path: Path) -> None:
         ("\n\n", {}, "t.csv"),
         ("prompt,arrival_s\na,1\nb,2,3\n", {}, r"row 1: found 3 cells \(b,2,3\), expected 2 as in"),
         ("prompt,prompt\na,1\n", {}, "'prompt' twice"),
-        ("text\na\n", {}, "none of which is a column of a trace"),
+        ("texture\na\n", {}, "none of which is a column of a trace"),
         ("text\na\n", {"columns": {"prompt": "txt"}}, "column 'txt' is missing, found text"),
         ("text\na\n", {"columns": {"promt": "text"}}, "cannot map 'text' to 'promt'"),
         ("arrival_s\n1\nsoon\n", {}, "row 1, column arrival_s: found 'soon', expected a number"),

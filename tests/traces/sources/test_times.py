@@ -30,11 +30,11 @@ def csv(tmp_path: Path, cells: list[str], arrival: str) -> Trace:
     ("arrival", "cells", "message"),
     [
         (
-            "auto",
+            "seconds",
             ["1660000000000", "1660000060000"],
             r"row 0, column arrival_s: found 16.*--arrival unix, mill.* unix-ms",
         ),
-        ("auto", ["1660000000", "1660000060"], r"row 0, .*--arrival unix"),
+        ("seconds", ["1660000000", "1660000060"], r"row 0, .*--arrival unix"),
         ("unix", ["1660000000", "1660000060000"], r"row 1, .*between 1900 and 2100 .*unix-ms"),
         ("unix-ms", ["1660000000000", "1e17"], r"row 1, .*between 1900 and 2100"),
         ("auto", ["2022-01-01", "9999-01-01"], r"row 1, .*9999-01-01.* between 1900 and 2100"),

@@ -293,3 +293,15 @@ def test_writers_that_race_leave_one_whole_file(trace: Trace, tmp_path: Path) ->
         thread.join()
     assert read(path).digest == trace.digest
     assert os.listdir(tmp_path) == ["t.parquet"]
+
+
+def test_many_rows_in_few_bytes_are_refused_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A million rows, all alike, in some kilobytes of file: no request of a trace is named as another."""
+    rows = pa.table({field.name: pa.repeat(None, 10**6).cast(field.type) for field in SCHEMA})
+    about = {"schema": 1, "name": "b", "source": "s", "notes": {}, "digest": "0" * 64}
+    pq.write_table(rows.replace_schema_metadata({"mezzotint": json.dumps(about)}), tmp_path / "t.parquet")
+    monkeypatch.setattr(pq.ParquetFile, "read", lambda *_: pytest.fail("was read"))
+    with pytest.raises(TraceError, match=r"t.parquet: found 1,000,000 rows, at least 68,000,000 bytes in memory, in "):
+        read(tmp_path / "t.parquet")

@@ -1,7 +1,8 @@
 """Cells of text as numbers and times, with errors that name the cell."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from traces.error import TraceError
-from traces.table.validation import Origin, shown
+from traces.table.validation import LATEST_S, LONGEST_S, Origin, shown
 
 ClockName = Literal["auto", "seconds", "unix", "unix-ms", "timestamp"]
 
@@ -92,17 +93,40 @@ class Timestamps:
         return pa.array(times.dt.as_unit("us"), pa.timestamp("us", "UTC"), from_pandas=True)
 
 
+WRITTEN: Mapping[ClockName, str] = {
+    "seconds": "seconds of the file's own clock",
+    "unix": "seconds since 1970",
+    "unix-ms": "milliseconds since 1970",
+    "timestamp": "ISO 8601 dates",
+}
+
+
+def _kind(cell: str) -> ClockName:
+    """Return how a cell is written: seconds since 1970 are more than a trace may last on its own clock."""
+    if ":" in cell or cell.count("-") > 1:
+        return "timestamp"
+    try:
+        number = float(cell)
+    except ValueError:
+        return "seconds"
+    if number <= LONGEST_S:
+        return "seconds"
+    return "unix" if number <= LATEST_S else "unix-ms"
+
+
 @dataclass(slots=True)
 class Clock:
     """Reads a column of arrivals, batch after batch.
 
     Attributes:
-        name: "seconds", "unix" and "unix-ms" are numbers, "timestamp" is ISO 8601; "auto" becomes "seconds" or
-            "timestamp" with the first cell.
+        name: "seconds", "unix" and "unix-ms" are numbers, "timestamp" is ISO 8601; "auto" becomes one of them with
+            the first cell.
+        notes: of the trace; it gets to know how arrivals are written once the first cell is read.
     """
 
     name: ClockName
     stamps: Timestamps
+    notes: dict[str, Any]
 
     def read(self, cells: pa.ChunkedArray, origin: Origin) -> pa.Array | pa.ChunkedArray:
         """Arrivals as written, (n,): float64 seconds ("unix-ms" divided by 1000), or UTC timestamps in microseconds.
@@ -112,7 +136,8 @@ class Clock:
         """
         if self.name == "auto":
             first = next((cell for cell in cells.to_pylist() if cell is not None), "0")
-            self.name = "timestamp" if ":" in first or first.strip().count("-") > 1 else "seconds"
+            self.name = _kind(first.strip())
+        self.notes["arrival_written"] = WRITTEN[self.name]
         if self.name == "timestamp":
             return self.stamps.read(cells, origin, "arrival_s")
         seconds = numbers(cells, origin, "arrival_s")
