@@ -59,15 +59,14 @@ _PLATES = (
         figures.latency_distribution,
         "Share of completed requests whose latency, from arrival to the finished image, is at most the value on "
         "the x axis; warm-up is left out. Marks are the 50th and 99th percentile. Dashed lines are the SLO limits, "
-        "multiples of the standalone latency: the same request in full on the large model, alone on a GPU (the mean "
-        "where sizes differ).",
+        "in seconds or as multiples (x) of the standalone latency: the same request in full on the large model, alone "
+        "on a GPU (the mean where sizes differ).",
     ),
     _Plate(
         "slo.png",
         "SLO violations",
         figures.slo_violations,
-        "Share of requests that took longer than the limit or were not served, one panel for each multiple of "
-        "the standalone latency.",
+        "Share of requests that took longer than the limit or were not served, one panel for each limit.",
     ),
     _Plate(
         "hits.png",
