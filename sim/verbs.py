@@ -306,11 +306,25 @@ def _swept(run_all: Callable[[], None]) -> int:
             end_workers()  # before their folder is tidied
             raise
         missing = failed(folder)
+        _tell_unlike(folder)
     if missing:
         count = f"{len(missing)} point{'s' if len(missing) > 1 else ''}"
         again_ = "the same command" if named else f"the same command with run.dir={folder}"
         print(f"mezzotint: {count} of {folder} failed; {again_} runs what is missing", file=sys.stderr)
     return USAGE_ERROR if missing else 0
+
+
+def _tell_unlike(folder: Path) -> None:
+    """Say that the runs of a sweep do unlike work, where they do."""
+    from sim.study.served import unlike, work_of_runs
+
+    if groups := unlike(work_of_runs(folder)):
+        print(
+            f"mezzotint: the runs of {folder} do unlike work, so their speed and cost cannot be compared:",
+            *(f"  {work}: {', '.join(names)}" for work, names in groups),
+            sep="\n",
+            file=sys.stderr,
+        )
 
 
 def _points(words: Sequence[str]) -> int | None:
@@ -343,6 +357,8 @@ def job(config: DictConfig) -> None:
     with _told(several):
         plain, folder = _resolved(config)
         from sim.run import again, save, simulate
+        from sim.study.identity import flatten
+        from sim.study.served import served
 
         with _classes(plain), claimed(folder, fresh=not several and _of_the_moment(config)) as claim:
             if several and holds_run(folder):
@@ -356,8 +372,9 @@ def job(config: DictConfig) -> None:
             f"{said['system']}{_chosen(several)}: "
             f"{said['requests']['completed']} of {said['requests']['arrived']} requests completed, "
             f"{said['throughput_rpm'] or float('nan'):.2f} per minute, p50 {_seconds(said['latency_s']['p50'])}, "
-            f"p99 {_seconds(said['latency_s']['p99'])}{_late(said['slo'])}{_unstable(said['backlog'])} -> "
-            f"{claim.folder}"
+            f"p95 {_seconds(said['latency_s']['p95'])}, p99 {_seconds(said['latency_s']['p99'])}"
+            f"{_late(said['slo'])}{_unstable(said['backlog'])}; "
+            f"{' + '.join(map(str, served(said, flatten(plain))))} -> {claim.folder}"
         )
 
 

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from itertools import groupby
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
@@ -20,7 +21,7 @@ from sim.study.identity import short_key
 from sim.study.over_time import MOST, over_time
 from sim.study.palette import families_of, series_of
 from sim.study.runs import ReportError, Run, load_runs
-from sim.study.sensitivity import RERUNS_S, likely
+from sim.study.sensitivity import EXAMPLE, RERUNS_S, likely
 from sim.study.sheet import NARROW, PIXELS_PER_INCH, WIDE, Sheet
 
 
@@ -131,17 +132,22 @@ def write_report(
 def _page(runs: Sequence[Run], drawn: Sequence[tuple[_Plate, _Print]], title: str, reruns_s: float) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(resources.files("sim.study").joinpath("report.html.jinja").read_text("utf-8"))
-    rows = tables.comparison(runs)
+    rows, groups = tables.comparison(runs), tables.verdicts(runs)
     found = likely(runs, reruns_s)
     return template.render(
         title=title,
-        headline=tables.headline(runs),
+        unlike=tables.unlike_work(runs),
+        groups=groups,
+        one_load=rows[0].load if len({row.load for row in rows}) == 1 else "",
+        named=any(row.series for group in groups for row in group.rows),
         columns=tables.columns(runs),
-        rows=rows,
+        loads=[(load, list(of)) for load, of in groupby(rows, key=lambda row: row.load)],
         seeds=any(row.seeds > 1 for row in rows),
         notes=tables.notes(runs),
         dash=tables.DASH,
         confidence=tables.confidence(found),
+        example=f"{EXAMPLE:.0%}",
+        by_others=any(model.basis == "published" for run in runs for model in run.models),
         checks=tables.checks(found),
         figures=[
             {
