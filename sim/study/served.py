@@ -57,8 +57,13 @@ class Served:
         """The basis as a table shows it."""
         return BASES.get(self.basis or "", UNKNOWN)
 
+    @property
+    def told_basis(self) -> str:
+        """The basis as it reads without a heading."""
+        return BASES.get(self.basis or "", f"basis {UNKNOWN}")
+
     def __str__(self) -> str:
-        return f"{self.work} ({self.basis_words if self.basis else 'basis not known'})"
+        return f"{self.work} ({self.told_basis})"
 
 
 def served(summary: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[Served, ...]:
@@ -136,6 +141,6 @@ def unlike(runs: Sequence[tuple[str, Sequence[Served]]]) -> list[tuple[str, list
         return []
     found = []
     for work, of in groups.items():
-        bases = ", ".join(dict.fromkeys(each.basis_words for _, each in of))
+        bases = ", ".join(dict.fromkeys(each.told_basis for _, each in of))
         found.append((f"{work} ({bases})", list(dict.fromkeys(name for name, _ in of))))
     return found

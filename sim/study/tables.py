@@ -163,7 +163,7 @@ def _verdict(cell: Cell, series: str) -> Verdict:
     return Verdict(
         series,
         cell.load.label,
-        _keeps_up(cell),
+        _stability(cell),
         cell.backlog_grows,
         DASH if gpus is None else f"{gpus.mean:g}",
         DASH if usd is None else number(1000 * usd.mean),
@@ -175,16 +175,16 @@ def _verdict(cell: Cell, series: str) -> Verdict:
     )
 
 
-def _keeps_up(cell: Cell) -> str:
-    """Whether the system serves all that comes, and the share of requests over the tightest limit."""
+def _stability(cell: Cell) -> str:
+    """Whether the queue grows, what is not served, and the share of requests over the tightest limit."""
     arrived, completed = cell.spread("requests", "arrived"), cell.spread("requests", "completed")
     if arrived is None or completed is None or not arrived.mean:
         return DASH
     if not completed.mean:
         return "serves nothing"
-    said = "overloaded: its queue grows" if cell.backlog_grows else "keeps up"
+    said = "overloaded: its queue grows" if cell.backlog_grows else "stable"
     if cell.runs[0].summary.get("backlog") is None:
-        said = "load not recorded"
+        said = "queue not recorded"
     lost = 1 - completed.mean / arrived.mean
     said += f", drops {lost:.1%}" if lost > 0 else ""
     for name in slo_multiples(cell.runs)[:1]:
