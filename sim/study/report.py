@@ -13,7 +13,7 @@ from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from conf.atomic import atomic_files
+from conf.atomic import atomic_files, check_ours
 from conf.palette import house_style
 from sim.study import figures, tables
 from sim.study.compare import cells
@@ -110,9 +110,10 @@ def write_report(
     Raises:
         ReportError: no runs, runs that cannot be read, or a place that cannot be written to.
     """
-    runs = load_runs(dirs)
     html = out if out is not None else dirs[0]
     html = html / "report.html" if html.is_dir() else html
+    check_ours(html, ReportError, "a report", b"<!DOCTYPE html>", b"mezzotint")
+    runs = load_runs(dirs)
     bar = tqdm(_PLATES, desc="figures", unit="figure", disable=None, leave=False)  # quiet where nobody looks
     drawn = [(plate, shown) for plate in bar if (shown := _print(plate, runs)) is not None]
     page = _page(runs, drawn, title or _title(runs), reruns_s)

@@ -5,7 +5,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from conf.atomic import atomic_files, output_folder
+from conf.atomic import atomic_files, check_ours, output_folder
 from sim.errors import ConfigError
 from traces.table.trace import read
 
@@ -57,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
     output_folder(args.output, ConfigError)
     name = f"{NAME}-quick" if args.quick else NAME
     files = [args.output / f"{name}{kind}" for kind in (".md", ".json", ".png", "-routing.png")]
+    check_ours(files[0], ConfigError, "a page of scorecard addons", b"# Add-ons")
     with atomic_files(files, ConfigError) as (markdown, data, image, second):
         draw_served(facts["served"]).savefig(second, format="png", metadata={"Software": None})
         draw(found).savefig(image, format="png", metadata={"Software": None})

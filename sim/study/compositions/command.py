@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from conf.atomic import atomic_files, output_folder
+from conf.atomic import atomic_files, check_ours, output_folder
 from sim.errors import ConfigError
 from sim.study.compositions import page
 from sim.study.compositions.designs import TRAFFICS
@@ -37,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
     output_folder(args.output, ConfigError)
     name = f"{NAME}-quick" if args.quick else NAME
     files = [args.output / f"{name}.{kind}" for kind in ("md", "json", "png")]
+    check_ours(files[0], ConfigError, "a page of scorecard compositions", b"# Compositions")
     with atomic_files(files, ConfigError) as (markdown, data, image):
         page.draw(facts).savefig(image, format="png", metadata={"Software": None})
         data.write_text(json.dumps(facts, indent=1, allow_nan=False) + "\n", encoding="utf-8")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from backends.profile import Profile, write
 from backends.profiled import Profiled
-from conf.atomic import atomic_write
+from conf.atomic import atomic_write, check_ours
 from sim.errors import ConfigError
 from sim.study.generation.cells import cells, render, told
 from sim.study.generation.fit import fit
@@ -46,12 +46,15 @@ def run(args: argparse.Namespace) -> int:
     """
     if not args.output.is_dir():
         raise ConfigError(f"{args.output}: is no folder; make it, or name another with -o")
+    path = args.output / f"{args.gpu}_{args.model}.yaml"
+    check_ours(path, ConfigError, "a profile", b"", b"gpu:", b"schema:")
+    if args.page is not None:
+        check_ours(args.page, ConfigError, "a page of calibrate log", b"# Generation seconds")
     trace = read(args.trace)
     fitted, held_out = observed(trace)
     profile = fit(fitted, gpu=args.gpu, model=args.model, source=_source(trace, fitted), notes=args.notes)
     found = cells(held_out, _backend(profile), args.model, args.least)
     profile = profile.model_copy(update={"source": f"{profile.source}; {told(found)}"})
-    path = args.output / f"{args.gpu}_{args.model}.yaml"
     write(profile, path)
     if args.page is not None:
         with atomic_write(args.page, ConfigError) as temporary:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import conf
-from conf.atomic import atomic_write, check_target
+from conf.atomic import atomic_write, check_ours, check_target
 from sim.errors import ConfigError
 from sim.study.scorecard.targets import load_targets
 
@@ -71,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
     floors = _floors(args.floors)
     path = args.output / f"{args.encoder}.yaml" if args.output.is_dir() else args.output
     check_target(path, ConfigError)
+    check_ours(path, ConfigError, "a scale", b"#", b"traces.similarity.scale.Knots")
     if args.rows <= PRELOAD:
         raise ConfigError(f"--rows: found {args.rows}, expected more than the {PRELOAD:,} that are preloaded")
     encoder = _encoder(args.encoder)

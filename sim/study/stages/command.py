@@ -2,7 +2,7 @@
 
 import argparse
 
-from conf.atomic import atomic_write, output_folder
+from conf.atomic import atomic_write, check_ours, output_folder
 from sim.errors import ConfigError
 
 NAME = "swiftdiffusion"
@@ -24,6 +24,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     output_folder(args.output, ConfigError)
     path = args.output / f"{NAME}.md"
+    check_ours(path, ConfigError, "a page of scorecard stages", b"# ControlNets and LoRAs")
     with atomic_write(path, ConfigError) as temporary:
         temporary.write_text(page.render(found), encoding="utf-8")
     print(path)
