@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from backends.base import BackendError
 from backends.profile import Point, Profile, Timing, write
-from conf.atomic import output_folder
+from conf.atomic import check_ours, output_folder
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -114,6 +114,7 @@ def run(args: argparse.Namespace) -> int:
     profile = read(args.path, args.scenario, args.gpu, args.model, (int(found[1]), int(found[2])))
     output_folder(args.output, BackendError)
     path = args.output / f"{profile.gpu}_{profile.model}.yaml"
+    check_ours(path, BackendError, "a profile", b"", b"gpu:", b"schema:")
     write(profile, path)
     print(path)
     return 0

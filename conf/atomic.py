@@ -37,6 +37,29 @@ def check_target(path: Path, error: type[Exception]) -> None:
     check_room(path.parent, error)
 
 
+def check_ours(path: Path, error: type[Exception], what: str, *marks: bytes) -> None:
+    """Refuse to replace a file that the command did not write.
+
+    Args:
+        path: the file to be written.
+        error: what to raise, with one line of text.
+        what: what the command writes, with its article.
+        marks: what every file of that kind begins with, then what else it holds.
+
+    Raises:
+        error: a file lies there that is neither empty nor of that kind.
+    """
+    if not path.is_file():
+        return
+    try:
+        content = path.read_bytes()
+    except OSError as cause:
+        raise error(f"{path}: cannot be read ({cause.strerror}); name another path") from None
+    start, *others = marks
+    if content and not (content.startswith(start) and all(mark in content for mark in others)):
+        raise error(f"{path}: is not {what} and would be overwritten; name another path, or remove it first")
+
+
 def check_name(path: Path, error: type[Exception]) -> None:
     """Refuse a path that the file system cannot hold, such as one with a name of 300 characters. Raises error."""
     try:

@@ -15,10 +15,10 @@ class Gpu:
         active_w: watts drawn while it works, where the profile of what it runs measured none; None where not known,
             and then there is no energy in the summary.
         idle_w: watts drawn while it waits; None likewise.
-        usd_per_gpu_h: price of one GPU for an hour; None where nobody published one.
+        usd_per_gpu_h: price of one GPU for an hour; None takes the list price of its kind (conf/data/gpu-prices.yaml).
         gpus_per_instance: GPUs that are rented together; a cluster pays for whole instances.
         memory_bytes: what its memory holds; None is not known, and then nothing is too large for it.
-        source: where power, price and memory come from.
+        source: where power and memory come from, and how many GPUs are rented together.
     """
 
     name: str

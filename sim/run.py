@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from sim.record.timeline import write_timeline
 from sim.request import Addons
 from sim.reuse.cache import Cache
 from sim.rundir import CLUSTER, CONFIG, REQUESTS, SUMMARY, TIMELINE, Claim, claimed
+from sim.slo import Limit
 from sim.streams import stream
 from sim.workload import Shapes, Similarity, Workload, addon_bytes, standalone
 from traces.arrivals.base import Arrivals
@@ -194,7 +195,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
             standalone(backend, reference(models), shapes, native),
             native,
             settings.preload,
-            settings.slo[0] if settings.slo else math.inf,
+            *_deadline(settings.slo),
             _addons(trace) if settings.addons == "serve" else None,
             addon_bytes(trace),
         ),
@@ -325,6 +326,16 @@ def _addons(trace: Trace) -> Callable[[int], Addons | None]:
         return asked if any(asked) else None
 
     return of
+
+
+def _deadline(slo: Sequence[Limit]) -> tuple[float, float]:
+    """The first limit as a deadline: a multiple of the standalone latency, and seconds. Infinite is none."""
+    multiple, seconds = math.inf, math.inf
+    if slo and slo[0].unit == "x":
+        multiple = slo[0].value
+    elif slo:
+        seconds = slo[0].value
+    return multiple, seconds
 
 
 def _shapes(trace: Trace, large: Model, shapes: str) -> Shapes:

@@ -309,6 +309,7 @@ def _swept(run_all: Callable[[], None]) -> int:
             raise
         _warn_of_extrapolation(folder)
         missing = failed(folder)
+        _tell_unlike(folder)
     if missing:
         count = f"{len(missing)} point{'s' if len(missing) > 1 else ''}"
         again_ = "the same command" if named else f"the same command with run.dir={folder}"
@@ -324,6 +325,19 @@ def _warn_of_extrapolation(folder: Path) -> None:
     for what, (_, source) in sorted(ChainMap(*found).items()):
         runs = sum(what in each for each in found)
         warn(f"{what}: in {runs} of {len(found)} runs; {source}")
+
+
+def _tell_unlike(folder: Path) -> None:
+    """Say that the runs of a sweep do unlike work, where they do."""
+    from sim.study.served import unlike, work_of_runs
+
+    if groups := unlike(work_of_runs(folder)):
+        print(
+            f"mezzotint: the runs of {folder} do unlike work, so their speed and cost cannot be compared:",
+            *(f"  {work}: {', '.join(names)}" for work, names in groups),
+            sep="\n",
+            file=sys.stderr,
+        )
 
 
 def _points(words: Sequence[str]) -> int | None:
@@ -357,6 +371,8 @@ def job(config: DictConfig) -> None:
         plain, folder = _resolved(config)
         from sim.record.summary import extrapolations
         from sim.run import again, save, simulate
+        from sim.study.identity import flatten
+        from sim.study.served import served
 
         with _classes(plain), claimed(folder, fresh=not several and _of_the_moment(config)) as claim:
             if several and holds_run(folder):
@@ -370,8 +386,9 @@ def job(config: DictConfig) -> None:
             f"{said['system']}{_chosen(several)}: "
             f"{said['requests']['completed']} of {said['requests']['arrived']} requests completed, "
             f"{said['throughput_rpm'] or float('nan'):.2f} per minute, p50 {_seconds(said['latency_s']['p50'])}, "
-            f"p99 {_seconds(said['latency_s']['p99'])}{_late(said['slo'])}{_unstable(said['backlog'])} -> "
-            f"{claim.folder}"
+            f"p95 {_seconds(said['latency_s']['p95'])}, p99 {_seconds(said['latency_s']['p99'])}"
+            f"{_late(said['slo'])}{_unstable(said['backlog'])}; "
+            f"{' + '.join(map(str, served(said, flatten(plain))))} -> {claim.folder}"
         )
         if not several:
             for what, (value, source) in extrapolations(said).items():

@@ -93,6 +93,7 @@ class Workload:
         native: every request takes the shape and steps of the model that its plan names, not its own.
         preload: rows at the head of the trace that fill the caches at the start and are not served.
         deadline: a request's deadline, as a multiple of its standalone latency; infinite is none.
+        deadline_s: its deadline in seconds after its arrival; infinite is none. Of both, the earlier one counts.
         addons: the add-ons of each row; None where none are served.
         addon_bytes: of those whose size the trace says, by name.
 
@@ -108,6 +109,7 @@ class Workload:
     native: bool = True
     preload: int = 0
     deadline: float = float("inf")
+    deadline_s: float = float("inf")
     addons: Callable[[int], Addons | None] | None = None
     addon_bytes: Mapping[str, int] = field(default_factory=dict)
     rows: int = field(init=False)
@@ -121,7 +123,7 @@ class Workload:
         self.width, self.height, self.steps = (array("i", column.astype(np.int32).tobytes()) for column in self.shapes)
         none = self.deadline == float("inf")  # also of what takes no time
         limit_s = np.full(len(self.full.total_s), np.inf) if none else self.deadline * self.full.total_s
-        self.limit_s = array("d", limit_s.tobytes())
+        self.limit_s = array("d", np.minimum(limit_s, self.deadline_s).tobytes())
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from conf.atomic import atomic_write, check_target
+from conf.atomic import atomic_write, check_ours, check_target
 from conf.document import DocumentError, parse
 from traces.describe import Character, characterise, render, side_by_side
 from traces.encoders.embeddings import Encoder
@@ -20,7 +20,7 @@ from traces.error import TraceError
 from traces.sources import Streamed
 from traces.sources.delimited import Csv
 from traces.sources.diffusiondb import DiffusionDB
-from traces.sources.export import FORMATS, export
+from traces.sources.export import FORMATS, START, export
 from traces.sources.formats.cells import ClockName
 from traces.sources.gentd26 import GenTD26
 from traces.sources.katz import Katz
@@ -35,7 +35,7 @@ from traces.synthetic.published import LIKE, parameters
 from traces.table.ingest import Written, store
 from traces.table.limits import Limits
 from traces.table.pairing import TAKEN, pair
-from traces.table.trace import Trace, read, write
+from traces.table.trace import METADATA_KEY, Trace, read, write
 
 ENCODERS: Mapping[str, Callable[[], Encoder]] = {"ngram": HashedNgrams, "minilm": MiniLM}
 
@@ -91,6 +91,10 @@ def _run(args: argparse.Namespace) -> int:
         return _compare(args)
     out = Path(args.out)
     check_target(out, TraceError)  # before the work, not after it
+    if args.verb == "export":
+        check_ours(out, TraceError, f"an export to {args.format}", START[args.format])
+    else:
+        check_ours(out, TraceError, "a trace", b"PAR1", METADATA_KEY)
     if args.verb == "pair":
         take = None if args.take is None else [what.strip() for what in args.take.split(",")]
         prompts, arrivals = read(Path(args.prompts)), read(Path(args.arrivals))
@@ -140,6 +144,7 @@ def _describe(args: argparse.Namespace) -> int:
 def _compare(args: argparse.Namespace) -> int:
     if args.out is not None:
         check_target(Path(args.out), TraceError)
+        check_ours(Path(args.out), TraceError, "a comparison of traces", b"## ", b" beside ")
     real, *made = _characters([args.real, *args.synthetic], args)
     page = side_by_side(real.facts(), [one.facts() for one in made])
     if args.out is None:

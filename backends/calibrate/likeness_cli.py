@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from backends.base import BackendError
 from backends.likeness import Measured, write
+from conf.atomic import check_ours
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -43,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
     """
     if min(args.steps - 1, args.images) < 1 or not args.threshold > 0 or (args.patch or 1) < 1:
         raise BackendError("likeness: expected 2 or more steps, 1 or more images, and a threshold and patches over 0")
+    check_ours(args.output, BackendError, "a table of likeness", b"{", b'"measured_on"')
     try:
         import backends.diffusers_  # noqa: F401  (its error says which extra brings what is missing)
     except ImportError as absent:

@@ -22,6 +22,7 @@ from backends.calibrate.plan import Cell, Plan
 from backends.diffusers_ import LiveModel
 from backends.diffusers_.networks.architectures import architecture
 from backends.profile import Profile, shipped, write
+from conf.atomic import check_ours
 
 
 class Interrupted(KeyboardInterrupt):
@@ -80,6 +81,7 @@ def complete(
     if model is not None and plan.load_from_disk:
         raise BackendError("a model that is built already cannot be loaded from disk; leave load_from_disk out")
     plan.check_sizes()
+    check_ours(folder / f"{plan.gpu}_{plan.model}.yaml", BackendError, "a profile", b"", b"gpu:", b"schema:")
     spec = plan.spec
     halves = plan.family().halves is not None
     cells = plan.cells(bool(architecture(spec.family, spec.variant, spec.scale).controlnets), halves)

@@ -3,22 +3,23 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from conf.assumption import Assumption
 from sim.config.build import Parts
 from sim.config.typed import Real, Truth, Whole
 from sim.errors import ConfigError
 from sim.record.cost import Service
+from sim.slo import Limit, parse_limit
 
 MOST_GPUS = 100_000
 """More than anybody has, and as many as a run can hold in memory."""
 
 
-def _told_apart(multiples: list[float]) -> list[float]:
-    if len({f"{multiple:g}" for multiple in multiples}) < len(multiples):
-        raise ValueError("expected multiples that differ in their first six digits")
-    return multiples
+def _told_apart(limits: list[Limit]) -> list[Limit]:
+    if len({str(limit) for limit in limits}) < len(limits):
+        raise ValueError("expected limits that differ in their first six digits")
+    return limits
 
 
 class Cluster(BaseModel):
@@ -68,7 +69,7 @@ class Settings(BaseModel):
     shapes: Literal["model", "trace"]
     addons: Literal["ignore", "serve"]
     extrapolate: Literal["error", "warn"]
-    slo: Annotated[list[Annotated[Real, Field(gt=0, le=1e6)]], AfterValidator(_told_apart)]
+    slo: Annotated[list[Annotated[Limit, BeforeValidator(parse_limit)]], AfterValidator(_told_apart)]
     warmup: Annotated[Whole, Field(ge=0)]
     preload: Annotated[Whole, Field(ge=0)]
     sample_s: Annotated[Real, Field(ge=1e-3, le=1e9)]

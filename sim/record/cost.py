@@ -1,11 +1,16 @@
 """What a run costs: GPUs, which are rented by the instance, and the services that a system uses beside them."""
 
+import datetime
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from conf.document import parse
 from sim.gpu import Gpu
 from sim.record.record import Record
 
@@ -21,13 +26,40 @@ class Service(BaseModel):
     source: str
 
 
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US$ for one GPU for an hour, and where that comes from."""
+
+    usd_per_gpu_h: float
+    source: str
+
+
+@cache
+def list_prices() -> Mapping[str, Price]:
+    """Return the price of each GPU kind that conf/data/gpu-prices.yaml knows."""
+    known = parse((files("conf") / "data" / "gpu-prices.yaml").read_text(encoding="utf-8"))
+    return {name: Price(row["usd_per_gpu_h"], _dated(row["date"], row["source"])) for name, row in known.items()}
+
+
+def _dated(date: datetime.date | None, source: str) -> str:
+    return source if date is None else f"list price of {date}: {source}"
+
+
+def gpu_price(gpu: Gpu) -> Price | None:
+    """Return the price that the configuration sets, else the list price of the GPU's kind; None without either."""
+    if gpu.usd_per_gpu_h is not None:
+        return Price(gpu.usd_per_gpu_h, "cluster.gpu.usd_per_gpu_h, set in the configuration")
+    return list_prices().get(gpu.name)
+
+
 def rate_usd_h(gpu: Gpu, count: int, services: Mapping[str, Service]) -> dict[str, float | None]:
     """US$ per hour of each part of a deployment: ``gpu``, then the services by name. None where not known.
 
     GPUs come in whole instances: of five GPUs that are rented by fours, eight are paid.
     """
     paid = math.ceil(count / gpu.gpus_per_instance) * gpu.gpus_per_instance
-    gpus = None if gpu.usd_per_gpu_h is None else gpu.usd_per_gpu_h * paid
+    price = gpu_price(gpu)
+    gpus = None if price is None else price.usd_per_gpu_h * paid
     return {"gpu": gpus, **{name: service.usd_per_h for name, service in services.items()}}
 
 
@@ -42,8 +74,9 @@ def cost(
     by = {name: None if rate is None else rate * span_s / 3600 for name, rate in rates.items()}
     known = [usd for usd in by.values() if usd is not None]
     total = sum(known) if len(known) == len(by) else None
-    if gpu.usd_per_gpu_h is not None:
-        record.assume("price of a GPU [USD/h]", gpu.usd_per_gpu_h, gpu.source)
+    price = gpu_price(gpu)
+    if price is not None:
+        record.assume("price of a GPU [USD/h]", price.usd_per_gpu_h, price.source)
         record.assume("GPUs that are rented together", gpu.gpus_per_instance, gpu.source)
     for name, service in services.items():
         record.assume(f"price of the {name.replace('_', ' ')} [USD/h]", service.usd_per_h, service.source)

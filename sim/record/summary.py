@@ -35,6 +35,7 @@ from sim.request import (
     PREDICTED_MISS,
     STALE,
 )
+from sim.slo import Limit
 from traces.table.trace import Trace
 
 SCHEMA = 1
@@ -65,7 +66,7 @@ def summarise(
     simulate_s: float,
     cpu_s: float,
     system: str,
-    slo: Sequence[float],
+    slo: Sequence[Limit],
     warmup: int,
     services: Mapping[str, Service],
     alpha: float | None,
@@ -79,7 +80,7 @@ def summarise(
         seed: the run's.
         simulate_s, cpu_s: the time that simulating took, on the wall and on the processor.
         system: the system's name.
-        slo: latency limits, as multiples of the reference model's standalone latency.
+        slo: latency limits: multiples of the reference model's standalone latency, or seconds.
         warmup: requests at the head of the run that are left out.
         services: what the system pays for beside the GPUs, by name.
         alpha: what the selector's thresholds keep of the full run's quality; None without a selector.
@@ -96,7 +97,6 @@ def summarise(
         record.assume("GPU power, at work and idle [W]", [gpu.active_w, gpu.idle_w], gpu.source)
     images = view.completions()
     cost_usd = cost(record, gpu, gpus, services, view.span_s, images)
-    limits = view.standalone_s()
     return {
         "schema": SCHEMA,
         "system": system,
@@ -124,7 +124,7 @@ def summarise(
         "backlog": backlog(record.facts, view.start_s),
         "latency_s": spread(view.latency_s[view.completed]),
         "queue_s": spread(view.queue_s[view.completed]),
-        "slo": {f"{multiple:g}x": view.violations(multiple * limits) for multiple in slo},
+        "slo": {str(limit): view.violations(limit) for limit in slo},
         "cache": view.cache() | {"source_age_trace_s": median_and_p90(on_own_clock(record.facts, trace)[warmup:])},
         "addons": view.addons(),
         "gpu": {
@@ -228,8 +228,10 @@ class Window:
         """Seconds of each measured request in full on the reference model, alone on a GPU."""
         return self._full.total_s[self._first :]
 
-    def violations(self, limit_s: Reals) -> dict[str, float | None]:
+    def violations(self, limit: Limit) -> dict[str, float | None]:
         """The limit (its mean, where sizes differ) and the share of requests that took longer or were not served."""
+        of_each = limit.unit == "x"
+        limit_s = limit.value * self.standalone_s() if of_each else np.float64(limit.value)
         # A sum of step times may exceed the limit that it equals by a rounding error.
         late = ~self.completed | (self.latency_s > limit_s * (1 + 1e-9))
         return {"limit_s": float(limit_s.mean()), "violation_rate": float(late.mean())}

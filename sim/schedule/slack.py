@@ -1,5 +1,6 @@
 """PatchedServe's scheduler: the most urgent joins, if nobody is late for it and it speeds things up (Algorithm 1)."""
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -82,6 +83,7 @@ class Slack:
     decide_s: Seconds = 0.001
     interruptions: bool = True
     _run: Run = field(init=False, repr=False)
+    _standalone_s: "array[float]" = field(init=False, repr=False)
     _expected: Expected = field(init=False, repr=False)
     _queues: dict[Worker, dict[Key, Kind]] = field(init=False, default_factory=dict, repr=False)
     _seated: dict[Worker, dict[Request, Kind]] = field(init=False, default_factory=dict, repr=False)
@@ -91,9 +93,11 @@ class Slack:
 
     def bind(self, run: Run) -> None:
         """See Discipline.bind."""
-        if run.workload.deadline == inf:
+        workload = run.workload
+        if min(workload.deadline, workload.deadline_s) == inf:
             raise ConfigError("discipline: slack is what is left until a deadline, and slo is empty; add slo=[5]")
         self._run = run
+        self._standalone_s = array("d", workload.full.total_s.tobytes())
         self._expected = Expected(self.executor, self.latency)
         self._expected.bind(run)
         self._none = (0,) * len(self._expected.sizes)
@@ -113,7 +117,7 @@ class Slack:
             assert request.model is not None
             place = self._expected.place(request.width, request.height)
             stages = self._expected.stages_s(request.model, request.width, request.height)
-            kind = kinds[key] = Kind(request.model, place, request.left, *stages, self._alone_s(request))
+            kind = kinds[key] = Kind(request.model, place, request.left, *stages, self._standalone_s[request.row])
         heappush(kind.waiting, (request.deadline_s, request.row, request))
         self._waiting += 1
 
@@ -226,10 +230,6 @@ class Slack:
             for place in sorted(range(len(batch)), key=lambda place: batch[place].left):
                 besides[place] = ahead_s = ahead_s + there[place].after_s
         return [(request, s, kind.alone_s) for request, s, kind in zip(batch, besides, there, strict=True)]
-
-    def _alone_s(self, request: Request) -> float:
-        workload = self._run.workload
-        return workload.limit_s[request.row] / workload.deadline
 
     def _take(self, kinds: dict[Key, Kind], kind: Kind) -> Request:
         """The first of ``kind`` waits no more."""

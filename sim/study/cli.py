@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conf.atomic import atomic_write
+from conf.atomic import atomic_write, check_ours
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -75,6 +75,8 @@ def _results(args: argparse.Namespace) -> int:
     from sim.study.results import vllm_omni
     from sim.study.runs import ReportError
 
+    if args.output is not None:
+        check_ours(args.output, ReportError, "results of a run", b"{", b'"backend": "mezzotint"')
     text = json.dumps(vllm_omni(args.dirs), indent=2, allow_nan=False)
     if args.output is None:
         print(text)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from scipy.special import stdtrit
 
+from sim.slo import parse_limit
 from sim.study.identity import Load, Scalar, natural
 from sim.study.runs import Run
 
@@ -109,15 +110,21 @@ def common_loads(runs: Sequence[Run], most: int = 3) -> list[Load]:
 
 
 def slo_multiples(runs: Sequence[Run]) -> list[str]:
-    """Every SLO name that some run measured ("2x", "4x"), by size."""
+    """Every SLO name that some run measured ("2x", "4x", "10s"): multiples before seconds, each by size."""
 
-    def size(name: str) -> tuple[float, str]:
+    def size(name: str) -> tuple[bool, float, str]:
         try:
-            return (float(name.rstrip("x×")), name)
+            limit = parse_limit(name)
         except ValueError:
-            return (float("inf"), name)
+            return (True, math.inf, name)
+        return (limit.unit == "s", limit.value, name)
 
     return sorted({name for run in runs for name in run.summary["slo"] or {}}, key=size)
+
+
+def limit_words(name: str) -> str:
+    """An SLO's name as a title shows it: "2x standalone latency", "10s"."""
+    return name if name.endswith("s") else f"{name} standalone latency"
 
 
 def hit_shares(cell: Cell) -> dict[str, float] | None:

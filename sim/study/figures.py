@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from conf.palette import EDGE, GREY, house_style
 from sim.study.axis import Axis, axis_of, curves
-from sim.study.compare import Cell, Spread, by_steps, cells, common_loads, hit_shares, slo_multiples
+from sim.study.compare import Cell, Spread, by_steps, cells, common_loads, hit_shares, limit_words, slo_multiples
 from sim.study.draw import bar, cumulative, ink, latency_axis, latency_range, slo_limits, step_colours
 from sim.study.identity import Load, natural
 from sim.study.palette import below, legend, marks, name_rows, short
@@ -69,7 +69,7 @@ def latency_distribution(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | N
         panel.set_xlabel("Latency, arrival to finish (s)")
         if not rows and index % sheet.columns == 0:
             panel.set_ylabel("Completed requests no slower")
-    extra = [Line2D([], [], color=GREY, linestyle="--", label="SLO limit, × standalone")] if limits else []
+    extra = [Line2D([], [], color=GREY, linestyle="--", label="SLO limit (x: × standalone)")] if limits else []
     if rows:
         words = {"o": "p50", "|": "p99"}
         handles = [Line2D([], [], color=EDGE, linestyle="", marker=marker) for marker in words]
@@ -94,7 +94,7 @@ def slo_violations(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | None:
                 for cell in measured
                 if (load is None or cell.load == load) and (value := cell.spread("slo", name, "violation_rate"))
             ]
-            title = f"SLO {short(name)} standalone latency" if len(loads) == 1 else f"SLO {short(name)}, {load.label}"  # type: ignore[union-attr]
+            title = f"SLO {limit_words(short(name))}" if len(loads) == 1 else f"SLO {short(name)}, {load.label}"  # type: ignore[union-attr]
             if values:
                 found.append((title, values))
     if not found:

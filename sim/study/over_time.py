@@ -45,7 +45,8 @@ def over_time(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | None:
     names = thinned(sorted({name for load in loads for name in drawn[load]}, key=natural))
     looks = marks(runs)
     columns = min(len(loads), sheet.columns)
-    block = [0.26 * len(names) + 0.75, *([0.95] * len(names))]
+    strip = 0.36 if any("\n" in folded(name, sheet.letters) for name in names) else 0.26  # inches, for two lines or one
+    block = [strip * len(names) + 0.75, *([0.95] * len(names))]
     ratios = block * (len(loads) // columns)
     figure, axes = panels(
         columns, len(ratios), width=width(columns, sheet), height=sum(ratios) + 0.3, share_y=False, height_ratios=ratios

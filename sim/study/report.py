@@ -6,13 +6,14 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from itertools import groupby
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from conf.atomic import atomic_files
+from conf.atomic import atomic_files, check_ours
 from conf.palette import house_style
 from sim.study import figures, tables
 from sim.study.compare import cells
@@ -20,7 +21,7 @@ from sim.study.identity import short_key
 from sim.study.over_time import MOST, over_time
 from sim.study.palette import families_of, series_of
 from sim.study.runs import ReportError, Run, load_runs
-from sim.study.sensitivity import RERUNS_S, likely
+from sim.study.sensitivity import EXAMPLE, RERUNS_S, likely
 from sim.study.sheet import NARROW, PIXELS_PER_INCH, WIDE, Sheet
 
 
@@ -59,15 +60,14 @@ _PLATES = (
         figures.latency_distribution,
         "Share of completed requests whose latency, from arrival to the finished image, is at most the value on "
         "the x axis; warm-up is left out. Marks are the 50th and 99th percentile. Dashed lines are the SLO limits, "
-        "multiples of the standalone latency: the same request in full on the large model, alone on a GPU (the mean "
-        "where sizes differ).",
+        "in seconds or as multiples (x) of the standalone latency: the same request in full on the large model, alone "
+        "on a GPU (the mean where sizes differ).",
     ),
     _Plate(
         "slo.png",
         "SLO violations",
         figures.slo_violations,
-        "Share of requests that took longer than the limit or were not served, one panel for each multiple of "
-        "the standalone latency.",
+        "Share of requests that took longer than the limit or were not served, one panel for each limit.",
     ),
     _Plate(
         "hits.png",
@@ -110,9 +110,10 @@ def write_report(
     Raises:
         ReportError: no runs, runs that cannot be read, or a place that cannot be written to.
     """
-    runs = load_runs(dirs)
     html = out if out is not None else dirs[0]
     html = html / "report.html" if html.is_dir() else html
+    check_ours(html, ReportError, "a report", b"<!DOCTYPE html>", b"mezzotint")
+    runs = load_runs(dirs)
     bar = tqdm(_PLATES, desc="figures", unit="figure", disable=None, leave=False)  # quiet where nobody looks
     drawn = [(plate, shown) for plate in bar if (shown := _print(plate, runs)) is not None]
     page = _page(runs, drawn, title or _title(runs), reruns_s)
@@ -132,17 +133,22 @@ def write_report(
 def _page(runs: Sequence[Run], drawn: Sequence[tuple[_Plate, _Print]], title: str, reruns_s: float) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(resources.files("sim.study").joinpath("report.html.jinja").read_text("utf-8"))
-    rows = tables.comparison(runs)
+    rows, groups = tables.comparison(runs), tables.verdicts(runs)
     found = likely(runs, reruns_s)
     return template.render(
         title=title,
-        headline=tables.headline(runs),
+        unlike=tables.unlike_work(runs),
+        groups=groups,
+        one_load=rows[0].load if len({row.load for row in rows}) == 1 else "",
+        named=any(row.series for group in groups for row in group.rows),
         columns=tables.columns(runs),
-        rows=rows,
+        loads=[(load, list(of)) for load, of in groupby(rows, key=lambda row: row.load)],
         seeds=any(row.seeds > 1 for row in rows),
         notes=tables.notes(runs),
         dash=tables.DASH,
         confidence=tables.confidence(found),
+        example=f"{EXAMPLE:.0%}",
+        by_others=any(model.basis == "published" for run in runs for model in run.models),
         checks=tables.checks(found),
         figures=[
             {

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from sim.slo import parse_limit
+from sim.study.compare import slo_multiples
 from sim.study.runs import ReportError, Run, load_runs, whole_table
 
 STAGES = ("search_s", "fetch_s", "load_s", "denoise_s", "decode_s")
@@ -58,16 +60,16 @@ def _results(run: Run) -> dict[str, Any]:
 
 
 def _slo(run: Run, arrived: int) -> dict[str, Any]:
-    """Of the tightest limit that the run has."""
-    limits = {float(name.removesuffix("x")): name for name in run.summary["slo"] or {}}
-    if not limits:
+    """Of the tightest multiple of the standalone latency; without one, of the tightest limit in seconds."""
+    names = slo_multiples([run])
+    if not names:
         return {"slo_attainment_rate": None, "slo_met_success": None, "slo_scale": None}
-    scale = min(limits)
-    late = run.number("slo", limits[scale], "violation_rate")
+    limit = parse_limit(names[0])
+    late = run.number("slo", names[0], "violation_rate")
     return {
         "slo_attainment_rate": None if late is None else 1 - late,
         "slo_met_success": None if late is None else round((1 - late) * arrived),
-        "slo_scale": scale,
+        "slo_scale": limit.value if limit.unit == "x" else None,
     }
 
 

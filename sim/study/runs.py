@@ -29,6 +29,7 @@ from sim.study.identity import (
     seeds_of,
     series_labels,
 )
+from sim.study.served import Served, Work, served
 
 Floats = NDArray[np.float64]
 
@@ -75,6 +76,17 @@ class Run:
     def replica(self) -> tuple[Scalar, ...]:
         """Every seed of the run; runs of one series and load that agree in it are reruns of one simulation."""
         return seeds_of(self.config, self.seed)
+
+    @property
+    def models(self) -> tuple[Served, ...]:
+        """The models that it served with, the reference model first."""
+        return served(self.summary, self.config)
+
+    @property
+    def work(self) -> Work | None:
+        """The images that it makes, by its reference model; None where nothing tells."""
+        models = self.models
+        return models[0].work if models else None
 
     @property
     def backlog_grows(self) -> bool:

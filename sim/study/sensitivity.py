@@ -1,11 +1,11 @@
-"""How right a prediction is likely to be: what errors of the service time do to it, and what was checked of its source.
+"""How right a prediction is likely to be: what the error of its service times does to it.
 
-No profile is exact to a per cent, and near saturation a per cent of service time is many of latency: a simulated
-latency is shown with what it would be if every stage took 1, 2 or 3 % less or more, each from a rerun.
+A simulated latency is shown with what it would be if every stage took as much less or more as the profile's service
+times are known to err. Where nobody knows that error, an example change shows how much a latency depends on it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,17 @@ from sim.request import COMPLETED
 from sim.run import assemble
 from sim.study.compare import cells
 from sim.study.runs import Run
+from sim.study.served import service_error
 from traces.error import TraceError
 from traces.table.trace import Trace
 
-MOVED = (-0.03, -0.02, -0.01, 0.01, 0.02, 0.03)
-"""By how much the service time is moved, as a share of it."""
+EXAMPLE = 0.1
+"""The change of the service time that is shown where its error is not known, as a share of it."""
 
 RERUNS_S = 60.0
 """CPU-seconds that a report's reruns may take, unless it is asked for more: a page is waited for."""
 
-PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 PROFILED = "backends.profiled.Profiled"
 
@@ -44,23 +45,25 @@ class Likely:
 
     Attributes:
         said: its percentiles from a rerun; None where it could not be made again.
-        moved: the same with the service time moved, by the share.
+        error: the known error of its service times, as a share of them; None where nobody knows it.
+        moved: its percentiles with the service time shorter and longer by the error, or by EXAMPLE without one.
         reason: why it could not be made again.
         checked: of each profile that it may have used, whose it is, and how far it was from what was measured.
     """
 
     run: Run
+    error: float | None = None
     said: Latencies | None = None
-    moved: Mapping[float, Latencies] = field(default_factory=dict)
+    moved: Sequence[Latencies] = ()
     reason: str = ""
     checked: Sequence[str] = ()
 
-    def band(self, percentile: str, share: float) -> tuple[float, float] | None:
-        """The least and the most of a percentile with the service time moved by at most ``share``; None without."""
+    def band(self, percentile: str) -> tuple[float, float] | None:
+        """The least and the most of a percentile with the service time moved; None without reruns."""
         if self.said is None:
             return None
-        within = [moved[percentile] for by, moved in self.moved.items() if abs(by) <= share + 1e-9]
-        return min([self.said[percentile], *within]), max([self.said[percentile], *within])
+        values = [each[percentile] for each in (self.said, *self.moved)]
+        return min(values), max(values)
 
 
 def likely(runs: Sequence[Run], reruns_s: float = RERUNS_S) -> list[Likely]:
@@ -78,30 +81,34 @@ def likely(runs: Sequence[Run], reruns_s: float = RERUNS_S) -> list[Likely]:
     bar = tqdm(firsts, desc="reruns with the service time moved", unit="run", disable=None, delay=1.0, leave=False)
     found, left_s = [], reruns_s
     for run in bar:
-        takes_s = (1 + len(MOVED)) * (run.number("wall", "cpu_s") or 0.0)
+        takes_s = 3 * (run.number("wall", "cpu_s") or 0.0)
         if takes_s <= left_s:
             found.append(_likely(run, traces))
             left_s -= takes_s
         else:
-            found.append(Likely(run, reason=f"its reruns take about {takes_s:.0f} CPU-seconds: report --reruns-s inf"))
+            reason = f"its reruns take about {takes_s:.0f} CPU-seconds: report --reruns-s inf"
+            found.append(Likely(run, service_error(run.models), reason=reason))
     return found
 
 
 def _likely(run: Run, traces: dict[str, Trace]) -> Likely:
+    error = service_error(run.models)
+    share = EXAMPLE if error is None else error
     try:
         config = configuration(run.path)
         backend = config.get("backend")
         if not isinstance(backend, Mapping) or backend.get("_target_") != PROFILED:
-            return Likely(run, reason="its backend is not a profile: what was really run has the error of that run")
+            reason = "its backend is not a profile: what was really run has the error of that run"
+            return Likely(run, error, reason=reason)
         checked = _checked(backend, config.get("models"))
         key = repr((config.get("trace"), config.get("seed")))
         said, trace, whole = latencies(config, traces.get(key))
         if whole:
             traces[key] = trace
-        moved = {share: latencies(config, trace, 1 + share)[0] for share in MOVED}
-    except (ConfigError, TraceError, BackendError, SimulationError, DocumentError, OSError) as error:
-        return Likely(run, reason=" ".join(str(error).split()))
-    return Likely(run, said, moved, checked=checked)
+        moved = [latencies(config, trace, factor)[0] for factor in (1 - share, 1 + share)]
+    except (ConfigError, TraceError, BackendError, SimulationError, DocumentError, OSError) as cause:
+        return Likely(run, error, reason=" ".join(str(cause).split()))
+    return Likely(run, error, said, moved, checked=checked)
 
 
 def configuration(folder: Path) -> dict[str, Any]:

@@ -1,15 +1,16 @@
-"""The report's words and numbers: headline, comparison table, assumptions, and how to make each run again."""
+"""The report's words and numbers: verdicts, comparison, error bands, assumptions, and how to make each run again."""
 
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sim.study.compare import Cell, beyond_noise, cells, common_loads, slo_multiples
-from sim.study.identity import Load, natural, short_key, short_value
+from sim.study.compare import Cell, beyond_noise, cells, slo_multiples
+from sim.study.identity import natural, short_value
 from sim.study.palette import families_of
 from sim.study.runs import Run
-from sim.study.sensitivity import Likely
+from sim.study.sensitivity import EXAMPLE, Likely
+from sim.study.served import UNKNOWN, unlike
 
 DASH = "–"
 
@@ -38,7 +39,6 @@ class Row:
     load: str
     seeds: int
     entries: tuple[Entry, ...]
-    opens_load: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,7 @@ def columns(runs: Sequence[Run]) -> list[Column]:
             for name in slo_multiples(runs)
         ),
         Column("Latency p50", "s", ("latency_s", "p50"), better=-1, settles=False),
+        Column("Latency p95", "s", ("latency_s", "p95"), better=-1, settles=False),
         Column("Latency p99", "s", ("latency_s", "p99"), better=-1, settles=False),
         Column("Latency mean", "s", ("latency_s", "mean"), better=-1, settles=False),
         Column("Quality", "", QUALITY, better=1),
@@ -91,16 +92,126 @@ def columns(runs: Sequence[Run]) -> list[Column]:
 
 
 def comparison(runs: Sequence[Run]) -> list[Row]:
-    """A row for each series and load; the best value of each load is marked where seeds show that it is no noise."""
+    """A row for each series and load, by load.
+
+    The best value of each load is marked where seeds show that it is no noise and all systems do like work.
+    """
     shown = columns(runs)
     grid = cells(runs)
     rows = []
-    for index, cell in enumerate(grid):
+    for cell in grid:
         rivals = [other for other in grid if other.load == cell.load]
         entries = tuple(_entry(cell, column, rivals) for column in shown)
-        opens = index == 0 or grid[index - 1].load != cell.load
-        rows.append(Row(cell.series, cell.load.label, len(cell.runs), entries, opens))
+        rows.append(Row(cell.series, cell.load.label, len(cell.runs), entries))
     return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One series at one load, as the first table shows it; ``series`` is empty where the group's title says it."""
+
+    series: str
+    load: str
+    verdict: str
+    unstable: bool
+    gpus: str
+    usd_per_1000: str
+    p95_s: str
+    model: str
+    steps: str
+    precision: str
+    basis: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The verdicts of one system on one kind of GPU."""
+
+    title: str
+    rows: tuple[Verdict, ...]
+
+
+def verdicts(runs: Sequence[Run]) -> list[Group]:
+    """Group the runs by system and GPU kind: a row for each load, number of GPUs, and what else tells them apart."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells(runs):
+        groups.setdefault(_placed(cell.runs[0]), []).append(cell)
+    found = []
+    for title, of in sorted(groups.items(), key=lambda item: natural(item[0])):
+        places = [(cell.load, cell.runs[0].number("gpu", "count")) for cell in of]
+        ordered = sorted(of, key=lambda cell: (cell.load.order, cell.runs[0].number("gpu", "count") or 0.0))
+        alone = len(set(places)) == len(places)
+        found.append(Group(title, tuple(_verdict(cell, "" if alone else cell.series) for cell in ordered)))
+    return found
+
+
+def _placed(run: Run) -> str:
+    """A run's system, and the kind of GPU that it has."""
+    kind = run.config.get("cluster.gpu.name")
+    return f"{run.system} on {short_value(kind)}" if kind else run.system
+
+
+def _verdict(cell: Cell, series: str) -> Verdict:
+    models = cell.runs[0].models
+    gpus, usd, p95_s = (
+        cell.spread(*keys) for keys in (("gpu", "count"), ("cost_usd", "per_image"), ("latency_s", "p95"))
+    )
+
+    def of_models(words: Sequence[str]) -> str:
+        return " / ".join(dict.fromkeys(words)) or DASH
+
+    return Verdict(
+        series,
+        cell.load.label,
+        _stability(cell),
+        cell.backlog_grows,
+        DASH if gpus is None else f"{gpus.mean:g}",
+        DASH if usd is None else number(1000 * usd.mean),
+        DASH if p95_s is None else number(p95_s.mean),
+        of_models([each.work.model for each in models]),
+        of_models([DASH if each.work.steps is None else str(each.work.steps) for each in models]),
+        of_models([each.work.precision or UNKNOWN for each in models]),
+        of_models([each.basis_words for each in models]),
+    )
+
+
+def _stability(cell: Cell) -> str:
+    """Whether the queue grows, what is not served, and the share of requests over the tightest limit."""
+    arrived, completed = cell.spread("requests", "arrived"), cell.spread("requests", "completed")
+    if arrived is None or completed is None or not arrived.mean:
+        return DASH
+    if not completed.mean:
+        return "serves nothing"
+    said = "overloaded: its queue grows" if cell.backlog_grows else "stable"
+    if cell.runs[0].summary.get("backlog") is None:
+        said = "queue not recorded"
+    lost = 1 - completed.mean / arrived.mean
+    said += f", drops {lost:.1%}" if lost > 0 else ""
+    for name in slo_multiples(cell.runs)[:1]:
+        late = cell.spread("slo", name, "violation_rate")
+        said += "" if late is None else f", {late.mean:.1%} over {name}"
+    return said
+
+
+def unlike_work(runs: Sequence[Run]) -> list[tuple[str, str]]:
+    """(work with its basis, the systems that do it) where runs do unlike work; empty where all do the same."""
+    return [(work, ", ".join(names)) for work, names in unlike([(_placed(run), run.models) for run in runs])]
+
+
+def prices(runs: Sequence[Run]) -> list[str]:
+    """What each kind of GPU costs, with its source, and how to set a price where none is known."""
+    said: dict[str, None] = {}
+    for run in runs:
+        kind = run.config.get("cluster.gpu.name")
+        if not kind or run.summary["cost_usd"] is None:
+            continue
+        stated = [row for row in run.summary["assumptions"] or [] if row.get("what") == "price of a GPU [USD/h]"]
+        for row in stated:
+            price = f"US$ {_text(row.get('value'))} per GPU-hour ({_text(row.get('source'))})"
+            said[f"{short_value(kind)}: {price}."] = None
+        if not stated:
+            said[f"{short_value(kind)}: no price known; set cluster.gpu.usd_per_gpu_h."] = None
+    return list(said)
 
 
 def number(value: float | None, *, percent: bool = False) -> str:
@@ -113,33 +224,6 @@ def number(value: float | None, *, percent: bool = False) -> str:
         return "0"
     decimals = 2 - math.floor(math.log10(abs(value)))
     return f"{value:,.{max(0, decimals)}f}" if decimals < 7 else f"{value:.2e}"
-
-
-def headline(runs: Sequence[Run]) -> str:
-    """What was compared and how it came out at the highest load all share; only measured numbers."""
-    grid = cells(runs)
-    load = common_loads(runs, 1)[0]
-    rivals = [cell for cell in grid if cell.load == load]
-    sentences = [_scope(runs), _race(rivals)]
-    tightest = slo_multiples(runs)[:1]
-    for subject, keys, unit, percent in (
-        ("the p99 latency", ("latency_s", "p99"), " s", False),
-        *((f"the share of requests over the {n} SLO", ("slo", n, "violation_rate"), "%", True) for n in tightest),
-    ):
-        found: dict[str, list[str]] = {}
-        values = [(x.mean, cell.series) for cell in rivals if (x := cell.spread(*keys))]
-        for value, series in sorted(values):
-            found.setdefault(f"{number(value, percent=percent)}{unit}", []).append(series)
-        (low, winners), (high, losers) = (
-            next(iter(found.items()), ("", [])),
-            next(reversed(found.items()), ("", [])),
-        )
-        if len(found) > 1:
-            sentences.append(f"{subject} runs from {low} ({_names(winners)}) to {high} ({_names(losers)})")
-        elif found:
-            sentences.append(f"{subject} is {low}" + (" for every system" if len(winners) > 1 else ""))
-    sentences += [_quality(rivals), _caveat(rivals)]
-    return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences if sentence)
 
 
 def assumptions(runs: Sequence[Run]) -> list[tuple[str, str, str, str]]:
@@ -187,7 +271,8 @@ def _best(cell: Cell, column: Column, rivals: Sequence[Cell]) -> bool:
     """Whether a cell beats each of its rivals at the load, in print and beyond what seeds make differ."""
     mine = cell.spread(*column.keys)
     others = [(other, x.mean) for other in rivals if other is not cell and (x := other.spread(*column.keys))]
-    if not column.better or mine is None or not others:
+    alike = len({other.runs[0].work for other in rivals}) == 1
+    if not column.better or mine is None or not others or not alike:
         return False
     return all(
         column.better * (mine.mean - theirs) > 0
@@ -218,7 +303,7 @@ def notes(runs: Sequence[Run]) -> list[str]:
     if seeds > 1:
         said.append("Values are means over seeds, with the lowest and highest below where they differ.")
         said.append("Bold is what beats every other system at that load beyond the noise of its seeds (95 % interval).")
-    elif len(grid) > 1:
+    elif len(grid) > 1 and not unlike_work(runs):
         said.append(
             "Every system ran with one seed, which tells nothing of noise, so nothing is marked as best; "
             "three or more (seed=1,2,3) would."
@@ -237,89 +322,10 @@ def notes(runs: Sequence[Run]) -> list[str]:
             "Source age is how old what a hit starts from is: since it was finished in the run and, in the trace, "
             "between the two requests, which is the age that it had in the service."
         )
+    said += prices(runs)
     for reason, who in unknown_quality(runs):
         said.append(f"Quality is not known of {who}: {reason}.")
     return said
-
-
-def _scope(runs: Sequence[Run]) -> str:
-    """How many runs of what at which loads."""
-    systems = {run.system for run in runs}
-    variants = families_of(runs)
-    what = _count(len(systems), "system")
-    what = what if len(variants) == len(systems) else f"{len(variants)} variants of {what}"
-    if values := sorted({run.setting.value for run in runs if run.setting}):
-        key = next(run.setting.key for run in runs if run.setting)
-        what += f" at {len(values)} values of {short_key(key)} ({values[0]:,.10g} to {values[-1]:,.10g})"
-    loads = sorted({run.load for run in runs}, key=lambda load: load.order)
-    where = _at(loads[0]) if len(loads) == 1 else f"at {len(loads)} loads"
-    rates = [load.rate_rpm for load in loads if load.rate_rpm is not None]
-    span = f" ({rates[0]:g} to {rates[-1]:g} requests per minute)" if len(rates) > 1 else ""
-    return f"{_count(len(runs), 'run')} of {what} {where}{span}"
-
-
-def _quality(rivals: Sequence[Cell]) -> str:
-    """What the images of those that race are worth: speed alone would let a smaller model win."""
-    known = [(cell.series, x.mean) for cell in rivals if (x := cell.spread(*QUALITY))]
-    if not known:
-        return "no quality of their images is known" if len(rivals) > 1 else "the quality of its images is not known"
-    found: dict[str, list[str]] = {}
-    for series, value in sorted(known, key=lambda pair: -pair[1]):
-        found.setdefault(f"{value:.3g}", []).append(series)
-    said = "; ".join(f"{text} ({_names(who)})" for text, who in found.items())
-    if len(found) == 1 and len(known) == len(rivals) > 1:
-        return f"the quality of the images, 1 being the large model in full, is {next(iter(found))} for all"
-    missing = [cell.series for cell in rivals if cell.series not in dict(known)]
-    rest = f"; not known of {_names(missing)}" if missing else ""
-    return f"the quality of the images, 1 being the large model in full, is {said}{rest}"
-
-
-def _caveat(rivals: Sequence[Cell]) -> str:
-    """What the comparison cannot tell: noise of a single seed, numbers of a queue that only grows."""
-    said = []
-    if len(rivals) > 1 and any(len(cell.runs) < 2 for cell in rivals):
-        said.append("with one seed, small differences may be noise")
-    if unstable := [cell.series for cell in rivals if cell.backlog_grows]:
-        said.append(f"the backlog of {_names(unstable)} grows as long as requests come")
-    return "; ".join(said)
-
-
-def _race(rivals: Sequence[Cell]) -> str:
-    """Who completes how many times the requests of the baseline: vanilla where it ran, else the slowest."""
-    found = [(cell.series, x.mean) for cell in rivals if (x := cell.spread("throughput_rpm"))]
-    found.sort(key=lambda pair: (-pair[1], pair[0]))
-    if not found:
-        return ""
-    load, (best, most) = rivals[0].load, found[0]
-    if len(found) == 1:
-        return f"{_at(load)}, {best} completes {number(most)} requests per minute"
-    plain = [pair for pair in found if pair[0].split(" ")[0] == "vanilla"]
-    base, least = plain[0] if len(plain) == 1 else found[-1]
-    full = load.rate_rpm is not None and least < 0.95 * load.rate_rpm
-    where = _at(load) + (f", more than {base} can serve" if full else "")
-    slow, last = found[-1]
-    rest = f"; {slow} completes {(1 - last / least):.0%} fewer" if last < 0.98 * least else ""
-    cell_of = {cell.series: cell for cell in rivals}
-    pair = (cell_of[best], cell_of[base])
-    noise = min(len(cell.runs) for cell in pair) > 1 and not beyond_noise(*pair, "throughput_rpm")
-    if least > 0 and most / least >= 1.02 and noise:
-        return f"{where}, no system completes more requests than {base} beyond the noise of the seeds"
-    if least <= 0 or most / least < 1.02:
-        return f"{where}, no system completes 2% more requests than {base} ({number(least)} per minute){rest}"
-    return (
-        f"{where}, {best} completes {number(most / least)} times the requests of {base} "
-        f"({number(most)} against {number(least)} per minute){rest}"
-    )
-
-
-def _at(load: Load) -> str:
-    return f"{'at' if load.rate_rpm is not None else 'under'} {load.label}"
-
-
-def _names(series: Sequence[str]) -> str:
-    if len(series) > 3:
-        return f"{len(series)} of them"
-    return " and ".join([", ".join(series[:-1]), series[-1]] if len(series) > 1 else series)
 
 
 def _choices(run: Run) -> str:
@@ -346,18 +352,19 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
 
 
-SHARES = (0.01, 0.02, 0.03)
-"""By how much the service time is moved."""
-
-
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """How right one run is likely to be, as it prints: its busy share, p50, p90 and p99, and their bands; or the reason
-    why there are none."""
+    """How right one run is likely to be, as it prints.
+
+    Attributes:
+        basis: how its service times are known; ``error`` is their known error, or says that nobody knows it.
+        said: p50, p95 and p99, with the ``bands`` of each; none where there is a ``reason`` instead.
+    """
 
     series: str
     load: str
-    busy: str
+    basis: str
+    error: str
     said: tuple[str, ...]
     bands: tuple[str, ...]
     reason: str
@@ -374,15 +381,14 @@ def checks(found: Sequence[Likely]) -> list[str]:
 
 
 def _confident(each: Likely) -> Confidence:
-    run, busy = each.run, each.run.number("gpu", "busy_fraction")
-    said = () if each.said is None else tuple(number(value) for value in each.said.values())
-    asked = [("p99", share) for share in SHARES] + [("p50", SHARES[-1])]
-    bands = [each.band(name, share) for name, share in asked]
+    run = each.run
+    bands = [] if each.said is None else [each.band(name) for name in each.said]
     return Confidence(
         run.series,
         run.load.label,
-        DASH if busy is None else f"{busy:.0%}",
-        said,
+        " / ".join(dict.fromkeys(model.basis_words for model in run.models)) or UNKNOWN,
+        f"not known; example ±{EXAMPLE:.0%}" if each.error is None else f"±{100 * each.error:.3g}%",
+        () if each.said is None else tuple(number(value) for value in each.said.values()),
         tuple(f"{number(band[0])} to {number(band[1])}" for band in bands if band is not None),
         each.reason,
     )

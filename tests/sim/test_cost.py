@@ -1,15 +1,17 @@
 """What a run costs: instances, services, and what of it is not known."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import conf
 from sim.errors import ConfigError
 from sim.gpu import Gpu
-from sim.record.cost import Service, rate_usd_h
+from sim.record.cost import Service, list_prices, rate_usd_h
 from tests.sim.lab import simulated
 
 A10G = ("cluster=a10g", "arrivals=closed", "trace.requests=200")
@@ -75,9 +77,36 @@ def test_a_cost_of_which_a_part_is_not_known_is_not_known() -> None:
     assert said["per_image"] is None
     assert said["by"]["file_store"] is None
     assert said["by"]["gpu"] > 0
-    unpriced = costs("system=nirvana", "cluster.gpu.usd_per_gpu_h=null")
-    assert unpriced["total"] is None
+    unpriced = simulated("system=nirvana", "cluster=mi210", "trace.requests=50").summary["cost_usd"]
+    assert unpriced["total"] is None, "no cloud rents an MI210"
     assert unpriced["by"]["vector_database"] > 0
+
+
+def priced(*overrides: str) -> tuple[float, tuple[float, str]]:
+    """US$ per GPU-hour that a run paid, and what its summary says of the price."""
+    said = simulated("models=sdxl-mlperf", "trace.requests=50", "cluster.count=1", *overrides).summary
+    (stated,) = ((row["value"], row["source"]) for row in said["assumptions"] if row["what"].startswith("price of a"))
+    return said["cost_usd"]["total"] / (said["gpu"]["seconds"] / 3600), stated
+
+
+@pytest.mark.parametrize("kind", ["l40s", "h100-sxm"])
+def test_a_gpu_costs_the_list_price_of_its_kind_unless_one_is_set(kind: str) -> None:
+    """The default names its cloud and date; a price that is set is no list price."""
+    listed = list_prices()[kind]
+    alike = (f"cluster={kind}", "extrapolate=warn", "executor=whole-request")
+    rate, stated = priced(*alike)
+    assert rate == pytest.approx(listed.usd_per_gpu_h)
+    assert stated == (listed.usd_per_gpu_h, listed.source)
+    assert stated[1].startswith("list price of 20")
+    rate, stated = priced(*alike, "cluster.gpu.usd_per_gpu_h=1.25")
+    assert rate == pytest.approx(1.25)
+    assert stated == (1.25, "cluster.gpu.usd_per_gpu_h, set in the configuration")
+
+
+def test_every_list_price_is_of_a_cluster_and_has_a_source() -> None:
+    clusters = {path.stem for path in (Path(conf.__file__).parent / "cluster").glob("*.yaml")}
+    assert set(list_prices()) <= clusters
+    assert all(0.05 < price.usd_per_gpu_h < 20 and price.source for price in list_prices().values())
 
 
 @pytest.mark.parametrize(

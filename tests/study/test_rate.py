@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -171,12 +172,25 @@ def test_a_search_is_made_once_and_gives_the_same_bytes(
     said = capsys.readouterr()
     assert said.err == ""  # no bar where nobody looks
     first, *files_said = said.out.splitlines()
-    assert first.startswith("vanilla: ")
+    assert re.fullmatch(
+        r"vanilla: .* at that rate \S+% \(.*\) of the requests are over it(, the backlog of .*)?", first
+    )
     assert files_said == [str(folder / name) for name in ("rate.json", "rate.png")]
     assert made == []
     assert (folder / "rate.json").read_bytes() == before
     assert run([*words, "seed=7"]) == 2
     assert "another sweep" in capsys.readouterr().err
+
+
+def test_a_limit_in_seconds_finds_the_rate_that_the_same_multiple_finds(tmp_path: Path) -> None:
+    """At one size, 2x is so many seconds: the same runs, the same answer."""
+    found = {}
+    for slo in ("2x", f"{2 * FULL_S:g}s"):
+        folder = tmp_path / slo
+        words = ["plan", "rate", *SMALL, *OPTIONS, f"slo=[{slo}]", "--slo", slo, "--violations", "0.2"]
+        assert run([*words, "-o", str(folder)]) == 0
+        found[slo] = json.loads((folder / "rate.json").read_bytes())["rate_rpm"]["mean"]
+    assert len(set(found.values())) == 1
 
 
 def test_a_run_of_another_configuration_is_not_taken_for_a_search_s_own(tmp_path: Path) -> None:
@@ -202,7 +216,8 @@ def test_a_run_of_another_configuration_is_not_taken_for_a_search_s_own(tmp_path
         (["rate", "--violations", "1.5"], "--violations: found 1.5, expected a share"),
         (["rate", "--violations", "nan"], "--violations: found nan"),
         (["rate", "--slo", "fast"], "--slo: found 'fast', expected a multiple"),
-        (["rate", "--slo", "3x"], "--slo 3x: the runs measure slo=[2.0, 4.0]; add slo=[3]"),
+        (["rate", "--slo", "3x"], "--slo 3x: the runs measure slo=[2x,4x]; add slo=[3x]"),
+        (["rate", "--slo", "10s"], "--slo 10s: the runs measure slo=[2x,4x]; add slo=[10s]"),
         (["rate", "--from", "0"], "--from: found 0, expected"),
         (["rate", "--to", "0.05"], "--to: found 0.05, expected requests per minute, more than --from 0.1"),
         (["rate", "--tolerance", "0"], "--tolerance: found 0"),

@@ -16,7 +16,6 @@ from sim.study.over_time import MOST, over_time, thinned
 from sim.study.palette import marks, short
 from sim.study.runs import Run, latency_quantiles, load_runs
 from sim.study.sheet import NARROW, WIDE, grid
-from sim.study.tables import headline
 
 Fabricate = Callable[..., Path]
 
@@ -142,7 +141,6 @@ def test_one_system_at_six_sizes_is_one_curve(fabricate: Fabricate, tmp_path: Pa
     runs = load_runs([tmp_path])
     assert {run.family for run in runs} == {"nirvana", "vanilla"}
     assert [run.setting.value for run in runs if run.setting] == sorted(sizes)
-    assert "7 runs of 2 systems at 6 values of cache.capacity (50 to 10,000)" in headline(runs)
     for figure in (figures.slo_violations(runs), figures.throughput(runs)):
         assert figure is not None
         (curve,) = (line for line in figure.axes[0].lines if len(line.get_xdata()) == 6)

@@ -98,9 +98,9 @@ def test_common_loads_are_those_of_most_systems_with_both_ends(fabricate: Fabric
 
 def test_slo_names_are_ordered_by_size(fabricate: Fabricate) -> None:
     def more(summary: dict[str, Any]) -> None:
-        summary["slo"] = {name: {"limit_s": 1.0, "violation_rate": 0.1} for name in ("10x", "4x", "1.5x")}
+        summary["slo"] = {name: {"limit_s": 1.0, "violation_rate": 0.1} for name in ("10x", "3s", "4x", "60s", "1.5x")}
 
-    assert slo_multiples(load_runs([fabricate("r", change=more, requests=10)])) == ["1.5x", "4x", "10x"]
+    assert slo_multiples(load_runs([fabricate("r", change=more, requests=10)])) == ["1.5x", "4x", "10x", "3s", "60s"]
 
 
 @pytest.mark.parametrize("system", ["vanilla", "pinecone", "nirvana", "modm-throughput"])
@@ -351,6 +351,18 @@ def test_results_leave_out_the_warm_up_and_nothing_else(fabricate: Fabricate) ->
         late = run.number("slo", "2x", "violation_rate")
         assert late is not None
         assert (found["slo_scale"], found["slo_met_success"]) == (2.0, round((1 - late) * count))
+
+
+def test_results_of_a_run_with_limits_in_seconds_have_no_scale(fabricate: Fabricate) -> None:
+    def seconds(summary: dict[str, Any]) -> None:
+        summary["slo"] = {
+            name: {"limit_s": 1.0, "violation_rate": share} for name, share in (("60s", 0.1), ("5s", 0.4))
+        }
+
+    path = fabricate("seconds", requests=10, change=seconds)
+    staged(path)
+    found = vllm_omni([path])
+    assert (found["slo_attainment_rate"], found["slo_met_success"], found["slo_scale"]) == (0.6, 6, None)
 
 
 def test_results_of_a_run_without_a_limit_say_so(fabricate: Fabricate) -> None:

@@ -19,6 +19,9 @@ FORMATS: Mapping[str, tuple[Callable[[Trace], Iterator[str]], Collection[str]]] 
 }
 """Name -> what writes the lines, and the columns of a trace that they hold."""
 
+START: Mapping[str, bytes] = {"vllm-omni": b"Request(", "sglang": b'{"'}
+"""Name -> what a file of that format begins with."""
+
 KEPT: Mapping[str, Collection[str]] = {"vllm-omni": vllm_omni.OTHERS, "sglang": sglang.OTHERS}
 """Name -> the fields that come from a trace's extras."""
 

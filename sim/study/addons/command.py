@@ -5,7 +5,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from conf.atomic import atomic_files, output_folder
+from conf.atomic import atomic_files, check_ours, output_folder
 from sim.errors import ConfigError
 from sim.study.verdicts import checked, committed
 from traces.table.trace import read
@@ -59,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
         return checked(before, caches.judged(facts))
     output_folder(args.output, ConfigError)
     files = [args.output / f"{name}{kind}" for kind in (".md", ".json", ".png", "-routing.png")]
+    check_ours(files[0], ConfigError, "a page of scorecard addons", b"# Add-ons")
     with atomic_files(files, ConfigError) as (markdown, data, image, second):
         draw_served(facts["served"]).savefig(second, format="png", metadata={"Software": None})
         draw(found).savefig(image, format="png", metadata={"Software": None})

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from conf.atomic import atomic_files, output_folder
+from conf.atomic import atomic_files, check_ours, output_folder
 from sim.errors import ConfigError
 from sim.study.compositions import page
 from sim.study.compositions.designs import TRAFFICS, judged
@@ -39,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
         return checked(before, judged(facts))
     output_folder(args.output, ConfigError)
     files = [args.output / f"{name}.{kind}" for kind in ("md", "json", "png")]
+    check_ours(files[0], ConfigError, "a page of scorecard compositions", b"# Compositions")
     with atomic_files(files, ConfigError) as (markdown, data, image):
         page.draw(facts).savefig(image, format="png", metadata={"Software": None})
         data.write_text(json.dumps(facts, indent=1, allow_nan=False) + "\n", encoding="utf-8")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from backends.base import BackendError
 from backends.profile import Profile, write
 from backends.profiled import Profiled
-from conf.atomic import atomic_write, check_target, output_folder
+from conf.atomic import atomic_write, check_ours, check_target, output_folder
 from sim.errors import ConfigError
 from sim.study.generation.cells import Cell, cells, told
 from sim.study.generation.fit import fit
@@ -55,6 +55,9 @@ def run(args: argparse.Namespace) -> int:
     for file in (path, args.page):
         if file is not None:
             check_target(file, ConfigError)
+    check_ours(path, ConfigError, "a profile", b"", b"gpu:", b"schema:")
+    if args.page is not None:
+        check_ours(args.page, ConfigError, "a page of calibrate log", b"# Generation seconds")
 
     def fitted(seen: Observed) -> Profile:
         return fit(seen, gpu=args.gpu, model=args.model, source=_source(trace, seen), notes=args.notes)

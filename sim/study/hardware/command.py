@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from conf.atomic import atomic_files, output_folder
+from conf.atomic import atomic_files, check_ours, output_folder
 from sim.errors import ConfigError
 from sim.study.verdicts import LOST, checked, committed
 
@@ -55,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
     name = f"{NAME}-quick" if args.quick else NAME
     output_folder(args.output, ConfigError)
     markdown, data, image = (args.output / f"{name}.{kind}" for kind in ("md", "json", "png"))
+    check_ours(markdown, ConfigError, "a page of scorecard hardware", b"# Real machines")
     drawn, gone = ([], [image]) if figure is None else ([image], [])
     files: list[Path] = [*drawn, data, markdown]
     with atomic_files(files, ConfigError, gone) as (*images, plain, text):

@@ -10,9 +10,8 @@ from sim.config.choices import choices
 from sim.config.settings import check
 from sim.errors import ConfigError
 from sim.run import assemble
-from sim.study.hardware.replay import Floats, base_config
+from sim.study.hardware.replay import MOVED, Floats, base_config
 from sim.study.hardware.rows import MEASURED, Routed
-from sim.study.sensitivity import MOVED
 
 GPUS = 3
 """Of the benchmark."""

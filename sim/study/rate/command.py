@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from conf.palette import DPI
 from sim.config.settings import Settings
 from sim.ending import end_workers
 from sim.errors import ConfigError
+from sim.slo import parse_limit
 from sim.sweep import claimed_sweep
 from traces.arrivals.base import MOST_RPM
 
@@ -51,10 +51,10 @@ def usage() -> str:
 def parsed(given: Sequence[str]) -> Asked:
     """The words after `plan rate`. Raises ConfigError for one that cannot be."""
     options, words = _parser().parse_known_args(given)
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)x?", options.slo)
-    if found is None:
-        raise ConfigError(f"--slo: found {options.slo!r}, expected a multiple of the standalone latency, as in 2x")
-    slo = f"{float(found[1]):g}x"
+    try:
+        slo = str(parse_limit(options.slo))
+    except ValueError as error:
+        raise ConfigError(f"--slo: found {options.slo!r}, {error}") from None
     low, high = options.low, options.high
     for option, value, fits, expected in (
         ("--violations", options.violations, 0 <= options.violations < 1, "a share of the requests, 0 to under 1"),
@@ -98,9 +98,9 @@ def find(asked: Asked, config: DictConfig, settings: Settings, folder: Path, dat
 
     Raises ConfigError where the rate does not lie between the two, and what runs raise.
     """
-    limits = [f"{multiple:g}x" for multiple in settings.slo]
+    limits = [str(limit) for limit in settings.slo]
     if asked.slo not in limits:
-        raise ConfigError(f"--slo {asked.slo}: the runs measure slo={settings.slo}; add slo=[{asked.slo[:-1]}]")
+        raise ConfigError(f"--slo {asked.slo}: the runs measure slo=[{','.join(limits)}]; add slo=[{asked.slo}]")
     from tqdm import tqdm
 
     from sim.study.rate.own_clock import own_clock, replications
@@ -139,7 +139,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--violations", type=float, default=0.05, metavar="SHARE", help="of the requests, at most (default: 0.05)")
-    add("--slo", default="2x", metavar="MULTIPLE", help="of the standalone latency: the limit (default: 2x)")
+    add("--slo", default="2x", metavar="LIMIT", help="2x, of the standalone latency, or 10s (default: 2x)")
     add("--from", dest="low", type=float, required=True, metavar="RPM", help="a rate that is carried")
     add("--to", dest="high", type=float, required=True, metavar="RPM", help="a rate that is not")
     add("--replications", type=int, metavar="N", help="seeds (default: 5; of a log's own times, which are one, 1)")

@@ -11,6 +11,7 @@ from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 from conf.palette import COLOURS, GREY, house_style, plain_numbers
+from sim.study.compare import limit_words
 from sim.study.palette import below
 from sim.study.rate.search import CONFIDENCE, Found, Mean, Point, Question, interval
 
@@ -73,7 +74,7 @@ def line(system: str, question: Question, found: Found) -> str:
     return (
         f"{system}: {rate.mean:.4g} requests per minute ({_of(question)} {rate.low:.4g} to {rate.high:.4g}) "
         f"with at most {question.violations:.1%} over {question.slo}; "
-        f"at that rate {share.mean:.1%} ({share.low:.1%} to {share.high:.1%}) are{queue}"
+        f"at that rate {share.mean:.1%} ({share.low:.1%} to {share.high:.1%}) of the requests are over it{queue}"
     )
 
 
@@ -105,7 +106,7 @@ def draw(system: str, question: Question, found: Found) -> Figure:
     panel.set_xlim(question.from_rpm, question.to_rpm)
     panel.set_ylim(0, 1.02)
     panel.yaxis.set_major_formatter(PercentFormatter(1.0))
-    panel.set(xlabel="Request rate (requests/min)", ylabel=f"Requests over the limit, {question.slo} standalone")
+    panel.set(xlabel="Request rate (requests/min)", ylabel=f"Requests over the limit, {limit_words(question.slo)}")
     panel.set_title(
         f"{system}: {rate.mean:.3g} requests per minute ({_of(question)} {rate.low:.3g} to {rate.high:.3g})",
         loc="left",

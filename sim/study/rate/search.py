@@ -38,7 +38,7 @@ class Question:
 
     Attributes:
         violations: the largest share of requests over the limit, 0 to 1.
-        slo: the limit, by its name in a summary ("2x").
+        slo: the limit, by its name in a summary ("2x", "10s").
         from_rpm, to_rpm: requests per minute; the first has to be carried, the second not.
         replications: seeds.
         tolerance: bisection ends where a rate that is not carried is this much above one that is, relative to it.

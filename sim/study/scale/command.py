@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import conf
-from conf.atomic import atomic_write, check_target, output_folder
+from conf.atomic import atomic_write, check_ours, check_target, output_folder
 from sim.errors import ConfigError
 from sim.study.scorecard.targets import load_targets
 
@@ -79,6 +79,7 @@ def run(args: argparse.Namespace) -> int:
     encoder = _encoder(args.encoder)
     is_file = args.output.suffix in (".yaml", ".yml") and not args.output.is_dir()
     path = args.output if is_file else args.output / f"{args.encoder}.yaml"
+    check_ours(path, ConfigError, "a scale", b"#", b"traces.similarity.scale.Knots")
     wanted = aims(load_targets(TARGETS))
     trace = _trace(args.trace, args.rows)
     other = None if args.check is None else _trace(args.check, args.rows)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from conf.atomic import atomic_files, output_folder
+from conf.atomic import atomic_files, check_ours, output_folder
 from sim.errors import ConfigError
 from sim.study.scorecard import modm, nirvana, page, patchedserve, swiftdiffusion
 from sim.study.scorecard.columns import SYNTHETIC, Column, Feed, follows_from, read_columns
@@ -186,6 +186,7 @@ def write(card: Card, folder: Path, name: str) -> list[Path]:
     """
     output_folder(folder, ConfigError)
     markdown, data, image = (folder / f"{name}.{kind}" for kind in ("md", "json", "png"))
+    check_ours(markdown, ConfigError, "a scorecard", b"# Scorecard")
     figure = draw({column.name: column.rows for column in card.columns})
     drawn, gone = ([], [image]) if figure is None else ([image], [])
     with atomic_files([*drawn, data, markdown], ConfigError, gone) as (*images, rows, text):

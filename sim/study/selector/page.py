@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from conf.atomic import atomic_files
+from conf.atomic import atomic_files, check_ours
 from sim.errors import ConfigError
 from sim.study.selector.figure import draw
 from sim.study.selector.journal import Scores
@@ -83,6 +83,7 @@ def publish(found: Findings, folder: Path) -> list[Path]:
     Raises:
         ConfigError: the folder cannot be written to.
     """
+    check_ours(folder / PAGE, ConfigError, "a page of calibrate selector", b"# How many steps")
     try:
         (folder / SELECTOR).parent.mkdir(parents=True, exist_ok=True)
         written = {SELECTOR: _selector(found)}

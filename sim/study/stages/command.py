@@ -4,7 +4,7 @@ import argparse
 import json
 from dataclasses import asdict
 
-from conf.atomic import atomic_files, output_folder
+from conf.atomic import atomic_files, check_ours, output_folder
 from sim.errors import ConfigError
 from sim.study.verdicts import checked, committed
 
@@ -30,6 +30,7 @@ def run(args: argparse.Namespace) -> int:
     if args.check:
         return checked(before, replay.judged(facts))
     output_folder(args.output, ConfigError)
+    check_ours(files[1], ConfigError, "a page of scorecard stages", b"# ControlNets and LoRAs")
     with atomic_files(files, ConfigError) as (data, markdown):
         data.write_text(json.dumps(facts, indent=1, allow_nan=False) + "\n", encoding="utf-8")
         markdown.write_text(page.render(found), encoding="utf-8")

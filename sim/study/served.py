@@ -1,0 +1,146 @@
+"""The models that a run served with: which images, at which precision, and how their times are known."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conf.printable import printable
+from sim.study.identity import natural
+
+BASES = {
+    "measured": "measured",
+    "published": "measured by others",
+    "scaled": "scaled from another measurement",
+    "assumed": "assumed",
+    "live": "live",
+}
+UNKNOWN = "not known"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The images that a run makes. Speeds compare only between runs of equal work.
+
+    Sizes and steps are None where requests bring their own, precision where it is not known.
+    """
+
+    model: str
+    width: int | None
+    height: int | None
+    steps: int | None
+    precision: str | None
+
+    def __str__(self) -> str:
+        size = "own sizes" if self.width is None or self.height is None else f"{self.width}x{self.height}"
+        steps = "own steps" if self.steps is None else f"{self.steps} steps"
+        return f"{self.model}, {size}, {steps}, {self.precision or f'precision {UNKNOWN}'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One model of a run.
+
+    Attributes:
+        basis: a key of BASES; None where it is not known.
+        service_error: the known relative error of its service times, a fraction; None where it is not known.
+    """
+
+    role: str
+    work: Work
+    basis: str | None
+    service_error: float | None
+
+    @property
+    def basis_words(self) -> str:
+        """The basis as a table shows it."""
+        return BASES.get(self.basis or "", UNKNOWN)
+
+    @property
+    def told_basis(self) -> str:
+        """The basis as it reads without a heading."""
+        return BASES.get(self.basis or "", f"basis {UNKNOWN}")
+
+    def __str__(self) -> str:
+        return f"{self.work} ({self.told_basis})"
+
+
+def served(summary: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[Served, ...]:
+    """Return a run's models, the reference model first.
+
+    Args:
+        summary: of the run. Without the key `models` (an older run), the configuration tells what it can.
+        config: the resolved configuration by dotted key.
+    """
+    order = list(dict.fromkeys(key.split(".")[1] for key in config if key.startswith("models.") and key.count(".") > 1))
+    told = summary.get("models")
+    rows = [row for row in told if isinstance(row, Mapping)] if isinstance(told, list) else []
+    if not rows:
+        names = ("width", "height", "steps")
+        native = config.get("shapes", "model") == "model"
+        rows = [
+            {"role": role, "model": config.get(f"models.{role}.name")}
+            | {name: config.get(f"models.{role}.{name}") if native else None for name in names}
+            for role in order
+        ]
+    found = [_served(row) for row in rows]
+    places = {role: place for place, role in enumerate(order or ["large"])}
+    return tuple(sorted(found, key=lambda each: places.get(each.role, len(places))))
+
+
+def _served(row: Mapping[str, Any]) -> Served:
+    def number(name: str) -> int | None:
+        value = row.get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def text(name: str) -> str | None:
+        value = row.get(name)
+        return None if value is None else printable(str(value))
+
+    error = row.get("service_error")
+    known = isinstance(error, int | float) and not isinstance(error, bool) and 0 <= error < 1
+    work = Work(text("model") or UNKNOWN, number("width"), number("height"), number("steps"), text("precision"))
+    return Served(text("role") or "", work, text("basis"), float(error) if known and error is not None else None)
+
+
+def service_error(models: Sequence[Served]) -> float | None:
+    """Return the largest known error of the models' service times; None where that of some model is not known."""
+    errors = [each.service_error for each in models]
+    known = [error for error in errors if error is not None]
+    return max(known) if known and len(known) == len(errors) else None
+
+
+def work_of_runs(folder: Path) -> list[tuple[str, Sequence[Served]]]:
+    """Read the number and the models of every run of the sweep in ``folder``; an unreadable summary is left out."""
+    found: list[tuple[str, Sequence[Served]]] = []
+    for path in sorted(folder.glob("*/summary.json"), key=lambda path: natural(path.parent.name)):
+        try:
+            summary = json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            continue
+        if isinstance(summary, dict):
+            found.append((path.parent.name, served(summary, {})))
+    return found
+
+
+def unlike(runs: Sequence[tuple[str, Sequence[Served]]]) -> list[tuple[str, list[str]]]:
+    """Group runs by the work of their reference model.
+
+    Args:
+        runs: name and models of each.
+
+    Returns:
+        The work with its basis, and the names of the runs that do it; nothing where all do the same.
+    """
+    groups: dict[Work, list[tuple[str, Served]]] = {}
+    for name, models in runs:
+        if models:
+            groups.setdefault(models[0].work, []).append((name, models[0]))
+    if len(groups) < 2:
+        return []
+    found = []
+    for work, of in groups.items():
+        bases = ", ".join(dict.fromkeys(each.told_basis for _, each in of))
+        found.append((f"{work} ({bases})", list(dict.fromkeys(name for name, _ in of))))
+    return found

@@ -1,0 +1,83 @@
+"""An output replaces what the same command wrote before, and nothing else."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conf.atomic import check_ours
+from sim.cli import main
+
+Fabricate = Callable[..., Path]
+
+NOTES = b"# My notes\nkeep these\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path, fabricate: Fabricate, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a finished run, a trace and notes, to work in."""
+    monkeypatch.chdir(tmp_path)
+    fabricate("g", "vanilla", requests=30)
+    assert main(["trace", "synth", "-o", "keep.parquet", "--requests", "30"]) == 0
+    for name in ("notes.md", "stages.md", "swiftdiffusion.md", "g_m.yaml"):
+        (tmp_path / name).write_bytes(NOTES)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "victim"),
+    [
+        (["report", "g", "-o", "g/requests.parquet"], "g/requests.parquet"),
+        (["report", "g", "-o", "g/summary.json"], "g/summary.json"),
+        (["report", "g", "-o", "keep.parquet"], "keep.parquet"),
+        (["report", "g", "-o", "notes.md"], "notes.md"),
+        (["report", "g", "--format", "vllm-omni", "-o", "g/summary.json"], "g/summary.json"),
+        (["report", "g", "--format", "vllm-omni", "-o", "keep.parquet"], "keep.parquet"),
+        (["trace", "synth", "-o", "notes.md", "--requests", "5"], "notes.md"),
+        (["trace", "synth", "-o", "g/requests.parquet", "--requests", "5"], "g/requests.parquet"),
+        (["trace", "pair", "keep.parquet", "keep.parquet", "-o", "g/config.yaml"], "g/config.yaml"),
+        (["trace", "import", "prompts", "notes.md", "-o", "notes.md"], "notes.md"),
+        (["trace", "export", "keep.parquet", "--format", "sglang", "-o", "keep.parquet"], "keep.parquet"),
+        (["trace", "export", "keep.parquet", "--format", "vllm-omni", "-o", "notes.md"], "notes.md"),
+        (["trace", "compare", "keep.parquet", "keep.parquet", "-o", "keep.parquet"], "keep.parquet"),
+        (["calibrate", "log", "keep.parquet", "--gpu", "g", "--model", "m", "-o", "."], "g_m.yaml"),
+        (["calibrate", "log", "keep.parquet", "--gpu=x", "--model=m", "-o", ".", "--page=notes.md"], "notes.md"),
+        (["calibrate", "scale", "--trace", "keep.parquet", "-o", "notes.md"], "notes.md"),
+        (["scorecard", "stages", "-o", "."], "swiftdiffusion.md"),
+    ],
+)  # fmt: skip
+def test_an_output_never_overwrites_what_the_command_did_not_write(
+    words: list[str], victim: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (place / victim).read_bytes()
+    capsys.readouterr()
+    assert main(words) == 2
+    assert (place / victim).read_bytes() == before
+    said = capsys.readouterr().err
+    assert "would be overwritten; name another path, or remove it first" in said
+    assert Path(victim).name in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["report", "g", "-o", "page.html"],
+        ["report", "g"],
+        ["trace", "synth", "-o", "keep.parquet", "--requests", "5"],
+        ["trace", "export", "keep.parquet", "--format", "sglang", "-o", "out.jsonl"],
+        ["trace", "export", "keep.parquet", "--format", "vllm-omni", "-o", "out.txt"],
+        ["trace", "compare", "keep.parquet", "keep.parquet", "-o", "page.md"],
+    ],
+)
+def test_an_output_replaces_that_of_the_same_command(words: list[str], place: Path) -> None:
+    assert main(words) == 0
+    assert main(words) == 0
+
+
+def test_an_empty_file_is_nobodys(tmp_path: Path) -> None:
+    (tmp_path / "made").touch()
+    check_ours(tmp_path / "made", ValueError, "a report", b"<")
+    check_ours(tmp_path / "absent", ValueError, "a report", b"<")
+    (tmp_path / "made").write_bytes(b"<other>")
+    with pytest.raises(ValueError, match=r"made: is not a report and would be overwritten"):
+        check_ours(tmp_path / "made", ValueError, "a report", b"<", b"mezzotint")

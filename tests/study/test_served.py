@@ -1,0 +1,192 @@
+"""Runs of unlike work are named, and nothing is best across them; the first table says what a buyer asks."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.cli import main
+from sim.study.report import write_report
+from sim.study.runs import load_runs
+from sim.study.served import served, unlike, work_of_runs
+from sim.study.tables import comparison, notes, unlike_work, verdicts
+
+Fabricate = Callable[..., Path]
+
+MLPERF = {
+    **{"role": "large", "model": "sdxl-mlperf", "gpu": "l40s", "width": 1024, "height": 1024, "steps": 20},
+    **{"precision": "fp8", "basis": "published", "service_error": 0.21, "source": "MLPerf"},
+}
+ASSUMED = MLPERF | {
+    **{"model": "sdxl", "gpu": "h100", "steps": 50, "precision": "fp16", "basis": "assumed", "service_error": None},
+}
+
+
+def serving(*models: Mapping[str, Any]) -> Callable[[dict[str, Any]], None]:
+    def change(summary: dict[str, Any]) -> None:
+        summary["models"] = list(models)
+
+    return change
+
+
+def of_kind(kind: str, count: int = 16) -> dict[str, Any]:
+    return {"cluster": {"count": count, "gpu": {"name": kind}}}
+
+
+def test_the_reference_model_is_first_whatever_the_order_of_the_roles() -> None:
+    small = MLPERF | {"role": "base"}
+    assert [each.role for each in served({"models": [small, MLPERF]}, {})] == ["large", "base"]
+    config = {"models.base.name": "a", "models.large.name": "b"}
+    assert [each.role for each in served({"models": [MLPERF, small]}, config)] == ["base", "large"]
+
+
+def test_a_run_of_before_tells_its_models_from_its_configuration() -> None:
+    config = {f"models.large.{key}": value for key, value in (("name", "sdxl"), ("steps", 50), ("width", 512))}
+    (each,) = served({}, config | {"models.large.height": 256})
+    assert str(each) == "sdxl, 512x256, 50 steps, precision not known (basis not known)"
+    (each,) = served({"models": None}, config | {"shapes": "trace"})
+    assert str(each.work) == "sdxl, own sizes, own steps, precision not known"
+    assert served({"models": [5]}, {}) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "alike"),
+    [
+        ({}, True),
+        ({"gpu": "a40", "basis": "assumed", "service_error": 0.5, "source": "else"}, True),
+        ({"model": "flux"}, False),
+        ({"width": 512}, False),
+        ({"height": None}, False),
+        ({"steps": 21}, False),
+        ({"precision": "fp16"}, False),
+    ],
+)
+def test_work_is_unlike_where_model_size_steps_or_precision_differ(change: dict[str, Any], alike: bool) -> None:
+    runs = [("a", served({"models": [MLPERF]}, {})), ("b", served({"models": [MLPERF | change]}, {}))]
+    groups = unlike(runs)
+    assert (groups == []) is alike
+    if not alike:
+        assert groups[0] == ("sdxl-mlperf, 1024x1024, 20 steps, fp8 (measured by others)", ["a"])
+        assert groups[1][1] == ["b"]
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_nothing_is_best_across_unlike_work(alike: bool, fabricate: Fabricate, tmp_path: Path) -> None:
+    """Of like work the faster system is marked, since the seeds agree."""
+    for system, model in (("vanilla", MLPERF), ("modm-throughput", MLPERF if alike else ASSUMED)):
+        for seed in (1, 2, 3):
+            config = of_kind(model["gpu"])
+            fabricate(f"r/{system}-{seed}", system, rate_rpm=20.0, seed=seed, change=serving(model), config=config)
+    runs = load_runs([tmp_path / "r"])
+    assert any(entry.best for row in comparison(runs) for entry in row.entries) is alike
+    page = write_report([tmp_path / "r"], reruns_s=0.0).html.read_text()
+    assert ("These runs do unlike work." in page) is not alike
+    if not alike:
+        first = page.index("These runs do unlike work.")
+        assert first < page.index("<table")
+        assert unlike_work(runs) == [
+            ("sdxl, 1024x1024, 50 steps, fp16 (assumed)", "modm-throughput on h100"),
+            ("sdxl-mlperf, 1024x1024, 20 steps, fp8 (measured by others)", "vanilla on l40s"),
+        ]
+
+
+def test_verdicts_are_grouped_by_system_and_gpu_and_say_what_a_buyer_asks(fabricate: Fabricate, tmp_path: Path) -> None:
+    def grows(summary: dict[str, Any]) -> None:
+        summary |= {"models": [MLPERF], "backlog": {"grows": summary["gpu"]["count"] == 2}}
+        summary["slo"] = {"10s": {"limit_s": 10.0, "violation_rate": 0.25}}
+        summary["cost_usd"] = {"per_image": 0.0123, "total": 1.0}
+        summary["latency_s"]["p95"] = 7.125
+
+    for gpus in (2, 4):
+        for rate in (6.0, 16.0):
+            config = of_kind("l40s", gpus)
+            fabricate(f"{gpus}-{rate}", "nirvana", rate_rpm=rate, gpus=gpus, requests=20, change=grows, config=config)
+    fabricate("other", "vanilla", rate_rpm=6.0, requests=20, change=grows, config=of_kind("h100"))
+    nirvana, vanilla = verdicts(load_runs([tmp_path]))
+    assert (nirvana.title, vanilla.title) == ("nirvana on l40s", "vanilla on h100")
+    assert [(row.load, row.gpus) for row in nirvana.rows] == [
+        *(("6 rpm", "2"), ("6 rpm", "4")),
+        *(("16 rpm", "2"), ("16 rpm", "4")),
+    ]
+    overloaded, row = nirvana.rows[:2]
+    assert overloaded.verdict == "overloaded: its queue grows, 25.0% over 10s"
+    assert row.verdict == "stable, 25.0% over 10s"
+    assert (row.usd_per_1000, row.p95_s) == ("12.3", "7.12")
+    assert (row.model, row.steps, row.precision, row.basis) == ("sdxl-mlperf", "20", "fp8", "measured by others")
+    assert row.series == "", "load and number of GPUs tell the rows of a group apart"
+
+
+def test_verdicts_tell_apart_what_load_and_gpus_do_not(fabricate: Fabricate, tmp_path: Path) -> None:
+    for size in (50, 100):
+        config = of_kind("l40s") | {"cache": {"capacity": size}}
+        fabricate(str(size), "nirvana", rate_rpm=6.0, requests=20, config=config)
+    (group,) = verdicts(load_runs([tmp_path]))
+    assert [row.series for row in group.rows] == ["nirvana (cache.capacity=50)", "nirvana (cache.capacity=100)"]
+
+
+@pytest.mark.parametrize(
+    ("requests", "told"),
+    [
+        ({"arrived": 10, "completed": 0}, "serves nothing"),
+        ({"arrived": 10, "completed": 7}, "queue not recorded, drops 30.0%"),
+        ({"arrived": 10, "completed": 10}, "queue not recorded"),
+        ({"arrived": None, "completed": None}, "–"),
+    ],
+)
+def test_a_verdict_says_what_is_not_served(requests: dict[str, Any], told: str, fabricate: Fabricate) -> None:
+    def edit(summary: dict[str, Any]) -> None:
+        summary["requests"] |= requests
+        summary["slo"] = {}
+
+    ((row,),) = (group.rows for group in verdicts(load_runs([fabricate("r", requests=20, change=edit)])))
+    assert row.verdict == told
+
+
+def test_prices_are_named_with_their_source_and_how_to_set_one(fabricate: Fabricate, tmp_path: Path) -> None:
+    def listed(summary: dict[str, Any]) -> None:
+        source = "list price of 2025-08-12: a cloud"
+        summary["assumptions"] = [{"what": "price of a GPU [USD/h]", "value": 0.86, "source": source}]
+
+    fabricate("a", requests=20, change=listed, config=of_kind("l40s"))
+    fabricate("b", requests=20, config=of_kind("mi210"))
+    said = notes(load_runs([tmp_path]))
+    assert "l40s: US$ 0.86 per GPU-hour (list price of 2025-08-12: a cloud)." in said
+    assert "mi210: no price known; set cluster.gpu.usd_per_gpu_h." in said
+
+
+def test_the_phone_sees_the_figures_before_any_card(fabricate: Fabricate) -> None:
+    page = write_report([fabricate("r", requests=50)], reruns_s=0.0).html.read_text()
+    assert page.index('class="verdicts"') < page.index("<figure>") < page.index('class="cards"')
+
+
+@pytest.mark.parametrize("second", ["cluster=h100", "cluster=l40s"])
+def test_a_sweep_that_compares_unlike_work_says_so_at_its_end(
+    second: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "sweep"
+    words = ["run", "-m", "cluster.count=1", "arrivals.rate_rpm=2", "trace.requests=20", f"run.dir={folder}"]
+    words.append("hydra.launcher.n_jobs=1")  # in this process, whose output is seen
+    seeds = ["cluster=l40s", "seed=1,2"] if second == "cluster=l40s" else ["cluster=l40s,h100"]
+    assert main([*words, *seeds]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        assert "p95 " in line
+        assert "sdxl" in line
+        assert "1024x1024, " in line
+    # What a run states is written here: which profile states what is tested with the profiles.
+    for path in folder.glob("*/summary.json"):
+        summary = json.loads(path.read_text())
+        kind = "h100" if second == "cluster=h100" and path.parent.name == "1" else "l40s"
+        summary["models"] = [ASSUMED if kind == "h100" else MLPERF]
+        path.write_text(json.dumps(summary))
+    assert main([*words, *seeds]) == 0, "every point is there already"
+    told = capfd.readouterr().err
+    assert bool(told) is (second == "cluster=h100")
+    if told:
+        assert "do unlike work, so their speed and cost cannot be compared" in told
+        assert "  sdxl, 1024x1024, 50 steps, fp16 (assumed): 1\n" in told
+    (folder / "0" / "summary.json").write_text("{")
+    assert len(work_of_runs(folder)) == 1
