@@ -9,9 +9,9 @@ from joblib import Parallel, delayed
 from tqdm import tqdm
 
 from sim.study.hardware import replay, routing
+from sim.study.hardware.replay import MOVED
 from sim.study.hardware.rows import QUANTILES, Routed, Submission
 from sim.study.scorecard.targets import REL_TOL
-from sim.study.sensitivity import MOVED
 from sim.study.verdicts import Facts, Judged
 
 SCORED = ("p50", "p90", "p99", "p999", "max")
