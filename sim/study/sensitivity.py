@@ -59,7 +59,7 @@ class Likely:
     checked: Sequence[str] = ()
 
     def band(self, percentile: str) -> tuple[float, float] | None:
-        """The least and the most of a percentile with the service time moved; None without reruns."""
+        """Return the smallest and largest value of a percentile with the service time moved; None without reruns."""
         if self.said is None:
             return None
         values = [each[percentile] for each in (self.said, *self.moved)]

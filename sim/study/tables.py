@@ -199,7 +199,7 @@ def unlike_work(runs: Sequence[Run]) -> list[tuple[str, str]]:
 
 
 def prices(runs: Sequence[Run]) -> list[str]:
-    """What each kind of GPU costs, with its source, and how to set a price where none is known."""
+    """Return the price of each GPU kind with its source, and how to set one where none is known."""
     said: dict[str, None] = {}
     for run in runs:
         kind = run.config.get("cluster.gpu.name")
@@ -354,7 +354,7 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """How right one run is likely to be, as it prints.
+    """The error band of one run, as it prints.
 
     Attributes:
         basis: how its service times are known; ``error`` is their known error, or says that nobody knows it.
