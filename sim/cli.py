@@ -8,21 +8,25 @@ from pathlib import Path
 
 from sim.ending import Terminated, end_workers, interruption, told_to_stop
 from sim.errors import ConfigError
-from sim.refusal import refuse
+from sim.refusal import OUTPUT_GONE, check_memory_limit, refuse
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0, or 2 for anything that the user can put right."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if arguments is None:
-        _leave_working_directory()
+    _open_closed_streams()
     status = 0
     try:
-        status = _done(given)
-        sys.stdout.flush()  # while it can still be told that it cannot be written
+        here = os.getcwd()
+        if arguments is None:
+            _leave_working_directory(here)
+        try:
+            status = _done(given)
+        finally:
+            sys.stdout.flush()  # while it can still be told that it cannot be written
     except BrokenPipeError:
         _let_go_of_output()
-        return 141
+        return OUTPUT_GONE
     except OSError as error:
         status = status or refuse(error)
         _let_go_of_output()
@@ -42,11 +46,12 @@ def _done(given: Sequence[str]) -> int:
 
                 print(f"mezzotint {version('mezzotint')}")
                 return 0
+            check_memory_limit()
             with told_to_stop():
                 from sim.verbs import run
 
                 return run(given)
-        except ConfigError as error:
+        except (ConfigError, MemoryError) as error:
             return refuse(error)
         except Exception as error:
             if (stop := interruption(error)) is not None:
@@ -64,10 +69,22 @@ def _let_go_of_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _leave_working_directory() -> None:
+def _open_closed_streams() -> None:
+    """Connect every standard stream that the caller closed (``>&-``) to the null device, as if it were ignored.
+
+    Python sets a closed stream to None, which libraries do not expect, and the next open file would take its number.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8"))
+
+
+def _leave_working_directory(here: str) -> None:
     """``python -m sim.cli`` puts the working directory before all else, where any file could pass for a library."""
     root = str(Path(__file__).parents[1])
-    if sys.path[:1] == [os.getcwd()] != [root] and not sys.flags.safe_path:
+    if sys.path[:1] == [here] != [root] and not sys.flags.safe_path:
         del sys.path[0]
     if root not in sys.path:
         sys.path.append(root)  # worker processes of a sweep take the path over before they import anything of ours

@@ -1,8 +1,8 @@
 """The life of a sweep's folder: one sweep at a time, and of one command, which goes on where it was interrupted.
 
 The file ``.sweep`` in it holds the command; whoever runs it holds the file's lock (flock), which ends with the process
-however that ends. A point that fails leaves its mark beside it, by which the command knows at its end: points may run
-in processes, or on machines, that it hears nothing of.
+however that ends. Points may run in processes, or on machines, whose output goes elsewhere. So each point leaves a note
+with its line in the folder, and the command prints the lines: a sweep prints the same with every launcher.
 """
 
 import fcntl
@@ -14,15 +14,19 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 from tqdm import tqdm
 
+from conf.atomic import atomic_write
 from conf.part import clear, is_part
 from sim.errors import ConfigError
 from sim.rundir import FIGURES, REPORT, SUMMARY, check_place
 
 COMMAND, HYDRAS = ".sweep", "multirun.yaml"
-_FAILED = ".failed-"
+_DONE, _KEPT, _FAILED = ".done-", ".kept-", ".failed-"
+"""Beginnings of a note's file name; the number of the point follows."""
+
 LOOK_S = 0.5
 """Between two looks at how far a sweep is."""
 
@@ -56,8 +60,7 @@ def claimed_sweep(folder: Path, words: Sequence[str]) -> Iterator[None]:
             os.ftruncate(lock, 0)
             os.pwrite(lock, said, 0)
         clear(folder)
-        for mark in folder.glob(f"{_FAILED}*"):
-            mark.unlink(missing_ok=True)
+        _remove(folder, _DONE, _KEPT, _FAILED)
         try:
             yield
         finally:
@@ -68,26 +71,50 @@ def claimed_sweep(folder: Path, words: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def counted(folder: Path, points: int | None) -> Iterator[None]:
-    """Show how many points of the sweep in ``folder`` are there while the block runs, where standard error is a
-    terminal: points run in processes, or on machines, that nothing is heard of. ``points`` is None where not known."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    done = threading.Event()
-    with tqdm(total=points, unit="run", desc=folder.name) as bar:
+    """Print the line of each point of the sweep in ``folder`` as it ends, while the block runs.
+
+    A failed point's line goes to standard error. A bar counts the points where standard error is a terminal.
+
+    Args:
+        folder: the sweep's folder.
+        points: the number of points; None where not known.
+
+    Raises:
+        OSError: a line could not be written; raised after the block, so the points still run.
+    """
+    ended = threading.Event()
+    seen: set[str] = set()
+    unwritten: list[OSError] = []
+    with tqdm(total=points, unit="run", desc=folder.name, disable=not sys.stderr.isatty()) as bar:
 
         def look() -> None:
-            while not done.wait(LOOK_S):
-                bar.update(sum(1 for _ in folder.glob(f"*/{SUMMARY}")) + len(failed(folder)) - bar.n)
+            for note in sorted(_notes(folder, _DONE, _KEPT, _FAILED), key=_number):
+                if note.name in seen:
+                    continue
+                seen.add(note.name)
+                bar.update()
+                stream = sys.stderr if note.name.startswith(_FAILED) else sys.stdout
+                if not unwritten and (text := note.read_text(encoding="utf-8")):
+                    try:
+                        tqdm.write(text, file=stream)
+                        stream.flush()
+                    except OSError as error:
+                        unwritten.append(error)
 
-        looking = threading.Thread(target=look, daemon=True)
+        def keep_looking() -> None:
+            while not ended.wait(LOOK_S):
+                look()
+
+        looking = threading.Thread(target=keep_looking, daemon=True)
         looking.start()
         try:
             yield
         finally:
-            done.set()
+            ended.set()
             looking.join()
-            bar.update(sum(1 for _ in folder.glob(f"*/{SUMMARY}")) + len(failed(folder)) - bar.n)
+            look()
+    if unwritten:
+        raise unwritten[0]
 
 
 def is_claimed(folder: Path) -> bool:
@@ -95,14 +122,47 @@ def is_claimed(folder: Path) -> bool:
     return (folder / COMMAND).is_file()
 
 
-def mark_failed(folder: Path, number: int) -> None:
-    """Note that a point has failed."""
-    (folder / f"{_FAILED}{number}").touch()
+def mark_done(folder: Path, number: int, line: str, *, kept: bool) -> None:
+    """Note that a point has its run, and the line to print; ``kept`` if the run was there before the sweep began."""
+    _leave(folder / f"{_KEPT if kept else _DONE}{number}", line, sys.stdout)
+
+
+def mark_failed(folder: Path, number: int, line: str) -> None:
+    """Note that a point has failed, and the line to print."""
+    _leave(folder / f"{_FAILED}{number}", line, sys.stderr)
+
+
+def kept_points(folder: Path) -> int:
+    """The number of points whose runs were there before the sweep began, as far as they were looked at."""
+    return len(_notes(folder, _KEPT))
 
 
 def failed(folder: Path) -> list[int]:
     """The numbers of the points that have failed."""
-    return sorted(int(mark.name.removeprefix(_FAILED)) for mark in folder.glob(f"{_FAILED}*"))
+    return sorted(map(_number, _notes(folder, _FAILED)))
+
+
+def _notes(folder: Path, *beginnings: str) -> list[Path]:
+    return [note for beginning in beginnings for note in folder.glob(f"{beginning}*")]
+
+
+def _number(note: Path) -> int:
+    return int(note.name.rpartition("-")[2])
+
+
+def _leave(note: Path, line: str, instead: TextIO) -> None:
+    """Write a note as a whole; where only its name can be written, as on a full disk, print the line here."""
+    try:
+        with atomic_write(note, ConfigError) as temporary:
+            temporary.write_text(line, encoding="utf-8")
+    except ConfigError:
+        print(line, file=instead)
+        note.touch()
+
+
+def _remove(folder: Path, *beginnings: str) -> None:
+    for note in _notes(folder, *beginnings):
+        note.unlink(missing_ok=True)
 
 
 def _lock(lock: int) -> bool:
@@ -135,6 +195,7 @@ def _refuse_other(folder: Path) -> None:
 def _tidy(folder: Path) -> None:
     """Remove what unfinished points left, and the sweep's own folder if it holds nothing else."""
     clear(folder)
+    _remove(folder, _DONE, _KEPT)
     for entry in list(os.scandir(folder)):
         if entry.is_dir() and entry.name.isdigit():
             with suppress(OSError):

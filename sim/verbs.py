@@ -40,9 +40,9 @@ from sim.config.settings import check
 from sim.config.theirs import at_hand
 from sim.ending import end_workers, workers_end_with_us
 from sim.errors import ConfigError, SimulationError
-from sim.refusal import USAGE_ERROR, refuse, warn
+from sim.refusal import OUTPUT_GONE, USAGE_ERROR, refusal, refuse, warn
 from sim.rundir import SUMMARY, check_folder, check_place, claimed, config_of, holds_run, unclaimed
-from sim.sweep import claimed_sweep, counted, failed, is_claimed, mark_failed
+from sim.sweep import claimed_sweep, counted, failed, is_claimed, kept_points, mark_done, mark_failed
 from traces.error import TraceError
 
 REFUSED = (ConfigError, TraceError, BackendError, SimulationError)
@@ -162,7 +162,7 @@ def _planned(given: Sequence[str]) -> int:
             check_place(folder)
             folder = unclaimed(folder) if _of_the_moment(config) else folder
             lines = find(asked, config, check(plain), folder, _data())
-        print(*lines, sep="\n")
+            print(*lines, sep="\n")
 
     return configured(asked.words, task, usage())
 
@@ -203,6 +203,8 @@ def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usa
                 workers_end_with_us()
                 return _swept(main(task))
             main(task if several else noted)()
+    except BrokenPipeError:
+        raise
     except (*REFUSED, HydraException, OmegaConfBaseException, OSError, YAMLError) as error:
         return refuse(error)
     except BrokenProcessPool:
@@ -307,9 +309,13 @@ def _swept(run_all: Callable[[], None]) -> int:
         except KeyboardInterrupt:
             end_workers()  # before their folder is tidied
             raise
+        missing, before = failed(folder), kept_points(folder)
         _warn_of_extrapolation(folder)
-        missing = failed(folder)
         _tell_unlike(folder)
+    if before:
+        count = f"{before} point{'s' if before > 1 else ''}"
+        compared = f"`mezzotint report {folder}` compares all"
+        print(f"mezzotint: {count} of {folder} had been run before; {compared}", file=sys.stderr)
     if missing:
         count = f"{len(missing)} point{'s' if len(missing) > 1 else ''}"
         again_ = "the same command" if named else f"the same command with run.dir={folder}"
@@ -375,20 +381,24 @@ def job(config: DictConfig) -> None:
         from sim.study.served import served
 
         with _classes(plain), claimed(folder, fresh=not several and _of_the_moment(config)) as claim:
-            if several and holds_run(folder):
+            kept = several and holds_run(folder)
+            if kept:
                 if config_of(folder) != again(plain):
                     raise ConfigError(f"run.dir: {folder} holds a run of another sweep; remove it or name another")
-                return
-            outcome = simulate(plain, progress=not several)
-            save(outcome, claim)
-        said = outcome.summary
-        print(
+                said = json.loads((folder / SUMMARY).read_bytes())
+            else:
+                outcome = simulate(plain, progress=not several)
+                save(outcome, claim)
+                said = outcome.summary
+        _say(
             f"{said['system']}{_chosen(several)}: "
             f"{said['requests']['completed']} of {said['requests']['arrived']} requests completed, "
             f"{said['throughput_rpm'] or float('nan'):.2f} per minute, p50 {_seconds(said['latency_s']['p50'])}, "
             f"p95 {_seconds(said['latency_s']['p95'])}, p99 {_seconds(said['latency_s']['p99'])}"
             f"{_late(said['slo'])}{_unstable(said['backlog'])}; "
-            f"{' + '.join(map(str, served(said, flatten(plain))))} -> {claim.folder}"
+            f"{' + '.join(map(str, served(said, flatten(plain))))} -> {claim.folder}",
+            several,
+            kept=kept,
         )
         if not several:
             for what, (value, source) in extrapolations(said).items():
@@ -408,9 +418,16 @@ def validation(config: DictConfig) -> None:
         folder = unclaimed(folder) if not several and _of_the_moment(config) else folder
         with _classes(plain):
             found = validate(plain, folder, progress=not several)
-    print(found.table())
-    for file in found.files:
-        print(file)
+        _say("\n".join([found.table(), *map(str, found.files)]), several)
+
+
+def _say(text: str, several: bool, *, kept: bool = False) -> None:
+    """Print what a run found; a point of a sweep leaves it to the process that started the sweep."""
+    hydra_config = HydraConfig.get()
+    if several and is_claimed(Path(hydra_config.sweep.dir)):
+        mark_done(Path(hydra_config.sweep.dir), hydra_config.job.num, text, kept=kept)
+    else:
+        print(text)
 
 
 def _resolved(config: DictConfig) -> tuple[dict[str, Any], Path]:
@@ -444,16 +461,15 @@ def _told(several: bool) -> Iterator[None]:
     """Refuse a run in our words alone, of which Hydra would add its own; in a sweep the other points still run."""
     try:
         yield
-    except (*REFUSED, OmegaConfBaseException, OSError) as error:
+    except (*REFUSED, OmegaConfBaseException, OSError, MemoryError) as error:
         if not several:
-            raise SystemExit(refuse(error)) from None
+            raise SystemExit(OUTPUT_GONE if isinstance(error, BrokenPipeError) else refuse(error)) from None
         hydra_config = HydraConfig.get()
         folder, number = Path(hydra_config.sweep.dir), hydra_config.job.num
         if not is_claimed(folder):
             raise
         chosen = " ".join(word.lstrip("+") for word in hydra_config.overrides.task if not word.startswith("run.dir="))
-        refuse(error, f"{folder / str(number)} ({chosen}): ")
-        mark_failed(folder, number)
+        mark_failed(folder, number, refusal(error, f"{folder / str(number)} ({chosen}): "))
 
 
 def _chosen(several: bool) -> str:

@@ -1,7 +1,9 @@
 """The command line as a user meets it: what it writes, and how it refuses."""
 
+import itertools
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +77,26 @@ def test_a_sweep_gives_what_its_runs_give_one_by_one(tmp_path: Path) -> None:
         said = [json.loads(Path(folder, "summary.json").read_text()) for folder in (f"sweep/{number}", f"one{number}")]
         assert [each.pop("wall") is not None for each in said]
         assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("launcher", ["joblib", "basic", "submitit_local"])
+def test_a_sweep_prints_the_same_with_every_launcher(launcher: str) -> None:
+    """Point by point, also those of a sweep that was finished before; errors go to standard error."""
+    if launcher == "submitit_local":
+        pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
+    words = ("run", "-m", *SMALL, "seed=1,2,none", f"hydra/launcher={launcher}", "run.dir=sweep")
+    points = [f"vanilla (trace.requests=60 arrivals.rate_rpm=9 seed={seed}): 60 of 60 requests" for seed in (1, 2)]
+    error = "mezzotint: error: sweep/2 (trace.requests=60 arrivals.rate_rpm=9 seed=none): seed: input should be"
+    failed = "mezzotint: 1 point of sweep failed; the same command runs what is missing"
+    before = "mezzotint: 2 points of sweep had been run before; `mezzotint report sweep` compares all"
+    for said_before in ([], [before]):
+        done = mezzotint(*words)
+        assert done.returncode == 2
+        lines = sorted(done.stdout.splitlines())
+        assert [line[: len(point)] for line, point in zip(lines, points, strict=True)] == points
+        errors = done.stderr.splitlines()
+        assert errors[0].startswith(error)
+        assert errors[1:] == [*said_before, failed]
 
 
 def test_a_sweep_keeps_out_of_a_folder_that_holds_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -450,3 +472,73 @@ def test_an_error_in_a_key_is_told_before_what_a_run_needs_is_imported() -> None
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert "nonsense" in done.stderr
     assert not {"scipy", "pandas", "matplotlib", "sklearn", "sim.engine"} & set(eval(done.stdout))
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(("words", "runs"), [(["run"], 1), (["run", "-m", "seed=1,2"], 2)])
+def test_a_closed_stream_is_as_one_that_nobody_reads(words: list[str], runs: int, closed: str) -> None:
+    done = _in_shell(f"exec {{}} {closed}", *words, *SMALL, "run.dir=out")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(list(Path("out").rglob("summary.json"))) == runs
+    assert done.stdout.count("60 of 60") == (0 if ">&-" in closed.split() else runs)
+
+
+@pytest.mark.parametrize(
+    ("words", "unbuffered"),
+    [
+        *itertools.product([["list"], ["run", "seed=1", *SMALL], ["run", "-m", "seed=1,2", *SMALL]], ["", "1"]),
+        (["report", "--help"], ""),  # unbuffered, argparse itself lets go of its output
+    ],
+)
+def test_a_reader_that_has_gone_is_no_error(words: list[str], unbuffered: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command does its work and ends as one that SIGPIPE ends."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    done = _in_shell("( {}; echo $? >status ) | true", *words)
+    assert (Path("status").read_text(), done.stderr) == ("141\n", "")
+    assert bool(list(Path().rglob("summary.json"))) == ("run" in words)
+
+
+@pytest.mark.parametrize("words", [["list"], ["run", "run.dir=/tmp/out"], ["report", "/tmp/out"], ["trace", "synth"]])
+def test_a_working_directory_that_is_gone_is_one_line(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert main(words) == 2
+    assert capsys.readouterr().err == (
+        "mezzotint: error: the working directory no longer exists; change to a folder that does\n"
+    )
+
+
+@pytest.mark.parametrize("words", [["run"], ["run", "-m", "seed=1,2"], ["report", "out"], ["trace", "describe", "x"]])
+def test_a_limit_under_which_libraries_hang_is_refused(words: list[str]) -> None:
+    done = _in_shell("ulimit -v 400000; exec {}", *words)
+    assert done.returncode == 2
+    assert done.stderr.startswith("mezzotint: error: ulimit -v: found 400000 KiB of virtual memory, expected 1048576")
+    assert done.stderr.count("\n") == 1
+    assert not list(Path().iterdir())
+
+
+@pytest.mark.parametrize(("words", "lines"), [(["run"], 1), (["run", "-m", "seed=1,2", "hydra/launcher=basic"], 3)])
+def test_memory_that_runs_out_is_one_line(
+    words: list[str], lines: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One for each point of a sweep, and the other points still run."""
+
+    def simulate(*_: object, **__: object) -> None:
+        raise MemoryError("Unable to allocate 15.3 MiB")
+
+    monkeypatch.setattr("sim.run.simulate", simulate)
+    assert main([*words, *SMALL, "run.dir=out"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("memory ran out (Unable to allocate 15.3 MiB); raise `ulimit -v`, free memory") == max(
+        1, lines - 1
+    )
+    assert said.count("\n") == lines
+
+
+def _in_shell(script: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a shell script in which ``{}`` is the command."""
+    command = shlex.join([sys.executable, "-m", "sim.cli", *words])
+    return subprocess.run(["bash", "-c", script.format(command)], capture_output=True, text=True, timeout=120)

@@ -19,7 +19,7 @@ from conf.part import part_path
 from sim.cli import main
 from sim.errors import ConfigError
 from sim.rundir import CONFIG, REQUESTS, SUMMARY, check_folder, claimed, unclaimed
-from sim.sweep import claimed_sweep, counted, failed, is_claimed, mark_failed
+from sim.sweep import claimed_sweep, counted, failed, is_claimed, mark_done, mark_failed
 
 SMALL = ("trace.requests=40", "arrivals.rate_rpm=9")
 
@@ -197,8 +197,9 @@ def test_a_sweep_goes_on_with_what_is_missing(capsys: pytest.CaptureFixture[str]
         file.unlink()
     capsys.readouterr()
     assert main(words) == 0
-    said = capsys.readouterr().out
-    assert said.count("requests completed") == 1
+    said = capsys.readouterr()
+    assert said.out.count("requests completed") == 2
+    assert said.err == "mezzotint: 1 point of sweep had been run before; `mezzotint report sweep` compares all\n"
     assert {n: Path(f"sweep/{n}/requests.parquet").read_bytes() for n in range(2)} == before
     assert main([*words, "warmup=1"]) == 2
     assert "sweep holds the runs of another sweep" in capsys.readouterr().err
@@ -209,7 +210,8 @@ def test_a_sweep_goes_on_with_what_is_missing(capsys: pytest.CaptureFixture[str]
     said = capsys.readouterr()
     assert said.err.count("holds a run of another sweep") == 1
     assert "seed=2" in said.err
-    assert said.out == ""
+    assert "seed=1" in said.out
+    assert "seed=2" not in said.out
 
 
 def test_a_folder_has_one_sweep_at_a_time_and_only_its_own(tmp_path: Path) -> None:
@@ -316,14 +318,16 @@ def test_points_that_failed_are_forgotten_when_the_sweep_goes_on(tmp_path: Path)
     folder, words = tmp_path / "sweep", ["seed=1,2,3"]
     with claimed_sweep(folder, words):
         for number in (2, 10, 1):
-            mark_failed(folder, number)
+            mark_failed(folder, number, "why")
         assert failed(folder) == [1, 2, 10]
     assert failed(folder) == [1, 2, 10]
     with claimed_sweep(folder, words):
         assert failed(folder) == []
 
 
-def test_a_terminal_is_shown_how_many_points_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_is_shown_how_many_points_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Finished ones and failed ones, however fast they come: after the last of them the bar is full."""
 
     class Terminal(io.StringIO):
@@ -335,17 +339,19 @@ def test_a_terminal_is_shown_how_many_points_are_there(tmp_path: Path, monkeypat
     monkeypatch.setattr("sim.sweep.LOOK_S", 0.001)
     (tmp_path / "sweep").mkdir()
     with counted(tmp_path / "sweep", 3):
-        put(tmp_path / "sweep/0", "one")
-        mark_failed(tmp_path / "sweep", 1)
+        mark_done(tmp_path / "sweep", 0, "one", kept=False)
+        mark_failed(tmp_path / "sweep", 1, "two")
         until = time.monotonic() + 20
         while "2/3" not in shown.getvalue() and time.monotonic() < until:
             time.sleep(0.01)
         assert "2/3" in shown.getvalue(), "while the sweep runs"
-        put(tmp_path / "sweep/2", "three")
+        mark_done(tmp_path / "sweep", 2, "three", kept=True)
+    assert capsys.readouterr().out == "one\nthree\n"
+    assert "two\n" in shown.getvalue()
     assert "sweep: 100%" in shown.getvalue()
     assert "3/3" in shown.getvalue()
     assert not [each for each in threading.enumerate() if "look" in each.name], "nobody looks any more"
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with counted(tmp_path / "sweep", 3):
-        pass
+    with claimed_sweep(tmp_path / "again", []), counted(tmp_path / "again", 1):
+        mark_done(tmp_path / "again", 0, "one", kept=False)
     assert sys.stderr.getvalue() == "", "no terminal"  # type: ignore[attr-defined]
