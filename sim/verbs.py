@@ -195,6 +195,8 @@ def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usa
         _refuse_no_jobs(overrides)
         _refuse_mode(overrides)
         several = "-m" in overrides or "--multirun" in overrides
+        if several and _is_look(overrides):
+            raise ConfigError("-m: found beside --cfg or --info, which print one configuration; leave out -m")
         main = hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")
         with guarded(), warnings.catch_warnings():
             # Of a primary file whose defaults lack _self_: it is composed as Hydra says, or refused in one line.
@@ -225,6 +227,11 @@ def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usa
             if value is not None:
                 os.environ[name] = value
     return 0
+
+
+def _is_look(words: Sequence[str]) -> bool:
+    """Whether Hydra is asked to print a configuration and to run nothing."""
+    return any(word.partition("=")[0] in ("--cfg", "-c", *ASKED) for word in words)
 
 
 def _said(word: str) -> set[str]:
