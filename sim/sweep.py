@@ -132,6 +132,11 @@ def mark_failed(folder: Path, number: int, line: str) -> None:
     _leave(folder / f"{_FAILED}{number}", line, sys.stderr)
 
 
+def ended_points(folder: Path) -> int:
+    """The number of points that have a run or have failed."""
+    return len(_notes(folder, _DONE, _KEPT, _FAILED))
+
+
 def kept_points(folder: Path) -> int:
     """The number of points whose runs were there before the sweep began, as far as they were looked at."""
     return len(_notes(folder, _KEPT))

@@ -42,7 +42,7 @@ from sim.ending import end_workers, workers_end_with_us
 from sim.errors import ConfigError, SimulationError
 from sim.refusal import OUTPUT_GONE, USAGE_ERROR, refusal, refuse, warn
 from sim.rundir import SUMMARY, check_folder, check_place, claimed, config_of, holds_run, unclaimed
-from sim.sweep import claimed_sweep, counted, failed, is_claimed, kept_points, mark_done, mark_failed
+from sim.sweep import claimed_sweep, counted, ended_points, failed, is_claimed, kept_points, mark_done, mark_failed
 from traces.error import TraceError
 
 REFUSED = (ConfigError, TraceError, BackendError, SimulationError)
@@ -56,6 +56,9 @@ ASKED = ("--info", "-i")
 
 LOOKING = frozenset(("--cfg", "-c", "--info", "-i", "--hydra-help", "--version", "--resolve"))
 """Those of its options that run nothing."""
+
+MAX_JOBS = 1024
+"""Worker processes of a sweep; joblib takes the memory for all that it is told of, however few points there are."""
 
 RUN_HELP = """usage: mezzotint run [-m] [--config-dir DIR] [--cfg job] [KEY=VALUE ...]
 
@@ -254,7 +257,9 @@ def _arranged(words: Sequence[str]) -> list[str]:
         if word == "--":
             continue  # an override is none the less read before Hydra sees it
         if word in VALUED:
-            value = next(rest, "")
+            value = next(rest, None)
+            if value is None:
+                raise ConfigError(f"{word}: found nothing after it, expected its value; add one or leave {word} out")
             local = word in ("--config-path", "-cp") and "://" not in value
             options += [word, os.path.abspath(value) if local else value]
         else:
@@ -316,9 +321,12 @@ def _swept(run_all: Callable[[], None]) -> int:
         except KeyboardInterrupt:
             end_workers()  # before their folder is tidied
             raise
-        missing, before = failed(folder), kept_points(folder)
+        missing, before, ended = failed(folder), kept_points(folder), ended_points(folder)
         _warn_of_extrapolation(folder)
         _tell_unlike(folder)
+    if not ended:
+        swept = " ".join(word for word in words if word not in ("-m", "--multirun"))
+        raise ConfigError(f"-m: found no point to run in {swept}; give each swept key a value")
     if before:
         count = f"{before} point{'s' if before > 1 else ''}"
         compared = f"`mezzotint report {folder}` compares all"
@@ -363,11 +371,13 @@ def _points(words: Sequence[str]) -> int | None:
 
 
 def _refuse_no_jobs(words: Sequence[str]) -> None:
-    """joblib would answer with a traceback, after Hydra composed the whole sweep."""
+    """Refuse a number of processes at which joblib fails or never starts, before Hydra composes the whole sweep."""
     for word in words:
         key, _, value = word.lstrip("+").partition("=")
-        if key == "hydra.launcher.n_jobs" and value == "0":
-            raise ConfigError(f"{key}: found 0, expected 1 or more processes at a time, or -1 for all cores")
+        if key == "hydra.launcher.n_jobs" and value not in {"-1", *map(str, range(1, MAX_JOBS + 1))}:
+            raise ConfigError(
+                f"{key}: found {value}, expected 1 to {MAX_JOBS} processes at a time, or -1 for all cores"
+            )
 
 
 def _refuse_mode(words: Sequence[str]) -> None:

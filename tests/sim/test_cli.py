@@ -156,7 +156,7 @@ def test_a_sweep_over_all_choices_of_a_name_runs() -> None:
 
 def test_a_sweep_by_no_process_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "-m", *SMALL, "seed=1,2", "hydra.launcher.n_jobs=0", "run.dir=sweep"]) == 2
-    assert "hydra.launcher.n_jobs: found 0, expected 1 or more" in capsys.readouterr().err
+    assert "hydra.launcher.n_jobs: found 0, expected 1 to 1024" in capsys.readouterr().err
     assert not Path("sweep").exists()
 
 
@@ -380,6 +380,12 @@ def test_folders_with_our_names_do_not_stand_before_ours(tmp_path: Path, package
         (["run", "slo=["], "slo=[: cannot be read as KEY=VALUE"),
         (["run", "run.dir=/dev/null/out"], "run.dir: /dev/null/out cannot be used"),
         (["run", "door.role=[1]"], "door.role: found [1], expected str"),
+        (["run", "-m", "seed=1,2", "hydra.launcher.n_jobs=99999"], "n_jobs: found 99999, expected 1 to 1024"),
+        (["run", "-m", "seed=1,2", "hydra.launcher.n_jobs=two"], "n_jobs: found two, expected 1 to 1024"),
+        (
+            ["run", "-m", "system=glob(zzz*)", "run.dir=out"],
+            "-m: found no point to run in system=glob(zzz*) run.dir=out",
+        ),
         (["run", "-m", "seed=1,2", "--cfg", "job"], "-m: found beside --cfg or --info"),
         (["run", "-m", "seed=1,2", "--cfg=job"], "-m: found beside --cfg or --info"),
         (["run", "-m", "seed=1,2", "-i"], "-m: found beside --cfg or --info"),
@@ -452,6 +458,13 @@ def test_odd_words_are_one_line(words: list[str], message: str, capsys: pytest.C
     assert said.startswith("mezzotint: error: ")
     assert message in said
     assert said.count("\n") == 1
+
+
+def test_an_option_that_needs_a_value_is_not_left_without(capsys: pytest.CaptureFixture[str]) -> None:
+    """Hydra would take the empty text for its value, and run."""
+    assert main(["run", *SMALL, "--config-dir"]) == 2
+    assert capsys.readouterr().err.startswith("mezzotint: error: --config-dir: found nothing after it")
+    assert not list(Path().iterdir())
 
 
 def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:

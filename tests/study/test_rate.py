@@ -221,6 +221,7 @@ def test_a_run_of_another_configuration_is_not_taken_for_a_search_s_own(tmp_path
         (["rate", "--from", "0"], "--from: found 0, expected"),
         (["rate", "--to", "0.05"], "--to: found 0.05, expected requests per minute, more than --from 0.1"),
         (["rate", "--tolerance", "0"], "--tolerance: found 0"),
+        (["rate", "--replications", "0"], "--replications: found 0, expected 2 to 1000"),
         (["rate", "--replications", "1"], "--replications: found 1, expected 2 to 1000"),
         (["rate", "--jobs", "0"], "--jobs: found 0"),
         (["rate", "-m", "seed=1,2"], "-m: a search is of one configuration"),

@@ -11,6 +11,9 @@ STEPS = 50
 CALL_S = 0.0229
 """Seconds of one ControlNet in one step on a GPU of its own: SwiftDiffusion's, an H800's with its faster kernels."""
 
+MAX_SERVERS = 64
+"""The solver takes minutes from some hundred servers on."""
+
 
 def parser() -> argparse.ArgumentParser:
     """The options."""
@@ -54,7 +57,7 @@ def find(given: Sequence[str]) -> int:
 
     ranges = {
         "--rate-rpm": (args.rate_rpm, args.rate_rpm is None or 0 < args.rate_rpm < 1e9),
-        "--servers": (args.servers, args.servers is None or 0 < args.servers <= 64),
+        "--servers": (args.servers, args.servers is None or 0 < args.servers <= MAX_SERVERS),
         "--limit": (args.limit, 0 < args.limit <= 1),
         "--room": (args.room, args.room > 0),
         "--step-s": (args.step_s, 0 < args.step_s < 1e6),
@@ -74,6 +77,11 @@ def find(given: Sequence[str]) -> int:
     )
     demand = head(whole, args.most)
     fewest = solver.fewest(demand, args.limit)
+    if args.servers is None and fewest > MAX_SERVERS:
+        raise ConfigError(
+            f"plan placement: the calls of {demand.rate_hz * 60:g} requests a minute need {fewest} servers, expected "
+            f"at most {MAX_SERVERS}; give less --rate-rpm (a part of the service) or a shorter --step-s"
+        )
     counts = [args.servers] if args.servers is not None else range(fewest, fewest + 4)
     for servers in counts:
         found = solver.solve(demand, servers, args.limit, args.room)

@@ -63,7 +63,7 @@ def parsed(given: Sequence[str]) -> Asked:
         ("--tolerance", options.tolerance, 1e-4 <= options.tolerance <= 1, "a part of the rate, 0.0001 to 1"),
         (
             "--replications",
-            options.replications or 2,
+            2 if options.replications is None else options.replications,
             options.replications is None or 2 <= options.replications <= MOST_REPLICATIONS,
             f"2 to {MOST_REPLICATIONS}: one tells nothing of noise",
         ),
