@@ -129,9 +129,11 @@ def refuse_primary(config: Any, name: str) -> None:
 def _drop_given(node: DictConfig) -> None:
     """Drop the sweep of every key that the command line sets: Hydra takes ++KEY and KEY for two."""
     params: Any = node.sweeper.get("params") if OmegaConf.is_dict(node.sweeper) else None
+    if not params:
+        return
     given = {word.lstrip("+~").partition("=")[0] for word in node.overrides.task}
-    for key in [key for key in params or () if str(key).lstrip("+~") in given]:
-        with flag_override(params, ["readonly", "struct"], False):
+    with flag_override(params, ["readonly", "struct"], False):
+        for key in [key for key in params if str(key).lstrip("+~") in given]:
             del params[key]
 
 

@@ -1,5 +1,6 @@
 """How many requests find a like one, against brute force and where the answer is known."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -19,31 +20,48 @@ def unit(rng: np.random.Generator, count: int, dim: int = 4) -> Any:
 @settings(max_examples=30)
 @given(seed=st.integers(0, 2**32), count=st.integers(20, 120), users=st.integers(1, 6), unknown=st.booleans())
 def test_coverage_is_that_of_a_walk_through_the_trace(seed: int, count: int, users: int, unknown: bool) -> None:
+    """Among others, in the mean over all pools: of n prompts of which k are alike, C(n - k, s) of C(n, s) hold none."""
     rng = np.random.default_rng(seed)
     vectors, user = unit(rng, count), rng.integers(-1 if unknown else 0, users, count)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "POOLS", (3, 10))
         patch.setattr(module, "RECENT", (5, 20))
         found = coverage(vectors, user)
-        if found is None:
-            return
-        draws = np.random.default_rng(0)  # the sample and the order of the pool are the function's own
-        rows = np.arange(count // 2, count)
-        rows = rows[user[rows] >= 0] if (user >= 0).any() else rows
-        query = np.sort(draws.choice(rows, len(rows), replace=False)).tolist()
-        pool = draws.permutation(count)[:20].tolist()
+    if found is None:
+        return
+    rows = np.arange(count // 2, count)
+    query = (rows[user[rows] >= 0] if (user >= 0).any() else rows).tolist()  # a short trace's are all looked up
     likeness = vectors @ vectors.T
     for size in (5, 20):
         assert (size in found.recent) == (query[0] >= size)
         for limit, share in found.recent.get(size, {}).items():
             hits = [likeness[at, at - size : at].max() > limit for at in query]
             assert share == pytest.approx(np.mean(hits), abs=1e-9)
+    theirs = [[row for row in range(at) if user[row] >= 0 and user[row] != user[at]] for at in query]
     for size in (3, 10):
-        theirs = [[row for row in pool if row < at and user[row] >= 0 and user[row] != user[at]] for at in query]
-        assert (size in found.others) == all(len(rows) >= size for rows in theirs)
+        assert (size in found.others) == all(
+            user[at] >= 0 and len(rows) >= size for at, rows in zip(query, theirs, strict=True)
+        )
         for limit, share in found.others.get(size, {}).items():
-            hits = [likeness[at, rows[:size]].max() > limit for at, rows in zip(query, theirs, strict=True)]
-            assert share == pytest.approx(np.mean(hits), abs=1e-9)
+            alike = [int((likeness[at, rows] > limit).sum()) for at, rows in zip(query, theirs, strict=True)]
+            chances = [
+                1 - math.comb(len(rows) - k, size) / math.comb(len(rows), size)
+                for k, rows in zip(alike, theirs, strict=True)
+            ]
+            assert share == pytest.approx(np.mean(chances), abs=1e-9)
+
+
+def test_the_interval_holds_the_share_as_often_as_it_says() -> None:
+    """Users of unequal activity who find a like prompt, or not, all their requests alike."""
+    rng = np.random.default_rng(5)
+    held = []
+    for _ in range(1000):
+        size = rng.geometric(0.2, 120)
+        hits = np.repeat(rng.random(120) < 0.3, size).astype(float)
+        found = np.repeat(hits[:, None, None], len(module.LIMITS), 2)
+        shares, half = module._shares((30,), found, np.repeat(np.arange(120), size))
+        held.append(abs(shares[30][0.6] - 0.3) < half[30][0.6])
+    assert np.mean(held) == pytest.approx(0.95, abs=0.02)
 
 
 def test_more_prompts_cover_no_less_and_everybody_the_same_is_covered_at_once() -> None:

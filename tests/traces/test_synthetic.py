@@ -412,3 +412,13 @@ def test_add_ons_that_make_no_sense() -> None:
     ):  # fmt: skip
         with pytest.raises(TraceError, match=rf"services\.X.*{key}"):
             Synthetic(service="X", services={"X": {**sound, key: value}})
+
+
+def test_near_share_and_repeat_share_are_chances_of_different_things() -> None:
+    """Together they may exceed 1: where copied words come from changes nothing of how often a prompt is sent again."""
+    repeats = []
+    for near_share in (0.0, 0.9):
+        prompts = load(requests=3000, near_share=near_share, repeat_share=0.9).prompts().to_pylist()
+        repeats.append(1 - len(set(prompts)) / len(prompts))
+    assert repeats[0] == pytest.approx(repeats[1], abs=0.05)
+    assert repeats[0] > 0.3

@@ -1,10 +1,12 @@
 """A real trace and a made-up one, statistic by statistic."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import mean, variance
 from typing import Any
 
-from traces.describe.coverage import LIMITS, POOLS, RECENT
+from traces.describe.coverage import CONFIDENCE, LIMITS, POOLS, RECENT
 from traces.describe.nearest import LEVELS
 
 WITHIN = 0.10
@@ -68,6 +70,7 @@ class Row:
         real, synthetic: its values; None where a trace lacks what it takes.
         ratio: synthetic over real; None where the real one is 0, or either is lacking.
         within: whether they differ by at most `WITHIN` of the real one; None where either is lacking.
+        real_half, synthetic_half: half their 95 % intervals; None where none is known.
     """
 
     statistic: str
@@ -75,6 +78,8 @@ class Row:
     synthetic: float | None
     ratio: float | None
     within: bool | None
+    real_half: float | None = None
+    synthetic_half: float | None = None
 
 
 def compare(
@@ -99,6 +104,31 @@ def compare(
     return rows
 
 
+def with_intervals(rows: Sequence[Row], real: Mapping[str, Any], synthetic: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Rows of the coverage with their 95 % intervals.
+
+    That of a mean of traces follows from what the requests looked up leave open or, where it is more, from how far the
+    traces lie apart.
+    """
+    paths = dict(STATISTICS)
+    told = []
+    for row in rows:
+        path = paths[row.statistic]
+        if not path.startswith("coverage."):
+            told.append(row)
+            continue
+        group, cell = path.removeprefix("coverage.").split(".", 1)
+        halves = [_at(one, f"coverage.{group}_half.{cell}") for one in (real, *synthetic)]
+        known = [half for half in halves[1:] if half is not None]
+        values = [value for one in synthetic if (value := _at(one, path)) is not None]
+        half = None
+        if known:
+            apart = CONFIDENCE**2 * variance(values) if len(values) > 1 else 0.0
+            half = math.sqrt(max(mean([each**2 for each in known]), apart) / len(known))
+        told.append(replace(row, real_half=halves[0], synthetic_half=half))
+    return told
+
+
 def averaged(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The mean of the facts of several traces, number by number; what is no number in each is left out."""
     mean: dict[str, Any] = {}
@@ -114,22 +144,30 @@ def averaged(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def table(rows: Sequence[Row], real: str = "real", synthetic: str = "synthetic") -> str:
     """Rows as a Markdown table under the names of the traces; what is within 10 % has a tick.
 
-    A dash stands for what a trace does not tell, or for a value that is not among its most frequent.
+    A dash stands for what a trace does not tell, or for a value that is not among its most frequent. What follows
+    ± is half a 95 % interval.
     """
     lines = [
         f"| statistic | {_cell(real)} | {_cell(synthetic)} | ratio | within {WITHIN:.0%} |",
         "|---|---:|---:|---:|---|",
     ]
     for row in rows:
-        values = [number(row.real), number(row.synthetic), "" if row.ratio is None else f"{row.ratio:.2f}"]
+        values = [
+            number(row.real, row.real_half),
+            number(row.synthetic, row.synthetic_half),
+            "" if row.ratio is None else f"{row.ratio:.2f}",
+        ]
         lines.append(f"| {row.statistic} | {' | '.join(values)} | {'✓' if row.within else ''} |")
     return "\n".join(lines)
 
 
-def number(value: float | None) -> str:
-    """A number with four digits that count; a dash for None."""
+def number(value: float | None, half: float | None = None) -> str:
+    """A number with four digits that count, or as many as half its interval leaves; a dash for None."""
     if value is None:
         return "–"
+    if half:
+        digits = max(0, 1 - math.floor(math.log10(half)))
+        return f"{value:.{digits}f} ± {half:.{digits}f}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
@@ -140,7 +178,7 @@ def side_by_side(real: Mapping[str, Any], synthetic: Sequence[Mapping[str, Any]]
         real: facts of a trace as `traces.describe.describe` gives them.
         synthetic: facts of made-up traces, such as of several seeds; their mean is shown.
     """
-    rows = compare(real, averaged(synthetic))
+    rows = with_intervals(compare(real, averaged(synthetic)), real, synthetic)
     told = [row for row in rows if row.real is not None]
     close, both = sum(row.within is True for row in told), sum(row.within is not None for row in told)
     encoder = next((one["nearest"]["encoder"] for one in (real, *synthetic) if one["nearest"]), "")

@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import gammaln
 
+Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 Vectors = npt.NDArray[np.float32]
 Shares = dict[int, dict[float, float]]
@@ -21,26 +23,35 @@ LATE = 20_000
 
 BLOCK = 64
 
+POOLED = 200_000
+"""Of a longer trace, pools are drawn from so many of its requests."""
+
+CONFIDENCE = 1.96
+"""Standard errors on either side of a share: 95 % of a normal law."""
+
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """What share of requests finds a like one, by the number of prompts and the cosine that it has to be above.
 
     Attributes:
-        others: among so many earlier prompts of other users, drawn at random. It tells how prompts are shared: it
-            grows with the pool as long as there is something left to be copied.
+        others: among so many earlier prompts of other users, in the mean over all pools of that size. It tells how
+            prompts are shared: it grows with the pool as long as there is something left to be copied.
         recent: among so many requests just before, anybody's: what a cache of them could serve.
+        others_half, recent_half: half the 95 % interval of each share, had other users sent the requests looked up.
         queries: requests that were looked up.
     """
 
     others: Shares
     recent: Shares
+    others_half: Shares
+    recent_half: Shares
     queries: int
 
     def facts(self) -> dict[str, Any]:
-        """The shares, JSON-able."""
-        told = {name: _told(shares) for name, shares in (("others", self.others), ("recent", self.recent))}
-        return {"looked_up": self.queries, **told}
+        """The shares and their intervals, JSON-able."""
+        names = ("others", "recent", "others_half", "recent_half")
+        return {"looked_up": self.queries, **{name: _told(getattr(self, name)) for name in names}}
 
 
 def coverage(vectors: Vectors, user: Indices) -> Coverage | None:
@@ -60,52 +71,74 @@ def coverage(vectors: Vectors, user: Indices) -> Coverage | None:
         return None
     rng = np.random.default_rng(0)
     query = np.sort(rng.choice(known, min(QUERIES, len(known)), replace=False))
-    pool = rng.permutation(count)[: 2 * max(POOLS)]
-    others = np.full((len(query), len(POOLS)), np.nan)
-    recent = np.full((len(query), len(RECENT)), np.nan)
+    pool = np.sort(rng.permutation(count)[:POOLED])
+    others = np.full((len(query), len(POOLS), len(LIMITS)), np.nan)
+    recent = np.full((len(query), len(RECENT), len(LIMITS)), np.nan)
     for start in range(0, len(query), BLOCK):
         block = query[start : start + BLOCK]
         part = slice(start, start + len(block))
         others[part] = _others(vectors, user, block, pool)
         recent[part] = _recent(vectors, block)
-    return Coverage(_shares(POOLS, others), _shares(RECENT, recent), len(query))
+    cluster = np.where(user[query] >= 0, user[query], user.max() + 1 + query)
+    (shares, half), (late, late_half) = _shares(POOLS, others, cluster), _shares(RECENT, recent, cluster)
+    return Coverage(shares, late, half, late_half, len(query))
 
 
-def _others(vectors: Vectors, user: Indices, block: Indices, pool: Indices) -> npt.NDArray[np.float64]:
-    """The best of the first 30, 100... of the pool that came before and are another's, (b, pools); nan: too few."""
-    best = np.full((len(block), len(POOLS)), np.nan)
+def _others(vectors: Vectors, user: Indices, block: Indices, pool: Indices) -> Floats:
+    """The chance of a like one in a random pool of 30, 100... of those that came before and are another's.
+
+    Of n eligible prompts of which k are alike, s hold none with the chance C(n - k, s) / C(n, s).
+
+    Returns:
+        (b, pools, limits); nan where there are fewer than the pool's size.
+    """
+    pool = pool[: np.searchsorted(pool, block[-1])]
     theirs = user[pool]
     other = (pool < block[:, None]) & (theirs >= 0) & (theirs != user[block][:, None]) & (user[block] >= 0)[:, None]
-    before = np.cumsum(other, 1)
     products = np.where(other, vectors[block] @ vectors[pool].T, -np.inf)
-    np.maximum.accumulate(products, axis=1, out=products)
-    for column, size in enumerate(POOLS):
-        row = np.flatnonzero(before[:, -1] >= size)
-        best[row, column] = products[row, (before[row] < size).sum(1)]
-    return best
+    alike = np.stack([(products > limit).sum(1) for limit in LIMITS], axis=1)[:, None, :]
+    count = other.sum(1)[:, None, None]
+    size = np.array(POOLS)[None, :, None]
+    without = count - alike
+    with np.errstate(invalid="ignore"):
+        log = gammaln(without + 1) + gammaln(count - size + 1) - gammaln(without - size + 1) - gammaln(count + 1)
+        none = np.where(without >= size, np.exp(log), 0.0)
+    return np.where(count >= size, 1.0 - none, np.nan)
 
 
-def _recent(vectors: Vectors, block: Indices) -> npt.NDArray[np.float64]:
-    """The best of the last 300, 3,000... rows before each, (b, sizes); nan where there are fewer."""
-    best = np.full((len(block), len(RECENT)), np.nan)
+def _recent(vectors: Vectors, block: Indices) -> Floats:
+    """Whether there is a like one in the last 300, 3,000... rows, (b, sizes, limits); nan where there are fewer."""
+    found = np.full((len(block), len(RECENT), len(LIMITS)), np.nan)
     first = max(0, int(block[0]) - max(RECENT))
     rows = np.arange(first, block[-1])
     products = vectors[block] @ vectors[first : block[-1]].T
     for column, size in enumerate(RECENT):
         inside = (rows < block[:, None]) & (rows >= block[:, None] - size)
         enough = block >= size
-        best[enough, column] = np.where(inside[enough], products[enough], -np.inf).max(1, initial=-np.inf)
-    return best
+        best = np.where(inside[enough], products[enough], -np.inf).max(1, initial=-np.inf)
+        found[enough, column] = best[:, None] > np.array(LIMITS)
+    return found
 
 
-def _shares(sizes: tuple[int, ...], best: npt.NDArray[np.float64]) -> Shares:
-    """By size and limit; a size that some request has not before it would compare other requests and is left out."""
-    known = np.asarray(~np.isnan(best), np.bool_)
-    return {
-        size: {limit: float((best[:, column] > limit).mean()) for limit in LIMITS}
-        for column, size in enumerate(sizes)
-        if known[:, column].all()
-    }
+def _shares(sizes: tuple[int, ...], found: Floats, cluster: Indices) -> tuple[Shares, Shares]:
+    """Means over the requests, and half their intervals, by size and limit.
+
+    A size that some request has not before it would compare other requests and is left out. The requests of one user
+    are alike, so the standard error is that of the sums of users.
+    """
+    known = [(column, size) for column, size in enumerate(sizes) if not np.isnan(found[:, column]).any()]
+    which = np.unique(cluster, return_inverse=True)[1]
+    users = int(which.max()) + 1
+    shares: Shares = {}
+    half: Shares = {}
+    for column, size in known:
+        mean = found[:, column].mean(0)
+        sums = np.zeros((users, len(LIMITS)))
+        np.add.at(sums, which, found[:, column] - mean)
+        error = np.sqrt((sums**2).sum(0) * users / max(users - 1, 1)) / len(found)
+        shares[size] = dict(zip(LIMITS, mean.tolist(), strict=True))
+        half[size] = dict(zip(LIMITS, (CONFIDENCE * error).tolist(), strict=True))
+    return shares, half
 
 
 def _told(shares: Shares) -> dict[str, dict[str, float]]:

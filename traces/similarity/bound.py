@@ -49,7 +49,7 @@ def fit(space: Space, rows: int, axes: int) -> Bound:
     return Bound(np.ascontiguousarray(_turned(space, _sample(rows))[:, :axes]))
 
 
-def cheapest(space: Space, rows: int, floor: float, nearest: bool = False, full: int = FULL) -> Bound:
+def cheapest(space: Space, rows: int, floor: float, nearest: bool = False) -> Bound:
     """The bound with as many axes as make a search cheapest: few keep too many pairs, more cost more for each.
 
     It is tried on a sample, what it costs counted in axes. Whatever is chosen, the same is found.
@@ -58,7 +58,6 @@ def cheapest(space: Space, rows: int, floor: float, nearest: bool = False, full:
         space: bound to a trace of ``rows`` rows.
         floor: products below it are not looked for.
         nearest: nor are those below the best of a query.
-        full: axes that can be multiplied while one pair is compared in full.
 
     Raises:
         TypeError: see ``fit``.
@@ -73,7 +72,7 @@ def cheapest(space: Space, rows: int, floor: float, nearest: bool = False, full:
     least = np.maximum(products.max(axis=1, keepdims=True), floor) if nearest else np.float32(floor)
     step = max(1, turned.shape[1] // 16)
     costs = {
-        axes: axes + full * float(np.mean(_bounds(queries, artifacts, axes) >= least - SLACK))
+        axes: axes + FULL * float(np.mean(_bounds(queries, artifacts, axes) >= least - SLACK))
         for axes in range(step, turned.shape[1] + 1, step)
     }
     axes = min(costs, key=lambda axes: costs[axes])

@@ -37,9 +37,6 @@ BLOCK, HEAD = 4096, 16
 READ_BYTES = 1 << 22
 """Bytes of a file that are checked at a time."""
 
-FULL = 15_000
-"""Axes that can be multiplied while one pair is compared in full, here where many of a query are at once."""
-
 BAR = "{desc}: {percentage:3.0f} %|{bar}| {elapsed}, {remaining} left"
 
 FILES = ("ends", "rows", "units", "complete")
@@ -136,7 +133,7 @@ def find(space: Space, rows: int, floor: float, most: int, progress: bool = Fals
         space: bound to a trace of ``rows`` rows.
         progress: show a bar with the time left, where standard error is a terminal.
     """
-    bound = cheapest(space, rows, floor, full=FULL)
+    bound = cheapest(space, rows, floor)
     parts = [np.arange(at, min(at + ARTIFACTS, rows)) for at in range(0, rows, ARTIFACTS)]
     kept = _alike(space.artifacts(part) for part in parts)
     short = np.concatenate([bound.short(space.artifacts(some)) for some in _cut(kept.first, ARTIFACTS)])
