@@ -83,6 +83,7 @@ def composed(run_before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr("sim.verbs.job", task)
     monkeypatch.setattr("sim.verbs.validation", task)
+    monkeypatch.setattr("sim.verbs.ended_points", lambda folder: len(done))
     monkeypatch.setattr("sim.study.rate.command.find", find)
     monkeypatch.setattr("sim.study.placement.command.find", placed)
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parsed)
