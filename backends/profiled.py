@@ -69,6 +69,7 @@ class Profiled:
     by_row: bool = field(init=False, default=False)
     quality_basis: str | None = field(init=False, default=None)
     gangs: frozenset[int] = field(init=False)
+    measures_memory: bool = field(init=False)
     profiles: dict[str, Profile] = field(init=False)
     _lookup: Lookup = field(init=False, repr=False)
     _addons: ProfiledAddons = field(init=False, repr=False)
@@ -95,6 +96,7 @@ class Profiled:
         self._lookup = Lookup(self.gpu, self.profiles, self.extrapolate, self.service_factor)
         self._addons = ProfiledAddons(self._lookup)
         self.gangs = frozenset(n for profile in self.profiles.values() for n in profile.gang_tables)
+        self.measures_memory = any(profile.memory for profile in self.profiles.values())
         self.by_row = any(profile.scatter is not None for profile in self.profiles.values())
         self._draws = Draws(self.seed)
 
@@ -244,6 +246,8 @@ class Profiled:
 
     def peak_bytes(self, works: Sequence[Work]) -> int | None:
         """See Backend.peak_bytes. Groups take turns, so it is the most over them."""
+        if not self.measures_memory:
+            return None
         peaks = []
         for group in Counter(work.shape for work in works).items():
             if group not in self._peaks:

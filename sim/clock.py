@@ -9,6 +9,9 @@ from typing import Any
 import simpy
 from simpy.core import EmptySchedule
 
+from sim.culprit import caller
+from sim.errors import SimulationError
+
 COMPLETION, INSERTION, CONTROL, ARRIVAL, DISPATCH, LAST = 0, 1, 3, 4, 5, 6
 """The order at one instant: work ends, artifacts become visible, controllers act, requests come, what was formed of
 them sets out, and last the run ends. SimPy's own events (a process that sleeps, is started or interrupted) come in
@@ -17,6 +20,8 @@ the controllers' turn."""
 URGENT = CONTROL - 1
 """Where SimPy asks for a start or an interruption before all else of its turn."""
 
+FEW = 1_000
+"""Calls that may be asked for at the very instant of their time, between two looks at whether the clock advances."""
 
 Entry = tuple[float, int, int, Callable[[Any], None], Any]
 """A call that waits: its time, its order at that instant, a number that grew with the asking, itself, its argument."""
@@ -31,19 +36,44 @@ class Clock(simpy.Environment):  # type: ignore[misc]
     ``schedule`` adds a delay to the present, which moves an arrival time by a rounding error and with it the
     order of events that were meant to be simultaneous; ``at`` takes the time itself. A call waits in SimPy's queue
     as it is, without an event around it.
+
+    Attributes:
+        overdue: called when very many calls of one instant were asked for at that instant; returns how many more there
+            may be, or raises.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._fed: Iterator[Entry] = iter(())
         self._due = NEVER
+        self.overdue: Callable[[], int] = lambda: FEW
+        self._number = self._eid.__next__
+        self._instant, self._calls = -inf, 0
+        self._allowed: float = FEW
 
     def at(self, time_s: float, order: int, call: Callable[[Any], None], arg: Any = None) -> None:
         """Have ``call(arg)`` made at ``time_s``, in its ``order`` among the events of that instant.
 
-        Calls of the same instant and order are made in the order of asking.
+        Calls of the same instant and order are made in the order of asking. Raises SimulationError for a time that is
+        past, or none.
         """
-        heappush(self._queue, (time_s, order, next(self._eid), call, arg))
+        if not time_s > self._now:
+            self._calls = calls = self._calls + 1
+            if calls > self._allowed or time_s != self._now:
+                self._look(time_s)
+        heappush(self._queue, (time_s, order, self._number(), call, arg))
+
+    def _look(self, time_s: float) -> None:
+        """Many calls that do not advance the clock were asked for: allow more, unless it is always at one instant."""
+        if time_s != self._now:
+            raise SimulationError(
+                f"{caller()} asked for a call at {time_s} s, and the clock stands at {self._now} s; expected a time "
+                "that is not past"
+            )
+        more, self._allowed = FEW, inf  # where a process is at fault, SimPy asks for one more call to end it
+        if time_s == self._instant:
+            more = self.overdue()
+        self._instant, self._allowed = time_s, self._calls + more
 
     def cancel(self, unwanted: Callable[[Callable[[Any], None], Any], bool]) -> list[tuple[float, Any]]:
         """Take back the calls for which ``unwanted(call, arg)`` holds: their times and arguments, in the order of being
@@ -70,13 +100,20 @@ class Clock(simpy.Environment):  # type: ignore[misc]
 
         An event waits as a call of what SimPy does with one, so that the loop need not tell the two apart.
         """
-        order = CONTROL if priority == simpy.events.NORMAL else URGENT
-        heappush(self._queue, (self._now + delay, order, next(self._eid), _process, event))
+        order, time_s = CONTROL if priority == simpy.events.NORMAL else URGENT, self._now + delay
+        if not self._now < time_s < inf:
+            if time_s == inf:
+                return  # never
+            self._calls += 1
+            if self._calls > self._allowed or time_s != self._now:
+                self._look(time_s)
+        heappush(self._queue, (time_s, order, next(self._eid), _process, event))
 
     def sleep_until(self, time_s: float) -> simpy.Event:
         """An event at ``time_s`` exactly, for a process to yield: in the controllers' turn."""
         event = self.event()
-        self.at(time_s, URGENT, event.succeed)
+        if time_s != inf:
+            self.at(time_s, URGENT, event.succeed)
         return event
 
     def stop(self) -> None:

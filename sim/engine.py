@@ -7,6 +7,7 @@ from one to the next; what they decide is theirs. Every part is given the run on
 
 import gc
 import math
+import struct
 import time
 from array import array
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -20,17 +21,25 @@ import simpy
 from backends.base import Asset, Backend, Work
 from sim.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
 from sim.cluster.cluster import Cluster
+from sim.culprit import OURS, caller, named, raised
 from sim.errors import SimulationError
 from sim.model import Model, in_role
 from sim.parts import Controller, Door, Executor, Scheduler
+from sim.record.checks import MOST, Finished, check, incomplete
 from sim.record.facts import Fact, Facts
 from sim.record.record import LOADS, Log, Record
-from sim.request import COMPLETED, HIT, MISSING, Request
+from sim.request import COMPLETED, HIT, LOOKUPS, MISSING, Guarded, Request
 from sim.streams import stream
 from sim.workload import Similarity, Workload
 
 PATIENCE = 1_000
 """Samples in a row in which nothing came, ran or ended: then nothing ever will, whatever controllers still do."""
+
+GUARDED = 16
+"""Requests at the head of a run that are Guarded. All would take Python twice the time."""
+
+EACH = 100
+"""Calls at one instant for each request in the system and each GPU, before they are a loop."""
 
 
 class Engine:
@@ -90,10 +99,20 @@ class Engine:
         self._open_loop = len(times) == self.rows
         self._times = times
         self._coming = iter(range(self._first, self._first + self.rows))
+        self._plans = array("q", bytes(8 * self.rows))
+        self._arrivals = None if self._open_loop else times + array("d", bytes(8 * (self.rows - len(times))))
+        self._guarded = self._first + GUARDED
+        self._tell_arrived = [controller.arrived for controller in controllers]
+        self._write = self.record.facts.end
+        self._looked: tuple[float, int] = (-1.0, 0)
         self._ended = 0
         self._seen, self._idle = -1, 0
         self._area_s = 0.0
         self._tell_ended: Callable[[Request, float], None] | None = getattr(scheduler, "ended", None)
+        self._parts: dict[str, object] = {"door": door, "scheduler": scheduler, "executor": executor}
+        self._parts |= {"backend": backend} | {
+            f"controller{number or ''}": controller for number, controller in enumerate(controllers)
+        }
 
     # -- what a part is given and declares: see sim.parts.Run ----------------------------------------------------
 
@@ -113,7 +132,7 @@ class Engine:
 
     def assign(self, request: Request, model: Model) -> None:
         """See Run.assign."""
-        request.model = model.name
+        request.model = request.planned = model.name
         if self._native:
             request.width, request.height, request.steps = model.width, model.height, model.steps
         if request.k:
@@ -167,6 +186,8 @@ class Engine:
 
     def loaded(self, asset: Asset, seconds: float) -> None:
         """See Run.loaded."""
+        if not 0.0 <= seconds < math.inf:
+            raise SimulationError(f"{caller()} loads {asset.name} in {seconds} s; expected 0 or more seconds")
         self.record.logs[LOADS[asset.kind]].add(self.clock._now, seconds)
 
     def decided(self, what: str, **details: Any) -> None:
@@ -181,7 +202,14 @@ class Engine:
     @property
     def waiting(self) -> int:
         """See Run."""
-        return len(self.scheduler)
+        try:
+            return len(self.scheduler)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise self.wrong("scheduler", f"reports how many requests wait, and {error}") from error
+
+    def wrong(self, kind: str, what: str) -> SimulationError:
+        """See Run.wrong."""
+        return SimulationError(f"{named(self._parts, kind)} {what}")
 
     # -- the run -------------------------------------------------------------------------------------------------
 
@@ -189,11 +217,12 @@ class Engine:
         """Serve every request. Returns the time that simulating took.
 
         Raises SimulationError when a request was lost or ended twice, or Little's law does not hold, and when a part
-        did what cannot be.
+        did what cannot be, or raised.
         """
-        self._open()
+        with attributed():
+            self._open()
         wall, cpu = time.perf_counter(), time.process_time()
-        with uncollected(not self.backend.live):
+        with attributed(), uncollected(not self.backend.live):
             for worker in self.cluster.workers:
                 self.pull(worker)
             if self.rows:
@@ -206,16 +235,16 @@ class Engine:
 
     def _open(self) -> None:
         """Bind every part to this run."""
-        parts: dict[str, object] = {"scheduler": self.scheduler, "executor": self.executor, "door": self.door}
         limit = getattr(self.executor, "limit", 1)
         keeps = getattr(self.scheduler, "keeps", None)  # most schedulers keep nothing for one worker
-        self.cluster.open(self.clock, self.record, limit, parts, self.pull, self.scheduler.moved, keeps)
+        self.cluster.open(self.clock, self.record, limit, self._parts, self.pull, self.scheduler.moved, keeps)
+        self.clock.overdue = self._overdue
         if self._addons is not None:
             for name in LOADS.values():
                 self.record.log(name)
         self.gauge("arrived", lambda _: self.arrived)
         self.gauge("in_system", lambda _: self.in_system)
-        self.gauge("queued", lambda _: len(self.scheduler))
+        self.gauge("queued", lambda _: self.waiting)
         self.gauge("busy", self.cluster.busy)
         for part in (self.door, self.scheduler, self.executor, *self.controllers):
             cast(Any, part).bind(self)
@@ -223,7 +252,8 @@ class Engine:
     # -- the way of a request ------------------------------------------------------------------------------------
 
     def _arrive(self, row: int) -> None:
-        now_s = self.clock._now
+        clock = self.clock
+        now_s = clock._now
         self._area_s -= now_s
         self.arrived += 1
         request = Request(row, now_s, self._width[row], self._height[row], self._steps[row], now_s + self._limit_s[row])
@@ -233,12 +263,31 @@ class Engine:
         if request.lookup:
             self.lookups += 1
             self.hits += request.lookup == HIT
-        for controller in self.controllers:
-            controller.arrived(request, now_s)
-        if took_s > 0.0:
-            self.clock.at(now_s + took_s, ARRIVAL, self._enter, request)
+            if request.k:
+                self._plans[row - self._first] = request.k * MOST + request.of_steps
+        elif request.skipped:
+            plan = request.k * MOST + request.of_steps if request.k else -request.skipped
+            self._plans[row - self._first] = plan
+        if row < self._guarded:
+            self._check_plan(request)
+            request.__class__ = Guarded
+        for tell_arrived in self._tell_arrived:
+            tell_arrived(request, now_s)
+        if took_s == 0.0:
+            if request.model is None:
+                self._enter(request)
+                return
+            worker: Any = self.scheduler.offer(request, now_s)
+            if worker is not None:  # as _enter, which would be a call more for each request
+                self.cluster.take(worker)
+                if request.worker >= 0:
+                    self._refuse(worker, request)
+                request.worker = worker.id
+                self.executor.accept(worker, request)
+        elif took_s > 0.0:
+            clock.at(now_s + took_s, ARRIVAL, self._enter, request)
         else:
-            self._enter(request)
+            raise self.wrong("door", f"takes {took_s} s to plan row {row}; expected 0 or more seconds")
 
     def _enter(self, request: Request) -> None:
         """The front door is done with ``request``: queue it, or answer it with the artifact itself."""
@@ -250,6 +299,9 @@ class Engine:
         worker: Any = self.scheduler.offer(request, now_s)
         if worker is not None:
             self.cluster.take(worker)
+            if request.worker >= 0:
+                self._refuse(worker, request)
+            request.worker = worker.id
             self.executor.accept(worker, request)
 
     def pull(self, worker: Any) -> None:
@@ -264,7 +316,41 @@ class Engine:
                 worker.aboard += 1  # as Cluster.take, which would look for what was just seen: it has room
             else:
                 self.cluster.take(worker)
+            try:
+                if request.worker >= 0:
+                    self._refuse(worker, request)
+            except AttributeError:
+                self._refuse(worker, request)
+            request.worker = worker.id
             self.executor.accept(worker, request)
+
+    def _refuse(self, worker: Any, request: Any) -> None:
+        """Raise SimulationError for what the scheduler handed to ``worker``, which is no request that waits."""
+        if not isinstance(request, Request):
+            raise self.wrong("scheduler", f"handed {request!r} to {worker}; expected a request or None")
+        raise self.wrong(
+            "scheduler",
+            f"handed the request in row {request.row} to {worker} and, before, to worker {request.worker}; hand over "
+            "each request once",
+        )
+
+    def _check_plan(self, request: Request) -> None:
+        """Raise SimulationError where the front door planned what cannot be."""
+        model, k, skipped, steps = request.model, request.k, request.skipped, request.steps
+        took = (request.search_s, request.fetch_s)
+        if model is not None and all(model != each.name for each in self.models.values()):
+            what = f"the model {model!r}; expected one of {', '.join(each.name for each in self.models.values())}"
+        elif not (0 <= k <= request.of_steps and 0 <= skipped <= steps and int(k) == k and int(skipped) == skipped):
+            what = f"{skipped} of {steps} steps skipped (K = {k} of {request.of_steps}); expected 0 to {steps}"
+        elif model is not None and request.left != steps - skipped:
+            what = f"{skipped} of {steps} steps skipped and {request.left} left"
+        elif not all(0.0 <= seconds < math.inf for seconds in took):
+            what = f"seconds of {took[0]} to search and {took[1]} to fetch; expected 0 or more"
+        elif not 0 <= request.lookup < len(LOOKUPS):
+            what = f"the outcome {request.lookup!r} of a lookup; expected a code of LOOKUPS"
+        else:
+            return
+        raise self.wrong("door", f"planned for row {request.row} {what}")
 
     def made(self, request: Request, work: Work) -> None:
         """See Run.made."""
@@ -274,20 +360,36 @@ class Engine:
 
     def end(self, request: Request, outcome: int = COMPLETED, reason: str = "") -> None:
         """See Run.end."""
-        now_s = self.clock._now
-        self.record.facts.end(request, now_s, outcome, reason)
+        clock = self.clock
+        now_s = clock._now
+        try:
+            self._write(request, now_s, outcome, reason)
+        except (KeyError, TypeError, OverflowError, struct.error) as error:
+            raise SimulationError(
+                f"{caller()} ended the request in row {request.row} with what cannot be recorded of it "
+                f"({type(error).__name__}: {error})"
+            ) from error
         self._area_s += now_s
         self._ended += 1
         if self._tell_ended is not None:
             self._tell_ended(request, now_s)
-        if outcome == COMPLETED and self.door.completed(request):
-            self.clock.at(now_s, INSERTION, self._insert, request)
+        if outcome == COMPLETED:
+            kept = self.door.completed(request)
+            if kept is not False and (kept is True or self._kept(kept)):
+                clock.at(now_s, INSERTION, self._insert, request)
         if self._ended == self.rows:
             self.clock.at(now_s, LAST, self._stop)
-        elif not self._open_loop:
+        elif self._arrivals is not None:
             for coming in self._coming:
                 self.clock.at(now_s + self._think_s, ARRIVAL, self._arrive, coming)
+                self._arrivals[coming - self._first] = now_s + self._think_s
                 break
+
+    def _kept(self, kept: Any) -> bool:
+        """Return ``kept``, NumPy's truth value. Raises SimulationError for what is none."""
+        if isinstance(kept, np.bool_):
+            return bool(kept)
+        raise self.wrong("door", f"returned {kept!r} to whether an image is kept; expected True or False")
 
     def _insert(self, request: Request) -> None:
         self.door.insert(request, self.clock._now)
@@ -310,7 +412,10 @@ class Engine:
                 "choose another executor= or failures=none"
             )
         lost: list[Request] = abort(worker, now_s)
+        if len(lost) > worker.aboard:
+            raise self.wrong("executor", f"lost {len(lost)} requests with {worker}, which has {worker.aboard} aboard")
         self.gpu_failures += 1
+        worker.aboard = 0
         self.cluster.fail(worker, now_s)
         return lost
 
@@ -345,30 +450,45 @@ class Engine:
             at_s = math.nextafter(due_s, math.inf)
         self.clock.at(at_s, CONTROL, self._sample)
 
+    def _overdue(self) -> int:
+        """Allow more calls at the present instant, as many as the load may need. Raises SimulationError, naming the
+        part that asked last, where no request came or ended in as many."""
+        now_s, progress, few = self.clock._now, self.arrived + self._ended, EACH * (self.in_system + self.cluster.gpus)
+        if (now_s, progress) != self._looked:
+            self._looked = now_s, progress
+            return few
+        raise SimulationError(
+            f"{caller()} asks for calls at {now_s} s without end, and no request came or ended in {few:,} of them; "
+            "wait for more than 0 s"
+        )
+
+    def _finished(self) -> Finished:
+        return Finished(
+            self.record, self._parts, self.cluster, self.cluster.last_order, self.workload, self.models, self._area_s,
+            self._arrivals or self._times, self._plans,
+        )  # fmt: skip
+
     def _check(self) -> None:
-        facts = self.record.facts
-        ended = int(np.count_nonzero(facts["outcome"]))
-        if self.arrived != self.rows or ended != self.rows:
-            scheduler = type(self.scheduler)
-            why = (
-                f"the scheduler ({scheduler.__module__}.{scheduler.__qualname__}) kept requests that no worker may run"
-            )
-            if self.gpu_failures:
-                why += (
-                    f", or GPUs do not stay up for as long as one takes: they failed {self.gpu_failures} times; raise "
-                    "failures.mean_up_s, or look at failures.outages"
-                )
-            raise SimulationError(
-                f"of {self.rows} requests {self.arrived} arrived and {ended} ended; {len(self.scheduler)} still wait: "
-                f"{why}"
-            )
-        stays = facts["finish_s"] - facts["arrival_s"]
-        rounding = 1e-6 + 1e-15 * self.rows * float(facts["finish_s"].max(initial=0.0))
-        if not np.isclose(self._area_s, stays.sum(), rtol=1e-6, atol=rounding):
-            raise SimulationError(
-                f"Little's law fails: the number in the system integrates to {self._area_s} request-seconds, "
-                f"the requests' times sum to {stays.sum()}"
-            )
+        if self._ended != self.rows or self.arrived != self.rows:
+            raise incomplete(self._finished(), self.arrived, self.waiting, self.gpu_failures)
+        if self.waiting:
+            raise self.wrong("scheduler", f"says that {self.waiting} requests wait, and all have ended")
+        check(self._finished())
+
+
+@contextmanager
+def attributed() -> Iterator[None]:
+    """Make of what a part raised an error that names the part; errors of ours and of the system pass as they are."""
+    try:
+        yield
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        ours = type(error).__module__.partition(".")[0] in OURS
+        told = None if ours else raised(error)
+        if told is None:
+            raise
+        raise told from error
 
 
 @contextmanager

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from sim.errors import ConfigError
 
+PIXELS = 8
+"""Pixels on a side that become one of the latent: the VAE of every latent diffusion model shrinks by 8 or more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Model:
@@ -16,9 +19,11 @@ class Model:
     height: int
 
     def __post_init__(self) -> None:
-        if not (0 < self.steps <= 10_000 and 0 < self.width <= 65_536 and 0 < self.height <= 65_536):
+        sides = (self.width, self.height)
+        if not (0 < self.steps <= 10_000 and all(0 < side <= 65_536 and side % PIXELS == 0 for side in sides)):
             raise ConfigError(
-                f"models: {self.name}: expected 1 to 10,000 steps and sides of 1 to 65,536 pixels, found {self}"
+                f"models: {self.name}: expected 1 to 10,000 steps, and sides of {PIXELS} to 65,536 pixels in multiples "
+                f"of {PIXELS}, found {self}"
             )
 
 

@@ -1,9 +1,13 @@
 """A request in flight: what it asks for, its plan, and the seconds that its life took so far."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf, nan
 from typing import Any, NamedTuple
+
+from sim.culprit import caller
+from sim.errors import SimulationError
 
 MISSING = -1
 
@@ -46,11 +50,13 @@ class Request:
         bare: whether it steps without its LoRAs, which have not come yet.
         offloaded: bytes of its ControlNets that are not on its worker, and take turns there.
         model: what will run it; None: the artifact itself is the answer and no GPU runs.
+        planned: the model of the plan (Run.assign); ``model`` must equal it when the request ends.
         k, of_steps: steps that may be skipped, as the selector's table has it; ``skipped`` is the same share of this
             request's own ``steps``.
         left: steps that are still to be run; an executor that works step by step counts them down.
         source: the row whose artifact is used, or MISSING, with its age and its ``similarity``.
         lookup: what came of asking a cache (LOOKUPS).
+        worker: the worker that it was handed to; MISSING while it waits.
         start_s: when a GPU began with it.
         load_s, fetch_s: seconds on the GPU that its model and its artifact took to come.
         denoise_s: seconds between its first and its last step, with whomever it shared them.
@@ -66,6 +72,7 @@ class Request:
     steps: int
     deadline_s: float
     model: str | None
+    planned: str | None
     k: int
     of_steps: int
     skipped: int
@@ -102,6 +109,7 @@ class Request:
         self.steps = steps
         self.deadline_s = deadline_s
         self.model = None
+        self.planned = None
         self.k = 0
         self.of_steps = 1
         self.skipped = 0
@@ -131,3 +139,39 @@ class Request:
     def hit(self) -> bool:
         """Whether an artifact is reused."""
         return self.source != MISSING
+
+
+PLAN = (
+    *("row", "arrival_s", "width", "height", "steps", "deadline_s", "model", "planned", "k", "of_steps", "skipped"),
+    *("source", "source_age_s", "similarity", "refine", "lookup", "search_s", "fetch_s"),
+)
+"""Attributes that nothing may change after the front end; Run.assign alone plans anew."""
+
+
+class Guarded(Request):
+    """A request that refuses a change of its plan, and names the caller.
+
+    The first requests of a run are, since Python reads a property in several times the time of a slot. The plans of all
+    requests are compared when the run ends.
+    """
+
+    __slots__ = ()
+
+
+def _guard(name: str) -> property:
+    slot = getattr(Request, name)
+
+    def change(request: Request, value: Any) -> None:
+        planned = slot.__get__(request)
+        if sys._getframe(1).f_globals["__name__"] != "sim.engine" and value is not planned and value != planned:
+            raise SimulationError(
+                f"{caller()} changed {name} of the request in row {request.row} from {planned!r} to {value!r}; the "
+                "front end plans a request, and after it only Run.assign does"
+            )
+        slot.__set__(request, value)
+
+    return property(slot.__get__, change)
+
+
+for _name in PLAN:
+    setattr(Guarded, _name, _guard(_name))

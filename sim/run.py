@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,17 +22,19 @@ from sim.cluster.cluster import Cluster
 from sim.config.build import build
 from sim.config.paths import whole_paths
 from sim.config.settings import Settings, System, check
+from sim.culprit import of
 from sim.engine import Engine
-from sim.errors import ConfigError
+from sim.errors import ConfigError, SimulationError
 from sim.gpu import Gpu
 from sim.model import Model, reference
 from sim.parts import Allocation, Controller, Door, Executor, Scheduler, Selector
+from sim.parts.cluster import SERVER
 from sim.record.ages import on_own_clock
 from sim.record.quality import Judgement, Quality, unknown
 from sim.record.series import series
 from sim.record.summary import summarise
 from sim.record.timeline import write_timeline
-from sim.request import Addons
+from sim.request import COMPLETED, Addons
 from sim.reuse.cache import Cache
 from sim.rundir import CLUSTER, CONFIG, REQUESTS, SUMMARY, TIMELINE, Claim, claimed
 from sim.slo import Limit
@@ -108,6 +111,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
     with tqdm(total=engine.rows, unit="req", desc=name, disable=None if progress else True) as bar:
         engine.progress = lambda ended: bar.update(ended - bar.n)
         wall = engine.run()
+        _check_completed(engine, settings.warmup)
         bar.update(engine.rows - bar.n)
     judged: Judgement | None = None
     if settings.feature_cache:
@@ -188,6 +192,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     rows = trace
     shapes, native = _shapes(trace, reference(models), settings.shapes), settings.shapes == "model"
     roles = allocation.roles(settings.cluster.count, models, backend)
+    _check_roles(allocation, roles, settings.cluster.count, models)
     engine = Engine(
         workload=Workload(
             schedule,
@@ -226,6 +231,27 @@ def _check_times(trace: Trace, arrivals: Arrivals) -> None:
             f"arrivals=trace: {trace.path or trace.name} has an order of requests and no times to replay; choose others"
             ", such as arrivals=poisson arrivals.rate_rpm=10, or map its column of times in `mezzotint trace import`"
         )
+
+
+def _check_roles(allocation: Allocation, roles: list[str], gpus: int, models: Mapping[str, Model]) -> None:
+    """Raise SimulationError where ``roles`` are not one of each of ``gpus`` GPUs, or no GPU has a model."""
+    known = {*models, SERVER}
+    if len(roles) != gpus or not known.issuperset(roles) or set(roles) <= {SERVER}:
+        raise SimulationError(
+            f"{of(allocation)} gave the roles {roles} to {gpus} GPUs; expected one of {', '.join(sorted(known))} for "
+            "each, and a model on one"
+        )
+
+
+def _check_completed(engine: Engine, warmup: int) -> None:
+    """Raise ConfigError where no request that is measured was completed."""
+    facts = engine.record.facts
+    outcome = facts["outcome"][warmup:]
+    if (outcome == COMPLETED).any():
+        return
+    reasons = Counter(reason for row, reason in facts.reasons.items() if row >= facts.first + warmup)
+    why = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common(3)) or "no reason was given"
+    raise ConfigError(f"none of the {len(outcome)} requests to measure was completed: {why}")
 
 
 def _check_left(trace: Trace, settings: Settings) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from backends.base import Asset, Cost, Work
+from sim.culprit import sane
 from sim.parts import Run, Worker
 from sim.request import NO_ADDONS, Request
 
@@ -27,7 +28,7 @@ def in_use(requests: Iterable[Request]) -> set[Asset]:
 
 def load(run: Run, worker: Worker, asset: Asset) -> Cost:
     """What ``asset`` costs on every GPU of ``worker`` at once."""
-    return on_all(worker, run.backend.load(asset))
+    return on_all(worker, sane(run.backend.load(asset), run.backend, "load"))
 
 
 def on_all(worker: Worker, cost: Cost) -> Cost:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from backends.base import FREE, Asset, Cost, Taken
 from conf.ranges import Count
@@ -9,7 +10,8 @@ from sim.addons.assets import activations, asked, in_use, on_all
 from sim.addons.fetch import FromDisk
 from sim.addons.synchronous import no_room, patched, refuse_mixed
 from sim.clock import COMPLETION
-from sim.errors import ConfigError
+from sim.culprit import of
+from sim.errors import ConfigError, SimulationError
 from sim.parts import Fact, Fetch, Loads, Run, Worker
 from sim.request import Request
 
@@ -68,7 +70,10 @@ class Asynchronous:
                 if run.cluster.admit(worker, lora, 0, keep, room) is None:  # merged in place: the weights' own bytes
                     raise no_room(run, request, lora)
             now_s = run.clock._now
-            ready_s = now_s + max(self.fetch.seconds(worker, lora, now_s) for lora in loras)
+            took_s = [self.fetch.seconds(worker, lora, now_s) for lora in loras]
+            if not all(0.0 <= seconds < inf for seconds in took_s):
+                raise SimulationError(f"{of(self.fetch)} fetches in {took_s} s; expected 0 or more, and finite")
+            ready_s = now_s + max(took_s)
             self._ready_s[request.row] = ready_s
             request.bare = True
             run.clock.at(ready_s, COMPLETION, self._came, (worker, request, ready_s))

@@ -7,6 +7,7 @@ from backends.base import FREE, Cost, Work
 from sim.addons.in_line import InLine
 from sim.addons.kernels import Kernels
 from sim.addons.synchronous import Synchronous
+from sim.culprit import sane
 from sim.errors import ConfigError
 from sim.parts import ControlNets, Loads, Loras, Priced, Run, Steps, Worker
 from sim.request import Request
@@ -43,15 +44,19 @@ class WithAddons:
     def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
         """See Steps. Raises WorkFailed where they cannot be."""
         self._active.setdefault(worker.id, []).append(request)
-        return self.controlnets.bring(worker, request, active) + self.loras.bring(worker, request, active)
+        loads = Loads()
+        for part in (self.controlnets, self.loras):
+            for kind, cost in part.bring(worker, request, active):
+                loads.append((kind, sane(cost, part, "bring")))
+        return loads
 
     def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
         """See Steps.prepare."""
-        return self.base.prepare(worker, request, now_s).times(self.kernels.stages)
+        return sane(self.base.prepare(worker, request, now_s), self.base, "prepare").times(self.kernels.stages)
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
         """See Steps.step."""
-        plain = self.base.step(worker, active, now_s)
+        plain = sane(self.base.step(worker, active, now_s), self.base, "step")
         faster = self.kernels.faster(active[0].model or "")
         if faster != 1.0:
             plain = plain.times(1.0 / faster)
@@ -60,7 +65,7 @@ class WithAddons:
         due, holds = self.loras.holds(worker, active), self.controlnets.holds(worker, active)
         if due is not None and (holds is None or due <= holds):
             self._cut(worker)  # the boundary after these steps has something to do
-        return self.controlnets.step(worker, active, plain, now_s)
+        return sane(self.controlnets.step(worker, active, plain, now_s), self.controlnets, "step")
 
     def holds(self, worker: Worker, active: Sequence[Request]) -> int | None:
         """See Steps."""
@@ -80,12 +85,14 @@ class WithAddons:
 
     def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
         """See Steps.boundary."""
-        base, merged = self.base.boundary(worker, active, now_s), self.loras.boundary(worker, active, now_s)
+        base = sane(self.base.boundary(worker, active, now_s), self.base, "boundary")
+        merged = sane(self.loras.boundary(worker, active, now_s), self.loras, "boundary")
         return base.plus(merged) if merged.seconds else base
 
     def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
         """See Steps.finish."""
         before, after = self.base.finish(worker, request, now_s)
+        sane(before, self.base, "finish")
         taken = self._left(worker, request)
         if taken.seconds:
             after = after.plus(taken)
@@ -101,4 +108,4 @@ class WithAddons:
             return FREE
         active.remove(request)
         self.controlnets.gone(worker, request, active)
-        return self.loras.gone(worker, request, active)
+        return sane(self.loras.gone(worker, request, active), self.loras, "gone")

@@ -7,6 +7,7 @@ from backends.base import Cost, Work, WorkFailed, total_j
 from sim.addons.assets import addons
 from sim.clock import COMPLETION, DISPATCH
 from sim.cluster.residence import Unfit, cut, ensure, joules_of, seconds, spend
+from sim.culprit import sane
 from sim.errors import ConfigError, SimulationError
 from sim.parts import Fact, Loads, Run, Worker
 from sim.record.record import BATCH_MEAN, STEP_SHARE
@@ -91,7 +92,7 @@ class WholeBatch:
         if joules is not None and fetch_s:
             joules += run.cluster.gpu.energy_j(fetch_s)
         for request, work in zip(batch, works, strict=True):
-            request.worker, request.start_s, request.load_s = worker.id, now_s, load_s
+            request.start_s, request.load_s = now_s, load_s
             mine = [(cost, on) for cost, on in denoise if work in on]
             request.denoise_s = sum(cost.seconds for cost, _ in mine)
             self._share[request.row] = sum(cost.seconds / len(on) for cost, on in mine)
@@ -145,11 +146,12 @@ class WholeBatch:
 
 def _costs(run: Run, works: Sequence[Work]) -> tuple[list[tuple[Cost, list[Work]]], Cost]:
     """What each stretch of steps costs and whom it serves, and what all else does: some begin at a later step."""
-    begin = run.backend.begin(works)
+    backend = run.backend
+    begin = sane(backend.begin(works), backend, "begin")
     stretches: list[tuple[Cost, list[Work]]] = []
     stops = sorted({work.steps - work.skipped for work in works} - {0})
     for at, stop in zip([0, *stops], stops, strict=False):
         on, count = [work for work in works if work.steps - work.skipped >= stop], stop - at
-        stretches.append((run.backend.steps(on, count), on))
-    end = run.backend.end(works)
+        stretches.append((sane(backend.steps(on, count), backend, "steps"), on))
+    end = sane(backend.end(works), backend, "end")
     return stretches, begin.plus(end)

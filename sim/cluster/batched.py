@@ -27,6 +27,7 @@ class Batched:
 
     speedup: dict[int, float] = field(default_factory=dict)
     _run: Run = field(init=False, repr=False)
+    _bounded: bool = field(init=False, default=False, repr=False)
     _works: dict[int, Work] = field(init=False, default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -35,6 +36,7 @@ class Batched:
     def bind(self, run: Run, cut: Callable[[Worker], None]) -> None:
         """See Steps.bind."""
         self._run = run
+        self._bounded = run.cluster.gpu.memory_bytes is not None and getattr(run.backend, "measures_memory", True)
 
     def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
         """See Steps.prepare."""
@@ -52,9 +54,9 @@ class Batched:
     def works(self, worker: Worker, active: Sequence[Request]) -> list[Work]:
         """Those of ``active``, which fit into the memory of ``worker`` together: else SimulationError is raised."""
         works = [self._done(request) for request in active]
-        if self._run.cluster.gpu.memory_bytes is not None:
-            runs = [addons(work.model, work.controlnets, work.loras) for work in works]
+        if self._bounded:
             peak = self._run.backend.peak_bytes(works)
+            runs = [addons(work.model, work.controlnets, work.loras) for work in works]
             if peak is not None:
                 peak -= sum(request.offloaded for request in active)
             self._run.cluster.check_memory(worker, peak, runs)

@@ -12,9 +12,9 @@ from backends.base import Asset, Backend, Cost
 from sim.addons.assets import on_all
 from sim.clock import COMPLETION, Clock
 from sim.cluster.memory import Memory, common, own_model
-from sim.cluster.named import caller, named
 from sim.cluster.rooms import Rooms
 from sim.cluster.worker import Worker
+from sim.culprit import caller, named, nearest, sane
 from sim.errors import SimulationError
 from sim.gpu import Gpu
 from sim.model import Model, in_role
@@ -49,6 +49,8 @@ class Cluster:
         self._formed: dict[tuple[str, int, tuple[int, ...]], Worker] = {}
         self._live_gangs: dict[Worker, None] = {}
         self._loads: dict[Worker, tuple[str, float, Cost]] = {}
+        self.last_order: dict[str, tuple[str, float]] = {}
+        """By role: the class that ordered its last worker elsewhere, and when."""
 
     def open(
         self,
@@ -63,18 +65,18 @@ class Cluster:
         """Begin to serve: ``limit`` requests aboard a worker at most; ``parts`` are named in errors, ``pull`` asks the
         scheduler for what a worker has room for, ``moved`` tells it that one changed, and ``keeps`` says whether it
         has requests that one must end before it changes."""
-        if limit < 1:
-            raise SimulationError(f"{named(parts, 'executor')} takes {limit} requests at once, expected 1 or more")
+        if not isinstance(limit, int) or limit < 1:
+            raise SimulationError(f"{named(parts, 'executor')} takes {limit!r} requests at once, expected 1 or more")
         self._clock, self._record, self._parts = clock, record, parts
         self._pull, self._moved, self._keeps = pull, moved, keeps
         self._kinds, self._spans = record.ledger.kinds, record.ledger.buffer
-        self._rooms, self._memory = Rooms(limit), Memory(self.gpu, parts)
+        self._rooms, self._memory = Rooms(), Memory(self.gpu, parts)
         self.roomiest = self._rooms.roomiest  # asked for every request
         self._limit = limit
         for worker in self._singles:
             worker.limit = limit
         for worker in self._bases:
-            self.install(worker, worker.model)
+            self._install(worker, worker.model)
         for worker in self.servers:
             worker.closed = True
             worker.settle()
@@ -133,7 +135,12 @@ class Cluster:
 
         Raises SimulationError where it has no room, or takes nothing now.
         """
-        aboard = worker.aboard + 1
+        try:
+            aboard = worker.aboard + 1
+        except AttributeError:
+            raise SimulationError(
+                f"{named(self._parts, 'scheduler')} returned {worker!r}; expected one of the cluster's workers, or None"
+            ) from None
         if aboard > worker.limit or not worker.open:
             self._refuse(worker)
         if worker.lane is not None:
@@ -148,7 +155,7 @@ class Cluster:
         Raises SimulationError where fewer were aboard.
         """
         aboard = worker.aboard - count
-        if aboard < 0:
+        if not 0 <= aboard < worker.aboard:
             who = named(self._parts, "executor")
             raise SimulationError(f"{who} released {count} requests of {worker}, which has {worker.aboard} aboard")
         if worker.lane is not None:
@@ -208,6 +215,9 @@ class Cluster:
     def order(self, worker: Mine, role: str, now_s: float) -> None:
         """See sim.parts.Cluster.order. Raises ConfigError where no model has that role."""
         in_role(self.models, role)
+        self._check_now("orders", worker, now_s)
+        if worker.role == SERVER:
+            raise SimulationError(f"{caller()} orders {worker}, which serves ControlNets and keeps to that")
         if worker.gang is not None or not worker.limit:
             what = "was disbanded" if worker.gang is None else f"is one of the GPUs of {worker.gang}"
             raise SimulationError(f"{caller()} orders {worker}, which {what}")
@@ -216,6 +226,8 @@ class Cluster:
         if worker.lane is not None:
             self._rooms.remove(worker)
         self._record.decisions.append((now_s, "order", {"worker": worker.id, "from": worker.role, "to": role}))
+        if not any(other._role == worker._role for other in self.workers if other is not worker):
+            self.last_order[worker.role] = caller(), now_s
         worker._role = role
         worker.finishing = False
         if worker.down:
@@ -232,6 +244,14 @@ class Cluster:
         worker.settle()
         self._moved(worker, now_s)
 
+    def _check_now(self, does: str, worker: object, now_s: float) -> None:
+        """Raise SimulationError where a part acts at another time than the clock's."""
+        if now_s != self._clock._now:
+            raise SimulationError(
+                f"{caller()} {does} {worker} at {now_s} s, and the clock stands at {self._clock._now} s; act at "
+                "clock.now"
+            )
+
     def _finished(self, worker: Mine) -> None:
         """``worker`` ended what its scheduler kept for it."""
         worker.finishing = False
@@ -245,14 +265,14 @@ class Cluster:
         model = in_role(self.models, worker.role).name
         worker.ordered, worker.loading = None, True
         worker.settle()
-        cost = on_all(worker, self.backend.load(Asset("model", model, model)))
+        cost = on_all(worker, sane(self.backend.load(Asset("model", model, model)), self.backend, "load"))
         worker.resident.clear()
         self._loads[worker] = model, now_s, cost
         self._clock.at(now_s + cost.seconds, COMPLETION, self._loaded, worker)
 
     def _loaded(self, worker: Worker) -> None:
         model, from_s, cost = self._loads.pop(worker)
-        self.install(worker, model)
+        self._install(worker, model)
         self.spend(worker, from_s, from_s + cost.seconds, "load", cost.joules)
         worker.loading, worker.ordered = False, None
         worker.settle()
@@ -283,7 +303,11 @@ class Cluster:
     # -- failures ----------------------------------------------------------------------------------------------
 
     def fail(self, worker: Mine, now_s: float) -> None:
-        """See sim.parts.Cluster.fail. Raises SimulationError for one that is down, or is or was part of a gang."""
+        """See sim.parts.Cluster.fail. Raises SimulationError for one that is down, or is or was part of a gang, or that
+        has requests aboard."""
+        self._check_now("fails", worker, now_s)
+        if worker.aboard:
+            raise SimulationError(f"{caller()} fails {worker} with {worker.aboard} requests aboard; use Run.fail")
         if worker.down or worker.gang is not None or len(worker.gpus) > 1:
             what = "is down already" if worker.down else "serves in a gang, of which no GPU can fail"
             raise SimulationError(f"{caller()} fails {worker}, which {what}")
@@ -301,6 +325,7 @@ class Cluster:
 
     def repair(self, worker: Mine, now_s: float) -> None:
         """See sim.parts.Cluster.repair. Raises SimulationError for one that is not down."""
+        self._check_now("repairs", worker, now_s)
         if not worker.down:
             raise SimulationError(f"{caller()} repairs {worker}, which is not down")
         worker.down = False
@@ -315,6 +340,7 @@ class Cluster:
         Raises SimulationError where one of them is not idle, or named twice, or none steps the denoiser.
         """
         model = in_role(self.models, role).name
+        self._check_now("makes a gang of", list(workers), now_s)
         if len({worker.id for worker in workers}) < len(workers) or len(workers) < 2:
             raise SimulationError(f"{caller()} wants a gang of {list(workers)}; expected two or more different workers")
         for worker in workers:
@@ -343,13 +369,14 @@ class Cluster:
         if any(worker.model != model for worker in workers):
             self._load(made)
         else:
-            self.install(made, model)
+            self._install(made, model)
             made.resident |= common([worker.resident for worker in workers[:stepping]])
         self._record.decisions.append((now_s, "gang", {"gpus": list(members), "role": role}))
         return made
 
     def disband(self, gang: Mine, now_s: float) -> None:
         """See sim.parts.Cluster.disband. Raises SimulationError where it is not an idle gang."""
+        self._check_now("disbands", gang, now_s)
         if gang not in self._live_gangs or gang.aboard or gang.loading:
             raise SimulationError(f"{caller()} disbands {gang}, which is no idle gang")
         if gang.lane is not None:
@@ -362,7 +389,7 @@ class Cluster:
             worker.settle()
             worker._role = gang.role
             if number in gang.gpus[: gang.denoisers] or worker.model != gang.model:
-                self.install(worker, gang.model)
+                self._install(worker, gang.model)
                 worker.resident |= gang.resident
             self._moved(worker, now_s)
             self._open_again(worker)
@@ -387,7 +414,16 @@ class Cluster:
         self._memory.check(worker, peak_bytes, runs)
 
     def install(self, worker: Mine, model: str) -> None:
-        """See sim.parts.Cluster.install. Raises SimulationError where the model is larger than the GPU's memory."""
+        """See sim.parts.Cluster.install. Raises SimulationError where the model is larger than the GPU's memory, or
+        another part than an executor asks."""
+        if nearest(self._parts) not in ("executor", None):
+            raise SimulationError(
+                f"{caller()} installs {model} on {worker} with {worker.aboard} requests aboard; only an executor may, "
+                "which records the load: use Cluster.order"
+            )
+        self._install(worker, model)
+
+    def _install(self, worker: Mine, model: str) -> None:
         worker.model = model
         models = self._record.ledger.models
         worker.model_code = models.setdefault(model, len(models))

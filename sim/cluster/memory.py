@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from backends.base import Asset, WorkFailed
-from sim.cluster.named import caller, named
 from sim.cluster.worker import Worker
+from sim.culprit import caller, named
 from sim.errors import SimulationError
 from sim.gpu import Gpu
 
@@ -26,6 +26,8 @@ class Memory:
         self, worker: Worker, asset: Asset, bytes: int | None, keep: Collection[Asset] = (), room: int = 0
     ) -> list[Asset] | None:
         """See sim.parts.Cluster.admit."""
+        if (bytes or 0) < 0 or room < 0:
+            raise SimulationError(f"{caller()} puts {asset.name} of {bytes} bytes on {worker} beside {room}")
         resident, most = worker.resident, self.gpu.memory_bytes
         present = asset in resident
         if present:
@@ -62,6 +64,8 @@ class Memory:
         most = self.gpu.memory_bytes
         if most is None or peak_bytes is None:
             return
+        if not peak_bytes >= 0:
+            raise SimulationError(f"{caller()} says that what runs on {worker} takes {peak_bytes} bytes")
         own, resident = own_model(worker), worker.resident
         counted = {own}.union(set(runs[0]).intersection(*runs) if runs else ())
         beside = sum(size for asset, size in resident.items() if asset not in counted)

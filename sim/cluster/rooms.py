@@ -12,10 +12,9 @@ class Rooms:
     """The workers that would take a request now. Listing and asking take the same time for any number, and so does
     leaving for the one that was asked for, which is the first of its lane."""
 
-    __slots__ = ("_by_role", "_lanes", "_limit", "_listed")
+    __slots__ = ("_by_role", "_lanes", "_listed")
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self) -> None:
         self._listed = 0
         self._by_role: dict[str, list[Lane]] = {}
         self._lanes: list[Lane] = []  # of the only role there is; none, where there are several
@@ -24,9 +23,14 @@ class Rooms:
         """List ``worker``, which has room, by its role and what is aboard."""
         lanes = self._by_role.get(worker._role)
         if lanes is None:
-            lanes = self._by_role[worker._role] = [deque() for _ in range(self._limit)]
+            lanes = self._by_role[worker._role] = [deque()]
             self._lanes = lanes if len(self._by_role) == 1 else []
-        worker.lane = lane = lanes[worker.aboard]
+        try:
+            lane = lanes[worker.aboard]
+        except IndexError:  # as many as are aboard, whatever the limit
+            lanes += [deque() for _ in range(worker.aboard + 1 - len(lanes))]
+            lane = lanes[worker.aboard]
+        worker.lane = lane
         lane.append(worker)
         worker.listed = self._listed = self._listed + 1
 

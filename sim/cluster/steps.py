@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
+from typing import NoReturn
 
-from backends.base import Cost, Work, WorkFailed
+from backends.base import FREE, Cost, Work, WorkFailed
 from sim.addons.in_line import InLine
 from sim.addons.kernels import Kernels
 from sim.addons.servers import Servers
@@ -13,10 +15,13 @@ from sim.clock import COMPLETION, DISPATCH
 from sim.cluster.batched import Batched
 from sim.cluster.residence import Bring, Unfit, ensure, seconds, spend
 from sim.cluster.station import Even, Seat, Station, Tally
-from sim.errors import ConfigError
-from sim.parts import ControlNets, Fact, FeatureCache, Loads, Loras, Patience, Priced, Run, Steps, Worker
+from sim.culprit import caller, of, sane
+from sim.errors import ConfigError, SimulationError
+from sim.parts import ControlNets, Course, Fact, FeatureCache, Loads, Loras, Patience, Priced, Run, Steps, Worker
 from sim.record.record import BATCH_MEAN, STEP_SHARE
-from sim.request import FAILED, Request
+from sim.request import FAILED, MISSING, Request
+
+EXPECTED = "expected a Cost of 0 or more seconds, and 0 or more joules or None"
 
 
 @dataclass(slots=True)
@@ -53,8 +58,9 @@ class StepByStep:
     _holds: Callable[[Worker, Sequence[Request]], int | None] | None = field(init=False, repr=False)
     _lost: Callable[[Worker, Request], None] | None = field(init=False, repr=False)
     _stations: dict[int, Station] = field(init=False, default_factory=dict, repr=False)
-    _parked: dict[Request, tuple[int, Seat]] = field(init=False, default_factory=dict, repr=False)
-    """Who was taken from a batch: on which worker, and its seat, with what it had so far for ``since``."""
+    _parked: dict[Request, tuple[int, Seat, int, str]] = field(init=False, default_factory=dict, repr=False)
+    """By preempted request: its worker, its seat, with what it had so far for ``since``, its steps left, and the class
+    that preempted it."""
 
     def __post_init__(self) -> None:
         if self.limit < 1:
@@ -85,7 +91,6 @@ class StepByStep:
         station = self._stations.get(worker.id)
         if station is None:
             station = self._stations[worker.id] = Station(worker)
-        request.worker = worker.id
         station.joining.append(request)
         if not station.working:
             station.working = True
@@ -103,7 +108,7 @@ class StepByStep:
 
     def _abort(self, worker: Worker, now_s: float) -> list[Request]:
         station = self._stations.pop(worker.id, None)
-        for request in [request for request, (at, _) in self._parked.items() if at == worker.id]:
+        for request in [request for request, (at, *_) in self._parked.items() if at == worker.id]:
             del self._parked[request]  # what it had made is gone with the GPU's memory
             request.left = request.steps - request.skipped
         if station is None:
@@ -160,11 +165,14 @@ class StepByStep:
         station.seats.remove(seat)
         station.changed = bool(station.seats)
         seat.since = station.tally.minus(seat.since)
-        self._parked[request] = worker.id, seat
+        self._parked[request] = worker.id, seat, request.left, caller(1)
+        request.worker = MISSING
         self._run.cluster.release(worker)
 
     def owe(self, worker: Worker, seconds: float) -> None:
         """See Stepper.owe."""
+        if not 0.0 <= seconds < inf:
+            raise SimulationError(f"{caller(1)} holds {worker} for {seconds} s; expected 0 or more seconds")
         station = self._stations.get(worker.id)
         if station is None:
             station = self._stations[worker.id] = Station(worker)
@@ -238,12 +246,18 @@ class StepByStep:
         if not station.seats:  # count from now
             station.anchor_s, station.ready_s, station.other_s, station.tally = run.clock._now, 0.0, 0.0, Tally()
         if request in self._parked:
-            _, seat = self._parked.pop(request)
+            seat = self._resumed(worker, request)
             seat.since = station.tally.minus(seat.since)
             station.seats.append(seat)
             station.changed = True
             self._advance(station)
             return
+        if request.left != request.steps - request.skipped:
+            raise run.wrong(
+                "scheduler",
+                f"handed over the request in row {request.row} with {request.left} steps left; its plan has "
+                f"{request.steps - request.skipped}",
+            )
         start_s = station.now_s()
         try:
             loads = ensure(run, worker, request, [seat.request for seat in station.seats], self._bring)
@@ -259,6 +273,8 @@ class StepByStep:
         except WorkFailed as failure:
             self._stage(station, self._unprepared, (station, request, loads, str(failure)))
             return
+        if not (0.0 <= cost.seconds < inf and (cost.joules is None or 0.0 <= cost.joules < inf)):
+            self._refuse(cost, "prepare")
         station.ready_s += request.fetch_s
         station.other_s += cost.seconds
         seat = Seat(request, station.tally.copy())
@@ -266,6 +282,20 @@ class StepByStep:
             seat.note(load)
         seat.note(cost)
         self._stage(station, self._joined, (station, seat, loads, cost))
+
+    def _resumed(self, worker: Worker, request: Request) -> Seat:
+        """The seat of ``request``, which was preempted on ``worker``. Raises SimulationError where it was elsewhere, or
+        where its model or its steps changed since."""
+        at, seat, left, parker = self._parked.pop(request)
+        found = (worker.id, worker.model, request.left)
+        if found == (at, request.model, left):
+            return seat
+        raise self._run.wrong(
+            "scheduler",
+            f"resumes the request in row {request.row}, preempted by {parker} with {left} steps left, on {worker} with "
+            f"{worker.model} and {request.left} steps left; its state is on worker {at}, for {request.model}: moving "
+            "it has no cost yet, so resume it there",
+        )
 
     def _joined(self, what: tuple[Station, Seat, Loads, Cost]) -> None:
         station, seat, loads, cost = what
@@ -291,6 +321,8 @@ class StepByStep:
         station.changed = False
         start_s = station.now_s()
         cost = self.steps.boundary(station.worker, [seat.request for seat in station.seats], start_s)
+        if cost is not FREE and not (0.0 <= cost.seconds < inf and (cost.joules is None or 0.0 <= cost.joules < inf)):
+            self._refuse(cost, "boundary")
         if station.owed_s:
             cost, station.owed_s = Cost(cost.seconds + station.owed_s), 0.0
         station.other_s += cost.seconds
@@ -312,11 +344,12 @@ class StepByStep:
         count = 1 if self._run.backend.live else min(request.left for request in active)
         try:
             if self.feature_cache is None:
-                station.course = Even(self.steps.step(station.worker, active, station.run_s))
+                cost = self.steps.step(station.worker, active, station.run_s)
+                if not (0.0 <= cost.seconds < inf and (cost.joules is None or 0.0 <= cost.joules < inf)):
+                    self._refuse(cost, "step")
+                station.course = Even(cost)
             else:
-                station.course = self.feature_cache.course(
-                    active, count, lambda some: self.steps.step(station.worker, some, station.run_s)
-                )
+                station.course = self._reusing(station, active, count)
         except WorkFailed as failure:
             station.seats.clear()
             self._fail(station, active, str(failure))
@@ -327,15 +360,38 @@ class StepByStep:
             # Steps that reuse are shorter than the longest: it is asked early rather than late, and once an instant.
             now_s = self._run.clock._now
             patience = max(station.patience(now_s, station.course.longest_s), int(station.asked_s == now_s))
+            if patience < 0:
+                raise SimulationError(
+                    f"{of(station.patience)} returned a patience of {patience} steps; expected 0 or more"
+                )
             if not patience:
                 station.patience = None
                 self._advance(station)
                 return
             count = min(count, patience)
         if self._holds is not None and (holds := self._holds(station.worker, active)) is not None:
+            if holds < 1:
+                raise SimulationError(f"{of(self.steps)} returned {holds} from holds; expected 1 or more, or None")
             count = min(count, holds)
         station.planned = count
         self._at(station, COMPLETION, station.now_s(station.planned))
+
+    def _reusing(self, station: Station, active: Sequence[Request], count: int) -> Course:
+        """The next ``count`` steps with the feature cache."""
+        cache = self.feature_cache
+        assert cache is not None
+        course = cache.course(
+            active, count, lambda some: sane(self.steps.step(station.worker, some, station.run_s), self.steps, "step")
+        )
+        sane(Cost(course.seconds(count), course.joules(count)), cache, "course")
+        return course
+
+    def _refuse(self, cost: object, method: str) -> NoReturn:
+        """Raise SimulationError for what the steps returned, which is no cost."""
+        backend = of(self._run.backend)
+        if of(self.steps).startswith("sim."):
+            raise SimulationError(f"{backend}, by {of(self.steps)}.{method}, returned {cost}; {EXPECTED}")
+        raise SimulationError(f"{of(self.steps)} returned {cost} from {method}; {EXPECTED}")
 
     def _stepped(self, station: Station) -> None:
         """The run of steps is over."""
@@ -362,6 +418,12 @@ class StepByStep:
         except WorkFailed as failure:
             self._fail(station, [request], str(failure))
             return
+        if not (0.0 <= before.seconds < inf and (before.joules is None or 0.0 <= before.joules < inf)):
+            self._refuse(before, "finish")
+        if after is not FREE and not (
+            0.0 <= after.seconds < inf and (after.joules is None or 0.0 <= after.joules < inf)
+        ):
+            self._refuse(after, "finish")
         station.other_s += before.seconds
         seat.note(before)
         seat.note(after)

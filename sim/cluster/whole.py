@@ -4,11 +4,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from backends.base import Work, WorkFailed, whole
+from backends.base import Cost, Work, WorkFailed, whole
 from sim.addons.assets import addons
 from sim.clock import COMPLETION, Clock
 from sim.cluster import gang
 from sim.cluster.residence import Unfit, cut, ensure, joules_of, seconds, spend
+from sim.culprit import sane
 from sim.parts import Cluster, Fact, Loads, Run, Worker
 from sim.record.record import STEP_SHARE
 from sim.request import FAILED, Request
@@ -104,7 +105,6 @@ class WholeRequest:
         if request.fetch_s or loads:
             busy_s = request.load_s + request.fetch_s + denoise_s + other_s
         now_s = clock._now
-        request.worker = worker.id
         request.start_s = now_s
         request.denoise_s = denoise_s
         request.decode_s = other_s
@@ -158,6 +158,8 @@ class WholeRequest:
         work = self._run.work(request)
         self._check_memory(worker, work)
         cost = whole(self._run.backend, work)
+        for part in (Cost(cost.denoise_s, cost.energy_j), Cost(cost.other_s)):
+            sane(part, self._run.backend, "begin, steps or end")
         self._run.made(request, work)
         return Took(cost.denoise_s, cost.other_s, cost.denoise_s + cost.other_s, cost.energy_j, self._watts)
 

@@ -4,7 +4,7 @@ from collections import deque
 from typing import Any
 
 from backends.base import Asset
-from sim.cluster.named import caller
+from sim.culprit import caller
 from sim.errors import SimulationError
 
 

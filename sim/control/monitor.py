@@ -12,7 +12,8 @@ from sim.control.forecast import Forecast
 from sim.control.pid import Pid
 from sim.control.roles import bring, serving
 from sim.control.split import Demand, carries, demand, quality_split, throughput_split
-from sim.errors import ConfigError
+from sim.culprit import of
+from sim.errors import ConfigError, SimulationError
 from sim.model import in_role
 from sim.parts import Run
 from sim.request import HIT, MISSING, Request
@@ -160,6 +161,8 @@ class GlobalMonitor:
     def _expected(self, forecast: Forecast) -> Demand:
         """What the windows to come ask for at most."""
         rate = max(forecast.expected(ahead) for ahead in range(1, self.ahead + 1))
+        if not 0.0 <= rate < inf:
+            raise SimulationError(f"{of(forecast)} expects {rate} requests a minute; expected 0 or more, and finite")
         seen = self._last.demand(self.period_s)
         times = rate * self.period_s / (60 * self._last.requests) if self._last.requests else 0.0
         return Demand(seen.miss_rpm * times, seen.hit_rpm * times)

@@ -98,7 +98,8 @@ class Cluster(Protocol):
 
     def order(self, worker: Worker, role: str, now_s: float) -> None:
         """Have ``worker`` serve ``role``: it takes nothing more, ends what is aboard, loads the role's model and opens
-        again. The load is time and energy of its GPU. An order that comes before the load began replaces the last."""
+        again. The load is time and energy of its GPU. An order that comes before the load began replaces the last.
+        ``now_s`` is the clock's present time, here and below."""
 
     def fail(self, worker: Worker, now_s: float) -> None:
         """The GPU of ``worker`` goes out of service, and nothing is aboard it any more (Run.fail asks the executor)."""

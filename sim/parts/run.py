@@ -8,6 +8,7 @@ import simpy
 
 from backends.base import Asset, Backend, Work
 from sim.clock import Clock
+from sim.errors import SimulationError
 from sim.model import Model
 from sim.parts.cluster import Cluster, Worker
 from sim.request import COMPLETED, Request
@@ -106,6 +107,9 @@ class Run(Protocol):
 
     def decided(self, what: str, **details: Any) -> None:
         """Note a decision, for the timeline."""
+
+    def wrong(self, kind: str, what: str) -> SimulationError:
+        """An error that names the part of ``kind`` (scheduler, executor, door, backend) and says what it did."""
 
     # -- GPUs that fail ----------------------------------------------------------------------------------------
 

@@ -39,7 +39,9 @@ class Scheduler(Protocol):
     def bind(self, run: Run) -> None: ...
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        """A request is ready: return the worker with room that takes it now, or keep it and return None."""
+        """A request is ready: return the worker with room that takes it now, or keep it and return None.
+
+        Each request is handed over once, here or by ``next``, with the plan that it came with."""
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
         """``worker`` has room (it is asked again until it has none): return what it takes, or None."""
@@ -83,8 +85,10 @@ class Executor(Protocol):
     def bind(self, run: Run) -> None: ...
 
     def accept(self, worker: Worker, request: Request) -> None:
-        """``worker`` takes ``request`` aboard now. In the end call Run.end and Cluster.release;
-        tell Cluster.spend of every second of the GPU."""
+        """``worker`` takes ``request`` aboard now. In the end call Run.end and Cluster.release once each.
+
+        Write the request's start_s and denoise_s before it ends, and record every second between its start and its end
+        (Cluster.spend), with its model on the worker (Cluster.install). All of this is checked when the run is over."""
 
 
 @runtime_checkable
@@ -181,8 +185,8 @@ class Stepper(Protocol):
         that were accepted: the next one or, if it comes to a step before, the one that ``patience`` says."""
 
     def park(self, worker: Worker, request: Request) -> None:
-        """Take ``request``, active, from the batch; it goes on where it is when it is accepted there again. Where
-        ``worker`` is ``between`` alone."""
+        """Take ``request``, active, from the batch; it resumes when the same worker accepts it again. Where another one
+        does the run ends with an error. Where ``worker`` is ``between`` alone."""
 
     def owe(self, worker: Worker, seconds: float) -> None:
         """Hold the GPU of ``worker`` for ``seconds`` at its next boundary."""

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sim.culprit import caller
 from sim.errors import SimulationError
 from sim.request import COMPLETED, LOOKUPS, MISSING, OUTCOMES, Request
 
@@ -34,16 +35,16 @@ SERVED = {
         ("start_s", "load_s", "denoise_s", "decode_s", "energy_j"),
         REAL,
     ),
-    **dict.fromkeys(("model", "worker"), WHOLE),
+    **dict.fromkeys(("model", "worker", "left"), WHOLE),
 }
-"""What is written besides of one that is completed."""
+"""What is written besides of one that is completed; the steps that are left only to be checked."""
 
 RECORD = np.dtype(list((PLANNED | ENDED | SERVED).items()), align=True)
 SIZE = RECORD.itemsize
 PLACE: dict[str, int] = {name: place[1] for name, place in (RECORD.fields or {}).items()}
 OUTCOME_AT = PLACE["outcome"]
 ENDED_AT = PLACE["arrival_s"]
-write_planned = Struct("@" + "".join(PLANNED.values())).pack_into
+write_all = Struct("@" + "".join((PLANNED | ENDED | SERVED).values())).pack_into
 write_ended = Struct("@" + "".join((ENDED | SERVED).values())).pack_into
 
 SAID = ("request_id", "reason", "source_id", "source_age_trace_s", "quality_factor")
@@ -95,6 +96,7 @@ class Facts:
     Attributes:
         model_code: what stands for each model in the column ``model``.
         reasons: why a request was discarded or failed, by trace row.
+        replanned: the model that was planned and another one that ran, by trace row; any is a defect of a part.
         quality: the factor by which each image falls short of the full run's, where that is known.
     """
 
@@ -108,6 +110,7 @@ class Facts:
         for name in ("source", "model", "worker"):
             self._records[name] = MISSING
         self.reasons: dict[int, str] = {}
+        self.replanned: dict[int, tuple[str, str]] = {}
         self.declared: dict[str, Fact] = {}
         self.quality = self.declare("quality", float, False, None)
 
@@ -147,24 +150,29 @@ class Facts:
 
         Raises SimulationError where it ended before.
         """
-        at = (request.row - self.first) * SIZE
-        if self._buffer[at + OUTCOME_AT]:
-            raise SimulationError(f"request in row {request.row} ended twice; the second time at {now_s} s")
+        at, buffer = (request.row - self.first) * SIZE, self._buffer
+        if buffer[at + OUTCOME_AT]:
+            before = OUTCOMES[buffer[at + OUTCOME_AT]]
+            raise SimulationError(
+                f"request in row {request.row} ended twice: {caller()} ended it at {now_s} s, and before it was "
+                f"{before}"
+            )
         if outcome != COMPLETED:
             self._cut_short(request, now_s, outcome, reason)
             return
         model = request.model
         code = MISSING if model is None else self.model_code[model]
+        if model is not request.planned and model and request.planned and model != request.planned:
+            self.replanned[request.row] = request.planned, model
         if (
             request.lookup
-            or request.source != MISSING
-            or request.k
-            or request.skipped
+            or request.source >= 0
+            or request.skipped  # and K, which is 0 without
             or request.search_s
             or request.fetch_s
         ):  # else the record says already that nothing was planned
-            write_planned(
-                self._buffer,
+            write_all(
+                buffer,
                 at,
                 request.search_s,
                 request.similarity,
@@ -174,9 +182,24 @@ class Facts:
                 request.k,
                 request.source,
                 request.lookup,
+                request.arrival_s,
+                now_s,
+                request.width,
+                request.height,
+                request.steps,
+                outcome,
+                request.start_s,
+                request.load_s,
+                request.denoise_s,
+                request.decode_s,
+                request.energy_j,
+                code,
+                request.worker,
+                request.left,
             )
+            return
         write_ended(
-            self._buffer,
+            buffer,
             at + ENDED_AT,
             request.arrival_s,
             now_s,
@@ -191,6 +214,7 @@ class Facts:
             request.energy_j,
             code,
             request.worker,
+            request.left,
         )
 
     def _cut_short(self, request: Request, now_s: float, outcome: int, reason: str) -> None:

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, NoReturn
 
+from sim.culprit import of
 from sim.errors import ConfigError, SimulationError
 from sim.parts import Eviction, Fact, Run, Selector, Watcher
 from sim.request import Request
@@ -127,8 +128,18 @@ class Cache:
         self.eviction.bind(run, self.space, selector)
 
     def refuse_unstored(self, selector: Selector) -> None:
-        """Raise ConfigError for a K in the table of ``selector`` whose latents are not stored: a smaller one would be
-        served and counted in its place. A final image serves any K."""
+        """Raise ConfigError for a ``selector`` whose table was made for what is not stored.
+
+        Its K were chosen for latents or for final images. Where they are latents' and one of them is not stored, a
+        smaller one would be served and counted in its place. A final image serves any K.
+        """
+        made_for, there = getattr(selector, "stored", None), "latents" if self.latents_at else "images"
+        if made_for is not None and made_for != there:
+            raise ConfigError(
+                f"selector.stored: found {made_for}, which its thresholds were made for, and the cache stores {there} "
+                f"(cache.latents_at: {list(self.latents_at)}); choose cache= and selector= of one kind, or say that "
+                "the table fits both (selector.stored=null)"
+            )
         asked = sorted(set(getattr(selector, "at_least", ())) - set(self.latents_at))
         if asked and self.latents_at:
             raise ConfigError(
@@ -187,7 +198,10 @@ class Cache:
             if size > self.capacity:
                 return
             if self.items + size > self.capacity:
-                self._make_room(self.capacity - size, request.row, now_s)
+                try:
+                    self._make_room(self.capacity - size, request.row, now_s)
+                except TypeError as error:
+                    self._wrong(f"named what is no list of items ({error})")
         held = self._held
         entry = len(held)
         held.append((1 << len(self._ks)) - (1 << first))
@@ -232,8 +246,7 @@ class Cache:
         self.items = items
 
     def _wrong(self, what: str) -> NoReturn:
-        policy = type(self.eviction)
-        raise SimulationError(f"the eviction ({policy.__module__}.{policy.__qualname__}) {what}")
+        raise SimulationError(f"the eviction ({of(self.eviction)}) {what}")
 
     def _shape(self, request: Request) -> tuple[int, int, int] | None:
         if self._ks[0] == FINAL:

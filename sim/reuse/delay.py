@@ -15,7 +15,8 @@ from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
 from conf.ranges import Seconds, SomeSeconds
-from sim.errors import ConfigError
+from sim.culprit import of
+from sim.errors import ConfigError, SimulationError
 from sim.parts import Delay
 
 BLOCK = 1024
@@ -116,7 +117,12 @@ class Draws:
         if self._constant is not None:
             return self._constant
         while row >= self._stop:
-            self._block = self._delay.draw(self._rng, BLOCK).tolist()
+            drawn = np.asarray(self._delay.draw(self._rng, BLOCK), np.float64)
+            if drawn.shape != (BLOCK,) or not ((drawn >= 0) & (drawn < inf)).all():
+                raise SimulationError(
+                    f"{of(self._delay)} drew {drawn}; expected {BLOCK} times of 0 or more seconds, and finite"
+                )
+            self._block = drawn.tolist()
             self._stop += BLOCK
         return self._block[row - self._stop]
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 from backends.base import whole
 from conf.ranges import Seconds, Share
-from sim.errors import ConfigError
+from sim.culprit import of, yes
+from sim.errors import ConfigError, SimulationError
 from sim.model import Model
 from sim.parts import Admission, Delay, Fact, Predictor, Run, Selector
 from sim.request import (
@@ -118,6 +119,8 @@ class Reuse:
     _predicts: bool = field(init=False, default=False)
     _interrupted: bool = field(init=False, default=False)
     """Whether the database or the store is ever out of service."""
+    _skips: set[int] = field(init=False, default_factory=set, repr=False)
+    """Numbers of steps that the selector returned so far."""
     _wasted: Fact = field(init=False, repr=False)
     _hit_model: Model = field(init=False, repr=False)
     _miss_model: Model = field(init=False, repr=False)
@@ -164,12 +167,14 @@ class Reuse:
 
     def admit(self, request: Request, now_s: float) -> float:
         """See Door.admit."""
-        self._in_full(request)
+        self._run.assign(request, self._miss_model)
+        if self._captures:
+            self._capture(request)
         row = request.row
         took_s = self._embed.of(row)
         if self.database.due_s <= now_s:
             self.database.advance(now_s)
-        if self._predicts and not self.predictor.expects(row, now_s):
+        if self._predicts and not yes(self.predictor.expects(row, now_s), self.predictor, "expects"):
             match = self.cache.find(request)
             forgone = match is not None and self.selector.skip(match.similarity) > 0
             request.lookup = FORGONE_MATCH if forgone else PREDICTED_MISS
@@ -190,10 +195,14 @@ class Reuse:
         match = self.cache.find(request)
         if match is None:
             return MISS, 0.0
-        request.similarity = match.similarity
-        k = self.selector.skip(match.similarity)
+        request.similarity = similarity = match.similarity
+        if similarity != similarity:
+            raise SimulationError(f"{of(self.cache.space)} returned {similarity} from similar; expected a number")
+        k = self.selector.skip(similarity)
         if k == 0:
             return MISS, 0.0
+        if k not in self._skips:
+            self._check_skip(k)
         if self._interrupted and self.store.outage.down(now_s):
             return NO_STORE, self.store.timeout_s
         if match.row is None:
@@ -202,6 +211,14 @@ class Reuse:
         if state is None:
             return EMPTY, 0.0
         return self._start_from(request, match.row, state), 0.0
+
+    def _check_skip(self, k: int) -> None:
+        """Raise SimulationError where ``k`` is no number of steps to skip."""
+        if not 0 < k <= self.selector.of_steps or k % 1:
+            raise SimulationError(
+                f"{of(self.selector)} skips {k} steps; expected a whole number from 0 to {self.selector.of_steps}"
+            )
+        self._skips.add(k)
 
     def _assume(self, run: Run) -> None:
         constant = [name for name, each in self._delays.items() if isinstance(each, Constant) and each.seconds]
@@ -214,7 +231,6 @@ class Reuse:
                 run.assume(f"time-out of the {name} [s]", service.timeout_s, "a setting; not published")
 
     def _in_full(self, request: Request) -> None:
-        request.k = request.skipped = 0
         self._run.assign(request, self._miss_model)
         if self._captures:
             self._capture(request)
@@ -224,6 +240,7 @@ class Reuse:
         request.k, request.of_steps = state.k, self.selector.of_steps
         self._run.assign(request, self._hit_model)
         if request.skipped == 0:  # a model of so few steps that K is less than one of them
+            request.k = 0
             self._in_full(request)
             return EMPTY
         request.source = row

@@ -3,6 +3,7 @@
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Literal
 
 from conf.ranges import Number, SomeShare, Steps
 from sim.errors import ConfigError
@@ -19,6 +20,7 @@ class Thresholds:
         strict: a similarity must exceed its threshold (NIRVANA's ``>``), not just reach it (MoDM's ``>=``).
         alpha: the share of the full run's quality that the table was made to keep; the summary counts the images
             that fall below it, where quality is measured.
+        stored: what the table was made for, and the cache must store: latents, or final images; None fits both.
         alpha_for: what ``alpha`` was chosen for, where that is known: the models by ``large`` and ``hits``, the
             ``space``, and the table itself, ``at_least`` of ``of_steps``. Only there, or with higher thresholds, is
             alpha a bound (sim.record.quality).
@@ -32,6 +34,7 @@ class Thresholds:
     strict: bool = False
     alpha: SomeShare | None = None
     alpha_for: AlphaFor | None = None
+    stored: Literal["latents", "images"] | None = None
     _limits: list[float] = field(init=False, repr=False)
     _ks: list[int] = field(init=False, repr=False)
 

@@ -41,8 +41,15 @@ class Gangs:
             raise ConfigError(f"scheduler.sizes: found {self.sizes}, expected 1 or more GPUs by number of ControlNets")
 
     def bind(self, run: Run) -> None:
-        """See Scheduler.bind."""
+        """See Scheduler.bind. Raises ConfigError for a cluster that is too small for any request."""
         self._run = run
+        there, least = run.cluster.gpus - len(run.cluster.servers), min(self.sizes, default=self.denoisers)
+        if least > there:
+            key = f"scheduler.sizes={self.sizes}" if self.sizes else f"scheduler.denoisers={self.denoisers}"
+            raise ConfigError(
+                f"cluster.count: found {there} GPUs for requests, and each takes {least} or more ({key}); raise "
+                "cluster.count, or lower the other"
+            )
 
     def _takes(self, request: Request) -> tuple[int, int]:
         """GPUs of ``request``, and how many of them step its denoiser."""

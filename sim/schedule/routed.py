@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from sim.culprit import of
+from sim.errors import SimulationError
 from sim.parts import Discipline, Router, Run, Worker
 from sim.request import MISSING, Request
 from sim.schedule.fifo import Fifo
@@ -77,7 +79,13 @@ class Routed:
             self._run.pull(worker)
 
     def _send(self, request: Request, now_s: float) -> Worker:
-        worker = self.router.choose(request, self._serving.get(request.model or "") or self._all, now_s)
+        serving = self._serving.get(request.model or "")
+        worker = self.router.choose(request, serving or self._all, now_s)
+        if worker not in self._known or (serving and self._run.models[worker.role].name != request.model):
+            raise SimulationError(
+                f"{of(self.router)} chose {worker!r} for the request in row {request.row}, planned for "
+                f"{request.model}; expected one of {serving or self._all}"
+            )
         model = self._run.models[worker.role]
         if request.source != MISSING and request.model != model.name:
             self._run.assign(request, model)

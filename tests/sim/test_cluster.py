@@ -212,7 +212,7 @@ def test_orders_at_random_lose_nobody_and_spend_no_gpu_twice(
 @given(limit=st.integers(1, 3), roles=st.lists(st.sampled_from("ab"), min_size=1, max_size=5), data=st.data())
 def test_roomiest_and_idle_are_what_a_search_of_all_finds(limit: int, roles: list[str], data: st.DataObject) -> None:
     """Fewest aboard, longest so: a list of (aboard, when it came to that) beside the real thing."""
-    rooms, workers = Rooms(limit), [Worker(i, role, role, limit) for i, role in enumerate(roles)]
+    rooms, workers = Rooms(), [Worker(i, role, role, limit) for i, role in enumerate(roles)]
     since = list(range(len(workers)))
     for worker in workers:
         rooms.add(worker)

@@ -98,7 +98,7 @@ def test_a_request_that_was_given_up_has_no_start_and_no_model_and_ends_once(req
     assert facts["denoise_s"][at] == facts["energy_j"][at] == 0.0
     assert facts.reasons == {request.row: "too late"}
     assert table(facts)["reason"][at] == "too late"
-    with pytest.raises(SimulationError, match=f"row {request.row} ended twice; the second time at 8.0 s"):
+    with pytest.raises(SimulationError, match=f"row {request.row} ended twice: .* at 8.0 s, and before it was"):
         facts.end(request, 8.0, COMPLETED, "")
 
 

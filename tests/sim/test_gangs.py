@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sim.cluster.whole import WholeRequest
@@ -43,6 +43,7 @@ def test_the_first_in_line_sets_out_when_as_many_gpus_are_idle_as_it_takes(
     data: st.DataObject, count: int, how: dict[str, Any]
 ) -> None:
     """Brute force: nobody overtakes, and whoever is first waits for nothing but GPUs."""
+    assume(count >= min(how.get("sizes", [how.get("denoisers", 1)])))
     asked = data.draw(
         st.lists(st.tuples(st.integers(0, 4), st.integers(1, 9), st.integers(0, 3)), min_size=1, max_size=12)
     )

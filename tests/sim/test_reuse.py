@@ -234,5 +234,5 @@ def test_a_k_that_the_cache_does_not_store_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"selector\.at_least: found K = 12, 30, .* stores the states after 5, 10"):
         simulated("system=nirvana", "++selector.at_least={12: 0.8, 30: 0.97}", "trace.requests=20")
     with pytest.raises(ConfigError, match=r"found K = 30"):
-        simulated("system=nirvana", "selector=modm", "trace.requests=20")
+        simulated("system=nirvana", "selector=modm", "selector.stored=null", "trace.requests=20")
     simulated("system=modm-throughput", "++selector.at_least={20: 0.285}", "trace.requests=20")  # an image serves any K

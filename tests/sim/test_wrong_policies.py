@@ -1,0 +1,177 @@
+"""What a part may get wrong ends its run, and the error names the part and what it did or returned."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from sim.errors import ConfigError, SimulationError
+from tests.sim.lab import simulated
+
+OUTSIDE = Path(__file__).parent / "outsider"
+
+VANILLA = ("system=vanilla", "cluster.count=4", "trace.requests=200")
+STEPS = ("system=vanilla", "cluster=h100", "executor=step-by-step", "trace.requests=100")
+MODM = ("system=modm-fixed", "trace.requests=200")
+NIRVANA = ("system=nirvana-no-predictor", "cache.capacity=50", "trace.requests=300")
+
+WRONG = [
+    ("executor", "Unrecorded", VANILLA, r"completed the request in row 0 on worker \d .* not busy all that time"),
+    ("executor", "HalfRecorded", VANILLA, "not busy all that time"),
+    (
+        "executor",
+        "Honest",
+        (*VANILLA, "allocation=fixed-split"),
+        "planned for sd3.5-large, on worker ., which held sdxl",
+    ),
+    ("executor", "AtOnce", VANILLA, "ran 50 steps of the request in row 0 in 0.0 s"),
+    ("executor", "Unstarted", VANILLA, "row 0 started at 0.0 s; it could from 3"),
+    ("executor", "NoStepTime", VANILLA, "ran 50 steps of the request in row 0 in 0.0 s"),
+    ("executor", "LongParts", VANILLA, "decoded for 110.0 s"),
+    ("executor", "NegativeSeconds", VANILLA, "wrote denoise_s = -3.0 of the request in row 0"),
+    ("executor", "NegativeJoules", VANILLA, "spends -1000000000.0 J"),
+    ("executor", "ManyJoules", VANILLA, "wrote energy_j of .* its GPUs drew"),
+    ("executor", "BackwardSpan", VANILLA, "which is earlier"),
+    ("executor", "NanSpan", VANILLA, "which are no times"),
+    ("executor", "EndsTwice", VANILLA, "row 0 ended twice: {who} ended it at 13"),
+    (
+        "executor",
+        "NeverReleases",
+        VANILLA,
+        r"\({who}\) holds 4 requests .* Cluster.release was not called",
+    ),
+    ("executor", "NeverEnds", VANILLA, r"\({who}\) holds 4 requests .* call Run.end and Cluster.release"),
+    ("executor", "ReleasesNegative", VANILLA, "released -1 requests"),
+    ("executor", "StepsLeft", VANILLA, "with 25 of its 50 steps left"),
+    ("executor", "InThePast", VANILLA, "{who} asked for a call at -1"),
+    ("executor", "NoLimit", VANILLA, "takes 'many' requests at once"),
+    ("scheduler", "Edits skipped 49", VANILLA, "{who} changed skipped of the request in row 0 from 0 to 49"),
+    ("scheduler", "Edits k 5", VANILLA, "{who} changed k of the request in row 0"),
+    ("scheduler", "Edits steps 1", VANILLA, "{who} changed steps of the request in row 0 from 50 to 1"),
+    ("scheduler", "Edits arrival_s 90", VANILLA, "{who} changed arrival_s of the request in row 0"),
+    ("scheduler", "Edits deadline_s 9e9", VANILLA, "{who} changed deadline_s of the request in row 0"),
+    ("scheduler", "Edits left 1", STEPS, "handed over the request in row 0 with 1 steps left; its plan has 50"),
+    ("scheduler", "EditsLater", VANILLA, r"the scheduler \({who}\) .* changed arrival_s of the request in row 150"),
+    ("scheduler", "OtherModel", VANILLA, r"the scheduler \({who}\) .* changed model of the request in row 151"),
+    ("scheduler", "Drops", VANILLA, r"the scheduler \({who}\) dropped 20 requests"),
+    ("scheduler", "GivesTwice", VANILLA, "handed the request in row 0 to worker . .* before, to worker 0"),
+    ("scheduler", "NegativeLength", VANILLA, "reports how many requests wait, and"),
+    ("scheduler", "WrongLength", VANILLA, "says that 3 requests wait, and all have ended"),
+    ("scheduler", "NoWorker", VANILLA, "returned 'worker 0'"),
+    ("scheduler", "NoRequest", VANILLA, r"handed \d+ to worker"),
+    ("scheduler", "Raises", VANILLA, r"{who} raised KeyError: 'boom' \(in next, their_lies.py line \d+\)"),
+    ("scheduler", "RaisesWhenBound", VANILLA, r"{who} raised KeyError: 'boom' \(in bind"),
+    ("controller", "Installs", MODM, "{who} installs .* with 1 requests aboard"),
+    ("controller", "OrdersInThePast", MODM, "{who} orders worker 0 .* at 0.0 s, and the clock stands at 60"),
+    ("controller", "OrdersAll", MODM, "{who} ordered the last worker of role 'large' elsewhere at 60"),
+    ("controller", "GangOfBusy", MODM, "{who} wants worker .* in a gang, which is not idle"),
+    ("controller", "FailsBusy", MODM, "{who} fails worker .* with 1 requests aboard"),
+    ("controller", "Spins", MODM, "{who} asks for calls at 0 s without end"),
+    ("controller", "SpinsLater", MODM, "{who} asks for calls at 600 s without end"),
+    ("controller", "WaitsNegative", MODM, "{who} raised ValueError: Negative delay"),
+    ("steps", "NegativeSteps", STEPS, r"{who} returned Cost\(seconds=-1.0, joules=0.0\) from step"),
+    ("steps", "ZeroSteps", STEPS, "with {who}.* ran 50 steps of the request in row 0 in 0.0 s"),
+    ("steps", "NanSteps", STEPS, r"{who} returned Cost\(seconds=nan"),
+    ("steps", "NegativeJouleSteps", STEPS, r"{who} returned Cost\(seconds=0.1, joules=-1000000.0\) from step"),
+    ("steps", "NoCost", STEPS, "with {who} raised AttributeError"),
+    ("steps", "NegativeFinish", STEPS, r"{who} returned Cost\(seconds=-0.5, joules=0.0\) from finish"),
+    ("steps", "TooLarge", STEPS, r"with {who}\) runs 1 requests .* takes 10000.0 GB of the 80.0 GB"),
+    ("eviction", "NotHeld", NIRVANA, r"the eviction \({who}\) named item"),
+    ("eviction", "TooMany", NIRVANA, r"the eviction \({who}\) named 8 items when 5 had to go"),
+    ("eviction", "NoItems", NIRVANA, r"the eviction \({who}\) named what is no list of items"),
+    ("admission", "Admits", NIRVANA, r"with {who}\) returned None to whether an image is kept"),
+    ("admission", "AdmitsText", NIRVANA, r"with {who}\) returned 'no' to whether an image is kept"),
+    ("selector", "Skips", NIRVANA, "{who} skips 70 steps"),
+    ("door.search_s", "NegativeDelay", NIRVANA, "{who} drew"),
+    ("door", "NoDoor", VANILLA, r"the door \({who}\) planned for row 0 -3 of 50 steps skipped"),
+    ("door", "NegativeDoor", VANILLA, r"the door \({who}\) takes -1.0 s to plan row 0"),
+    ("router", "AnyWorker", (*VANILLA, "scheduler=routed"), "{who} chose <object"),
+    ("allocation", "ManyRoles", VANILLA, "{who} gave the roles .* to 4 GPUs"),
+]
+
+
+def chosen(folder: Path, key: str, who: str) -> list[str]:
+    """The overrides that choose the class ``who``, with its arguments after it, under ``key``."""
+    name, *arguments = who.split()
+    node = {"_target_": f"their_lies.{name}"}
+    if arguments:
+        node |= {"name": arguments[0], "value": json.loads(arguments[1])}
+    if "." in key:
+        return [f"{key}={{_target_: their_lies.{name}}}"]
+    (folder / key).mkdir()
+    (folder / key / "wrong.yaml").write_text(json.dumps(node))
+    return [f"hydra.searchpath=[file://{folder}]", f"{key}=wrong"]
+
+
+@pytest.mark.parametrize(("key", "who", "common", "what"), WRONG, ids=[who for _, who, _, _ in WRONG])
+def test_what_cannot_be_true_ends_the_run_and_names_the_part(
+    key: str, who: str, common: tuple[str, ...], what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(OUTSIDE))
+    monkeypatch.delitem(sys.modules, "their_lies", raising=False)
+    name = f"their_lies.{who.split()[0]}"
+    with pytest.raises(SimulationError, match=what.replace("{who}", name)) as caught:
+        simulated(*common, *chosen(tmp_path, key, who))
+    assert name in str(caught.value)
+
+
+@pytest.mark.parametrize(("key", "who", "common"), [("executor", "Honest", VANILLA), ("scheduler", "Queue", VANILLA),
+    ("controller", "Controller", MODM), ("steps", "Steps", STEPS), ("eviction", "Victims", NIRVANA)])  # fmt: skip
+def test_what_may_be_true_is_not_refused(
+    key: str, who: str, common: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(OUTSIDE))
+    monkeypatch.delitem(sys.modules, "their_lies", raising=False)
+    said = simulated(*common, *chosen(tmp_path, key, who)).summary["requests"]
+    assert said["completed"] == said["arrived"] > 0
+
+
+def test_a_preempted_request_resumes_where_its_state_is_or_not_at_all() -> None:
+    with pytest.raises(
+        SimulationError,
+        match=r"Routed.* resumes the request in row 13, preempted by .*ShortestRemaining with 49 steps left, on worker "
+        r"2 .* its state is on worker 0",
+    ):
+        simulated(
+            "scheduler=routed", "router=least-requests", "discipline=shortest-remaining", "latency=known",
+            "executor=step-by-step", "executor.limit=1", "cluster.count=3", "models=sd35l-sdxl", "controller=timetable",
+            "controller.at={400:{large:1,small:2}}", "trace=mix", "trace.requests=200",
+            "trace.shapes=[[1024,1024,50,1],[1024,1024,10,3]]", "shapes=trace", "arrivals.rate_rpm=6", "seed=3",
+        )  # fmt: skip
+
+
+def test_a_run_costs_what_its_load_does_whatever_the_limit() -> None:
+    common = ("executor=step-by-step", "cluster=h100", "trace.requests=100")
+    large, huge = (simulated(*common, f"executor.limit={limit}").requests for limit in (10**3, 10**18))
+    assert large.equals(huge)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "what"),
+    [
+        (("system=katz", "cluster=h800", "cluster.count=1"), "cluster.count: found 1 GPUs .* each takes 2"),
+        (("models.large.width=7", "extrapolate=warn"), "sides of 8 to 65,536 pixels in multiples of 8"),
+        (("system=nirvana", "cache=modm"), "selector.stored: found latents.* the cache stores images"),
+        (("system=modm-fixed", "cache=nirvana"), "a latent is bound to the model that made it"),
+        (
+            (
+                "failures=outages", "failures.lost=failed", "failures.outages={0: [[10, 9000]]}", "trace.requests=1",
+                "cluster.count=1",
+            ),
+            "none of the 1 requests to measure was completed: 1 x GPU 0 failed",
+        ),
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_be_true_are_refused(overrides: tuple[str, ...], what: str) -> None:
+    with pytest.raises(ConfigError, match=what):
+        simulated("trace.requests=20", *overrides)
+
+
+def test_every_gpu_kind_has_a_memory_of_its_own() -> None:
+    """But for the device at hand and a service that did not say what it ran on."""
+    from tests.conftest import REPOSITORY
+
+    said = {path.stem: path.read_text() for path in sorted((REPOSITORY / "conf" / "cluster").glob("*.yaml"))}
+    bare = [name for name, text in said.items() if "memory_bytes:" not in text and "- h800" not in text]
+    assert bare == ["local", "sd-beta"]
