@@ -96,6 +96,8 @@ def _run(args: argparse.Namespace) -> int:
     else:
         check_ours(out, TraceError, "a trace", b"PAR1", METADATA_KEY)
     if args.verb == "pair":
+        if out.resolve() in (Path(args.prompts).resolve(), Path(args.arrivals).resolve()):
+            raise TraceError(f"{out}: is one of the traces to pair and would be overwritten; name another path with -o")
         take = None if args.take is None else [what.strip() for what in args.take.split(",")]
         prompts, arrivals = read(Path(args.prompts)), read(Path(args.arrivals))
         _report(_written(pair(prompts, arrivals, take=take, repeat=args.repeat, name=args.name), out))

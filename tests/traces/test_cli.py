@@ -183,3 +183,13 @@ def test_what_would_be_drawn_for_hours_is_refused_at_once(words: tuple[str, ...]
         mezzotint("trace", "synth", "-o", tmp_path / "t.parquet", *words)
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
+
+
+def test_pair_keeps_its_own_inputs(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    for path in (first, second):
+        assert mezzotint("trace", "synth", "-o", path, "--requests", "20") == 0
+    before = first.read_bytes()
+    with pytest.raises(TraceError, match=r"a\.parquet: is one of the traces to pair"):
+        mezzotint("trace", "pair", first, second, "-o", first)
+    assert first.read_bytes() == before
