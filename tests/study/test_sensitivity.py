@@ -127,22 +127,6 @@ def test_a_trace_of_which_arrivals_left_out_a_part_is_not_another_run_s(tmp_path
         assert each.said["p99"] == pytest.approx(each.run.number("latency_s", "p99"))
 
 
-def test_a_run_that_completed_nothing_has_its_reason(tmp_path: Path) -> None:
-    """Both GPUs fail before an image takes from the first arrival on, and the only request with them."""
-    words = ("trace.requests=1", "warmup=0", "failures=outages", "failures.lost=failed", "arrivals=closed")
-    down = [[0.5 * ALONE_S, ALONE_S]]
-    config = configured(
-        *(word for word in VANILLA if word[:8] not in {one[:8] for one in words}),
-        *words,
-        f"failures.outages={{0: {down}, 1: {down}}}",
-    )
-    folder = tmp_path / "lost"
-    write(simulate(config), folder)
-    (each,) = likely(load_runs([folder]))
-    assert each.said is None
-    assert each.reason == "no request is completed"
-
-
 def test_a_configuration_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("- a\n- list\n")
     with pytest.raises(ConfigError, match=r"config.yaml: expected a configuration; make the run again"):

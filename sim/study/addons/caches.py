@@ -120,7 +120,7 @@ def judged(facts: Facts) -> dict[str, Judged]:
     found = {}
     for curve in facts["caches"]["curves"]:
         for size, measured in curve["measured"].items():
-            for how, loads in (("made", curve["made"]["lru"]), ("fitted", curve["fitted"])):
+            for how, loads in (("made", curve["made"]["lru"]), ("fitted", curve["fitted"]["lru"])):
                 ours = loads[curve["sizes"].index(int(size))]
                 row = f"service {curve['service']}, {curve['kind']}, LRU of {size}, {how}"
                 expected = f"{measured:.4g} loads per request within {TOLERANCE:g}"

@@ -49,15 +49,15 @@ def run(args: argparse.Namespace) -> int:
         ConfigError, TraceError, BackendError: the trace tells no seconds, or a file cannot be read or written.
     """
     path = args.output / f"{args.gpu}_{args.model}.yaml"
+    check_ours(path, ConfigError, "a profile", b"", b"gpu:", b"schema:")
+    if args.page is not None:
+        check_ours(args.page, ConfigError, "a page of calibrate log", b"# Generation seconds")
     trace = read(args.trace)
     training, held_out = split(observed(trace))
     output_folder(args.output, ConfigError)
     for file in (path, args.page):
         if file is not None:
             check_target(file, ConfigError)
-    check_ours(path, ConfigError, "a profile", b"", b"gpu:", b"schema:")
-    if args.page is not None:
-        check_ours(args.page, ConfigError, "a page of calibrate log", b"# Generation seconds")
 
     def fitted(seen: Observed) -> Profile:
         return fit(seen, gpu=args.gpu, model=args.model, source=_source(trace, seen), notes=args.notes)

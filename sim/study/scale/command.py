@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     if args.rows <= PRELOAD:
         raise ConfigError(f"--rows: found {args.rows}, expected more than the {PRELOAD:,} that are preloaded")
     encoder = _encoder(args.encoder)
-    is_file = args.output.suffix in (".yaml", ".yml") and not args.output.is_dir()
+    is_file = args.output.is_file() or (args.output.suffix in (".yaml", ".yml") and not args.output.is_dir())
     path = args.output if is_file else args.output / f"{args.encoder}.yaml"
     check_ours(path, ConfigError, "a scale", b"#", b"traces.similarity.scale.Knots")
     wanted = aims(load_targets(TARGETS))
