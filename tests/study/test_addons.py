@@ -107,7 +107,9 @@ def test_the_check_fails_where_a_measured_point_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def curve(made: float, fitted: float) -> Curve:
-        return Curve("A", "loras", (1, 2), {1: 0.5}, {"lru": [made, 0.5], "lfu": [made, 0.5]}, {"lru": [fitted, 0.5]}, 0.25)
+        return Curve(
+            "A", "loras", (1, 2), {1: 0.5}, {"lru": [made, 0.5], "lfu": [made, 0.5]}, {"lru": [fitted, 0.5]}, 0.25
+        )
 
     found = [curve(0.54, 0.51)]
     monkeypatch.setattr(caches, "curves", lambda sizes, share: list(found))
