@@ -55,7 +55,7 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         """Have ``call(arg)`` made at ``time_s``, in its ``order`` among the events of that instant.
 
         Calls of the same instant and order are made in the order of asking. Raises SimulationError for a time that is
-        past, or none.
+        past or NaN.
         """
         if not time_s > self._now:
             self._calls = calls = self._calls + 1
@@ -64,7 +64,7 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         heappush(self._queue, (time_s, order, self._number(), call, arg))
 
     def _look(self, time_s: float) -> None:
-        """Many calls that do not advance the clock were asked for: allow more, unless it is always at one instant."""
+        """Allow more calls that do not advance the clock, unless all of them were made at one instant."""
         if time_s != self._now:
             raise SimulationError(
                 f"{caller()} asked for a call at {time_s} s, and the clock stands at {self._now} s; expected a time "

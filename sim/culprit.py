@@ -57,8 +57,10 @@ def caller(out: int = 0) -> str:
 
 
 def sane(cost: Cost, part: object, method: str) -> Cost:
-    """``cost``, which ``method`` of ``part`` returned. Raises SimulationError where its seconds or joules are negative
-    or not finite."""
+    """Return ``cost``, the result of ``method`` of ``part``.
+
+    Raises SimulationError if its seconds or joules are negative or not finite.
+    """
     try:
         if 0.0 <= cost.seconds < inf and (cost.joules is None or 0.0 <= cost.joules < inf):
             return cost
@@ -71,7 +73,7 @@ def sane(cost: Cost, part: object, method: str) -> Cost:
 
 
 def yes(found: object, part: object, method: str) -> bool:
-    """``found``, which ``method`` of ``part`` returned. Raises SimulationError where it is no truth value."""
+    """Return ``found``, the result of ``method`` of ``part``. Raises SimulationError if it is no truth value."""
     if found is True or found is False:
         return found
     if type(found).__name__ == "bool":  # NumPy's
