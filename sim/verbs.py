@@ -33,6 +33,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from backends.base import BackendError
+from sim.commands import command_of, run_command
 from sim.config.choices import groups, overview
 from sim.config.hydra_node import MODE, guarded
 from sim.config.override import readable
@@ -100,6 +101,8 @@ def run(given: Sequence[str]) -> int:
             return configured([*usual, *given[1:]], validation, VALIDATE_HELP)
         if given[:1] == ["plan"]:
             return _planned(given[1:])
+        if (words := command_of(given)) is not None:
+            return run_command(words, given[len(words.split()) :])
         return _of_files(given)
     except REFUSED as error:
         return refuse(error)
