@@ -12,7 +12,7 @@ from backends.calibrate.journal import Entry
 from backends.calibrate.plan import Cell
 from backends.profile import Point, Profile, Timing, shipped, within
 from conf.atomic import atomic_files
-from conf.markdown import table
+from conf.page import table
 
 
 def write_page(profile: Profile, entries: Sequence[Entry], skipped: Sequence[Cell], folder: Path) -> tuple[Path, Path]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from conf.markdown import table
+from conf.page import table
 from sim.study.addons.figure import NAMES
 
 Facts = Mapping[str, Any]

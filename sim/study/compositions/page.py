@@ -5,7 +5,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from conf.markdown import table
+from conf.page import table
 from conf.palette import COLOURS, GREY, house_style, panels
 from sim.study.compositions.designs import COMPARED, TRAFFICS, Designs, change, hits
 

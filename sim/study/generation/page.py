@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from backends.profile import Profile
-from conf.markdown import table
+from conf.page import table
 from sim.study.generation.cells import Cell
 from sim.study.generation.window import Window
 

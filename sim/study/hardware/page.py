@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from conf.markdown import table
+from conf.page import table
 from sim.study.hardware.card import BANDED
 
 Facts = Mapping[str, Any]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import get_args
 
-from conf.markdown import table
+from conf.page import table
 from sim.study.scorecard.columns import Column
 from sim.study.scorecard.readings import ARGUMENT, CAPACITIES
 from sim.study.scorecard.rows import Row

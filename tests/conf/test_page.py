@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conf.markdown import table
+from conf.page import table
 
 CELL = st.text(st.characters(exclude_categories=["C", "Zl", "Zp", "Zs"], exclude_characters="\\"))
 
