@@ -10,8 +10,19 @@ from typer.exceptions import TyperException
 
 from sim.errors import ConfigError
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "run": "sim.verbs:run",
+    "list": "sim.config.listing:listed",
+    "validate": "sim.verbs:validate",
+}
 """The module and function of each command, by the words that call it. A module is imported when it is called."""
+
+
+def overview() -> str:
+    """Return the commands, a line each."""
+    lines = [f"  {words:<24} {_description(function_of(words)).partition(chr(10))[0]}" for words in COMMANDS]
+    about = "Replay text-to-image traffic through published serving designs."
+    return "\n".join(["usage: mezzotint COMMAND [OPTIONS]", "", about, "", *lines])
 
 
 def command_of(given: Sequence[str]) -> str | None:
@@ -29,10 +40,12 @@ def run_command(words: str, options: Sequence[str]) -> int:
     function = function_of(words)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(help=_description(function))(function)
+    command = typer.main.get_command(app)
     try:
-        status = typer.main.get_command(app).main(
-            args=list(options), prog_name=f"mezzotint {words}", standalone_mode=False
-        )
+        with command.make_context(f"mezzotint {words}", list(options)) as context:
+            status: int | None = command.invoke(context)
+    except typer.Exit as end:  # of --help
+        return end.exit_code
     except TyperException as error:
         raise ConfigError(f"{words}: {error.format_message()} `mezzotint {words} --help` lists its options") from None
     return status or 0

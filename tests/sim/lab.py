@@ -10,7 +10,7 @@ from backends.base import Asked, Asset, Cost, Work
 from conf.assumption import Assumption
 from sim.cluster.cluster import Cluster
 from sim.cluster.whole import WholeRequest
-from sim.config.hydra_node import composed
+from sim.config.compose import composed
 from sim.engine import Engine
 from sim.gpu import Gpu
 from sim.model import Model

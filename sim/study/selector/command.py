@@ -190,7 +190,7 @@ def _facts(options: Options, trace: "Trace", encoder: str, here: "Machine") -> d
 
 def _published(system: str, steps: int) -> dict[int, float]:
     """The thresholds of a shipped system, from its own configuration; those whose share of ``steps`` is whole."""
-    from sim.config.hydra_node import composed
+    from sim.config.compose import composed
 
     selector = composed([f"system={system}"]).selector
     of_steps = int(selector.of_steps)
