@@ -37,18 +37,22 @@ def run_command(words: str, options: Sequence[str]) -> int:
     Raises:
         ConfigError: an option is unknown, lacks its value, or is out of its range.
     """
-    function = function_of(words)
-    app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(help=_description(function))(function)
-    command = typer.main.get_command(app)
     try:
-        with command.make_context(f"mezzotint {words}", list(options)) as context:
-            status: int | None = command.invoke(context)
+        with parsed(words, options) as context:
+            status: int | None = context.command.invoke(context)
     except typer.Exit as end:  # of --help
         return end.exit_code
     except TyperException as error:
         raise ConfigError(f"{words}: {error.format_message()} `mezzotint {words} --help` lists its options") from None
     return status or 0
+
+
+def parsed(words: str, options: Sequence[str]) -> typer.Context:
+    """Return command ``words`` with its ``options`` read. Raises TyperException where they cannot be."""
+    function = function_of(words)
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(help=_description(function))(function)
+    return typer.main.get_command(app).make_context(f"mezzotint {words}", list(options))
 
 
 def function_of(words: str) -> Callable[..., Any]:

@@ -24,7 +24,7 @@ from sim.config.choices import groups
 from sim.config.compose import Files, composed
 from sim.config.override import readable
 from sim.config.plugins import named
-from sim.config.points import expanded, launch
+from sim.config.points import launch, points, whole
 from sim.config.settings import check
 from sim.ending import end_workers, workers_end_with_us
 from sim.errors import ConfigError
@@ -214,17 +214,12 @@ def sweep(task: Callable[[DictConfig], None], words: Sequence[str], files: Files
 
 def _launch(task: Callable[[DictConfig], None], words: Sequence[str], files: Files, folder: Path | None = None) -> None:
     """Compose all points of a sweep, then run them; their lines are printed as they end where ``folder`` is claimed."""
-    read = OverridesParser.create().parse_overrides(list(words))
-    one = [word for word, override in zip(words, read, strict=True) if not override.is_sweep_override()]
-    config = composed(one, files, hydra_too=True, check=False)
-    params: Any = OmegaConf.to_container(config.hydra.sweeper.params) if config.hydra.sweeper.get("params") else {}
-    tasks = [word for word, override in zip(words, read, strict=True) if not override.is_hydra_override()]
-    points = expanded(tasks, params, files)
-    for each in points:
+    every = points(words, files)
+    for each in every:
         composed(each, files)
     workers_end_with_us()
-    with nullcontext() if folder is None else counted(folder, len(points)):
-        launch(task, config, points, files)
+    with nullcontext() if folder is None else counted(folder, len(every)):
+        launch(task, whole(words, files), every, files)
 
 
 def _warn_of_extrapolation(folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -19,37 +19,50 @@ from sim.config.compose import Files, composed
 from sim.errors import ConfigError
 
 
-def expanded(words: Sequence[str], params: Mapping[str, Any], files: Files) -> list[list[str]]:
-    """Return the overrides of each point, in the order of the values.
+def points(words: Sequence[str], files: Files) -> list[list[str]]:
+    """Return the overrides of each point of a sweep, in the order of the values.
 
     Args:
-        words: overrides, of which some name several values.
-        params: the sweep that the configuration itself brings (`hydra.sweeper.params`).
+        words: overrides, of which some name several values; an experiment among them may bring a sweep of its own.
 
     Raises:
         HydraException: an override cannot be read.
         ConfigError: an interval has no values.
     """
-    given = [f"{key}={value}" for key, value in params.items()] + list(words)
+    tasks = [word for word in words if not word.lstrip("+~").startswith(("hydra.", "hydra/"))]
+    params = OmegaConf.to_container(whole(words, files).hydra.sweeper).get("params") or {}  # type: ignore[union-attr]
+    given = [*(f"{key}={value}" for key, value in params.items()), *tasks]
     lists: dict[str, list[str]] = {}
     for word, override in zip(given, OverridesParser.create(Composer(files)).parse_overrides(given), strict=True):
         key = override.get_key_element()
-        if override.is_sweep_override() and not override.is_discrete_sweep():
+        if not override.is_sweep_override():
+            lists[key] = [word]
+        elif override.is_discrete_sweep():
+            lists[key] = [f"{key}={value}" for value in override.sweep_string_iterator()]
+        else:
             raise ConfigError(f"{key}: found {word.partition('=')[2]}, expected values with commas between them")
-        several = override.is_sweep_override()
-        lists[key] = [f"{key}={value}" for value in override.sweep_string_iterator()] if several else [word]
     return [list(point) for point in itertools.product(*lists.values())]
 
 
-def launch(task: TaskFunction, config: DictConfig, points: Sequence[Sequence[str]], files: Files) -> None:
-    """Run ``task`` on each point with the launcher that ``config`` chooses. Raises what a point raises."""
+def whole(words: Sequence[str], files: Files) -> DictConfig:
+    """Compose a sweep as a whole, without what varies, and with Hydra's settings."""
+    read = OverridesParser.create().parse_overrides(list(words))
+    fixed = [word for word, override in zip(words, read, strict=True) if not override.is_sweep_override()]
+    return composed(fixed, files, hydra_too=True, check=False)
+
+
+def launch(task: TaskFunction, config: DictConfig, overrides: Sequence[Sequence[str]], files: Files) -> None:
+    """Run ``task`` on the point of each ``overrides``, with the launcher that ``config`` chooses (see ``whole``).
+
+    Raises what a point raises.
+    """
     setup_globals()
     JobRuntime.instance().set("name", "mezzotint")
     with _safe_path():
         launcher = Plugins.instance().instantiate_launcher(
             hydra_context=HydraContext(Composer(files), _NoCallbacks()), task_function=task, config=config
         )
-        for outcome in launcher.launch(points, initial_job_idx=0):
+        for outcome in launcher.launch(overrides, initial_job_idx=0):
             outcome.return_value  # noqa: B018  (raises what the point raised)
 
 

@@ -202,18 +202,6 @@ def test_choices_of_one_s_own_are_listed_and_marked(tmp_path: Path, capsys: pyte
     ]
 
 
-def test_the_readme_names_every_choice() -> None:
-    rows = {}
-    for line in (REPOSITORY / "README.md").read_text().splitlines():
-        if line.startswith("| `") and "=` |" in line:
-            group, said = line.removeprefix("| `").split("=` |", 1)
-            rows[group] = said
-    assert rows.keys() == groups().keys() - {"experiment"}
-    for group, said in rows.items():
-        if group != "scale":  # named after their encoders
-            assert [choice.name for choice in choices(group) if f"`{choice.name}`" not in said] == []
-
-
 def test_data_is_no_choice() -> None:
     with pytest.raises(ConfigError, match="no group 'data'"):
         choices("data")
