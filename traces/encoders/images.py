@@ -13,9 +13,9 @@ from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from traces.encoders import disk_cache, sidecar
 from traces.encoders.clip import ClipWeights, image_vectors
-from traces.encoders.vectors import mapped
+from traces.encoders.disk_cache import cached
+from traces.encoders.vectors import digest, mapped
 from traces.error import TraceError
 from traces.table.validation import check_count
 
@@ -27,13 +27,15 @@ class Opened(NamedTuple):
 
     Attributes:
         rows: (n, d) real numbers, memory-mapped; all zeros where a row has no image.
-        path: their file, for messages.
-        source: where they are from, in words.
+        path: where they are from, for messages.
+        source: the same in words.
+        key: names their content.
     """
 
     rows: NDArray[Any]
     path: Path
     source: str
+    key: str
 
 
 @runtime_checkable
@@ -59,13 +61,12 @@ class GivenImages:
     path: str | Path
 
     def open(self, rows: int, dim: int) -> Opened:
-        """See Images.open."""
         path = Path(self.path)
         found = mapped(path)
         if len(found) != rows:
             raise TraceError(f"{path}: found vectors of {len(found)} images, expected {rows}, one per row of the trace")
         _check_width(found.shape[1], dim, str(path))
-        return Opened(found, path, f"given in {path.name}")
+        return Opened(found, path, f"given in {path.name}", digest([path])[:32])
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +97,16 @@ class ClipImages:
             raise TraceError("space: weights=null, expected a folder of CLIP weights; choose encoder=clip or name one")
 
     def open(self, rows: int, dim: int) -> Opened:
-        """See Images.open."""
         weights = ClipWeights(str(self.weights), self.allow_hub, self.device)
         _check_width(weights.dim, dim, f"CLIP weights {self.weights}")
         folder = Path(self.folder).expanduser()
         paths = _by_row(folder, rows)
-        about = {
-            "schema": 1,
-            "images": _fingerprint(folder, paths),
-            "encoder": weights.name,
-            "count": rows,
-            "dim": weights.dim,
-            "dtype": "float32",
-        }
-        stem = disk_cache.home() / "images" / f"{about['images']}.{weights.name}"
-        found = sidecar.remembered([stem], about, lambda done: image_vectors(weights, paths[len(done) :], self.batch))
-        return Opened(np.asarray(found), sidecar.vectors_path(stem), f"{folder.name}, encoded by {weights.name}")
+        key = f"{_fingerprint(folder, paths)}.{weights.name}"
+        found = cached(
+            "images", {"version": 1, "images": key, "dim": dim}, rows, {"vectors": (np.float32, (dim,))},
+            lambda done: ((block,) for block in image_vectors(weights, paths[len(done["vectors"]) :], self.batch)),
+        )  # fmt: skip
+        return Opened(found["vectors"], folder, f"{folder.name}, encoded by {weights.name}", key)
 
 
 def _check_width(found: int, dim: int, where: str) -> None:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from conf.assumption import Assumption
 from traces.encoders.images import Images, Opened
-from traces.encoders.vectors import BLOCK, digest, unit
+from traces.encoders.vectors import BLOCK, unit
 from traces.error import TraceError
 from traces.similarity.scale import Identity, Scale
 from traces.similarity.spaces import Floats
@@ -43,7 +43,7 @@ class TextToRealImage:
             )
         self._text = embeddings
         opened = self._opened = self.images.open(len(embeddings), embeddings.shape[1])
-        self._key = f"real-images-{digest([opened.path])[:32]}"
+        self._key = f"real-images-{opened.key}"
         self._without, total, pairs = 0, 0.0, 0
         for start in range(0, len(embeddings), BLOCK):
             images = unit(opened.rows[start : start + BLOCK], start, opened.path)
