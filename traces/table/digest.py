@@ -1,7 +1,7 @@
 """A name for the content of a trace that does not depend on how the file is laid out."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,28 +24,17 @@ def content_digest(table: pa.Table) -> str:
     groups, compression, metadata and the file's name do not enter. What lies behind a null does not
     either, and -0.0 is 0.0. A column of `traces.table.columns.LATER` that is null throughout does not enter.
     """
-    return streamed_digest(table.schema, table.num_rows, lambda name: table.column(name).chunks)
-
-
-def streamed_digest(schema: pa.Schema, rows: int, chunks: Callable[[str], Iterable[pa.Array]]) -> str:
-    """`content_digest` of a table that need not be in memory.
-
-    Args:
-        schema: the table's columns.
-        rows: the number of its rows.
-        chunks: gives one column's values from its name, in pieces of any length. Each column is asked
-            for in order, two or three times; of its values one piece is held at a time.
-    """
-    total = hashlib.sha256(f"mezzotint trace 1: {rows} rows".encode())
-    for field in schema:
-        if field.name in LATER and all(chunk.null_count == len(chunk) for chunk in chunks(field.name)):
+    total = hashlib.sha256(f"mezzotint trace 1: {table.num_rows} rows".encode())
+    for field in table.schema:
+        chunks = table.column(field.name).chunks
+        if field.name in LATER and all(chunk.null_count == len(chunk) for chunk in chunks):
             continue
         # Parquet renames the items of lists, so the type's own text is not stable
         kind = f"list of {field.type.value_type}" if pa.types.is_list(field.type) else str(field.type)
         total.update(f"\n{field.name}: {kind}\n".encode())
         # where a block's values begin and end is hashed before the values themselves
-        values = _pieces(chunks(field.name))
-        for shape in _shapes(_pieces(chunks(field.name))):
+        values = _pieces(chunks)
+        for shape in _shapes(_pieces(chunks)):
             total.update(shape)
             for piece, ends in values:
                 total.update(_content(piece))

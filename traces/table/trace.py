@@ -1,7 +1,7 @@
 """The canonical trace: one typed table of requests in the order of their arrival."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -183,32 +183,23 @@ def write(trace: Trace, path: Path | str) -> Trace:
     """
     path = Path(path)
     with atomic_write(path, TraceError) as temporary:
-        write_tables(
-            temporary, [trace.table], name=trace.name, source=trace.source, notes=trace.notes, digest=trace.digest
-        )
+        write_table(trace, temporary)
     return replace(trace, path=path)
 
 
-def write_tables(
-    path: Path, tables: Iterable[pa.Table], *, name: str, source: str, notes: dict[str, Any], digest: str
-) -> None:
-    """Write the file of a trace whose rows come in `tables`, one after another; see `Trace` for the rest.
-
-    Raises:
-        OSError: the disk is full, or permission is lacking.
-    """
+def write_table(trace: Trace, path: Path) -> None:
+    """Write the file of a trace. Raises OSError: the disk is full, or permission is lacking."""
     about = {
         "schema": VERSION,
-        "name": name,
-        "source": source,
+        "name": trace.name,
+        "source": trace.source,
         "units": dict(UNITS),
-        "notes": notes,
-        "digest": digest,
+        "notes": trace.notes,
+        "digest": trace.digest,
     }
     schema = SCHEMA.with_metadata({METADATA_KEY: json.dumps(about, sort_keys=True)})
     with path.open("wb") as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
-        for table in tables:
-            writer.write_table(table.cast(schema))
+        writer.write_table(trace.table.cast(schema))
 
 
 def read(path: Path | str) -> Trace:

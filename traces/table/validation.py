@@ -111,8 +111,8 @@ def check_times(times: pa.ChunkedArray, origin: Origin, *, relative: bool = True
         refuse(times, bad, "arrival_s", f"seconds since 1970, between 1900 and 2100{MILLISECONDS}", origin)
 
 
-def check_span(arrival_s: pa.ChunkedArray, rows: pa.ChunkedArray, first: int, origin: Origin) -> None:
-    """Check that sorted arrivals, (n,) seconds since that of row `first`, end within `LONGEST_S`.
+def check_span(arrival_s: pa.ChunkedArray, rows: pa.ChunkedArray, origin: Origin) -> None:
+    """Check that sorted arrivals, (n,) seconds since the first, end within `LONGEST_S`.
 
     Args:
         rows: (n,) row numbers in the source.
@@ -125,8 +125,8 @@ def check_span(arrival_s: pa.ChunkedArray, rows: pa.ChunkedArray, first: int, or
         row, years = rows[late].as_py(), arrival_s[late].as_py() / 31_557_600
         raise TraceError(
             f"{origin.where}: row {row}, column {origin.columns.get('arrival_s', 'arrival_s')}: found a time"
-            f" {years:,.0f} years after that of row {first}, expected at most {LONGEST_S:g} s (31.7 years) from the"
-            " first request to the last; fix or drop one of the two"
+            f" {years:,.0f} years after that of row {rows[0].as_py()}, expected at most {LONGEST_S:g} s (31.7 years)"
+            " from the first request to the last; fix or drop one of the two"
         )
 
 
