@@ -13,9 +13,11 @@ from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from traces.encoders.clip import ClipWeights, image_vectors
+from conf.clip import ClipModel
+from conf.digest import digest
+from traces.encoders.clip import image_vectors
 from traces.encoders.disk_cache import cached
-from traces.encoders.vectors import digest, mapped
+from traces.encoders.vectors import mapped
 from traces.error import TraceError
 from traces.table.validation import check_count
 
@@ -66,7 +68,7 @@ class GivenImages:
         if len(found) != rows:
             raise TraceError(f"{path}: found vectors of {len(found)} images, expected {rows}, one per row of the trace")
         _check_width(found.shape[1], dim, str(path))
-        return Opened(found, path, f"given in {path.name}", digest([path])[:32])
+        return Opened(found, path, f"given in {path.name}", digest([path], TraceError)[:32])
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +80,11 @@ class ClipImages:
 
     Args:
         folder: holds ``<row>.png`` (or .jpg, .jpeg, .webp) for every row of the trace; leading zeros do not count.
-        weights: of the model whose text side encodes the prompts; see ClipWeights, for the next two too.
+        weights: of the model whose text side encodes the prompts; see ClipModel, for the next two too.
         batch: images in a forward pass.
 
     Raises:
-        TraceError: no weights are named. At bind: a row has no image or two; a file cannot be read; see ClipWeights.
+        TraceError: no weights are named. At bind: a row has no image or two; a file cannot be read; see ClipModel.
     """
 
     folder: str | Path
@@ -97,16 +99,16 @@ class ClipImages:
             raise TraceError("space: weights=null, expected a folder of CLIP weights; choose encoder=clip or name one")
 
     def open(self, rows: int, dim: int) -> Opened:
-        weights = ClipWeights(str(self.weights), self.allow_hub, self.device)
-        _check_width(weights.dim, dim, f"CLIP weights {self.weights}")
+        model = ClipModel(str(self.weights), TraceError, allow_hub=self.allow_hub, device=self.device)
+        _check_width(model.dim, dim, f"CLIP weights {self.weights}")
         folder = Path(self.folder).expanduser()
         paths = _by_row(folder, rows)
-        key = f"{_fingerprint(folder, paths)}.{weights.name}"
+        key = f"{_fingerprint(folder, paths)}.{model.name}"
         found = cached(
             "images", {"version": 1, "images": key, "dim": dim}, rows, {"vectors": (np.float32, (dim,))},
-            lambda done: ((block,) for block in image_vectors(weights, paths[len(done["vectors"]) :], self.batch)),
+            lambda done: ((block,) for block in image_vectors(model, paths[len(done["vectors"]) :], self.batch)),
         )  # fmt: skip
-        return Opened(found["vectors"], folder, f"{folder.name}, encoded by {weights.name}", key)
+        return Opened(found["vectors"], folder, f"{folder.name}, encoded by {model.name}", key)
 
 
 def _check_width(found: int, dim: int, where: str) -> None:

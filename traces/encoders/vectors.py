@@ -1,7 +1,5 @@
 """Vectors that somebody else made: read from a file, checked, and scaled to length 1."""
 
-import hashlib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +12,6 @@ Floats = NDArray[np.float32]
 
 BLOCK = 4096
 """Rows of a mapped file that are in memory at a time."""
-
-
-def digest(files: Iterable[Path]) -> str:
-    """SHA-256 over the names and the bytes of ``files``, 64 hexadecimal digits.
-
-    Raises:
-        TraceError: one cannot be read.
-    """
-    total = hashlib.sha256()
-    for path in files:
-        try:
-            with path.open("rb") as file:
-                own = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise TraceError(f"{path}: cannot be read ({error.strerror}); check the path") from error
-        total.update(f"{path.name} {own}\n".encode())
-    return total.hexdigest()
 
 
 def mapped(path: Path) -> NDArray[Any]:

@@ -12,12 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from conf.assumption import Assumption
+from conf.clip import ClipModel
 from sim.config.build import build
 from sim.run import simulate
 from tests.sim.lab import configured, simulated
 from tests.traces.lab import needs_clip, tiny_clip
 from traces.encoders import images
-from traces.encoders.clip import Clip, ClipWeights
+from traces.encoders.clip import Clip
 from traces.encoders.images import ClipImages, GivenImages
 from traces.error import TraceError
 from traces.similarity.real_images import TextToRealImage
@@ -170,9 +171,9 @@ def test_images_are_encoded_as_clip_itself_does(weights: Path, folder: Path) -> 
 def test_images_are_encoded_once(weights: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def counting(weights: ClipWeights, paths: list[Path], batch: int) -> Any:
+    def counting(model: ClipModel, paths: list[Path], batch: int) -> Any:
         asked.append(len(paths))
-        return original(weights, paths, batch)
+        return original(model, paths, batch)
 
     original = images.image_vectors
     monkeypatch.setattr(images, "image_vectors", counting)
