@@ -9,9 +9,10 @@ import numpy as np
 from tqdm import tqdm
 
 from conf.clip import VIT_L14, ClipModel
+from conf.ranges import Count
 from traces.encoders.vectors import Floats
 from traces.error import TraceError
-from traces.table.validation import check_count, shown
+from traces.table.validation import shown
 
 
 @dataclass(slots=True)
@@ -25,17 +26,16 @@ class Clip:
         batch: prompts in a forward pass; they are taken in order of length, to pad little.
 
     Raises:
-        TraceError: ``batch`` is not a whole number of 1 or more; and see ClipModel.
+        TraceError: see ClipModel.
     """
 
     weights: Annotated[str, Path] = VIT_L14
     allow_hub: bool = False
     device: str = "cpu"
-    batch: int = 64
+    batch: Count = 64
     _model: ClipModel = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_count("encoder", "batch", self.batch)
         self._model = ClipModel(self.weights, TraceError, allow_hub=self.allow_hub, device=self.device)
 
     @property

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from conf.clip import ClipModel
 from conf.digest import digest
+from conf.ranges import Count
 from traces.encoders.clip import image_vectors
 from traces.encoders.disk_cache import cached
 from traces.encoders.vectors import mapped
 from traces.error import TraceError
-from traces.table.validation import check_count
 
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp")
 
@@ -91,10 +91,9 @@ class ClipImages:
     weights: Annotated[str, Path] | None
     allow_hub: bool = False
     device: str = "cpu"
-    batch: int = 32
+    batch: Count = 32
 
     def __post_init__(self) -> None:
-        check_count("space", "batch", self.batch)
         if self.weights is None:
             raise TraceError("space: weights=null, expected a folder of CLIP weights; choose encoder=clip or name one")
 

@@ -8,9 +8,9 @@ import numpy as np
 from tqdm import tqdm
 
 from conf.quiet import quiet
+from conf.ranges import Count
 from traces.encoders.embeddings import Vectors, hide_bar
 from traces.error import TraceError
-from traces.table.validation import check_count
 
 
 @dataclass(slots=True)
@@ -24,14 +24,11 @@ class MiniLM:
         batch: prompts in a forward pass; they are taken in order of length, to pad little.
 
     Raises:
-        TraceError: `batch` is not a whole number of 1 or more; at first use, the extra is missing.
+        TraceError: at first use, the extra is missing.
     """
 
-    batch: int = 64
+    batch: Count = 64
     _loaded: tuple[Any, Any] | None = field(default=None, init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        check_count("encoder", "batch", self.batch)
 
     @property
     def name(self) -> str:

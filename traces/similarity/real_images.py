@@ -35,7 +35,7 @@ class TextToRealImage:
     _without: int = field(init=False, default=0, repr=False, compare=False)
 
     def bind(self, embeddings: Floats, rng: np.random.Generator, scale: Scale | None = None) -> None:
-        """See Space.bind. Every vector is checked."""
+        """Check every vector and take the mean cosine of a prompt and its own image."""
         if scale is not None and not isinstance(scale, Identity):
             raise TraceError(
                 f"scale: found {type(scale).__name__}, expected the identity: real image vectors need encoder=clip, or "
@@ -57,28 +57,22 @@ class TextToRealImage:
         self._own = total / pairs
 
     def similar(self, product: float) -> float:
-        """See Space.similar: the product is the cosine."""
         return product
 
     def product(self, similarity: float) -> float:
-        """See Space.product."""
         return similarity
 
     def queries(self, start: int, stop: int) -> Floats:
-        """See Space.queries."""
         return np.asarray(self._text[start:stop])
 
     def artifacts(self, rows: NDArray[np.int64]) -> Floats:
-        """See Space.artifacts."""
         return unit(self._opened.rows[rows], 0, self._opened.path)
 
     @property
     def key(self) -> str:
-        """See Space.key: the content of the vectors' file."""
         return self._key
 
     def assumptions(self) -> list[Assumption]:
-        """See Space.assumptions."""
         source = f"measured; image vectors {self._opened.source}"
         said = [
             Assumption("text-to-image similarity", "cosine of text and image vectors, without a scale", source),
