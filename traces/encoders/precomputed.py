@@ -110,10 +110,11 @@ class Precomputed:
         copy = None if self.prompts else tempfile.TemporaryFile(prefix="mezzotint-")  # noqa: SIM115
         for prompts, block in self._pieces():
             scaled = unit(block, row, path)
-            for at, (prompt, points) in enumerate(zip(prompts, scaled.any(axis=1).tolist(), strict=True), row):
+            lengths = np.abs(scaled).max(axis=1).tolist()
+            for at, (prompt, length) in enumerate(zip(prompts, lengths, strict=True), row):
                 if not prompt or not prompt.strip():
                     continue
-                if not points:
+                if not length:
                     raise TraceError(
                         f"{path}: row {at}: found a vector of zeros for {shown(repr(prompt))}, expected a direction; "
                         "encode the prompt again or drop the row"

@@ -66,7 +66,7 @@ def conform(table: pa.Table | Mapping[str, Any], origin: Origin) -> pa.Table:
         TraceError: a column is unknown, required and missing, of another length, or holds values
             that its type cannot.
     """
-    columns = {name: table.column(name) for name in table.column_names} if isinstance(table, pa.Table) else table
+    columns = dict(zip(table.column_names, table.columns, strict=True)) if isinstance(table, pa.Table) else table
     unknown = [name for name in columns if name not in SCHEMA.names]
     if unknown:
         raise TraceError(

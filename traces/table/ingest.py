@@ -124,7 +124,7 @@ def gather(reading: Reading) -> Trace:
     """Read a source into memory.
 
     Raises:
-        TraceError: a cell is not valid (see `traces.table.trace.validate`), a text is too long, two
+        TraceError: a cell is not valid (see `traces.table.trace.make`), a text is too long, two
             requests have one name, there are no requests; and whatever the source raises.
     """
     origin, batches, named = Origin(reading.where), [], False

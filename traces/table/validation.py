@@ -65,7 +65,7 @@ def check_cells(table: pa.Table, origin: Origin) -> None:
         origin: how to name the file, its rows and columns.
 
     Raises:
-        TraceError: see `traces.table.trace.validate`.
+        TraceError: see `traces.table.trace.make`.
     """
     if table.num_rows == 0:
         raise TraceError(f"{origin.where}: found no rows, expected at least one request; name another file")
