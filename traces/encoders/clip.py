@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from conf.clip import VIT_L14, ClipModel
 from conf.ranges import Count
-from traces.encoders.vectors import Floats
+from traces.encoders.vectors import Floats, by_length
 from traces.error import TraceError
 from traces.table.validation import shown
 
@@ -48,12 +48,8 @@ class Clip:
 
     def encode(self, prompts: Sequence[str], progress: bool) -> Floats:
         vectors = np.zeros((len(prompts), self.dim), np.float32)
-        filled = [index for index, prompt in enumerate(prompts) if prompt.strip()]
-        filled.sort(key=lambda index: len(prompts[index]))
-        starts = range(0, len(filled), self.batch)
-        for start in tqdm(starts, "encode", disable=not progress, unit="batch"):
-            rows = filled[start : start + self.batch]
-            vectors[rows] = _unit(self._model.text_vectors([prompts[row] for row in rows]))
+        for rows, texts in by_length(prompts, self.batch, progress):
+            vectors[rows] = _unit(self._model.text_vectors(texts))
         return vectors
 
 

@@ -63,9 +63,10 @@ def embed(trace: Trace, encoder: Encoder, *, progress: bool | None = None) -> Ve
     """
     name, dim = encoder.name, encoder.dim
     facts = {"version": VERSION, "trace": trace.digest, "encoder": name, "dim": dim}
+    quiet = None if progress is None else not progress  # tqdm's own None: quiet unless standard error is a terminal
     return cached(
         "embeddings", facts, len(trace), {"vectors": (np.float32, (dim,))},
-        lambda done: _encoded(trace.prompts(), encoder, hide_bar(progress), done["vectors"]),
+        lambda done: _encoded(trace.prompts(), encoder, quiet, done["vectors"]),
     )["vectors"]  # fmt: skip
 
 
@@ -77,20 +78,20 @@ def _encoded(prompts: pa.ChunkedArray, encoder: Encoder, quiet: bool | None, don
     codes = np.concatenate([chunk.indices.to_numpy() for chunk in coded.chunks])
     last = np.empty(len(texts), np.int64)
     last[codes] = np.arange(len(codes))
-    # a vector is cached for as long as its prompt comes again; repeats are close in time, so few are
+    # a vector is kept for as long as its prompt comes again; repeats are close in time, so few are
     again, at = np.unique(codes[: len(done)], return_index=True)
     coming = last[again] >= len(done)
-    cached = {code: done[row].copy() for code, row in zip(again[coming].tolist(), at[coming].tolist(), strict=True)}
+    kept = {code: done[row].copy() for code, row in zip(again[coming].tolist(), at[coming].tolist(), strict=True)}
     with tqdm(
         total=len(codes), initial=len(done), desc=f"embed with {encoder.name}", unit="prompt", disable=quiet
     ) as bar:
         for start in range(len(done), len(codes), BLOCK):
             stop = min(start + BLOCK, len(codes))
             distinct, place = np.unique(codes[start:stop], return_inverse=True)
-            known = np.array([code in cached for code in distinct.tolist()])
+            known = np.array([code in kept for code in distinct.tolist()])
             vectors = np.empty((len(distinct), encoder.dim), np.float32)
             if known.any():
-                vectors[known] = [cached[code] for code in distinct[known].tolist()]
+                vectors[known] = [kept[code] for code in distinct[known].tolist()]
             if not known.all():
                 given = encoder.encode(texts.take(pa.array(distinct[~known])).to_pylist(), False)
                 expected = (int((~known).sum()), encoder.dim)
@@ -106,11 +107,6 @@ def _encoded(prompts: pa.ChunkedArray, encoder: Encoder, quiet: bool | None, don
             bar.update(stop - start)
             for code, vector in zip(distinct.tolist(), vectors, strict=True):
                 if last[code] >= stop:
-                    cached[code] = vector.copy()
+                    kept[code] = vector.copy()
                 else:
-                    cached.pop(code, None)
-
-
-def hide_bar(progress: bool | None) -> bool | None:
-    # tqdm's own None means: quiet unless standard error is a terminal
-    return None if progress is None else not progress
+                    kept.pop(code, None)

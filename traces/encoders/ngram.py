@@ -8,7 +8,7 @@ import numpy as np
 from annotated_types import Ge, Le
 from tqdm import tqdm
 
-from traces.encoders.embeddings import BLOCK, Vectors, hide_bar
+from traces.encoders.embeddings import BLOCK, Vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class HashedNgrams:
             analyzer="char_wb", ngram_range=(3, 5), lowercase=True, n_features=self.dim, dtype=np.float32
         )
         vectors = np.zeros((len(prompts), self.dim), np.float32)
-        for start in tqdm(range(0, len(prompts), BLOCK), "encode", disable=hide_bar(progress), unit="block"):
+        for start in tqdm(range(0, len(prompts), BLOCK), "encode", disable=not progress, unit="block"):
             block = slice(start, start + BLOCK)
             vectors[block] = vectorizer.transform(prompts[block]).toarray()
         return vectors

@@ -1,10 +1,12 @@
 """Vectors that somebody else made: read from a file, checked, and scaled to length 1."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from traces.error import TraceError
 
@@ -12,6 +14,15 @@ Floats = NDArray[np.float32]
 
 BLOCK = 4096
 """Rows of a mapped file that are in memory at a time."""
+
+
+def by_length(prompts: Sequence[str], batch: int, progress: bool) -> Iterator[tuple[list[int], list[str]]]:
+    """Prompts that are not empty and their places, ``batch`` at a time, in order of length, to pad little."""
+    filled = [index for index, prompt in enumerate(prompts) if prompt.strip()]
+    filled.sort(key=lambda index: len(prompts[index]))
+    for start in tqdm(range(0, len(filled), batch), "encode", disable=not progress, unit="batch"):
+        rows = filled[start : start + batch]
+        yield rows, [prompts[row] for row in rows]
 
 
 def mapped(path: Path) -> NDArray[Any]:
