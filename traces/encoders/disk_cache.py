@@ -15,10 +15,10 @@ import struct
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import platformdirs
@@ -30,7 +30,6 @@ GIB = 1 << 30
 MOST_GIB = 20.0
 """What is kept unless $MEZZOTINT_CACHE_GIB says otherwise: ten million embeddings of 512 dimensions."""
 
-KINDS = ("embeddings", "images", "neighbours")
 BLOCKS = "blocks"
 
 Columns = Mapping[str, tuple[Any, tuple[int, ...]]]
@@ -41,29 +40,19 @@ Make = Callable[[Arrays], Iterable[Sequence[NDArray[Any]]]]
 """Given the rows that there are, it gives the arrays of one block after another of those behind them."""
 
 
-class _Unwritable(Exception):
-    """An entry cannot be written; the message says why."""
-
-
 def home() -> Path:
     """$MEZZOTINT_CACHE, or the user's own cache folder."""
     return Path(os.environ.get("MEZZOTINT_CACHE") or platformdirs.user_cache_dir("mezzotint"))
 
 
-def cached(
-    kind: Literal["embeddings", "images", "neighbours"],
-    facts: Mapping[str, Any],
-    rows: int,
-    columns: Columns,
-    make: Make,
-) -> Arrays:
+def cached(kind: str, facts: Mapping[str, Any], rows: int, columns: Columns, make: Make) -> Arrays:
     """Return the arrays of an entry, computing and keeping what is not there yet.
 
     Of two processes that want one entry, the second waits for the first. What cannot be kept goes into temporary
     files. That, and that an entry was damaged, is said on standard error: the arrays are the same.
 
     Args:
-        kind: the folder of the entry.
+        kind: the folder of the entry: embeddings, images or neighbours.
         facts: everything that decides the values, the version of the arithmetic included; plain JSON.
         rows: the length of the first array once all is there.
         columns: the arrays.
@@ -85,15 +74,14 @@ def cached(
             return entry.arrays()
     try:
         found = _computed(folder, key, rows, columns, make)
-    except _Unwritable as error:
-        _tell(f"{folder}: cannot be written ({error}); {kind} are computed for this run alone; set MEZZOTINT_CACHE")
-    else:
         _make_room(folder, allowed)
         return found
+    except OSError as error:
+        _tell(f"{folder}: cannot be written ({error}); {kind} are computed for this run alone; set MEZZOTINT_CACHE")
     try:
         with tempfile.TemporaryDirectory(prefix="mezzotint-") as temporary:
             return _computed(Path(temporary), key, rows, columns, make)
-    except (_Unwritable, OSError) as error:
+    except OSError as error:
         raise TraceError(
             f"{tempfile.gettempdir()}: {kind} cannot be written ({error}), neither here nor where they are kept; free "
             "the disk, or set MEZZOTINT_CACHE and TMPDIR"
@@ -113,26 +101,16 @@ def most_bytes() -> float:
 
 
 def _computed(folder: Path, key: str, rows: int, columns: Columns, make: Make) -> Arrays:
-    """Go on with an entry until it is whole. Raises _Unwritable."""
+    """Go on with an entry until it is whole. Raises OSError where it cannot be written."""
     with ExitStack() as stack:
-        with _writing():
-            folder.mkdir(parents=True, exist_ok=True)
-            entry = _Entry(folder, key, rows, columns, "r+b", stack)
+        folder.mkdir(parents=True, exist_ok=True)
+        entry = _Entry(folder, key, rows, columns, "r+b", stack)
         if entry.is_damaged:
             _tell(f"{folder}: was damaged; computed again")
         if not entry.is_whole:
             for block in make(entry.arrays()):
-                with _writing():
-                    entry.append(block)
+                entry.append(block)
         return entry.arrays()
-
-
-@contextmanager
-def _writing() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise _Unwritable(error.strerror or str(error)) from error
 
 
 class _Entry:
@@ -194,7 +172,7 @@ class _Entry:
         except OSError:  # a file system without locks
             return
         if not os.path.samestat(os.fstat(log.fileno()), os.stat(folder / BLOCKS)):
-            raise OSError("was removed by another process")
+            raise FileNotFoundError("removed by another process")
 
     def _verify(self) -> None:
         """Read the blocks up to the first that is not whole, and leave the file of blocks behind the last whole one."""
@@ -223,11 +201,10 @@ def _row_bytes(kind: Any, shape: tuple[int, ...]) -> int:
 def _make_room(newest: Path, allowed: float) -> None:
     """Remove the entries that were used longest ago until the rest fits; ``newest`` stays."""
     entries = []
-    for kind in KINDS:
-        for blocks in (home() / kind).glob(f"{'[0-9a-f]' * 32}/{BLOCKS}"):
-            with suppress(OSError):  # removed by another process meanwhile
-                size = sum(file.stat().st_size for file in blocks.parent.iterdir())
-                entries.append((blocks.parent.stat().st_mtime, blocks.parent, size))
+    for blocks in home().glob(f"*/{'[0-9a-f]' * 32}/{BLOCKS}"):
+        with suppress(OSError):  # removed by another process meanwhile
+            size = sum(file.stat().st_size for file in blocks.parent.iterdir())
+            entries.append((blocks.parent.stat().st_mtime, blocks.parent, size))
     total = sum(size for _, _, size in entries)
     for _, folder, size in sorted(entries):
         if total > allowed and folder != newest:

@@ -1,6 +1,5 @@
 """The canonical trace: what it accepts, what it refuses and in which words, and its digest."""
 
-import itertools
 import json
 import os
 import resource
@@ -83,14 +82,6 @@ def test_writing_and_reading_keep_the_content(table: pa.Table, rows: int, compre
     raw = pq.read_table(tmp_path / "t.parquet")
     pq.write_table(raw, tmp_path / "other.parquet", row_group_size=rows, compression=compression)
     assert read(tmp_path / "other.parquet").digest == trace.digest
-
-
-@settings(max_examples=80)
-@given(table=traces, cuts=st.lists(st.integers(0, 12), max_size=4))
-def test_the_digest_does_not_see_chunks(table: pa.Table, cuts: list[int]) -> None:
-    edges = sorted({0, table.num_rows, *(min(cut, table.num_rows) for cut in cuts)})
-    parts = [table.slice(a, b - a) for a, b in itertools.pairwise(edges)]
-    assert content_digest(pa.concat_tables(parts)) == content_digest(table)
 
 
 @settings(max_examples=80)
