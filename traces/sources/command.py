@@ -90,7 +90,7 @@ def _located(word: str) -> type[Streamed]:
     return found
 
 
-def _command(kind: type[Streamed]) -> Callable[..., None]:
+def _command(kind: Callable[..., Streamed]) -> Callable[..., None]:
     """Return a function whose parameters are the arguments of `kind` and of `Limits`, for Typer to call."""
     own, limits = _parameters(kind), _parameters(Limits)
 
@@ -98,7 +98,9 @@ def _command(kind: type[Streamed]) -> Callable[..., None]:
         check_target(out, TraceError)  # before the work, not after it
         check_ours(out, TraceError, "a trace", b"PAR1", METADATA_KEY)
         given = {key: value for key, value in given.items() if value is not None and value is not False and value != []}
-        said = {key: _mapping(value) if isinstance(value, list) else value for key, value in given.items()}
+        said: dict[str, Any] = {
+            key: _mapping(value) if isinstance(value, list) else value for key, value in given.items()
+        }
         bounds = Limits(**{key: said.pop(key) for key in limits if key in said})
         reading = kind(**said, limits=bounds).read(np.random.default_rng(seed))
         reading.name = name or reading.name
@@ -124,7 +126,7 @@ def _command(kind: type[Streamed]) -> Callable[..., None]:
     return run
 
 
-def _parameters(kind: type) -> dict[str, Parameter]:
+def _parameters(kind: Any) -> dict[str, Parameter]:
     """Return the arguments of a class as parameters of a command, without those that every import has."""
     hints = get_type_hints(kind.__init__, include_extras=True)
     section = (inspect.getdoc(kind) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
