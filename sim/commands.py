@@ -14,8 +14,17 @@ COMMANDS: dict[str, str] = {
     "run": "sim.verbs:run",
     "list": "sim.config.listing:listed",
     "validate": "sim.verbs:validate",
+    "trace compare": "traces.cli:compare",
+    "trace describe": "traces.cli:describe",
+    "trace export": "traces.cli:export",
+    "trace import": "traces.sources.command:import_from",
+    "trace pair": "traces.cli:pair",
+    "trace synth": "traces.cli:synth",
 }
 """The module and function of each command, by the words that call it. A module is imported when it is called."""
+
+BY_NEXT_WORD = frozenset({"trace import"})
+"""Commands whose options depend on the word after them: their function takes it and returns the function to call."""
 
 
 def overview() -> str:
@@ -50,6 +59,10 @@ def run_command(words: str, options: Sequence[str]) -> int:
 def parsed(words: str, options: Sequence[str]) -> typer.Context:
     """Return command ``words`` with its ``options`` read. Raises TyperException where they cannot be."""
     function = function_of(words)
+    if words in BY_NEXT_WORD:
+        word = options[0] if options and not options[0].startswith("-") else None
+        function = function(word)
+        words, options = (words, options) if word is None else (f"{words} {word}", options[1:])
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(help=_description(function))(function)
     return typer.main.get_command(app).make_context(f"mezzotint {words}", list(options))
