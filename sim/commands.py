@@ -6,11 +6,15 @@ from importlib import import_module
 from typing import Any
 
 import typer
+from pydantic import ValidationError
 from typer.exceptions import TyperException
 
 from sim.errors import ConfigError
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "plan placement": "sim.study.placement.command:placement",
+    "plan rate": "sim.study.rate.command:Asked",
+}
 """The module and function of each command, by the words that call it. A module is imported when it is called."""
 
 
@@ -24,18 +28,33 @@ def run_command(words: str, options: Sequence[str]) -> int:
     """Call the function of command ``words`` with ``options``. Returns its exit status; None counts as 0.
 
     Raises:
+        ConfigError: as ``called``.
+    """
+    return called(words, options) or 0
+
+
+def called(words: str, options: Sequence[str], **settings: Any) -> Any:
+    """Call the function of command ``words`` with ``options``, and return what it returns; 0 where help was asked for.
+
+    Args:
+        settings: of the parser, such as ``ignore_unknown_options``.
+
+    Raises:
         ConfigError: an option is unknown, lacks its value, or is out of its range.
     """
     function = function_of(words)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(help=_description(function))(function)
+    settings["help_option_names"] = ["-h", "--help"]
+    app.command(help=_description(function), context_settings=settings)(function)
     try:
-        status = typer.main.get_command(app).main(
+        return typer.main.get_command(app).main(
             args=list(options), prog_name=f"mezzotint {words}", standalone_mode=False
         )
     except TyperException as error:
-        raise ConfigError(f"{words}: {error.format_message()} `mezzotint {words} --help` lists its options") from None
-    return status or 0
+        said = error.format_message().replace("Value error, ", "")
+        if isinstance(error.__cause__, ValidationError):  # which says what was expected alone
+            said += f", found {error.__cause__.errors()[0]['input']!r}."
+        raise ConfigError(f"{words}: {said} `mezzotint {words} --help` lists its options") from None
 
 
 def function_of(words: str) -> Callable[..., Any]:

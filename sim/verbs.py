@@ -33,7 +33,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from backends.base import BackendError
-from sim.commands import command_of, run_command
+from sim.commands import called, command_of, run_command
 from sim.config.choices import groups, overview
 from sim.config.hydra_node import MODE, guarded
 from sim.config.override import readable
@@ -99,7 +99,7 @@ def run(given: Sequence[str]) -> int:
             # A choice of another trace or other arrivals brings its own length or rate.
             usual = [word for word in VALIDATE if chosen.isdisjoint(_said(word))]
             return configured([*usual, *given[1:]], validation, VALIDATE_HELP)
-        if given[:1] == ["plan"]:
+        if given[:1] == ["plan"] and given[1:2] != ["placement"]:
             return _planned(given[1:])
         if (words := command_of(given)) is not None:
             return run_command(words, given[len(words.split()) :])
@@ -147,20 +147,17 @@ def _of_files(given: Sequence[str]) -> int:
 
 def _planned(given: Sequence[str]) -> int:
     """What is searched for over runs of one configuration. Returns the exit status."""
-    if given[:1] == ["placement"]:
-        from sim.study.placement.command import find as place
-
-        return place(given[1:])
-    from sim.study.rate.command import find, parsed, usage
-
-    if any(word in ("-h", "--help") for word in given):
-        print(usage(), end="")
-        return 0
+    if given[:1] in (["-h"], ["--help"]):
+        given = ["rate", "--help"]
     if given[:1] != ["rate"]:
         raise ConfigError(
             f"plan: found {given[0] if given else 'nothing'}, expected rate or placement, as in mezzotint plan rate"
         )
-    asked = parsed(given[1:])
+    from sim.study.rate.command import find
+
+    asked = called("plan rate", given[1:], ignore_unknown_options=True)  # what it does not know is Hydra's
+    if isinstance(asked, int):
+        return asked
 
     def task(config: DictConfig) -> None:
         with _told(False):
@@ -170,7 +167,7 @@ def _planned(given: Sequence[str]) -> int:
             lines = find(asked, config, check(plain), folder, _data())
             print(*lines, sep="\n")
 
-    return configured(asked.words, task, usage())
+    return configured(asked.overrides, task, "")
 
 
 def configured(overrides: Sequence[str], task: Callable[[DictConfig], None], usage: str) -> int:

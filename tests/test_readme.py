@@ -3,7 +3,8 @@
 import argparse
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from sim.cli import main
+from sim.commands import function_of
 from sim.config.settings import check
-from sim.study.placement.command import parser
 from tests.conftest import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -76,16 +77,22 @@ def composed(run_before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             found.run = lambda args: 0
         return found
 
-    def placed(words: Sequence[str]) -> int:
-        parser().parse_args(words)
-        done.append("plan placement")
-        return 0
+    def accepting(words: str) -> Callable[..., int | None]:
+        function = function_of(words)
+        if words == "plan rate":
+            return function
+
+        @wraps(function)
+        def accepted(**_: object) -> None:
+            done.append(words)
+
+        return accepted
 
     monkeypatch.setattr("sim.verbs.job", task)
     monkeypatch.setattr("sim.verbs.validation", task)
     monkeypatch.setattr("sim.verbs.ended_points", lambda folder: len(done))
     monkeypatch.setattr("sim.study.rate.command.find", find)
-    monkeypatch.setattr("sim.study.placement.command.find", placed)
+    monkeypatch.setattr("sim.commands.function_of", accepting)
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parsed)
     return done
 

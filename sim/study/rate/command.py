@@ -1,13 +1,13 @@
 """`mezzotint plan rate`: the highest rate of requests at which few enough are late."""
 
-import argparse
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from omegaconf import DictConfig
+from typer import Argument, Option
 
 from conf.atomic import atomic_files
 from conf.palette import DPI
@@ -19,74 +19,58 @@ from sim.sweep import claimed_sweep
 from traces.arrivals.base import MOST_RPM
 
 MOST_REPLICATIONS = 1000
-
-USAGE = """Search for the highest request rate at which at most a share of the requests is over a latency limit and
-the backlog does not grow: by bisection in every replication (seeds from seed= on, the same draws at every rate), with a
-95 % interval over replications. Writes rate.json and rate.png; every run stays in a folder of its own beside them, so
-the same command goes on where it was interrupted, and another --violations takes what is there.
-
-  mezzotint plan rate system=modm-quality cluster.count=16 --violations 0.05 --slo 2x --from 6 --to 40 -o modm
-"""
+"""Replications are two or more: one tells nothing of noise."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The options, and the words that are the run's: overrides, and options of Hydra's."""
+    """Search for the highest request rate at which at most a share of the requests is over a latency limit and the
+    backlog does not grow: by bisection in every replication (seeds from seed= on, the same draws at every rate), with
+    a 95 % interval over replications. Writes rate.json and rate.png; every run stays in a folder of its own beside
+    them, so the same command goes on where it was interrupted, and another --violations takes what is there.
 
-    violations: float
-    slo: str
-    from_rpm: float
-    to_rpm: float
-    replications: int | None
-    tolerance: float
-    jobs: int
-    words: tuple[str, ...]
+    \b
+    mezzotint plan rate system=modm-quality cluster.count=16 --violations 0.05 --slo 2x --from 6 --to 40 -o modm
 
+    Raises:
+        ConfigError: options that do not go together, or an override that a search cannot have.
+    """
 
-def usage() -> str:
-    """The help of the verb."""
-    return f"{_parser().format_usage()}\n{USAGE}\noptions:{_parser().format_help().partition('options:')[2]}"
+    words: Annotated[
+        list[str] | None, Argument(metavar="KEY=VALUE", help="of the runs, as mezzotint run takes them")
+    ] = None
+    violations: Annotated[float, Option(min=0, max=1, metavar="SHARE", help="of the requests, at most")] = 0.05
+    slo: Annotated[
+        str, Option(parser=lambda given: str(parse_limit(given)), help="2x, of the standalone latency, or 10s")
+    ] = "2x"
+    from_rpm: Annotated[float, Option("--from", min=1e-6, max=MOST_RPM, metavar="RPM", help="a rate that is carried")]
+    to_rpm: Annotated[float, Option("--to", min=1e-6, max=MOST_RPM, metavar="RPM", help="a rate that is not")]
+    replications: Annotated[
+        int | None,
+        Option(min=2, max=MOST_REPLICATIONS, show_default="5; of a log's own times, which are one, 1", help="seeds"),
+    ] = None
+    tolerance: Annotated[float, Option(min=1e-4, max=1, metavar="PART", help="of the rate, left open")] = 0.02
+    jobs: Annotated[int, Option(min=1, help="worker processes")] = 1
+    output: Annotated[
+        Path | None,
+        Option("-o", "--output", metavar="DIR", show_default="a new folder of results/runs", help="where to write"),
+    ] = None
 
+    def __post_init__(self) -> None:
+        if not self.violations < 1:
+            raise ConfigError(f"--violations: found {self.violations:g}, expected a share of the requests under 1")
+        if not self.from_rpm < self.to_rpm:
+            raise ConfigError(f"--to: found {self.to_rpm:g}, expected a rate above that of --from, {self.from_rpm:g}")
+        for word in self.words or ():
+            if word in ("-m", "--multirun"):
+                raise ConfigError(f"{word}: a search is of one configuration; give the command once for each")
+            if word.lstrip("+").startswith(("arrivals.rate_rpm=", "arrivals.speedup=")):
+                raise ConfigError(f"{word}: is what is searched for; leave it out, and say where with --from and --to")
 
-def parsed(given: Sequence[str]) -> Asked:
-    """The words after `plan rate`. Raises ConfigError for one that cannot be."""
-    options, words = _parser().parse_known_args(given)
-    try:
-        slo = str(parse_limit(options.slo))
-    except ValueError as error:
-        raise ConfigError(f"--slo: found {options.slo!r}, {error}") from None
-    low, high = options.low, options.high
-    for option, value, fits, expected in (
-        ("--violations", options.violations, 0 <= options.violations < 1, "a share of the requests, 0 to under 1"),
-        ("--from", low, 1e-6 <= low <= MOST_RPM, "requests per minute, above 0"),
-        ("--to", high, low < high <= MOST_RPM, f"requests per minute, more than --from {low:g}"),
-        ("--tolerance", options.tolerance, 1e-4 <= options.tolerance <= 1, "a part of the rate, 0.0001 to 1"),
-        (
-            "--replications",
-            2 if options.replications is None else options.replications,
-            options.replications is None or 2 <= options.replications <= MOST_REPLICATIONS,
-            f"2 to {MOST_REPLICATIONS}: one tells nothing of noise",
-        ),
-        ("--jobs", options.jobs, options.jobs >= 1, "1 or more worker processes"),
-    ):
-        if not fits:
-            raise ConfigError(f"{option}: found {value:g}, expected {expected}")
-    for word in words:
-        if word in ("-m", "--multirun"):
-            raise ConfigError(f"{word}: a search is of one configuration; give the command once for each")
-        if word.lstrip("+").startswith(("arrivals.rate_rpm=", "arrivals.speedup=")):
-            raise ConfigError(f"{word}: is what is searched for; leave it out, and say where with --from and --to")
-    named = [] if options.output is None else [f"run.dir={options.output}"]
-    return Asked(
-        options.violations,
-        slo,
-        options.low,
-        options.high,
-        options.replications,
-        options.tolerance,
-        options.jobs,
-        (*words, *named),
-    )
+    @property
+    def overrides(self) -> list[str]:
+        """The words that are the run's: overrides, and options of Hydra's."""
+        return [*(self.words or ()), *([] if self.output is None else [f"run.dir={self.output}"])]
 
 
 def find(asked: Asked, config: DictConfig, settings: Settings, folder: Path, data: Path | None) -> tuple[str, ...]:
@@ -112,7 +96,7 @@ def find(asked: Asked, config: DictConfig, settings: Settings, folder: Path, dat
     question = Question(asked.violations, asked.slo, asked.from_rpm, asked.to_rpm, seeds, asked.tolerance)
     own = own_clock(config, settings, data)
     name, most = settings.system.name, question.replications * (question.bisections + 3)
-    words = [word for word in asked.words if not word.startswith(("run.dir=", "hydra."))]
+    words = [word for word in asked.overrides if not word.startswith(("run.dir=", "hydra."))]
     with claimed_sweep(folder, ["plan rate", *words]):
         try:
             with tqdm(total=most, unit="run", desc=name, disable=None, file=sys.stderr) as bar:
@@ -131,19 +115,3 @@ def find(asked: Asked, config: DictConfig, settings: Settings, folder: Path, dat
             told.write_text(f"{json.dumps(said, indent=2)}\n", encoding="utf-8")
     clock = [] if own is None else [own.line(found.rate_rpm.mean, seeds)]
     return (line(name, question, found), *clock, *map(str, reversed(files)))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="mezzotint plan rate", add_help=False, allow_abbrev=False, usage="%(prog)s [KEY=VALUE ...] [options]"
-    )
-    add = parser.add_argument
-    add("--violations", type=float, default=0.05, metavar="SHARE", help="of the requests, at most (default: 0.05)")
-    add("--slo", default="2x", metavar="LIMIT", help="2x, of the standalone latency, or 10s (default: 2x)")
-    add("--from", dest="low", type=float, required=True, metavar="RPM", help="a rate that is carried")
-    add("--to", dest="high", type=float, required=True, metavar="RPM", help="a rate that is not")
-    add("--replications", type=int, metavar="N", help="seeds (default: 5; of a log's own times, which are one, 1)")
-    add("--tolerance", type=float, default=0.02, metavar="PART", help="of the rate, left open (default: 0.02)")
-    add("--jobs", type=int, default=1, metavar="N", help="worker processes (default: 1)")
-    add("-o", "--output", type=Path, metavar="DIR", help="where to write (default: a new folder of results/runs)")
-    return parser

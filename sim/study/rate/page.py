@@ -1,6 +1,7 @@
 """What a search for the highest rate found: the file that holds it, its line, and its figure."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from conf.palette import COLOURS, GREY, house_style, plain_numbers
 from sim.study.compare import limit_words
 from sim.study.palette import below
-from sim.study.rate.search import CONFIDENCE, Found, Mean, Point, Question, interval
+from sim.study.rate.search import CONFIDENCE, Found, Point, Question, interval
 
 SCHEMA = 1
 
@@ -30,19 +31,16 @@ def facts(
 
     ``seed`` tells that of a replication, ``name`` the folder of a run by replication and rate.
     """
-    replications = range(question.replications)
+    asked = asdict(question)
+    replications = range(asked.pop("replications"))
     return {
         "schema": SCHEMA,
         "system": system,
-        "violations": question.violations,
-        "slo": question.slo,
-        "from_rpm": question.from_rpm,
-        "to_rpm": question.to_rpm,
-        "tolerance": question.tolerance,
+        **asked,
         "confidence": CONFIDENCE,
-        "rate_rpm": _facts(found.rate_rpm),
+        "rate_rpm": asdict(found.rate_rpm),
         "at_rate": {
-            "violation_rate": _facts(found.violation_rate),
+            "violation_rate": asdict(found.violation_rate),
             "backlog_grows": sum(point.backlog_grows for point in found.at_rate),
         },
         "replications": [
@@ -143,7 +141,3 @@ def _curve(points: Sequence[Point], replication: int, rates: Floats) -> Floats:
 def _of(question: Question) -> str:
     """What the interval of the answer is: of replications, or what bisection left open of one."""
     return f"{CONFIDENCE:.0%} interval" if question.replications > 1 else "from"
-
-
-def _facts(mean: Mean) -> dict[str, float]:
-    return {"mean": mean.mean, "low": mean.low, "high": mean.high}
