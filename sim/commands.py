@@ -12,6 +12,7 @@ from typer.exceptions import TyperException
 from sim.errors import ConfigError
 
 COMMANDS: dict[str, str] = {
+    "calibrate log": "sim.study.generation.command:log",
     "plan placement": "sim.study.placement.command:placement",
     "plan rate": "sim.study.rate.command:Asked",
 }
