@@ -13,6 +13,7 @@ from sim.errors import ConfigError
 
 COMMANDS: dict[str, str] = {
     "calibrate log": "sim.study.generation.command:log",
+    "calibrate scale": "sim.study.scale.command:scale",
     "plan placement": "sim.study.placement.command:placement",
     "plan rate": "sim.study.rate.command:Asked",
 }

@@ -112,7 +112,6 @@ def _of_files(given: Sequence[str]) -> int:
     """The verbs that have options of their own. Returns the exit status."""
     import backends.cli
     import sim.study.cli
-    import sim.study.scale.command
     import sim.study.scorecard.command
     import sim.study.selector.command
     import traces.cli
@@ -135,7 +134,6 @@ def _of_files(given: Sequence[str]) -> int:
         sim.study.scorecard.command.add_parser(verbs)
         measured = backends.cli.add_parser(verbs)
         sim.study.selector.command.add_parser(measured)
-        sim.study.scale.command.add_parser(measured)
         args = parser.parse_args(given)
         status: int = args.run(args)
         return status
