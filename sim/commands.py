@@ -14,6 +14,7 @@ from sim.errors import ConfigError
 COMMANDS: dict[str, str] = {
     "calibrate log": "sim.study.generation.command:log",
     "calibrate scale": "sim.study.scale.command:scale",
+    "calibrate selector": "sim.study.selector.command:selector",
     "plan placement": "sim.study.placement.command:placement",
     "plan rate": "sim.study.rate.command:Asked",
 }
@@ -48,10 +49,13 @@ def called(words: str, options: Sequence[str], **settings: Any) -> Any:
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     settings["help_option_names"] = ["-h", "--help"]
     app.command(help=_description(function), context_settings=settings)(function)
+    command = typer.main.get_command(app)
     try:
-        return typer.main.get_command(app).main(
-            args=list(options), prog_name=f"mezzotint {words}", standalone_mode=False
-        )
+        # not command.main, which would end on an interruption and on a closed pipe in its own way
+        with command.make_context(f"mezzotint {words}", list(options)) as context:
+            return command.invoke(context)
+    except typer.Exit as stop:  # of --help
+        return stop.exit_code
     except TyperException as error:
         said = error.format_message().replace("Value error, ", "")
         if isinstance(error.__cause__, ValidationError):  # which says what was expected alone

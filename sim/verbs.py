@@ -113,7 +113,6 @@ def _of_files(given: Sequence[str]) -> int:
     import backends.cli
     import sim.study.cli
     import sim.study.scorecard.command
-    import sim.study.selector.command
     import traces.cli
     from sim.study.runs import ReportError
 
@@ -132,8 +131,7 @@ def _of_files(given: Sequence[str]) -> int:
         traces.cli.add_parser(verbs)
         sim.study.cli.add_parser(verbs)
         sim.study.scorecard.command.add_parser(verbs)
-        measured = backends.cli.add_parser(verbs)
-        sim.study.selector.command.add_parser(measured)
+        backends.cli.add_parser(verbs)
         args = parser.parse_args(given)
         status: int = args.run(args)
         return status

@@ -7,10 +7,12 @@ import numpy as np
 import torch
 
 from backends.base import BackendError
-from backends.diffusers_ import LiveModel
+from backends.diffusers_ import LiveModel, build
 from backends.diffusers_.device.logs import quiet
-from backends.quality import ClipWeights, Images, Metric
+from backends.quality import ClipScore, ClipWeights, Images, Metric, MsSsim, PickScore, Psnr, Ssim
+from backends.quality.clip import PICKSCORE, PICKSCORE_TOKENIZER
 from sim.study.selector.journal import Scores
+from sim.study.selector.options import Options
 from sim.study.selector.pairs import Pair
 from traces.similarity.spaces import DECIMALS
 
@@ -120,3 +122,43 @@ class LivePairs:
 
     def _seed(self, row: int) -> int:
         return int(np.random.SeedSequence(self.seed, spawn_key=(row,)).generate_state(1)[0])
+
+
+def opened(options: Options) -> LivePairs:
+    """Build the models, and see that they and the metric can do what is asked. Raises as ``LivePairs.check``."""
+    from transformers.utils import logging
+
+    # diffusers' pipelines import image processors that say what they fall back to; the first logger of
+    # transformers sets its level, so it is asked for before that level is lowered
+    logging.get_logger()
+    with quiet("transformers"):
+        clip = None
+        if options.needs_clip:
+            given = {} if options.clip is None else {"weights": options.clip}
+            clip = ClipWeights(device=options.device, allow_hub=options.allow_hub, **given)
+        live = LivePairs(
+            large=build(options.large, options.device),
+            small=None if options.small is None else build(options.small, options.device),
+            metric=metric(options, clip),
+            clip=clip if options.similarity == "image" else None,
+            width=options.size[0],
+            height=options.size[1],
+            steps=options.steps,
+            ks=options.ks,
+            seed=options.seed,
+        )
+        live.check()
+        return live
+
+
+def metric(options: Options, clip: ClipWeights | None) -> Metric:
+    """What scores an image; ``clip`` is for CLIPScore."""
+    if clip is not None and options.metric == "clipscore":
+        return ClipScore(clip)
+    if options.metric == "pickscore":
+        own = options.pickscore is None  # from the hub, where the tokenizer lies elsewhere
+        weights, tokenizer = options.pickscore or PICKSCORE, PICKSCORE_TOKENIZER if own else None
+        return PickScore(ClipWeights(weights, tokenizer, options.device, options.allow_hub))
+    if options.metric == "psnr":
+        return Psnr()
+    return MsSsim(options.device) if options.metric == "ms-ssim" else Ssim(options.device)
