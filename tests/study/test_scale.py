@@ -14,7 +14,7 @@ from sim.run import simulate
 from sim.study.scale.command import TARGETS
 from sim.study.scale.fit import fit, misfit
 from sim.study.scale.replay import replay
-from sim.study.scale.rows import KS, Aim, Passes, aims, numbers, passes
+from sim.study.scale.rows import KS, Aim, Passes, aims, numbers
 from sim.study.scorecard.targets import Target, load_targets
 from tests.sim.lab import configured
 from traces.encoders.embeddings import embed
@@ -109,18 +109,6 @@ def test_only_rows_of_role_fit_are_aimed_at() -> None:
     other = Target(id="N07-fifo", what="w", role="predict", value=0.5)
     with pytest.raises(ConfigError, match="N07-fifo has role predict, expected fit"):
         aims({"nirvana": [other]})
-
-
-def test_each_cache_is_asked_for_once() -> None:
-    asked: list[tuple[float, int, int]] = []
-
-    def replayed(floor: float, prompts: int, preload: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        asked.append((floor, prompts, preload))
-        return np.array([np.nan, 0.9, 0.8])
-
-    found = passes(0.5, replayed, sizes=(3, 30), preload=1)
-    assert asked == [(0.5, 3, 0), (0.5, 30, 0), (0.5, 30, 1)]
-    assert found.numbers(LIMITS)[:2] == pytest.approx([2 / 3, 2 / 3])
 
 
 def test_the_command_writes_a_scale_that_a_run_takes(

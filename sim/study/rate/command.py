@@ -87,14 +87,14 @@ def find(asked: Asked, config: DictConfig, settings: Settings, folder: Path, dat
         raise ConfigError(f"--slo {asked.slo}: the runs measure slo=[{','.join(limits)}]; add slo=[{asked.slo}]")
     from tqdm import tqdm
 
-    from sim.study.rate.own_clock import own_clock, replications
+    from sim.study.rate.own_clock import mean_rpm, replications
     from sim.study.rate.page import draw, facts, line
     from sim.study.rate.points import Points
     from sim.study.rate.search import NotBracketed, Question, search
 
     seeds = replications(config, asked.replications)
     question = Question(asked.violations, asked.slo, asked.from_rpm, asked.to_rpm, seeds, asked.tolerance)
-    own = own_clock(config, settings, data)
+    own_rpm = mean_rpm(config, settings, data)
     name, most = settings.system.name, question.replications * (question.bisections + 3)
     words = [word for word in asked.overrides if not word.startswith(("run.dir=", "hydra."))]
     with claimed_sweep(folder, ["plan rate", *words]):
@@ -111,7 +111,13 @@ def find(asked: Asked, config: DictConfig, settings: Settings, folder: Path, dat
         with atomic_files(files, ConfigError) as (figure, told):
             draw(name, question, found).savefig(figure, format="png", dpi=DPI, metadata={"Software": None})
             said = facts(name, question, found, points.seed, points.name)
-            said["own_clock"] = own and own.facts(found.rate_rpm.mean)
+            said["own_clock"] = own_rpm and {"rate_rpm": own_rpm, "scale": found.rate_rpm.mean / own_rpm}
             told.write_text(f"{json.dumps(said, indent=2)}\n", encoding="utf-8")
-    clock = [] if own is None else [own.line(found.rate_rpm.mean, seeds)]
-    return (line(name, question, found), *clock, *map(str, reversed(files)))
+    answer = [line(name, question, found)]
+    if own_rpm is not None:
+        alone = ", one log: the interval is what bisection left open" if seeds == 1 else ""
+        answer.append(
+            f"arrivals: the trace's own times, {found.rate_rpm.mean / own_rpm:.4g} times as fast; "
+            f"its own mean rate is {own_rpm:.4g} requests per minute{alone}"
+        )
+    return (*answer, *map(str, reversed(files)))

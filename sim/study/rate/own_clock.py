@@ -1,6 +1,5 @@
 """The search along a log's own arrivals, scaled in time."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
@@ -37,27 +36,8 @@ def replications(config: DictConfig, asked: int | None) -> int:
     return 1
 
 
-@dataclass(frozen=True, slots=True)
-class OwnClock:
-    """The mean rate of a trace's own arrivals, requests per minute."""
-
-    rate_rpm: float
-
-    def facts(self, answer_rpm: float) -> dict[str, float]:
-        """Return the own rate and the scale of the answer, for rate.json."""
-        return {"rate_rpm": self.rate_rpm, "scale": answer_rpm / self.rate_rpm}
-
-    def line(self, answer_rpm: float, seeds: int) -> str:
-        """Return the scale of the answer as a line."""
-        alone = ", one log: the interval is what bisection left open" if seeds == 1 else ""
-        return (
-            f"arrivals: the trace's own times, {answer_rpm / self.rate_rpm:.4g} times as fast; "
-            f"its own mean rate is {self.rate_rpm:.4g} requests per minute{alone}"
-        )
-
-
-def own_clock(config: DictConfig, settings: Settings, data: Path | None) -> OwnClock | None:
-    """Return the own rate of the requests that are served; None where an arrival process draws their times.
+def mean_rpm(config: DictConfig, settings: Settings, data: Path | None) -> float | None:
+    """Return the mean rate of the trace's own arrivals, requests per minute; None where a process draws their times.
 
     Raises:
         ConfigError, TraceError: the trace cannot be read, or all of its requests arrive at once.
@@ -68,4 +48,4 @@ def own_clock(config: DictConfig, settings: Settings, data: Path | None) -> OwnC
     with at_hand(Path.cwd(), plain, data):
         source: Source = build(settings.trace, "trace", Source)
         trace = source.load(stream(settings.seed, "trace"))
-    return OwnClock(own_rpm(trace.arrival_s[settings.preload :]))
+    return own_rpm(trace.arrival_s[settings.preload :])

@@ -18,8 +18,8 @@ from conf.page import render
 from sim.config.build import build
 from sim.errors import ConfigError
 from sim.study.scale.fit import CLIP, Fit, fit
-from sim.study.scale.replay import Floats, replay
-from sim.study.scale.rows import PRELOAD, SIZES, Passes, aims, passes
+from sim.study.scale.replay import replay
+from sim.study.scale.rows import PRELOAD, SIZES, Passes, aims
 from sim.study.scorecard.targets import load_targets
 from traces.encoders.embeddings import Encoder, embed
 from traces.similarity.neighbours import FILES, Neighbours, remembered
@@ -110,15 +110,14 @@ def _passes(trace: Trace, encoder: Encoder, floors: Sequence[float], least: floa
     space.bind(embed(trace, encoder), np.random.default_rng(0))
     kept = remembered(space, len(trace), least, Remembered().most, f"{trace.digest} {encoder.name}")
     known = Neighbours(*(np.array(getattr(kept, name)) for name in FILES))  # looked up at random: not mapped
-    with tqdm(total=len(floors) * (len(SIZES) + 1), desc="replay", unit="cache", disable=None) as bar:
-
-        def one(floor: float, prompts: int, preload: int) -> Floats:
-            found = replay(known, space, floor, prompts, preload)
-            bar.update()
-            return found
-
+    caches = [*((size, 0) for size in SIZES), (SIZES[-1], PRELOAD)]  # Table 3's, and the preloaded one of Figure 15
+    with tqdm(total=len(floors) * len(caches), desc="replay", unit="cache", disable=None) as bar:
         for floor in floors:
-            yield passes(floor, one, SIZES, PRELOAD)
+            found = []
+            for prompts, preload in caches:
+                found.append(replay(known, space, floor, prompts, preload))
+                bar.update()
+            yield Passes(floor, tuple(np.sort(each[~np.isnan(each)]) for each in found), tuple(map(len, found)))
 
 
 def _head(path: Path, rows: int) -> Trace:
