@@ -16,7 +16,7 @@ class ProfiledAddons:
     lookup: Lookup
 
     def load(self, asset: Asset) -> Cost:
-        """See Backend.load. Of a LoRA: read, and merged into the weights."""
+        """Of a LoRA: read, and merged into the weights."""
         self.lookup.require(asset.model)
         profile = self.lookup.profiles[asset.model]
         if asset.kind == "lora":
@@ -27,21 +27,18 @@ class ProfiledAddons:
         return self.lookup.cost(asset.model, profile.controlnet.load_s * _size(asset, profile.controlnet.bytes))
 
     def read_lora(self, lora: Asset) -> Cost:
-        """See Taken.read_lora."""
         measured = self._lora(lora)
         return self.lookup.cost(lora.model, measured.read_s * _size(lora, measured.bytes))
 
     def create_lora(self, lora: Asset) -> Cost:
-        """See Taken.create_lora."""
         measured = self._lora(lora)
         return self.lookup.cost(lora.model, (measured.attach_s + measured.fuse_s) * _size(lora, measured.bytes))
 
     def lora_spread(self, lora: Asset) -> Sequence[float]:
-        """See Taken.lora_spread."""
         return self._lora(lora).spread or ()
 
     def merge_loras(self, loras: Sequence[Asset]) -> Cost:
-        """See Taken.merge_loras. One after another."""
+        """One after another."""
         return self.lookup.in_turn((lora.model, self._merge_s(lora)) for lora in loras)
 
     def _merge_s(self, lora: Asset) -> float:
@@ -50,7 +47,6 @@ class ProfiledAddons:
         return once_s + (measured.copy_s or 0.0) * _size(lora, measured.bytes)
 
     def restore_weights(self, loras: Sequence[Asset]) -> Cost:
-        """See Taken.restore_weights."""
         measured = self._lora(loras[0])
         return self.lookup.cost(loras[0].model, measured.unfuse_s if measured.restore_s is None else measured.restore_s)
 
@@ -63,7 +59,7 @@ class ProfiledAddons:
         return measured
 
     def apart(self, work: Work, batch: int, gpus: int) -> Apart:
-        """See Taken.apart. Of a batch, in the proportion of the step's own."""
+        """Of a batch, in the proportion of the step's own."""
         self.lookup.require(work.model)
         measured = self.lookup.profiles[work.model].apart
         at = [(p.gpus, p.width, p.height) for p in measured]
@@ -83,7 +79,7 @@ class ProfiledAddons:
         return Apart(found.encoder_s * scale, found.controlnet_s * scale, found.receive_s * scale)
 
     def faster(self, model: str, kernels: Sequence[str]) -> float:
-        """See Taken.faster. Their factors are multiplied."""
+        """Their factors are multiplied."""
         self.lookup.require(model)
         known = self.lookup.profiles[model].kernels
         for name in kernels:

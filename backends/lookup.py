@@ -24,7 +24,6 @@ class Lookup:
     _times: dict[tuple[str, str, int, int, int], float] = field(init=False, default_factory=dict, repr=False)
 
     def require(self, model: str) -> None:
-        """See Backend.require."""
         if model in self.profiles:
             if self.profiles[model].step:
                 return

@@ -14,11 +14,11 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from backends.base import BackendError
+from backends.base import BackendError, first_error
 from backends.patched import PatchTiming
 from backends.scatter import Scatter
 from backends.table import Table
-from conf.atomic import atomic_write
+from conf.atomic import atomic_write, check_ours
 from conf.document import DocumentError, parse
 
 LONGEST_S = 1e9
@@ -282,15 +282,27 @@ def read(path: Path | Traversable) -> Profile:
     try:
         profile = Profile.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        found = "" if first["type"] == "missing" else f", found {shortened(first['input'])}"
-        raise BackendError(f"{path}: {key}: {first['msg']}{found}; correct or re-measure it") from None
+        raise BackendError(f"{path}: {first_error(error)}; correct or re-measure it") from None
     if not profile.tables:
         raise BackendError(
             f"{path}: step: found no point, expected the time of a step or of another stage; re-measure it"
         )
     return profile
+
+
+def file_name(gpu: str, model: str) -> str:
+    """Return the name of a profile's file. Raises BackendError for a GPU or a model that no file name can hold."""
+    for name in (gpu, model):
+        if not name or set(name) & set("/\\ ") or name.startswith("."):
+            raise BackendError(
+                f"{name!r} cannot name a profile file, <gpu>_<model>.yaml; use letters, digits, '.' and '-'"
+            )
+    return f"{gpu}_{model}.yaml"
+
+
+def check_replaced(path: Path) -> None:
+    """Raise BackendError where ``path`` is a file other than a profile, which writing one would destroy."""
+    check_ours(path, BackendError, "a profile", b"", b"gpu:", b"schema:")
 
 
 def write(profile: Profile, path: Path) -> None:

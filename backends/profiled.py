@@ -101,14 +101,12 @@ class Profiled:
         self._draws = Draws(self.seed)
 
     def open(self, asked: Asked) -> None:
-        """See Backend.open. A profile does not depend on the prompt."""
+        """A profile does not depend on the prompt."""
 
     def require(self, model: str) -> None:
-        """See Backend.require."""
         self._lookup.require(model)
 
     def provenance(self, model: str) -> Provenance:
-        """See WithProvenance.provenance."""
         profile = self.profiles.get(model)
         if profile is None:
             return Provenance()
@@ -117,7 +115,7 @@ class Profiled:
     # -- the stages ----------------------------------------------------------------------------------------
 
     def begin(self, works: Sequence[Work]) -> Cost:
-        """See Backend.begin. One batch of prompts for each model, one of artifacts for each size."""
+        """One batch of prompts for each model, one of artifacts for each size."""
         work = works[0]
         if len(works) == 1 and not work.refine:
             seconds = self._lookup.seconds("text_encode", work.model, 1, 1)
@@ -131,7 +129,7 @@ class Profiled:
         return self._lookup.in_turn(parts)
 
     def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
-        """See Backend.steps and above."""
+
         known = self._steps
         if len(works) == 1:
             work = works[0]
@@ -160,7 +158,7 @@ class Profiled:
         return cost
 
     def patched(self, works: Sequence[Work], side: int, count: int = 1) -> Cost:
-        """See Patching.patched. It takes the typical seconds, whatever the rows."""
+        """It takes the typical seconds, whatever the rows."""
         sizes = []
         for work in works:
             work.done += count
@@ -176,7 +174,7 @@ class Profiled:
         return one.times(count)
 
     def end(self, works: Sequence[Work]) -> Cost:
-        """See Backend.end. One batch for each model and size."""
+        """One batch for each model and size."""
         check_done(works)
         if len(works) == 1:
             work = works[0]
@@ -199,7 +197,6 @@ class Profiled:
         return 1.0 if found is None else float(np.interp(self._draws(work.row), *found))
 
     def seconds(self, operation: str, model: str, width: int, height: int, batch: int = 1) -> float:
-        """See Lookup.seconds."""
         return self._lookup.seconds(operation, model, width, height, batch)
 
     def typical_s(self, work: Work) -> float:
@@ -223,7 +220,6 @@ class Profiled:
     # -- what lies in memory -------------------------------------------------------------------------------
 
     def load(self, asset: Asset) -> Cost:
-        """See Backend.load."""
         if asset.kind != "model":
             return self._addons.load(asset)
         self.require(asset.model)
@@ -234,7 +230,6 @@ class Profiled:
         return self._lookup.cost(asset.model, seconds)
 
     def bytes(self, asset: Asset) -> int | None:
-        """See Backend.bytes."""
         self.require(asset.model)
         profile = self.profiles[asset.model]
         if asset.size is not None:
@@ -245,7 +240,7 @@ class Profiled:
         return None if add_on is None else add_on.bytes
 
     def peak_bytes(self, works: Sequence[Work]) -> int | None:
-        """See Backend.peak_bytes. Groups take turns, so it is the most over them."""
+        """Groups take turns, so it is the most over them."""
         if not self.measures_memory:
             return None
         peaks = []
@@ -259,35 +254,28 @@ class Profiled:
     # -- add-ons, stage by stage -------------------------------------------------------------------------
 
     def read_lora(self, lora: Asset) -> Cost:
-        """See Taken.read_lora."""
         return self._addons.read_lora(lora)
 
     def create_lora(self, lora: Asset, beside: Sequence[Asset]) -> Cost:
-        """See Taken.create_lora. What stands there already makes no difference."""
+        """What stands there already makes no difference."""
         return self._addons.create_lora(lora)
 
     def lora_spread(self, lora: Asset) -> Sequence[float]:
-        """See Taken.lora_spread."""
         return self._addons.lora_spread(lora)
 
     def merge_loras(self, loras: Sequence[Asset]) -> Cost:
-        """See Taken.merge_loras."""
         return self._addons.merge_loras(loras)
 
     def restore_weights(self, loras: Sequence[Asset]) -> Cost:
-        """See Taken.restore_weights."""
         return self._addons.restore_weights(loras)
 
     def apart(self, work: Work, batch: int, gpus: int) -> Apart:
-        """See Taken.apart."""
         return self._addons.apart(work, batch, gpus)
 
     def faster(self, model: str, kernels: Sequence[str]) -> float:
-        """See Taken.faster."""
         return self._addons.faster(model, kernels)
 
     def assumptions(self) -> list[Assumption]:
-        """See Backend.assumptions."""
         return self._lookup.used.assumptions(self.gpu, self.profiles, self.service_factor, self.unpublished_load_s)
 
 

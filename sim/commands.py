@@ -10,7 +10,14 @@ from typer.exceptions import TyperException
 
 from sim.errors import ConfigError
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    **dict.fromkeys(
+        ("calibrate sd15", "calibrate sdxl", "calibrate sd3", "calibrate flux", "calibrate sana"),
+        "backends.cli:calibrate",
+    ),
+    "calibrate likeness": "backends.cli:calibrate_likeness",
+    "calibrate sglang": "backends.cli:calibrate_sglang",
+}
 """The module and function of each command, by the words that call it. A module is imported when it is called."""
 
 

@@ -1,7 +1,5 @@
 """How each cell is measured on a live model."""
 
-from __future__ import annotations
-
 import gc
 import shutil
 import tempfile
@@ -15,28 +13,21 @@ import torch
 from backends.calibrate.journal import Measured
 from backends.calibrate.machine import Machine
 from backends.calibrate.plan import Cell, Plan
-from backends.diffusers_ import (
-    Apart,
-    Conditioning,
+from backends.diffusers_ import LiveError, LiveModel, build
+from backends.diffusers_.addons.apart import Apart, Parts
+from backends.diffusers_.addons.controlnet import (
     Control,
     ControlNet,
-    InPlace,
-    LiveError,
-    LiveModel,
-    Loras,
-    LoraWeights,
-    Parts,
-    ResidualSource,
-    build,
     control,
     inline,
     open_controlnet,
-    peak_bytes,
     random_controlnet,
-    read_lora,
-    reset_peak,
-    write_random_lora,
 )
+from backends.diffusers_.addons.in_place import InPlace
+from backends.diffusers_.addons.lora import Loras, LoraWeights, read_lora, write_random_lora
+from backends.diffusers_.addons.residuals import ResidualSource
+from backends.diffusers_.conditioning import Conditioning
+from backends.diffusers_.device.memory import peak_bytes, reset_peak
 from backends.diffusers_.device.stopwatch import Stopwatch
 
 PROMPT = "an engraving of a lighthouse above a rough sea at dusk, fine hatching, high contrast"

@@ -1,7 +1,5 @@
 """The journal of a calibration: one line of JSON for each finished cell, on disk before the next begins."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from backends.base import BackendError
+from backends.base import BackendError, first_error
 from backends.calibrate.plan import Cell
 
 
@@ -98,12 +96,8 @@ class Journal:
         try:
             return Entry.model_validate_json(line)
         except ValidationError as error:
-            first = error.errors()[0]
-            key = ".".join(str(part) for part in first["loc"])
-            raise BackendError(
-                f"{self.path}: line {number}: {f'{key}: ' if key else ''}{first['msg']}; take the line out or start "
-                "anew with --fresh"
-            ) from None
+            said = f"{self.path}: line {number}: {first_error(error)}"
+            raise BackendError(f"{said}; take the line out or start anew with --fresh") from None
 
     @contextmanager
     def _explained(self, verb: str) -> Iterator[None]:

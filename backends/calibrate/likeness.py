@@ -1,7 +1,5 @@
 """How alike what enters a block of a denoiser is from step to step, patch by patch, measured on a live model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 """What a step of a batch of patches takes on the device at hand: random batches of several sizes, and a line through
 them (PatchedServe trains its predictor of step times on 300 such batches, 6.1.2)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Between pixels and latents: the VAE of SD, SDXL, SD3 and FLUX, and SANA's deterministic autoencoder."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The denoise loop: any part of a run, from any step, with latents captured on the way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -9,7 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from backends.diffusers_.addons.residuals import Beside, ResidualSource, StepInput
+from backends.diffusers_.addons.apart import Apart
+from backends.diffusers_.addons.residuals import ResidualSource, StepInput
 from backends.diffusers_.conditioning import Conditioning
 from backends.diffusers_.device.stopwatch import Stopwatch
 from backends.diffusers_.errors import LiveError
@@ -48,7 +47,7 @@ def run_steps(
     first_step: int = 0,
     last_step: int | None = None,
     capture: Iterable[int] = (),
-    residuals: ResidualSource | Beside | None = None,
+    residuals: ResidualSource | Apart | None = None,
     on_step: Callable[[int, torch.Tensor], None] | None = None,
 ) -> DenoiseResult:
     """Run steps ``first_step`` to ``last_step`` (excluded) of a schedule of ``steps``.
@@ -108,7 +107,7 @@ def run_places(
     latents: torch.Tensor,
     places: Sequence[Place],
     count: int,
-    residuals: ResidualSource | Beside | None = None,
+    residuals: ResidualSource | Apart | None = None,
     on_step: Callable[[int, torch.Tensor], None] | None = None,
 ) -> tuple[torch.Tensor, np.ndarray]:
     """Run ``count`` steps of a batch whose rows stand at several places of several schedules.
@@ -130,7 +129,7 @@ def run_places(
     family, pipe = model.family, model.pipe
 
     def predict(steps: Sequence[StepInput]) -> list[torch.Tensor]:
-        if isinstance(residuals, Beside):
+        if isinstance(residuals, Apart):
             return [residuals.predict(pipe, step) for step in steps]
         return [family.predict(pipe, step, None if residuals is None else residuals(step)) for step in steps]
 

@@ -1,7 +1,5 @@
 """A live model: prompts to conditioning, noise to latents, latents to images, each timed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +9,8 @@ import numpy as np
 import torch
 
 from backends.diffusers_ import autoencoder
-from backends.diffusers_.addons.residuals import Beside, ResidualSource
+from backends.diffusers_.addons.apart import Apart
+from backends.diffusers_.addons.residuals import ResidualSource
 from backends.diffusers_.conditioning import Conditioning
 from backends.diffusers_.denoise import DenoiseResult, run_steps
 from backends.diffusers_.device.logs import quiet
@@ -162,7 +161,7 @@ class LiveModel:
         first_step: int = 0,
         last_step: int | None = None,
         capture: Iterable[int] = (),
-        residuals: ResidualSource | Beside | None = None,
+        residuals: ResidualSource | Apart | None = None,
         on_step: Callable[[int, torch.Tensor], None] | None = None,
     ) -> DenoiseResult:
         """Run steps ``first_step`` to ``last_step`` of a schedule of ``steps``; see :func:`run_steps`."""

@@ -1,7 +1,5 @@
 """The live backend: the work of a simulated worker is really done, and its seconds become the worker's."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -107,15 +105,14 @@ class Live:
         return str(self._place)
 
     def open(self, asked: Asked) -> None:
-        """See Backend.open."""
         self._asked = asked
 
     def require(self, model: str) -> None:
-        """See Backend.require. The model is built here, so that what cannot be is known before the run."""
+        """The model is built here, so that what cannot be is known before the run."""
         self.model(model)
 
     def begin(self, works: Sequence[Work]) -> Cost:
-        """See Backend.begin. Prompts of one model are one batch, and so are artifacts of one size."""
+        """Prompts of one model are one batch, and so are artifacts of one size."""
         with self._room_for(works):
             parts = self._by_model(works)
             return Cost(sum(stages.begin(model, beside, those, self._asked) for model, beside, those in parts))
@@ -151,7 +148,7 @@ class Live:
             return Cost(sum(stages.patched(model, works, side) for _ in range(count)))
 
     def end(self, works: Sequence[Work]) -> Cost:
-        """See Backend.end. Sets ``made`` and, of what skipped steps, ``quality`` where that is measured."""
+        """Sets ``made`` and, of what skipped steps, ``quality`` where that is measured."""
         check_done(works)
         with self._room_for(works):
             seconds = 0.0
@@ -165,7 +162,7 @@ class Live:
             return Cost(seconds)
 
     def load(self, asset: Asset) -> Cost:
-        """See Backend.load. What is there is freed and loaded again, and that is timed."""
+        """What is there is freed and loaded again, and that is timed."""
         if asset.kind == "controlnet":
             return Cost(self._add_ons(asset.model).load_controlnet(asset.name))
         if asset.kind == "lora":
@@ -178,27 +175,23 @@ class Live:
     # -- add-ons, stage by stage: see Taken ------------------------------------------------------------------
 
     def read_lora(self, lora: Asset) -> Cost:
-        """See Taken.read_lora."""
         return Cost(self._add_ons(lora.model).read_lora(lora.name))
 
     def create_lora(self, lora: Asset, beside: Sequence[Asset]) -> Cost:
-        """See Taken.create_lora."""
         return Cost(self._add_ons(lora.model).create_lora(lora.name, [each.name for each in beside]))
 
     def lora_spread(self, lora: Asset) -> Sequence[float]:
-        """See Taken.lora_spread. Every LoRA is timed."""
+        """Every LoRA is timed."""
         return ()
 
     def merge_loras(self, loras: Sequence[Asset]) -> Cost:
-        """See Taken.merge_loras."""
         return Cost(self._add_ons(loras[0].model).merge([lora.name for lora in loras]))
 
     def restore_weights(self, loras: Sequence[Asset]) -> Cost:
-        """See Taken.restore_weights."""
         return Cost(self._add_ons(loras[0].model).restore([lora.name for lora in loras]))
 
     def apart(self, work: Work, batch: int, gpus: int) -> Apart:
-        """See Taken.apart. Raises LiveError for several GPUs, and for a work that made no step yet."""
+        """Raises LiveError for several GPUs, and for a work that made no step yet."""
         if gpus > 1:
             raise LiveError(f"one device steps the denoiser here, and {gpus} GPUs are asked for; add denoisers=1")
         if work.row not in self._parts:
@@ -208,7 +201,7 @@ class Live:
         return self._parts[work.row]
 
     def faster(self, model: str, kernels: Sequence[str]) -> float:
-        """See Taken.faster. Raises LiveError: kernels are torch's own."""
+        """Raises LiveError: kernels are torch's own."""
         raise LiveError(f"kernels: {', '.join(kernels)} are not made live, {model} runs torch's own; add ~kernels")
 
     def served(self, model: str) -> AddOns:
@@ -216,7 +209,6 @@ class Live:
         return self._add_ons(model)
 
     def bytes(self, asset: Asset) -> int | None:
-        """See Backend.bytes."""
         if asset.kind == "controlnet":
             return self._add_ons(asset.model).controlnet_bytes(asset.name)
         if asset.kind == "lora":
@@ -224,7 +216,7 @@ class Live:
         return self.model(asset.model).nbytes
 
     def peak_bytes(self, works: Sequence[Work]) -> int | None:
-        """See Backend.peak_bytes. Nobody knows it before they ran."""
+        """Nobody knows it before they ran."""
         return None
 
     def names(self) -> list[str]:
@@ -240,7 +232,6 @@ class Live:
         return dict(self._cut.get(model, {}))
 
     def provenance(self, model: str) -> Provenance:
-        """See WithProvenance.provenance."""
         return Provenance("live", self._spec(model).dtype, None, f"measured on {self._device()}")
 
     def _device(self) -> str:
@@ -250,7 +241,6 @@ class Live:
         return f"CPU, {self.threads} thread(s), processor time"
 
     def assumptions(self) -> list[Assumption]:
-        """See Backend.assumptions."""
         said = [Assumption("service times", f"measured on {self._device()}", "live backend, virtual time")]
         said += [
             Assumption(

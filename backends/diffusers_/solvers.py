@@ -4,14 +4,13 @@ A single-step solver needs only the latent and the step number, so a run cut at 
 one that was not cut. A multistep solver also needs its earlier outputs, a stochastic one its random state.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
+import diffusers
 import numpy as np
 import torch
 
-from backends.diffusers_.errors import LiveError, require
+from backends.diffusers_.errors import LiveError
 
 _RESUMABLE = ("DDIMScheduler", "EulerDiscreteScheduler", "FlowMatchEulerDiscreteScheduler")
 _HISTORY_MARKS = ("model_outputs", "ets", "derivatives", "prev_derivative", "prev_derivatives", "dt")
@@ -47,7 +46,7 @@ def swapped(scheduler: Any, name: str) -> Any:
     Raises:
         LiveError: diffusers has no such scheduler.
     """
-    replacement = getattr(require("diffusers"), name, None) if name.endswith("Scheduler") else None
+    replacement = getattr(diffusers, name, None) if name.endswith("Scheduler") else None
     if replacement is None:
         raise LiveError(f"diffusers has no scheduler {name!r}; use one of {', '.join(_RESUMABLE)}")
     settings = dict(scheduler.config)

@@ -1,7 +1,5 @@
 """The stages of serving on a live model, for several requests together: begin, steps, end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar

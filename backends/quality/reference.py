@@ -115,7 +115,6 @@ class Ssim:
     def score(
         self, images: Images, *, references: Images | None = None, prompts: Sequence[str] | None = None
     ) -> Floats:
-        """See Metric.score."""
         return ssim(images, _needed(references, self.name), self.device)
 
 
@@ -131,7 +130,6 @@ class MsSsim:
     def score(
         self, images: Images, *, references: Images | None = None, prompts: Sequence[str] | None = None
     ) -> Floats:
-        """See Metric.score."""
         return ms_ssim(images, _needed(references, self.name), self.device)
 
 
@@ -146,7 +144,6 @@ class Psnr:
     def score(
         self, images: Images, *, references: Images | None = None, prompts: Sequence[str] | None = None
     ) -> Floats:
-        """See Metric.score."""
         return psnr(images, _needed(references, self.name))
 
 

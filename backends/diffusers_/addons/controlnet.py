@@ -1,31 +1,24 @@
-"""ControlNets beside the denoiser: in its loop, or apart from it as a service on another device or thread.
+"""ControlNets in the denoise loop: built or read, given a picture, and run one after another."""
 
-Both are a ``ResidualSource``, so the loop does not know which it was given (SwiftDiffusion, section 4.1).
-"""
-
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import diffusers
 import numpy as np
 import torch
 
 from backends.diffusers_ import autoencoder
-from backends.diffusers_.addons.residuals import Residuals, ResidualSource, StepInput
+from backends.diffusers_.addons.residuals import Residuals, ResidualSource, StepInput, summed
 from backends.diffusers_.device.memory import ensure_fits, usable_device, weight_bytes
 from backends.diffusers_.device.stopwatch import Stopwatch
-from backends.diffusers_.errors import LiveError, require
+from backends.diffusers_.errors import LiveError
+from backends.diffusers_.families.base import Steering
+from backends.diffusers_.model import LiveModel
 from backends.diffusers_.networks.architectures import Part
 from backends.diffusers_.networks.checkpoint import folder_weight_bytes
 from backends.diffusers_.networks.components import with_random_weights
-
-if TYPE_CHECKING:
-    from backends.diffusers_.families.base import Steering
-    from backends.diffusers_.model import LiveModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +90,7 @@ def open_controlnet(model: LiveModel, folder: Path, device: str | torch.device |
     dtype = model.spec.torch_dtype
     ensure_fits(f"ControlNet {folder}", folder_weight_bytes(folder, dtype), place)
     watch = Stopwatch(place)
-    kind = getattr(require("diffusers"), part.class_name.split(".")[1])
+    kind = getattr(diffusers, part.class_name.split(".")[1])
     try:
         net = kind.from_pretrained(str(folder), torch_dtype=dtype, local_files_only=True)
     except (OSError, ValueError, RuntimeError, KeyError, TypeError) as broken:
@@ -137,49 +130,9 @@ def inline(controls: Sequence[Control]) -> ResidualSource:
         raise LiveError("no ControlNet to run in line; give at least one, or residuals=None")
 
     def residuals(step: StepInput) -> Residuals:
-        return _summed([each(step) for each in controls], step.x.device)
+        return summed([each(step) for each in controls], step.x.device)
 
     return residuals
-
-
-@dataclass(slots=True)
-class ControlService:
-    """ControlNets apart from the denoiser, each answering from a thread of its own.
-
-    Their weights can be on other devices than the denoiser's; step inputs travel there and residuals back.
-
-    Attributes:
-        controls: the ControlNets that answer, or anything else that turns a step into residuals.
-        wait_s: seconds that each step waited for all of them, in order.
-    """
-
-    controls: Sequence[Callable[[StepInput], Residuals]]
-    wait_s: list[float] = field(default_factory=list)
-    _workers: ThreadPoolExecutor = field(init=False)
-
-    def __post_init__(self) -> None:
-        if not self.controls:
-            raise LiveError("a ControlNet service needs at least one ControlNet")
-        self._workers = ThreadPoolExecutor(max_workers=len(self.controls))
-
-    def __call__(self, step: StepInput) -> Residuals:
-        """Residuals of one step, summed and brought to the denoiser's device."""
-        watch = Stopwatch(step.x.device)
-        answers = [self._workers.submit(each, step) for each in self.controls]
-        total = _summed([answer.result() for answer in answers], step.x.device)
-        self.wait_s.append(watch.lap())
-        return total
-
-    def close(self) -> None:
-        """End the threads."""
-        self._workers.shutdown()
-
-
-def _summed(answers: Sequence[Residuals], device: torch.device) -> Residuals:
-    total = answers[0].to(device)
-    for answer in answers[1:]:
-        total = total + answer.to(device)
-    return total
 
 
 def _steering(model: LiveModel) -> Steering:

@@ -1,7 +1,5 @@
 """The ControlNets and LoRAs of a live model, under the names that a trace gives them."""
 
-from __future__ import annotations
-
 import hashlib
 import zlib
 from collections.abc import Mapping, Sequence

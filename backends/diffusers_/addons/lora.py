@@ -1,17 +1,16 @@
 """LoRA adapters on a live model: read, attach, fuse, unfuse, also between two steps of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 
 from backends.diffusers_.device.logs import quiet
 from backends.diffusers_.device.stopwatch import Stopwatch
-from backends.diffusers_.errors import LiveError, require
+from backends.diffusers_.errors import LiveError
 from backends.diffusers_.model import LiveModel
 
 ATTENTION = ("to_q", "to_k", "to_v", "to_out.0")
@@ -31,11 +30,6 @@ class LoraWeights:
     tensors: Mapping[str, torch.Tensor]
     read_s: float
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all tensors."""
-        return sum(each.nbytes for each in self.tensors.values())
-
 
 def read_lora(path: Path, name: str) -> LoraWeights:
     """Read a LoRA file (safetensors) into host memory; the model is not touched.
@@ -45,10 +39,9 @@ def read_lora(path: Path, name: str) -> LoraWeights:
     """
     if not path.is_file():
         raise LiveError(f"no LoRA file {path}; give the path of a .safetensors file")
-    safetensors = require("safetensors.torch")
     watch = Stopwatch(torch.device("cpu"))
     try:
-        tensors = safetensors.load_file(str(path))
+        tensors = load_file(str(path))
     except Exception as broken:
         raise LiveError(f"{path} is not a readable safetensors file ({broken}); fetch it anew") from broken
     return LoraWeights(name, tensors, watch.lap())
@@ -79,7 +72,7 @@ def write_random_lora(
             tensors[f"{stem}.lora_B.weight"] = up.to(layer.weight.dtype).contiguous()
     if not tensors:
         raise LiveError(f"no linear layer of {model.spec.family} ends in {', '.join(targets)}")
-    require("safetensors.torch").save_file(tensors, str(path))
+    save_file(tensors, str(path))
 
 
 @dataclass(slots=True)

@@ -1,10 +1,7 @@
 """What a ControlNet hands the denoiser at a step, wherever it was computed."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -21,20 +18,15 @@ class Residuals:
     blocks: tuple[torch.Tensor, ...]
     rest: tuple[torch.Tensor, ...] = ()
 
-    def __add__(self, other: Residuals) -> Residuals:
+    def __add__(self, other: "Residuals") -> "Residuals":
         return Residuals(
             tuple(a + b for a, b in zip(self.blocks, other.blocks, strict=True)),
             tuple(a + b for a, b in zip(self.rest, other.rest, strict=True)),
         )
 
-    def to(self, device: torch.device) -> Residuals:
+    def to(self, device: torch.device) -> "Residuals":
         """The same on ``device``."""
         return Residuals(tuple(a.to(device) for a in self.blocks), tuple(a.to(device) for a in self.rest))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that travel when the ControlNet runs apart."""
-        return sum(each.nbytes for each in (*self.blocks, *self.rest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +45,7 @@ class StepInput:
     t: torch.Tensor
     inputs: Mapping[str, torch.Tensor]
 
-    def to(self, device: torch.device) -> StepInput:
+    def to(self, device: torch.device) -> "StepInput":
         """The same on ``device``."""
         inputs = {name: each.to(device) for name, each in self.inputs.items()}
         return StepInput(self.step, self.x.to(device), self.t.to(device), inputs)
@@ -62,9 +54,9 @@ class StepInput:
 ResidualSource = Callable[[StepInput], Residuals]
 
 
-@runtime_checkable
-class Beside(Protocol):
-    """What runs a step's denoiser itself, in halves, its ControlNets beside the first."""
-
-    def predict(self, pipe: Any, step: StepInput) -> torch.Tensor:
-        """The denoiser's output with what the ControlNets add, (rows, c, h, w)."""
+def summed(answers: Sequence[Residuals], device: torch.device) -> Residuals:
+    """Bring the residuals of several ControlNets to ``device`` and add them up."""
+    total = answers[0].to(device)
+    for answer in answers[1:]:
+        total = total + answer.to(device)
+    return total

@@ -1,12 +1,11 @@
 """Whether a device is there and a model fits on it, and how much memory it took once it ran."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
+import psutil
 import torch
 
-from backends.diffusers_.errors import LiveError, require
+from backends.diffusers_.errors import LiveError
 from backends.diffusers_.networks.architectures import Part
 from backends.diffusers_.networks.components import on_meta
 
@@ -36,7 +35,7 @@ def available_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(free)
-    return int(require("psutil").virtual_memory().available)
+    return int(psutil.virtual_memory().available)
 
 
 def ensure_fits(what: str, needed_bytes: int, device: torch.device, available: int | None = None) -> None:

@@ -1,7 +1,5 @@
 """What the denoise loop has to know of a model family."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ The numbers live in ``architectures.yaml`` (full size, sources at its head) and 
 CPU).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -137,12 +135,6 @@ def part(name: str, scale: Scale = "full") -> Part:
         raise LiveError(f"no {scale} network {name!r}; there are {', '.join(sorted(components))}")
     entry = components[name]
     return Part(name, entry["class"], dict(entry["config"]), entry.get("parameters_millions"))
-
-
-def published_parts() -> tuple[Part, ...]:
-    """Every full-size network whose parameter count is published, in the data file's order."""
-    found = (part(name) for name in _data("full")["components"])
-    return tuple(each for each in found if each.parameters_millions is not None)
 
 
 @cache

@@ -1,16 +1,14 @@
 """Turn a spec into a live model on a device."""
 
-from __future__ import annotations
-
 import zlib
 from importlib import import_module
 from typing import Any
 
+import diffusers
 import torch
 
 from backends.diffusers_.device.memory import ensure_fits, usable_device, weight_bytes
 from backends.diffusers_.device.stopwatch import Stopwatch
-from backends.diffusers_.errors import require
 from backends.diffusers_.families.base import Family
 from backends.diffusers_.model import LiveModel
 from backends.diffusers_.networks.architectures import Architecture, architecture, family_entry
@@ -46,14 +44,13 @@ def build(spec: ModelSpec, device: str | torch.device = "cpu", available: int | 
     if spec.scheduler is not None:
         pipe.scheduler = swapped(pipe.scheduler, spec.scheduler)
     ensure_resumable(pipe.scheduler)
-    family = _adapter(entry.adapter)
+    family = family_of(spec.family)
     if family.upcasts_vae and pipe.vae.dtype == torch.float16 and pipe.vae.config.force_upcast:
         pipe.vae.to(torch.float32)
     return LiveModel(spec, shape, family, pipe, place, watch.lap())
 
 
 def _random_pipeline(spec: ModelSpec, shape: Architecture, pipeline: str, device: torch.device) -> Any:
-    diffusers = require("diffusers")
     networks = {
         slot: with_random_weights(each, device, spec.torch_dtype, _slot_seed(spec.seed, slot))
         for slot, each in shape.parts.items()
@@ -68,7 +65,8 @@ def _slot_seed(seed: int, slot: str) -> int:
     return (seed * 1_000_003 + zlib.crc32(slot.encode())) % 2**63
 
 
-def _adapter(path: str) -> Family:
-    module, name = path.rsplit(".", 1)
+def family_of(family: str) -> Family:
+    """Return the adapter of ``family``, which calls its models. Raises LiveError for one that there is not."""
+    module, _, name = family_entry(family).adapter.rpartition(".")
     adapter: Family = getattr(import_module(module), name)
     return adapter

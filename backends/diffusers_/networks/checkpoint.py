@@ -1,16 +1,15 @@
 """Pipelines with real weights, from a local folder or the hub."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
 from typing import Any
 
+import diffusers
 import torch
 
 from backends.diffusers_.device.memory import ensure_fits
-from backends.diffusers_.errors import LiveError, require
+from backends.diffusers_.errors import LiveError
 from backends.diffusers_.networks.architectures import FamilyEntry
 from backends.diffusers_.networks.spec import ModelSpec
 
@@ -36,7 +35,7 @@ def open_checkpoint(spec: ModelSpec, entry: FamilyEntry, device: torch.device, a
             f"weights {spec.weights!r} is not a folder; give one that holds model_index.json, "
             "weights='random', or a hub id with allow_hub=True"
         )
-    pipeline = getattr(require("diffusers"), entry.pipeline)
+    pipeline = getattr(diffusers, entry.pipeline)
     try:
         pipe = pipeline.from_pretrained(
             str(folder) if folder.is_dir() else spec.weights,

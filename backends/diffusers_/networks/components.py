@@ -1,14 +1,12 @@
 """Networks built from their configuration, with random weights drawn where they will live."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import torch
 
-from backends.diffusers_.errors import require
 from backends.diffusers_.networks.architectures import Part
 
 
@@ -41,7 +39,7 @@ def with_random_weights(part: Part, device: torch.device, dtype: torch.dtype, se
 
 def _construct(part: Part) -> Any:
     package, name = part.class_name.split(".")
-    network = getattr(require(package), name)
+    network = getattr(import_module(package), name)
     if package == "transformers":
         return network(network.config_class(**part.config))
     return network(**part.config)
