@@ -1,6 +1,6 @@
 """The backend protocol: requests in stages in, seconds and joules (and, if live, tensors) out."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from reprlib import repr as shortened
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -183,7 +183,7 @@ class Backend(Protocol):
 
     ``live`` says that artifacts are made, and so must be there before they can be reused; ``quality_basis``
     names what ``Work.quality`` is measured by, None where it is not; ``by_row`` that works of one shape may cost
-    differently, as those that are really run do.
+    differently, as those that are really run do. What has a body here may be left as it is by a subclass.
     """
 
     live: bool
@@ -219,6 +219,14 @@ class Backend(Protocol):
 
     def assumptions(self) -> list[Assumption]:
         """What the answers given so far rest on besides the measured tables."""
+
+    def gangs(self) -> Collection[int]:
+        """Return the numbers of GPUs that step one request at once, and of which the speed was measured."""
+        return ()
+
+    def times_faster(self, model: str, width: int, height: int, gpus: int) -> float | None:
+        """Return how many times faster than on one GPU a step is on ``gpus``; None where nobody measured it."""
+        return None
 
 
 @runtime_checkable

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from transformers.utils import logging as transformers_log
 
-from backends.base import Apart, Asked, Asset, Cost, Provenance, Work, WorkFailed, check_done
+from backends.base import Apart, Asked, Asset, Backend, Cost, Provenance, Work, WorkFailed, check_done
 from backends.diffusers_ import stages
 from backends.diffusers_.addons.apart import Parts
 from backends.diffusers_.addons.library import AddOns
@@ -29,7 +29,7 @@ WARM_UP_STEPS = 2
 
 
 @dataclass(slots=True)
-class Live:
+class Live(Backend):
     """Real pipelines behind the backend protocol, in virtual time.
 
     One device stands for a cluster of any size: when a simulated worker starts, its pipeline runs, the elapsed
