@@ -12,7 +12,7 @@ from backends.diffusers_ import autoencoder
 from backends.diffusers_.addons.apart import Apart
 from backends.diffusers_.addons.residuals import ResidualSource
 from backends.diffusers_.conditioning import Conditioning
-from backends.diffusers_.denoise import DenoiseResult, run_steps
+from backends.diffusers_.denoise import DenoiseResult, Place, run_places
 from backends.diffusers_.device.logs import quiet
 from backends.diffusers_.device.stopwatch import Stopwatch
 from backends.diffusers_.errors import LiveError
@@ -164,8 +164,45 @@ class LiveModel:
         residuals: ResidualSource | Apart | None = None,
         on_step: Callable[[int, torch.Tensor], None] | None = None,
     ) -> DenoiseResult:
-        """Run steps ``first_step`` to ``last_step`` of a schedule of ``steps``; see :func:`run_steps`."""
-        return run_steps(self, conditioning, latents, steps, first_step, last_step, capture, residuals, on_step)
+        """Run steps ``first_step`` to ``last_step`` (excluded) of a schedule of ``steps``.
+
+        A run cut at K and resumed from its captured latent is bit-equal to one that was not cut. The model and
+        its scheduler are left as they were, so runs may be interleaved.
+
+        Args:
+            conditioning: one row per latent.
+            latents: (n, c, h, w), the state after ``first_step`` steps: noise for 0.
+            steps: steps of a full run, T.
+            first_step: steps already done, K; the run is T - K steps long.
+            last_step: step to stop before; None runs to the end.
+            capture: every K in ``first_step``..``last_step`` after which the latents are kept.
+            residuals: gives a ControlNet's residuals for each step, wherever it runs; or runs the denoiser beside it.
+            on_step: called after each step with (steps done so far, latents), outside the timed part. A LoRA
+                patched there takes effect from the next step on.
+
+        Raises:
+            LiveError: steps out of order, a capture outside them, or another number of rows than latents.
+        """
+        stop = steps if last_step is None else last_step
+        wanted = set(capture)
+        if not 0 <= first_step < stop <= steps or any(not first_step <= k <= stop for k in wanted):
+            raise LiveError(
+                f"cannot run steps {first_step} to {stop} of {steps} and capture after {sorted(wanted)}; "
+                "need 0 <= first < last <= steps and captures in between"
+            )
+        captured: dict[int, torch.Tensor] = {}
+        if first_step in wanted:
+            captured[first_step] = latents.to(device=self.device, dtype=self.family.latent_dtype(self.pipe)).clone()
+
+        def after(ran: int, state: torch.Tensor) -> None:
+            if first_step + ran in wanted:
+                captured[first_step + ran] = state.clone()
+            if on_step is not None:
+                on_step(first_step + ran, state)
+
+        places = [Place(steps, first_step, latents.shape[0])]
+        state, seconds = run_places(self, conditioning, latents, places, stop - first_step, residuals, after)
+        return DenoiseResult(state, captured, seconds)
 
     def decode(self, latents: torch.Tensor) -> Decoded:
         """Decode final latents into images."""

@@ -6,32 +6,7 @@ local folder, and say which where there is none.
 
 from backends.quality.clip import ClipScore, ClipWeights, PickScore
 from backends.quality.errors import QualityError
-from backends.quality.metric import Floats, Images, Metric
-from backends.quality.reference import (
-    PSNR_CAP_DB,
-    MsSsim,
-    Psnr,
-    Ssim,
-    least_side,
-    ms_ssim,
-    psnr,
-    ssim,
-)
+from backends.quality.metric import Images, Metric
+from backends.quality.reference import MsSsim, Psnr, Ssim
 
-__all__ = [
-    "PSNR_CAP_DB",
-    "ClipScore",
-    "ClipWeights",
-    "Floats",
-    "Images",
-    "Metric",
-    "MsSsim",
-    "PickScore",
-    "Psnr",
-    "QualityError",
-    "Ssim",
-    "least_side",
-    "ms_ssim",
-    "psnr",
-    "ssim",
-]
+__all__ = ["ClipScore", "ClipWeights", "Images", "Metric", "MsSsim", "PickScore", "Psnr", "QualityError", "Ssim"]

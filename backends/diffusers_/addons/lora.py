@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -111,10 +110,10 @@ class Loras:
             if not self.attached:
                 self.model.pipe.unload_lora_weights()
             raise LiveError(f"LoRA {weights.name!r} does not fit {self.model.spec.family}: {misfit}") from misfit
-        if not self._has(weights.name):
+        if weights.name not in self.model.pipe.get_list_adapters().get(self.model.family.denoiser, ()):
             raise LiveError(f"LoRA {weights.name!r} changes no layer of {self.model.spec.family}; check its family")
         self.attached.append(weights.name)
-        self._activate()
+        self.model.pipe.set_adapters(list(self.attached))
         return watch.lap()
 
     def fuse(self, scale: float = 1.0) -> float:
@@ -158,10 +157,3 @@ class Loras:
             self.model.pipe.unload_lora_weights()
             self.attached = []
         return watch.lap()
-
-    def _activate(self) -> None:
-        self.model.pipe.set_adapters(list(self.attached))
-
-    def _has(self, name: str) -> bool:
-        held: Any = self.model.pipe.get_list_adapters()
-        return name in held.get(self.model.family.denoiser, ())

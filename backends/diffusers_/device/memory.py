@@ -38,18 +38,17 @@ def available_bytes(device: torch.device) -> int:
     return int(psutil.virtual_memory().available)
 
 
-def ensure_fits(what: str, needed_bytes: int, device: torch.device, available: int | None = None) -> None:
+def ensure_fits(what: str, needed_bytes: int, device: torch.device) -> None:
     """Refuse to build what cannot fit.
 
     Args:
         what: name for the message.
         needed_bytes: weights alone.
-        available: bytes to hold it against; None asks the device.
 
     Raises:
         LiveError: more bytes are needed than are free.
     """
-    free = available_bytes(device) if available is None else available
+    free = available_bytes(device)
     if needed_bytes > free:
         raise LiveError(
             f"{what} needs at least {needed_bytes / 2**30:.2f} GiB for its weights and {device} has "

@@ -19,17 +19,13 @@ from backends.diffusers_.networks.tokenizers import spelled
 from backends.diffusers_.solvers import ensure_resumable, swapped
 
 
-def build(spec: ModelSpec, device: str | torch.device = "cpu", available: int | None = None) -> LiveModel:
+def build(spec: ModelSpec, device: str | torch.device = "cpu") -> LiveModel:
     """Build the model that ``spec`` names, all networks on ``device``.
 
-    Args:
-        available: bytes of memory to plan with; None asks the device.
-
     Raises:
-        LiveError: no such device, unknown family or variant, weights that are not a pipeline folder, too
-        little memory, or a solver
-            that cannot be resumed from step K. All but the last are raised before anything is allocated.
-        ImportError: a package of the live extra is missing.
+        LiveError: no such device, unknown family or variant, weights that are not a pipeline folder, too little
+            memory, or a solver that cannot be resumed from step K. All but the last are raised before anything is
+            allocated.
     """
     place = usable_device(device)
     watch = Stopwatch(place)
@@ -37,10 +33,10 @@ def build(spec: ModelSpec, device: str | torch.device = "cpu", available: int | 
     shape = architecture(spec.family, spec.variant, spec.scale)
     if spec.weights == "random":
         needed = weight_bytes(shape.parts.values(), spec.torch_dtype)
-        ensure_fits(f"{shape.scale} {shape.variant} in {spec.dtype}", needed, place, available)
+        ensure_fits(f"{shape.scale} {shape.variant} in {spec.dtype}", needed, place)
         pipe = _random_pipeline(spec, shape, entry.pipeline, place)
     else:
-        pipe = open_checkpoint(spec, entry, place, available)
+        pipe = open_checkpoint(spec, entry, place)
     if spec.scheduler is not None:
         pipe.scheduler = swapped(pipe.scheduler, spec.scheduler)
     ensure_resumable(pipe.scheduler)
