@@ -292,7 +292,5 @@ def check_done(works: Sequence[Work]) -> None:
     """Raise BackendError for a work that is to end and has steps left, or ran more than it has."""
     for work in works:
         if work.done != work.steps:
-            raise BackendError(
-                f"row {work.row} ({work.model}) is to be decoded after {work.done} of {work.steps} steps; run all of "
-                "its steps, and no more, first"
-            )
+            said = f"row {work.row} ({work.model}) is to be decoded after {work.done} of {work.steps} steps"
+            raise BackendError(f"{said}; run all of its steps, and no more, first")

@@ -284,11 +284,10 @@ class Profiled:
         found = measured.get((gpus, work.width, work.height))
         if found is None:
             there = "; ".join(f"{g} GPUs at {w}x{h}" for g, w, h in measured) or "nothing"
-            raise BackendError(
-                f"profile of {work.model} on {self.gpu}: apart: nobody measured a step on {gpus} GPUs at "
-                f"{work.width}x{work.height} with ControlNets on others (measured: {there}); serve them in line "
-                "(controlnets=in-line), or add the figures to a profile in backend.folder"
-            )
+            size = f"{gpus} GPUs at {work.width}x{work.height} with ControlNets on others"
+            what = f"apart: nobody measured a step on {size} (measured: {there})"
+            remedy = "serve them in line (controlnets=in-line), or add the figures to a profile in backend.folder"
+            raise self._lookup.lacks(work.model, what, remedy)
         scale = self.service_factor
         if batch > 1:
             shape = ("step", work.model, work.width, work.height)
@@ -301,10 +300,8 @@ class Profiled:
         known = self.profiles[model].kernels
         for name in kernels:
             if name not in known:
-                raise BackendError(
-                    f"profile of {model} on {self.gpu}: kernels: nobody measured {name} (measured: "
-                    f"{', '.join(known) or 'none'}); leave it out, or add it to a profile in backend.folder"
-                )
+                what = f"kernels: nobody measured {name} (measured: {', '.join(known) or 'none'})"
+                raise self._lookup.lacks(model, what, "leave it out, or add it to a profile in backend.folder")
         return prod(known[name] for name in kernels)
 
     def _lora(self, lora: Asset) -> LoraTiming:
@@ -315,10 +312,8 @@ class Profiled:
         return measured
 
     def _absent(self, key: str, asset: Asset, option: str) -> BackendError:
-        return BackendError(
-            f"profile of {asset.model} on {self.gpu}: {key}: nobody measured what it takes to load {asset.name} for "
-            f"{asset.model} on {self.gpu}; serve without add-ons, or measure it (mezzotint calibrate {option})"
-        )
+        what = f"{key}: nobody measured what it takes to load {asset.name} for {asset.model} on {self.gpu}"
+        return self._lookup.lacks(asset.model, what, f"serve without add-ons, or measure it (calibrate {option})")
 
     def assumptions(self) -> list[Assumption]:
         return self._lookup.used.assumptions(self.gpu, self.profiles, self.service_factor, self.unpublished_load_s)

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from backends.base import BackendError
-
 if TYPE_CHECKING:
     from backends.diffusers_ import ModelSpec
 
@@ -124,14 +122,6 @@ class Plan:
         if self.lora_rank is not None:
             found.append(Cell(operation="lora", rank=self.lora_rank))
         return found
-
-    def check_sizes(self, unit: int) -> None:
-        """Raise BackendError for a side that is not a multiple of ``unit`` pixels, as the family needs."""
-        for width, height, _ in self.shapes:
-            if width % unit or height % unit:
-                raise BackendError(
-                    f"{self.spec.family} makes images whose sides are multiples of {unit}, not {width}x{height}"
-                )
 
     def _by_work(self) -> Iterator[Shape]:
         yield from sorted(set(self.shapes), key=lambda shape: (shape[0] * shape[1] * shape[2], shape))

@@ -72,15 +72,15 @@ def complete(
     if model is not None and plan.load_from_disk:
         raise BackendError("a model that is built already cannot be loaded from disk; leave load_from_disk out")
     spec, family = plan.spec, family_of(plan.spec.family)
-    plan.check_sizes(family.pixel_multiple)
+    for width, height, _ in plan.shapes:
+        family.check_size(spec.family, width, height)
     check_replaced(file)
     has_controlnets = bool(architecture(spec.family, spec.variant, spec.scale).controlnets)
     cells = plan.cells(has_controlnets, family.halves is not None)
     here = machine(plan.device)
     conditions = _conditions(plan, here)
     journal = Journal(folder / f"{file.stem}.journal.jsonl")
-    journal.prepare(fresh)
-    entries, note = journal.read()
+    entries, note = journal.open(fresh)
     if note is not None:
         print(f"mezzotint: {note}", file=sys.stderr)
     kept = {e.cell: e for e in entries if e.conditions == conditions and e.outcome != "failed"}

@@ -72,37 +72,23 @@ class LiveModel:
         networks = [each for each in self.pipe.components.values() if isinstance(each, torch.nn.Module)]
         return sum(t.nbytes for each in networks for t in (*each.parameters(), *each.buffers()))
 
-    def encode(
-        self, prompts: Sequence[str], negatives: Sequence[str] | None = None, guidance: float | None = None
-    ) -> Conditioning:
+    def encode(self, prompts: Sequence[str], guidance: float | None = None) -> Conditioning:
         """Encode prompts, one row each.
 
         Args:
-            negatives: as many negative prompts, used under classifier-free guidance; None for the empty
-                prompt.
             guidance: scale; None takes the model's default. 1 or less turns classifier-free guidance off.
 
         Raises:
-            LiveError: no prompt, or another number of negative prompts.
+            LiveError: no prompt.
         """
-        if not prompts or (negatives is not None and len(negatives) != len(prompts)):
-            raise LiveError(
-                f"{len(prompts)} prompts and {len(negatives or ())} negative prompts; give at least one "
-                "prompt and either no negative prompts or one for each"
-            )
+        if not prompts:
+            raise LiveError("no prompt to encode; give one or more")
         scale = self.architecture.guidance if guidance is None else guidance
+        asked = Prompts(list(prompts), self.family.guided(scale), self.architecture.text_tokens)
         watch = Stopwatch(self.device)
         # A prompt spelled in letters is often longer than 77 tokens; being told each time is no use.
         with torch.no_grad(), quiet("diffusers.pipelines"):
-            positive, negative = self.family.encode(
-                self.pipe,
-                Prompts(
-                    list(prompts),
-                    None if negatives is None else list(negatives),
-                    self.family.guided(scale),
-                    self.architecture.text_tokens,
-                ),
-            )
+            positive, negative = self.family.encode(self.pipe, asked)
         return Conditioning(positive, negative, scale, watch.lap())
 
     def latent_shape(self, width: int, height: int) -> tuple[int, int, int]:
@@ -111,11 +97,7 @@ class LiveModel:
         Raises:
             LiveError: a size that the model cannot make.
         """
-        unit = self.family.pixel_multiple
-        if width < unit or height < unit or width % unit or height % unit:
-            raise LiveError(
-                f"{self.spec.family} makes images whose sides are multiples of {unit}, not {width}x{height}"
-            )
+        self.family.check_size(self.spec.family, width, height)
         factor = self.pipe.vae_scale_factor
         return self.family.latent_channels(self.pipe), height // factor, width // factor
 
@@ -139,10 +121,8 @@ class LiveModel:
             LiveError: a step outside 0..steps-1, or not one seed per row.
         """
         if not 0 <= step < steps or len(seeds) != latents.shape[0]:
-            raise LiveError(
-                f"step {step} of {steps} with {len(seeds)} seeds for {latents.shape[0]} latents; the "
-                "step must be in 0..steps-1 and every latent needs one seed"
-            )
+            said = f"step {step} of {steps} with {len(seeds)} seeds for {latents.shape[0]} latents"
+            raise LiveError(f"{said}; the step must be in 0..steps-1 and every latent needs one seed")
         clean = latents.to(device=self.device, dtype=self.family.latent_dtype(self.pipe))
         noise = self._gaussian(tuple(clean.shape[1:]), seeds)
         solver = self._solver(clean, steps, step)
@@ -186,10 +166,8 @@ class LiveModel:
         stop = steps if last_step is None else last_step
         wanted = set(capture)
         if not 0 <= first_step < stop <= steps or any(not first_step <= k <= stop for k in wanted):
-            raise LiveError(
-                f"cannot run steps {first_step} to {stop} of {steps} and capture after {sorted(wanted)}; "
-                "need 0 <= first < last <= steps and captures in between"
-            )
+            said = f"cannot run steps {first_step} to {stop} of {steps} and capture after {sorted(wanted)}"
+            raise LiveError(f"{said}; need 0 <= first < last <= steps and captures in between")
         captured: dict[int, torch.Tensor] = {}
         if first_step in wanted:
             captured[first_step] = latents.to(device=self.device, dtype=self.family.latent_dtype(self.pipe)).clone()

@@ -1,9 +1,8 @@
 """The live backend: the work of a simulated worker is really done, and its seconds become the worker's."""
 
-import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +15,7 @@ from backends.base import Apart, Asked, Asset, Backend, Cost, Provenance, Work, 
 from backends.diffusers_ import stages
 from backends.diffusers_.addons.apart import Parts
 from backends.diffusers_.addons.library import AddOns
-from backends.diffusers_.device.memory import usable_device
+from backends.diffusers_.device.memory import free_memory, usable_device
 from backends.diffusers_.errors import LiveError
 from backends.diffusers_.model import LiveModel
 from backends.diffusers_.networks.build import build
@@ -24,6 +23,7 @@ from backends.diffusers_.networks.spec import ModelSpec
 from backends.diffusers_.stages import grouped
 from backends.quality import Metric
 from conf.assumption import Assumption
+from conf.ranges import Count
 
 WARM_UP_STEPS = 2
 
@@ -61,7 +61,7 @@ class Live(Backend):
     quality: Metric | None = None
     reference: str | None = None
     images: str | Path | None = None
-    threads: int = 1
+    threads: Count = 1
     live: bool = field(init=False, default=True)
     by_row: bool = field(init=False, default=True)
     quality_basis: str | None = field(init=False, default=None)
@@ -85,8 +85,6 @@ class Live(Backend):
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         self._place = usable_device(device)
-        if self.threads < 1:
-            raise LiveError(f"backend.threads: found {self.threads}, expected 1 or more")
         if self._place.type == "cpu":
             torch.set_num_threads(self.threads)
         if (self.quality is None) != (self.reference is None):
@@ -169,7 +167,7 @@ class Live(Backend):
             return Cost(self._add_ons(asset.model).load_lora(asset.name))
         self._built.pop(asset.model, None)
         self._beside.pop(asset.model, None)
-        self._collect()
+        free_memory(self._place)
         return Cost(self.model(asset.model).load_s)
 
     # -- add-ons, stage by stage: see Taken ------------------------------------------------------------------
@@ -195,9 +193,7 @@ class Live(Backend):
         if gpus > 1:
             raise LiveError(f"one device steps the denoiser here, and {gpus} GPUs are asked for; add denoisers=1")
         if work.row not in self._parts:
-            raise LiveError(
-                f"row {work.row}: it is asked what a step takes that was not made; choose another discipline"
-            )
+            raise LiveError(f"row {work.row}: asked what a step takes that was not made; choose another discipline")
         return self._parts[work.row]
 
     def faster(self, model: str, kernels: Sequence[str]) -> float:
@@ -210,7 +206,7 @@ class Live(Backend):
 
     def bytes(self, asset: Asset) -> int | None:
         if asset.kind == "controlnet":
-            return self._add_ons(asset.model).controlnet_bytes(asset.name)
+            return self._add_ons(asset.model).controlnet(asset.name).nbytes
         if asset.kind == "lora":
             return self._add_ons(asset.model).lora_bytes(asset.name)
         return self.model(asset.model).nbytes
@@ -266,7 +262,7 @@ class Live(Backend):
         except torch.cuda.OutOfMemoryError as full:
             for work in works:
                 work.state = None
-            self._collect()
+            free_memory(self._place)
             raise WorkFailed(f"{self._place} ran out of memory: {full}") from None
 
     def _by_model(self, works: Sequence[Work]) -> Iterator[tuple[LiveModel, AddOns, list[Work]]]:
@@ -334,9 +330,8 @@ class Live(Backend):
 
     def _spec(self, name: str) -> ModelSpec:
         if name not in self.models:
-            raise LiveError(
-                f"backend.models: no live model is called {name}; it knows {', '.join(sorted(self.models))}"
-            )
+            known = ", ".join(sorted(self.models))
+            raise LiveError(f"backend.models: no live model is called {name}; it knows {known}")
         arguments = dict(self.models[name])
         if self.dtype is not None:
             arguments.setdefault("dtype", self.dtype)
@@ -361,7 +356,7 @@ class Live(Backend):
             self._built.clear()
             self._beside.clear()
             self._warm.clear()
-            self._collect()
+            free_memory(self._place)
             built = build(spec, self._place)
         self._built[name] = built
         self._named.add(name)
@@ -373,15 +368,8 @@ class Live(Backend):
         folder = Path(self.store) / name
         if not (folder / "model_index.json").is_file():
             build(spec, self._place).save(folder)
-            self._collect()
-        return ModelSpec(
-            spec.family, spec.variant, str(folder), spec.scale, spec.dtype, spec.scheduler, spec.seed, spec.allow_hub
-        )
-
-    def _collect(self) -> None:
-        gc.collect()
-        if self._place.type == "cuda":
-            torch.cuda.empty_cache()
+            free_memory(self._place)
+        return replace(spec, weights=str(folder))
 
 
 def _mean(parts: Parts) -> Apart:

@@ -34,10 +34,7 @@ def ensure_resumable(scheduler: Any) -> None:
         why = "is not one of the deterministic single-step solvers (it may draw noise at every step)"
     flow = "FlowMatch" in name or scheduler.config.get("prediction_type") in _FLOW_PREDICTIONS
     instead = _RESUMABLE[2:] if flow else _RESUMABLE[:2]
-    raise LiveError(
-        f"solver {name} {why}, so a run cannot be resumed from step K; "
-        f"use {' or '.join(instead)} (the spec's scheduler)"
-    )
+    raise LiveError(f"solver {name} {why}: no run can be resumed from step K; use scheduler {' or '.join(instead)}")
 
 
 def swapped(scheduler: Any, name: str) -> Any:

@@ -41,7 +41,6 @@ class Ssim:
 
     device: str = "cpu"
     name: ClassVar[str] = "ssim"
-    higher_is_better: ClassVar[bool] = True
     full_reference: ClassVar[bool] = True
 
     def score(
@@ -75,7 +74,6 @@ class MsSsim:
 
     device: str = "cpu"
     name: ClassVar[str] = "ms-ssim"
-    higher_is_better: ClassVar[bool] = True
     full_reference: ClassVar[bool] = True
 
     def score(
@@ -97,7 +95,6 @@ class Psnr:
     """
 
     name: ClassVar[str] = "psnr"
-    higher_is_better: ClassVar[bool] = True
     full_reference: ClassVar[bool] = True
 
     def score(
@@ -116,14 +113,11 @@ def _fitting(images: Images, references: Images | None, name: str, least: int, w
     checked(images)
     checked(references, "references")
     if images.shape != references.shape:
-        raise QualityError(
-            f"images of shape {images.shape} against references of {references.shape}; make both at one size"
-        )
+        said = f"images of shape {images.shape} against references of {references.shape}"
+        raise QualityError(f"{said}; make both at one size")
     height, width = images.shape[1:3]
     if min(height, width) < least:
-        raise QualityError(
-            f"images of {width}x{height} pixels are too small; the least side is {least} pixels for {why}"
-        )
+        raise QualityError(f"images of {width}x{height} pixels are too small; the least side is {least} for {why}")
     return references
 
 

@@ -19,7 +19,7 @@ class Parts:
     Attributes:
         encoder_s, decoder_s: of the denoiser.
         controlnet_s: of each ControlNet.
-        receive_s: to bring what all of them say to the denoiser's device and add it up.
+        receive_s: to add up what all of them say.
     """
 
     encoder_s: float
@@ -70,7 +70,7 @@ class Apart:
         for each in self.controls:
             answers.append(each(step))
             seconds.append(watch.lap())
-        total = summed(answers, step.x.device)
+        total = summed(answers)
         receive_s = watch.lap()
         predicted = halves.decode(pipe, half, total)
         self.parts.append(Parts(encoder_s, tuple(seconds), receive_s, watch.lap()))

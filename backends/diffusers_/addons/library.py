@@ -81,10 +81,6 @@ class AddOns:
                 self._nets[name] = self._loaded(name)
         return self._nets[name]
 
-    def controlnet_bytes(self, name: str) -> int:
-        """Bytes of the weights of ControlNet ``name``."""
-        return self.controlnet(name).nbytes
-
     def hint(self, name: str, width: int, height: int, seed: int) -> torch.Tensor:
         """What ControlNet ``name`` reads, (1, ...), of a picture drawn from ``seed``."""
         picture = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)

@@ -1,6 +1,6 @@
 """LoRA adapters on a live model: read, attach, fuse, unfuse, also between two steps of a run."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,31 +46,23 @@ def read_lora(path: Path, name: str) -> LoraWeights:
     return LoraWeights(name, tensors, watch.lap())
 
 
-def write_random_lora(
-    model: LiveModel, path: Path, rank: int, seed: int, std: float = 0.02, targets: Sequence[str] = ATTENTION
-) -> None:
-    """Write a LoRA file for the denoiser of ``model`` with random weights, both factors drawn from a normal.
+def write_random_lora(model: LiveModel, path: Path, rank: int, seed: int, std: float = 0.02) -> None:
+    """Write a LoRA file for the denoiser's attention layers, with random weights: both factors drawn from a normal.
 
     Args:
         rank: of the two factors.
         std: standard deviation of their entries.
-        targets: endings of the names of the linear layers that it changes.
-
-    Raises:
-        LiveError: no layer has such a name.
     """
     generator = torch.Generator().manual_seed(seed)
     tensors = {}
     for name, layer in model.denoiser.named_modules():
         name = name.removesuffix(".base_layer")  # where another LoRA is attached already
-        if isinstance(layer, torch.nn.Linear) and name.endswith(tuple(targets)):
+        if isinstance(layer, torch.nn.Linear) and name.endswith(ATTENTION):
             stem = f"{model.family.denoiser}.{name}"
             down = torch.randn(rank, layer.in_features, generator=generator) * std
             up = torch.randn(layer.out_features, rank, generator=generator) * std
             tensors[f"{stem}.lora_A.weight"] = down.to(layer.weight.dtype).contiguous()
             tensors[f"{stem}.lora_B.weight"] = up.to(layer.weight.dtype).contiguous()
-    if not tensors:
-        raise LiveError(f"no linear layer of {model.spec.family} ends in {', '.join(targets)}")
     save_file(tensors, str(path))
 
 

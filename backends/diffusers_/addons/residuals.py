@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import torch
 
@@ -24,14 +26,10 @@ class Residuals:
             tuple(a + b for a, b in zip(self.rest, other.rest, strict=True)),
         )
 
-    def to(self, device: torch.device) -> "Residuals":
-        """The same on ``device``."""
-        return Residuals(tuple(a.to(device) for a in self.blocks), tuple(a.to(device) for a in self.rest))
-
 
 @dataclass(frozen=True, slots=True)
 class StepInput:
-    """All that a ControlNet needs of one step, and all that has to be sent to one that runs apart.
+    """All that a ControlNet needs of one step.
 
     Attributes:
         step: index of the step about to run, of the first rows where they stand at several.
@@ -45,18 +43,10 @@ class StepInput:
     t: torch.Tensor
     inputs: Mapping[str, torch.Tensor]
 
-    def to(self, device: torch.device) -> "StepInput":
-        """The same on ``device``."""
-        inputs = {name: each.to(device) for name, each in self.inputs.items()}
-        return StepInput(self.step, self.x.to(device), self.t.to(device), inputs)
-
 
 ResidualSource = Callable[[StepInput], Residuals]
 
 
-def summed(answers: Sequence[Residuals], device: torch.device) -> Residuals:
-    """Bring the residuals of several ControlNets to ``device`` and add them up."""
-    total = answers[0].to(device)
-    for answer in answers[1:]:
-        total = total + answer.to(device)
-    return total
+def summed(answers: Sequence[Residuals]) -> Residuals:
+    """Add up the residuals of one or more ControlNets, in their order."""
+    return reduce(add, answers)

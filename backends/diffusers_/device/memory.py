@@ -1,5 +1,6 @@
 """Whether a device is there and a model fits on it, and how much memory it took once it ran."""
 
+import gc
 from collections.abc import Iterable
 
 import psutil
@@ -55,6 +56,13 @@ def ensure_fits(what: str, needed_bytes: int, device: torch.device) -> None:
             f"{free / 2**30:.2f} GiB; free the model that is loaded, use dtype 'bfloat16' or 'float16', a "
             "smaller variant, or scale 'tiny'"
         )
+
+
+def free_memory(device: torch.device) -> None:
+    """Give back the memory of what nobody holds any more."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def reset_peak(device: torch.device) -> None:

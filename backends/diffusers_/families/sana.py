@@ -18,7 +18,6 @@ def encode(pipe: Any, prompts: Prompts) -> tuple[Tensors, Tensors | None]:
     hidden, mask, no_hidden, no_mask = pipe.encode_prompt(
         prompts.texts,
         prompts.guided,
-        negative_prompt="" if prompts.negatives is None else prompts.negatives,
         device=pipe.device,
         max_sequence_length=prompts.tokens,
     )

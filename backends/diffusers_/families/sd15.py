@@ -9,7 +9,7 @@ from backends.diffusers_.patches import unet as patches
 
 
 def encode(pipe: Any, prompts: Prompts) -> tuple[Tensors, Tensors | None]:
-    positive, negative = pipe.encode_prompt(prompts.texts, pipe.device, 1, prompts.guided, prompts.negatives)
+    positive, negative = pipe.encode_prompt(prompts.texts, pipe.device, 1, prompts.guided)
     return {"hidden": positive}, {"hidden": negative} if prompts.guided else None
 
 

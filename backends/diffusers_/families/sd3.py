@@ -17,7 +17,6 @@ def encode(pipe: Any, prompts: Prompts) -> tuple[Tensors, Tensors | None]:
         None,
         device=pipe.device,
         do_classifier_free_guidance=prompts.guided,
-        negative_prompt=prompts.negatives,
         max_sequence_length=prompts.tokens,
     )
     positive = {"hidden": hidden, "pooled": pooled}

@@ -17,7 +17,6 @@ def encode(pipe: Any, prompts: Prompts) -> tuple[Tensors, Tensors | None]:
         device=pipe.device,
         num_images_per_prompt=1,
         do_classifier_free_guidance=prompts.guided,
-        negative_prompt=prompts.negatives,
     )
     positive = {"hidden": hidden, "text_embeds": pooled}
     return positive, {"hidden": no_hidden, "text_embeds": no_pooled} if prompts.guided else None

@@ -71,10 +71,7 @@ class Architecture:
 
 def families() -> dict[str, FamilyEntry]:
     """The live families by name."""
-    listed = _data("full")["families"]
-    return {
-        name: FamilyEntry(name, entry["adapter"], entry["pipeline"], entry["default"]) for name, entry in listed.items()
-    }
+    return {name: FamilyEntry(name, **entry) for name, entry in _data("full")["families"].items()}
 
 
 def family_entry(family: str) -> FamilyEntry:

@@ -29,7 +29,9 @@ def with_random_weights(part: Part, device: torch.device, dtype: torch.dtype, se
     Returns:
         The network in evaluation mode, gradients off.
     """
-    with _seeded(seed, device), _default_dtype(dtype), torch.device(device):
+    forked = torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
+    with forked, _default_dtype(dtype), torch.device(device):
+        torch.manual_seed(seed)
         network = _construct(part)
         for weight in network.parameters():
             if weight.dim() > 1 and not weight.any():
@@ -43,13 +45,6 @@ def _construct(part: Part) -> Any:
     if package == "transformers":
         return network(network.config_class(**part.config))
     return network(**part.config)
-
-
-@contextmanager
-def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield
 
 
 @contextmanager

@@ -101,9 +101,7 @@ def test_a_controlnet_reads_back_from_its_folder(tiny: dict[str, Any], tmp_path:
 
 
 def test_what_has_no_controlnet_says_so(tiny: dict[str, Any]) -> None:
-    with pytest.raises(LiveError, match="sana has no ControlNet"):
+    with pytest.raises(LiveError, match="has no ControlNet here"):
         random_controlnet(tiny["sana"])
-    with pytest.raises(LiveError, match="it has: controlnet_sdxl"):
-        random_controlnet(tiny["sdxl"], name="depth")
     with pytest.raises(LiveError, match="at least one"):
         inline([])

@@ -36,7 +36,6 @@ def test_identity_symmetry_and_order(metric: Metric) -> None:
         scores.append(metric.score(other, references=image))
         np.testing.assert_allclose(scores[-1], metric.score(image, references=other), atol=1e-5)
     assert (np.diff(np.stack(scores), axis=0) < 0).all()
-    assert metric.higher_is_better
     assert metric.full_reference
 
 
