@@ -12,6 +12,12 @@ from typer.exceptions import TyperException
 from sim.errors import ConfigError
 
 COMMANDS: dict[str, str] = {
+    **dict.fromkeys(
+        ("calibrate sd15", "calibrate sdxl", "calibrate sd3", "calibrate flux", "calibrate sana"),
+        "backends.cli:calibrate",
+    ),
+    "calibrate likeness": "backends.cli:calibrate_likeness",
+    "calibrate sglang": "backends.cli:calibrate_sglang",
     "calibrate log": "sim.study.generation.command:log",
     "calibrate scale": "sim.study.scale.command:scale",
     "calibrate selector": "sim.study.selector.command:selector",

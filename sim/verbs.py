@@ -33,7 +33,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from backends.base import BackendError
-from sim.commands import called, command_of, run_command
+from sim.commands import COMMANDS, called, command_of, run_command
 from sim.config.choices import groups, overview
 from sim.config.hydra_node import MODE, guarded
 from sim.config.override import readable
@@ -110,7 +110,6 @@ def run(given: Sequence[str]) -> int:
 
 def _of_files(given: Sequence[str]) -> int:
     """The verbs that have options of their own. Returns the exit status."""
-    import backends.cli
     import sim.study.cli
     import sim.study.scorecard.command
     import traces.cli
@@ -131,7 +130,12 @@ def _of_files(given: Sequence[str]) -> int:
         traces.cli.add_parser(verbs)
         sim.study.cli.add_parser(verbs)
         sim.study.scorecard.command.add_parser(verbs)
-        backends.cli.add_parser(verbs)
+        measured = verbs.add_parser(
+            "calibrate", help="measure a profile, or what a policy needs to know"
+        ).add_subparsers(dest="what", required=True, metavar="WHAT")
+        for words in COMMANDS:
+            if words.startswith("calibrate "):
+                measured.add_parser(words.removeprefix("calibrate "), add_help=False)
         args = parser.parse_args(given)
         status: int = args.run(args)
         return status

@@ -162,7 +162,6 @@ class ClipScore:
     def score(
         self, images: Images, *, references: Images | None = None, prompts: Sequence[str] | None = None
     ) -> Floats:
-        """See Metric.score."""
         return 100.0 * self.clip.cosines(images, prompts)
 
 
@@ -187,7 +186,6 @@ class PickScore:
     def score(
         self, images: Images, *, references: Images | None = None, prompts: Sequence[str] | None = None
     ) -> Floats:
-        """See Metric.score."""
         return self.clip.gain * self.clip.cosines(images, prompts)
 
 

@@ -1,7 +1,5 @@
 """Quiet logging: what the libraries say is true but of no use here, and would repeat with every request."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
