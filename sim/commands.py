@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 import typer
+from pydantic import ValidationError
 from typer.exceptions import TyperException
 
 from sim.errors import ConfigError
@@ -20,6 +21,17 @@ COMMANDS: dict[str, str] = {
     "trace import": "traces.sources.command:import_from",
     "trace pair": "traces.cli:pair",
     "trace synth": "traces.cli:synth",
+    **dict.fromkeys(
+        ("calibrate sd15", "calibrate sdxl", "calibrate sd3", "calibrate flux", "calibrate sana"),
+        "backends.cli:calibrate",
+    ),
+    "calibrate likeness": "backends.cli:calibrate_likeness",
+    "calibrate sglang": "backends.cli:calibrate_sglang",
+    "calibrate log": "sim.study.generation.command:log",
+    "calibrate scale": "sim.study.scale.command:scale",
+    "calibrate selector": "sim.study.selector.command:selector",
+    "plan placement": "sim.study.placement.command:placement",
+    "plan rate": "sim.study.rate.command:rate",
 }
 """The module and function of each command, by the words that call it. A module is imported when it is called."""
 
@@ -47,24 +59,28 @@ def run_command(words: str, options: Sequence[str]) -> int:
         ConfigError: an option is unknown, lacks its value, or is out of its range.
     """
     try:
+        # not command.main, which would end on an interruption and on a closed pipe in its own way
         with parsed(words, options) as context:
             status: int | None = context.command.invoke(context)
     except typer.Exit as end:  # of --help
         return end.exit_code
     except TyperException as error:
-        raise ConfigError(f"{words}: {error.format_message()} `mezzotint {words} --help` lists its options") from None
+        said = error.format_message().replace("Value error, ", "")
+        if isinstance(error.__cause__, ValidationError):  # which says what was expected alone
+            said += f", found {error.__cause__.errors()[0]['input']!r}."
+        raise ConfigError(f"{words}: {said} `mezzotint {words} --help` lists its options") from None
     return status or 0
 
 
-def parsed(words: str, options: Sequence[str]) -> typer.Context:
-    """Return command ``words`` with its ``options`` read. Raises TyperException where they cannot be."""
+def parsed(words: str, options: Sequence[str]) -> Any:
+    """Return the context of command ``words``, with its ``options`` read, for ``with``. Raises TyperException where they cannot be."""
     function = function_of(words)
     if words in BY_NEXT_WORD:
         word = options[0] if options and not options[0].startswith("-") else None
         function = function(word)
         words, options = (words, options) if word is None else (f"{words} {word}", options[1:])
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(help=_description(function))(function)
+    app.command(help=_description(function), context_settings={"help_option_names": ["-h", "--help"]})(function)
     return typer.main.get_command(app).make_context(f"mezzotint {words}", list(options))
 
 

@@ -5,7 +5,6 @@ needs is imported once its configuration holds: an error is told before seconds 
 """
 
 import json
-import re
 import sys
 import time
 from collections import ChainMap
@@ -17,47 +16,32 @@ from typing import Annotated, Any, Literal
 import typer
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Glob, QuotedString
+from hydra.core.override_parser.types import QuotedString
 from omegaconf import DictConfig, OmegaConf
 
-from sim.config.choices import groups
 from sim.config.compose import Files, composed
-from sim.config.override import readable
+from sim.config.options import (
+    ConfigDir,
+    ConfigName,
+    ConfigPath,
+    Overrides,
+    Plugin,
+    arranged,
+    files_of,
+    is_dated,
+    resolved,
+)
 from sim.config.plugins import named
 from sim.config.points import launch, points, whole
 from sim.config.settings import check
 from sim.ending import end_workers, workers_end_with_us
 from sim.errors import ConfigError
 from sim.refusal import USAGE_ERROR, is_refused, refusal, warn
-from sim.rundir import SUMMARY, check_folder, check_place, claimed, config_of, holds_run, unclaimed
+from sim.rundir import SUMMARY, check_folder, check_place, unclaimed
 from sim.sweep import claimed_sweep, counted, ended_points, failed, is_claimed, kept_points, mark_done, mark_failed
-
-MAX_JOBS = 1024
-"""Worker processes of a sweep; joblib takes the memory for all that it is told of, however few points there are."""
 
 VALIDATE = ("backend=live", "cluster=local", "trace.requests=40", "arrivals.rate_rpm=60")
 """What a validation runs unless told otherwise."""
-
-Overrides = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[KEY=VALUE ...]", help="settings and choices; --cfg job prints all, `mezzotint list` the groups"
-    ),
-]
-ConfigDir = Annotated[
-    Path | None,
-    typer.Option("--config-dir", "-cd", metavar="DIR", help="a folder with YAML files of your own, beside the groups"),
-]
-ConfigPath = Annotated[
-    Path | None, typer.Option("--config-path", "-cp", metavar="DIR", help="the folder of a run to repeat")
-]
-ConfigName = Annotated[
-    str, typer.Option("--config-name", "-cn", metavar="NAME", help="the file in --config-path, without its ending")
-]
-Plugin = Annotated[
-    list[str] | None,
-    typer.Option(metavar="MODULE", help="a module that the configuration may name classes of; may be repeated"),
-]
 
 
 def run(
@@ -94,10 +78,12 @@ def run(
             return sweep(point, words, files)
         config = composed(words, files)
         plain = resolved(config)
-        said, folder, _ = _simulated(plain, Path(check(plain).run.dir), fresh=is_dated(config))
-        print(_line(said, plain, folder))
-        from sim.record.summary import extrapolations
+        folder = Path(check(plain).run.dir)
+        from sim.record.summary import extrapolations  # seconds of imports, once the configuration holds
+        from sim.run import simulated
 
+        said, folder, _ = simulated(plain, folder, fresh=is_dated(config))
+        print(_line(said, plain, folder))
         for what, (value, source) in extrapolations(said).items():
             warn(f"{what}: {value}; {source}")
         return 0
@@ -133,47 +119,6 @@ def validate(
         plain = resolved(config)
         print(_validated(plain, Path(check(plain).run.dir), fresh=is_dated(config), progress=True))
         return 0
-
-
-def files_of(config_dir: Path | None, config_path: Path | None, config_name: str) -> Files:
-    """Return where the configuration is. Raises ConfigError where the options exclude each other."""
-    if config_dir is not None and config_path is not None:
-        raise ConfigError("--config-dir: found beside --config-path, whose configuration is whole; leave one out")
-    if config_path is None and config_name != "config":
-        raise ConfigError("--config-name: names a file in the folder of --config-path; add that")
-    return Files(config_dir, config_path, config_name)
-
-
-def arranged(words: Sequence[str]) -> list[str]:
-    """Return overrides as Hydra reads them.
-
-    A setting of a part may be one that its file does not list, so it is added where it is absent: the part's own class
-    says which settings there are, and refuses one that is misspelt.
-
-    Raises:
-        ConfigError: a word cannot be read, or a group is given what is no choice.
-    """
-    said = [readable(word) for word in words]
-    for word in said:
-        _check_choice(word)
-        key, _, value = word.lstrip("+~").partition("=")
-        if key == "hydra.launcher.n_jobs" and value not in {"-1", *map(str, range(1, MAX_JOBS + 1))}:
-            raise ConfigError(
-                f"{key}: found {value}, expected 1 to {MAX_JOBS} processes at a time, or -1 for all cores"
-            )
-    return [f"++{word}" if (key := re.match(r"(\w+)\.[^=@]+=", word)) and key[1] in groups() else word for word in said]
-
-
-def _check_choice(word: str) -> None:
-    """Raise ConfigError for a group that is given a number, a list or nothing: Hydra names neither group nor remedy."""
-    group, _, value = word.partition("=")
-    if not value or group not in groups():
-        return
-    read = OverridesParser.create().parse_override(word)
-    several = read.is_sweep_override() and not isinstance(read.value(), Glob)
-    for one in read.sweep_iterator() if several else [read.value()]:
-        if not isinstance(one, str | QuotedString | Glob | dict):
-            raise ConfigError(f"{group}: found {value}, expected one of its choices; ~{group} leaves out what may be")
 
 
 def sweep(task: Callable[[DictConfig], None], words: Sequence[str], files: Files) -> int:
@@ -249,7 +194,10 @@ def point(config: DictConfig) -> None:
     """Run one point of a sweep; a launcher calls it, here or in a worker process."""
     with _noted() as (folder, note):
         plain = resolved(config)
-        said, folder, kept = _simulated(plain, folder, keep=True)
+        check(plain)
+        from sim.run import simulated
+
+        said, folder, kept = simulated(plain, folder, keep=True)
         note(_line(said, plain, folder, _overrides()), kept)
 
 
@@ -274,30 +222,6 @@ def _noted() -> Iterator[tuple[Path, Callable[[str, bool], None]]]:
         mark_failed(sweep_folder, number, refusal(error, f"{folder} ({chosen}): "))
 
 
-def _simulated(
-    plain: dict[str, Any], folder: Path, *, fresh: bool = False, keep: bool = False
-) -> tuple[dict[str, Any], Path, bool]:
-    """Run one simulation.
-
-    Args:
-        fresh: where ``folder`` is taken, take another one.
-        keep: where the same run lies in ``folder``, read it instead.
-
-    Returns:
-        its summary, its folder, and whether it was read.
-    """
-    from sim.run import again, save, simulate
-
-    with claimed(folder, fresh=fresh) as claim:
-        if keep and holds_run(folder):
-            if config_of(folder) != again(plain):
-                raise ConfigError(f"run.dir: {folder} holds a run of another sweep; remove it or name another")
-            return json.loads((folder / SUMMARY).read_bytes()), claim.folder, True
-        outcome = simulate(plain, progress=not keep)
-        save(outcome, claim)
-        return outcome.summary, claim.folder, False
-
-
 def _validated(plain: dict[str, Any], folder: Path, *, fresh: bool = False, progress: bool = False) -> str:
     from sim.study.validate import validate
 
@@ -306,17 +230,6 @@ def _validated(plain: dict[str, Any], folder: Path, *, fresh: bool = False, prog
         check_folder(folder / part)
     found = validate(plain, unclaimed(folder) if fresh else folder, progress=progress)
     return "\n".join([found.table(), *map(str, found.files)])
-
-
-def resolved(config: DictConfig) -> dict[str, Any]:
-    """Return a configuration in plain dictionaries and lists. Raises OmegaConfBaseException for what has no value."""
-    plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    return {str(key): value for key, value in plain.items()} if isinstance(plain, dict) else {}
-
-
-def is_dated(config: DictConfig) -> bool:
-    """Return True if the run directory is named after the time, so that it must be a new one."""
-    return "${now:" in str(OmegaConf.to_container(config.run, resolve=False))
 
 
 def _overrides() -> str:

@@ -127,7 +127,7 @@ def _by_hydra(words: tuple[str, ...], files: Files) -> DictConfig:
         # A primary file whose defaults lack _self_ is composed as Hydra says, or refused in one line.
         warnings.filterwarnings("ignore", "In '.*': Defaults list is missing", UserWarning)
         try:
-            config = compose(files.name, overrides=[*path, *launching, *words], return_hydra_config=True)
+            config: DictConfig = compose(files.name, overrides=[*path, *launching, *words], return_hydra_config=True)
         except (ValueError, TypeError, AttributeError) as error:  # of a file that is no configuration
             raise ConfigError(f"the configuration cannot be composed ({error}); see `mezzotint run --help`") from error
     if files != OURS:
