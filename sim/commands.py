@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 from pydantic import ValidationError
@@ -46,6 +46,15 @@ def overview() -> str:
     return "\n".join(["usage: mezzotint COMMAND [OPTIONS]", "", about, "", *lines])
 
 
+def refuse_words(given: Sequence[str]) -> NoReturn:
+    """Raise ConfigError for words that are no command."""
+    after = [words.split()[1] for words in COMMANDS if words.startswith(f"{given[0]} ")]
+    if after:
+        found = given[1] if len(given) > 1 else "nothing"
+        raise ConfigError(f"{given[0]}: found {found}, expected {' or '.join(after)}")
+    raise ConfigError(f"{given[0]}: is no command; `mezzotint --help` lists them")
+
+
 def command_of(given: Sequence[str]) -> str | None:
     """Return the longest command that ``given`` begins with, such as ``trace import``; None where there is none."""
     found = [words for words in COMMANDS if words.split() == list(given[: len(words.split())])]
@@ -73,7 +82,7 @@ def run_command(words: str, options: Sequence[str]) -> int:
 
 
 def parsed(words: str, options: Sequence[str]) -> Any:
-    """Return the context of command ``words``, with its ``options`` read, for ``with``. Raises TyperException where they cannot be."""
+    """Return a context manager: command ``words`` with its ``options`` read. Raises TyperException for a wrong one."""
     function = function_of(words)
     if words in BY_NEXT_WORD:
         word = options[0] if options and not options[0].startswith("-") else None

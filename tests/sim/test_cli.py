@@ -341,7 +341,7 @@ def test_folders_with_our_names_do_not_stand_before_ours(tmp_path: Path, package
         (["run", "a..b=1"], "a..b: cannot be read as a key"),
         (["run", "--", "a{"], "a{: cannot be read, expected KEY=VALUE, GROUP=CHOICE or ~GROUP"),
         (["run", "a{"], "a{: cannot be read, expected KEY=VALUE, GROUP=CHOICE or ~GROUP"),
-        (["plan"], "plan: is no command"),
+        (["plan"], "plan: found nothing, expected placement or rate"),
         (["run", "run=5"], "run: "),
         (["run", "run.dir="], "run.dir: "),
         (

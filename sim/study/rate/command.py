@@ -78,7 +78,7 @@ def rate(
         if word.lstrip("+").startswith(("arrivals.rate_rpm=", "arrivals.speedup=")):
             raise ConfigError(f"{word}: is what is searched for; leave it out, and say where with --from and --to")
     words = arranged([*(overrides or []), *([] if output is None else [f"run.dir={output}"])])
-    asked = Asked(violations, slo, from_rpm, to_rpm, replications, tolerance, jobs, tuple(words))
+    asked = Asked(violations, slo, from_rpm, to_rpm, replications, tolerance, jobs, tuple(overrides or ()))
     with named(plugin or []):
         config = composed(words, files_of(config_dir, config_path, config_name))
         settings = check(resolved(config))
