@@ -257,7 +257,7 @@ def test_what_cannot_be_done_is_one_message(tmp_path: Path, words: str, refused:
 def test_a_journal_that_is_not_one_names_its_line(tmp_path: Path, plant: Any) -> None:
     plant(Planted(falls_with_k))
     (tmp_path / "journal.jsonl").write_text('{"query": 1}\n')
-    with pytest.raises(ConfigError, match=r"journal.jsonl: line 1 is not a measured pair"):
+    with pytest.raises(BackendError, match=r"journal.jsonl: line 1: conditions: .*name another folder with -o"):
         calibrate(tmp_path, "--pairs", "2")
 
 
