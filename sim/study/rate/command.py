@@ -118,7 +118,7 @@ def find(asked: Asked, config: DictConfig, settings: Settings, folder: Path) -> 
     from sim.study.rate.own_clock import mean_rpm, replications
     from sim.study.rate.page import draw, facts, line
     from sim.study.rate.points import Points
-    from sim.study.rate.search import NotBracketed, Question, search
+    from sim.study.rate.search import Question, search
 
     seeds = replications(config, asked.replications)
     question = Question(asked.violations, asked.slo, asked.from_rpm, asked.to_rpm, seeds, asked.tolerance)
@@ -130,8 +130,6 @@ def find(asked: Asked, config: DictConfig, settings: Settings, folder: Path) -> 
             with tqdm(total=most, unit="run", desc=name, disable=None, file=sys.stderr) as bar:
                 points = Points(config, folder, asked.slo, asked.jobs, bar)
                 found = search(question, points.measure)
-        except NotBracketed as error:
-            raise ConfigError(str(error)) from None
         except KeyboardInterrupt:
             end_workers()  # before their folder is tidied
             raise
