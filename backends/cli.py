@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from backends import baselines, likeness
 from backends.base import BackendError
-from backends.calibrate import Plan, grid, model_name
+from backends.calibrate import Plan, grid
 from backends.profile import check_replaced, file_name, write
 from conf.atomic import check_ours, output_folder
 
@@ -66,6 +66,7 @@ def calibrate(
     from backends.calibrate.machine import short_name
     from backends.calibrate.session import Interrupted, complete, unmeasured
     from backends.diffusers_ import ModelSpec
+    from backends.diffusers_.networks.architectures import architecture
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     gpu = gpu or short_name(device)  # refuses a device that is not there, before torch does
@@ -75,7 +76,7 @@ def calibrate(
     plan = Plan(
         ModelSpec(family, variant=variant, weights=weights, scale=scale, dtype=dtype, allow_hub=allow_hub),
         gpu=gpu,
-        model=model or model_name(family, variant, scale),
+        model=model or architecture(family, variant, scale).name,
         shapes=grid(_sizes(sizes or usual_sizes), _numbers("--batches", batches or usual_batches)),
         device=device,
         warmup=warmup,
@@ -136,7 +137,7 @@ def calibrate_likeness(
         half: Dtype = "bfloat16" if family == "sd3" else "float16"
         dtype: Dtype = half if place.type == "cuda" and not tiny else "float32"
         model = build(ModelSpec(family, weights=weights, scale=scale, dtype=dtype), place)
-        name = model_name(family, None, scale)
+        name = model.architecture.name
         for side in sides:
             found = measure(model, name, side, side, patch or (64 if tiny else 256), threshold, steps, images)
             rows.append(found)
