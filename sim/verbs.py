@@ -32,7 +32,6 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from backends.base import BackendError
 from sim.commands import command_of, run_command
 from sim.config.choices import groups, overview
 from sim.config.hydra_node import MODE, guarded
@@ -40,14 +39,10 @@ from sim.config.override import readable
 from sim.config.settings import check
 from sim.config.theirs import at_hand
 from sim.ending import end_workers, workers_end_with_us
-from sim.errors import ConfigError, SimulationError
+from sim.errors import REFUSED, ConfigError, SimulationError
 from sim.refusal import OUTPUT_GONE, USAGE_ERROR, refusal, refuse, warn
 from sim.rundir import SUMMARY, check_folder, check_place, claimed, config_of, holds_run, unclaimed
 from sim.sweep import claimed_sweep, counted, ended_points, failed, is_claimed, kept_points, mark_done, mark_failed
-from traces.error import TraceError
-
-REFUSED = (ConfigError, TraceError, BackendError, SimulationError)
-"""What the user can put right; a SimulationError is a policy's, and the policies may be the user's own."""
 
 VALUED = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p", "--cfg", "-c")
 """Hydra's options that take a value."""

@@ -11,7 +11,7 @@ import pytest
 from sim.cli import main
 from sim.errors import ConfigError
 from sim.run import Outcome, simulate
-from sim.study.scorecard import points, runner
+from sim.study.scorecard import key, runner
 from sim.study.scorecard.card import Card, Study, lost, make, study, write
 from sim.study.scorecard.measures import Measured, latency_s, reduction
 from sim.study.scorecard.rows import NOT_YET, UNEXPLAINED, Row
@@ -108,11 +108,11 @@ def test_runs_of_equal_configuration_are_made_once_and_kept(tmp_path: Path, simu
     assert simulations() == 4
 
 
-def test_a_change_of_code_runs_everything_again(
+def test_a_change_of_arithmetic_runs_everything_again(
     tmp_path: Path, simulations: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(STUDY, tmp_path / "work")
-    monkeypatch.setattr(points, "code", lambda: "another")
+    monkeypatch.setattr(key, "arithmetic", lambda: "another")
     make(STUDY, tmp_path / "work")
     assert simulations() == 4
 

@@ -8,7 +8,7 @@ import pytest
 
 from sim.cli import main
 from sim.errors import ConfigError
-from sim.study.scorecard import points
+from sim.study.scorecard import key, points
 from sim.study.scorecard.card import Card, Study, beside, make, write
 from sim.study.scorecard.columns import SYNTHETIC, Feed, read_columns
 from sim.study.scorecard.finished import Runs
@@ -88,7 +88,7 @@ def test_one_made_after_the_other_is_both_at_once(tmp_path: Path, log: Feed, mon
     assert whole.columns[1].rows[1].reason == "found since", "a kept column is judged anew"
     more = {"one": [*TARGETS["one"], Target(id="A3", what="new", role="order")]}
     assert beside(Card(replace(STUDY, targets=more), both.columns[:1], {}), json_path)[1] == ["log"]
-    monkeypatch.setattr(points, "code", lambda: "another")
+    monkeypatch.setattr(key, "arithmetic", lambda: "another")
     whole, dropped = beside(make(STUDY, work), json_path)
     assert dropped == ["log"]
     assert [column.name for column in whole.columns] == [SYNTHETIC]
@@ -99,10 +99,10 @@ def test_a_trace_counts_by_its_content_wherever_it_lies(tmp_path: Path, log: Fee
     config = {"trace": {"path": str(log.path), "requests": 9}}
     moved = tmp_path / "moved.parquet"
     moved.write_bytes(log.path.read_bytes())
-    assert points.digest(config) == points.digest({"trace": {"path": str(moved), "requests": 9}})
-    assert points.digest(config) != points.digest({"trace": {"path": str(moved), "requests": 8}})
+    assert key.digest(config) == key.digest({"trace": {"path": str(moved), "requests": 9}})
+    assert key.digest(config) != key.digest({"trace": {"path": str(moved), "requests": 8}})
     write_trace(File(path=log.path, requests=70).load(None), moved)  # type: ignore[arg-type]
-    assert points.digest(config) != points.digest({"trace": {"path": str(moved), "requests": 9}})
+    assert key.digest(config) != key.digest({"trace": {"path": str(moved), "requests": 9}})
 
 
 def test_what_a_short_trace_cannot_give_is_not_run(tmp_path: Path, log: Feed) -> None:

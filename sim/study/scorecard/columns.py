@@ -1,17 +1,15 @@
 """The columns of the scorecard: a trace that everything is run on, and what came of it."""
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from sim.errors import ConfigError
-from sim.study.scorecard import points
+from sim.study.scorecard import key
 from sim.study.scorecard.observations import Observation
 from sim.study.scorecard.points import has_prompts, rows_asked
 from sim.study.scorecard.readings import Reading
@@ -111,10 +109,5 @@ def read_columns(path: Path) -> list[Column]:
 
 
 def follows_from(overrides: Mapping[str, Sequence[str]]) -> str:
-    """What a column's numbers follow from beside its trace, as 16 hex digits: code, settings and form."""
-    found = hashlib.sha256(f"{points.code()} {json.dumps(overrides, sort_keys=True, default=list)}".encode())
-    conf = Path(str(resources.files("conf")))
-    for file in sorted(conf.rglob("*.yaml")):
-        if file.parent != conf / "data":  # targets and reasons: what is compared with, judged anew at every writing
-            found.update(f"{file.relative_to(conf)}\0".encode() + file.read_bytes() + b"\0")
-    return found.hexdigest()[:16]
+    """What a column's numbers follow from beside its trace, as 16 hex digits: arithmetic, settings and form."""
+    return key.joined(key.arithmetic(), key.settings(), {name: list(words) for name, words in overrides.items()})

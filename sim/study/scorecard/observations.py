@@ -12,7 +12,7 @@ from conf.atomic import atomic_write
 from sim.errors import ConfigError
 from sim.study.scorecard.finished import Finished, Runs, Unmeasured
 from sim.study.scorecard.nirvana import LONG_PROMPT, similarity_of_hits
-from sim.study.scorecard.points import digest
+from sim.study.scorecard.key import digest
 from traces.describe.likeness import GROUPS, likeness
 from traces.describe.survival import survival
 from traces.encoders.embeddings import embed

@@ -9,16 +9,13 @@ from joblib import Parallel, delayed
 from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
-from backends.base import BackendError
 from sim.ending import workers_end_with_us
-from sim.errors import ConfigError, SimulationError
+from sim.errors import REFUSED
 from sim.run import simulate, write
 from sim.rundir import check_place
 from sim.study.scorecard.finished import Finished, Runs, read_finished
-from sim.study.scorecard.points import Config, Point, composed, digest
-from traces.error import TraceError
-
-REFUSED = (ConfigError, TraceError, BackendError, SimulationError)
+from sim.study.scorecard.key import digest
+from sim.study.scorecard.points import Config, Point, composed
 
 
 def finish(points: Sequence[Point], work: Path, jobs: int = 1) -> Runs:
