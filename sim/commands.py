@@ -10,7 +10,13 @@ from typer.exceptions import TyperException
 
 from sim.errors import ConfigError
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "scorecard": "sim.study.scorecard.command:compare",
+    "scorecard addons": "sim.study.addons.command:compare",
+    "scorecard compositions": "sim.study.compositions.command:compare",
+    "scorecard hardware": "sim.study.hardware.command:replay",
+    "scorecard stages": "sim.study.stages.command:compare",
+}
 """The module and function of each command, by the words that call it. A module is imported when it is called."""
 
 

@@ -109,7 +109,6 @@ def _of_files(given: Sequence[str]) -> int:
     import sim.study.cli
     import sim.study.generation.command
     import sim.study.scale.command
-    import sim.study.scorecard.command
     import sim.study.selector.command
     import traces.cli
     from sim.study.runs import ReportError
@@ -128,7 +127,9 @@ def _of_files(given: Sequence[str]) -> int:
         verbs.add_parser("validate", help="serve live, simulate the same, print the error", add_help=False)
         traces.cli.add_parser(verbs)
         sim.study.cli.add_parser(verbs)
-        sim.study.scorecard.command.add_parser(verbs)
+        verbs.add_parser(
+            "scorecard", help="reproduce the papers' numbers: what is held, what is missed and why", add_help=False
+        )
         measured = backends.cli.add_parser(verbs)
         sim.study.selector.command.add_parser(measured)
         sim.study.generation.command.add_parser(measured)

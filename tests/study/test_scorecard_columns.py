@@ -1,7 +1,7 @@
 """The columns of the scorecard: a trace beside the built-in one, one made after the other, and nothing of its text."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -60,12 +60,13 @@ def test_both_columns_have_every_row_and_their_own_reasons(tmp_path: Path, log: 
     assert (ours[1].reason, its[1].reason) == ("made up", "real")
     assert ours[1].requests == its[1].requests == 50, "as many as the experiment asks for"
     assert ours[1].trace != its[1].trace
-    paths = write(card, tmp_path / "out", "scorecard")
+    write(card, tmp_path / "out", "scorecard")
+    paths = [tmp_path / "out" / f"scorecard.{kind}" for kind in ("md", "json")]
     page = paths[0].read_text()
     for line in ("| one | synthetic | 1 | 1 | 0 | 0 | 0 |", "| one | log | 1 | 1 | 0 | 0 | 0 |"):
         assert line in page.splitlines()
     assert "- **A2 (synthetic)**: made up" in page
-    for path in paths[:2]:
+    for path in paths:
         said = path.read_text()
         assert "heliotrope" not in said
         assert str(tmp_path) not in said, "the page goes to others"
@@ -161,7 +162,7 @@ def test_what_is_looked_at_beside_the_rows_names_no_file_of_the_user_s(
     for seen in column.observations:
         assert "leave nothing of the 80 requests" in (seen.reason or "")
         assert "kept.parquet" in (seen.reason or "")
-    assert str(tmp_path) not in json.dumps(column.plain())
+    assert str(tmp_path) not in json.dumps(asdict(column))
 
 
 def test_columns_are_named_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

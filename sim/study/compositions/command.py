@@ -1,16 +1,14 @@
 """`mezzotint scorecard compositions`: designs that nobody has run, each beside the parts that it is made of."""
 
-import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
-from conf.atomic import atomic_files, check_ours, output_folder
 from sim.errors import ConfigError
-from sim.study.compositions import page
 from sim.study.compositions.designs import TRAFFICS, judged
+from sim.study.pages import write_page
 from sim.study.scorecard.finished import Finished
+from sim.study.scorecard.options import RESULTS, RUNS, Check, Jobs, Output, Quick, Work
 from sim.study.scorecard.points import Point
 from sim.study.scorecard.runner import finish
 from sim.study.verdicts import checked, committed
@@ -23,29 +21,26 @@ ROWS, QUICK_ROWS = 600, 60
 """Requests that are served in each run; before them as many fill the caches, three times."""
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run what is missing, compare, write the page, its data and its figure; returns the exit status.
+def compare(
+    quick: Quick = False, check: Check = False, jobs: Jobs = 1, output: Output = RESULTS, work: Work = RUNS
+) -> int:
+    """Run designs that nobody has run, each beside its parts, and write compositions.md, .json and .png.
 
     Raises:
         ConfigError: a run that failed, or a file that cannot be written.
     """
-    name = f"{NAME}-quick" if args.quick else NAME
-    before = committed(args.output / f"{name}.json", judged) if args.check else {}
-    facts = study(args.work, args.jobs, QUICK_ROWS if args.quick else ROWS)
+    from sim.study.compositions import page  # what draws takes a second to import
+
+    name = f"{NAME}-quick" if quick else NAME
+    before = committed(output / f"{name}.json", judged) if check else {}
+    facts = study(work, jobs, QUICK_ROWS if quick else ROWS)
     for traffic in facts["traffics"]:
         for each in traffic["designs"]:
-            print(f"{traffic['title']}: {each['name']}: {page.told(each)}")
-    if args.check:
+            print(f"{traffic['title']}: {each['name']}: {page.line_of(each)}")
+    if check:
         return checked(before, judged(facts))
-    output_folder(args.output, ConfigError)
-    files = [args.output / f"{name}.{kind}" for kind in ("md", "json", "png")]
-    check_ours(files[0], ConfigError, "a page of scorecard compositions", b"# Compositions")
-    with atomic_files(files, ConfigError) as (markdown, data, image):
-        page.draw(facts).savefig(image, format="png", metadata={"Software": None})
-        data.write_text(json.dumps(facts, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        markdown.write_text(page.render(facts, files[2].name), encoding="utf-8")
-    for file in files:
-        print(file)
+    image = f"{name}.png"
+    write_page(output, name, facts, page.render(facts, image), {image: page.draw(facts)})
     return 0
 
 

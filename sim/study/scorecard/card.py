@@ -1,15 +1,16 @@
 """The whole scorecard: from what is to be compared to the files that say how it went."""
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from conf.atomic import atomic_files, check_ours, output_folder
+from conf.page import number
+from sim.commands import COMMANDS
 from sim.errors import ConfigError
+from sim.study.pages import write_page
 from sim.study.scorecard import modm, nirvana, page, patchedserve, swiftdiffusion
 from sim.study.scorecard.columns import SYNTHETIC, Column, Feed, follows_from, read_columns
 from sim.study.scorecard.figure import draw
@@ -97,7 +98,11 @@ def study(system: str | None, *, quick: bool) -> Study:
     reasons = load_reasons(data / "scorecard-reasons.yaml", targets)
     if system is not None:
         if system not in targets:
-            raise ConfigError(f"scorecard: found the system {system!r}, expected one of {', '.join(targets)}")
+            studies = ", ".join(words.partition(" ")[2] for words in COMMANDS if words.startswith("scorecard "))
+            raise ConfigError(
+                f"scorecard: found the system {system!r}, expected one of {', '.join(targets)}, or, as the first word "
+                f"after scorecard, another study: {studies}"
+            )
         targets = {system: targets[system]}
     if not quick:
         return Study(targets, MEASURES, reasons, {}, "in full", beside="nirvana" in targets)
@@ -176,26 +181,14 @@ def beside(card: Card, before: Path) -> tuple[Card, list[str]]:
     return replace(card, columns=sorted(columns, key=lambda each: each.name != SYNTHETIC)), dropped
 
 
-def write(card: Card, folder: Path, name: str) -> list[Path]:
-    """Write ``name``.md, .json and .png in ``folder``, all or none of them; returns their paths.
+def write(card: Card, folder: Path, name: str) -> None:
+    """Write ``name``.md, .json and .png in ``folder``; without a figure where nothing was simulated.
 
-    Where nothing was simulated there is no figure, and that of an earlier call is removed.
-
-    Raises:
-        ConfigError: the folder cannot be made, or a file not written; the message names it.
+    Raises ConfigError as ``write_page`` does.
     """
-    output_folder(folder, ConfigError)
-    markdown, data, image = (folder / f"{name}.{kind}" for kind in ("md", "json", "png"))
-    check_ours(markdown, ConfigError, "a scorecard", b"# Scorecard")
-    figure = draw({column.name: column.rows for column in card.columns})
-    drawn, gone = ([], [image]) if figure is None else ([image], [])
-    with atomic_files([*drawn, data, markdown], ConfigError, gone) as (*images, rows, text):
-        if figure is not None:
-            figure.savefig(images[0], format="png")
-        plain = {"columns": [column.plain() for column in card.columns]}
-        rows.write_text(json.dumps(plain, indent=1, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
-        text.write_text(page.render(card.columns, card.study.form, None if figure is None else image.name), "utf-8")
-    return [markdown, data, *([] if figure is None else [image])]
+    figure, image = draw({column.name: column.rows for column in card.columns}), f"{name}.png"
+    text = page.render(card.columns, card.study.form, image if figure else None)
+    write_page(folder, name, {"columns": [asdict(column) for column in card.columns]}, text, {image: figure})
 
 
 def lost(before: Path, rows: Sequence[Row], name: str = SYNTHETIC) -> list[str]:
@@ -221,8 +214,8 @@ def lost(before: Path, rows: Sequence[Row], name: str = SYNTHETIC) -> list[str]:
             lines.append(f"{was.id} held and is no target any more")
         elif row.verdict != "held":
             lines.append(
-                f"{was.id} held and is {row.verdict}: {row.what}: paper {page.number(row.paper)}, "
-                f"ours {page.number(row.ours)} ({row.reason})"
+                f"{was.id} held and is {row.verdict}: {row.what}: paper {number(row.paper)}, "
+                f"ours {number(row.ours)} ({row.reason})"
             )
     return lines
 

@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
@@ -82,10 +81,6 @@ class Column:
     rows: list[Row]
     readings: list[Reading] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
-
-    def plain(self) -> dict[str, Any]:
-        """The column as JSON has it."""
-        return asdict(self)
 
 
 class _Known(BaseModel):

@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from conf.page import number
 from conf.palette import GREEN, GREY, INK, VERMILION, house_style, panels
 from sim.study.palette import short
-from sim.study.scorecard.page import number
 from sim.study.scorecard.rows import Row
 
 REACH = 4.0

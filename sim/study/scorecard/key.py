@@ -42,7 +42,7 @@ def digest(config: Config) -> str:
 
 @cache
 def arithmetic() -> str:
-    """Return the digest of ``ARITHMETIC`` and of the results of `PROBES`, which change where ARITHMETIC was forgotten."""
+    """Return the digest of ``ARITHMETIC``, and of the results of `PROBES` in case nobody raised it."""
     found = []
     for words in PROBES:
         outcome = simulate(composed(Point("", {}, words)) | {"run": {"dir": "unnamed"}})

@@ -11,8 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 from conf.atomic import atomic_write
 from sim.errors import ConfigError
 from sim.study.scorecard.finished import Finished, Runs, Unmeasured
-from sim.study.scorecard.nirvana import LONG_PROMPT, similarity_of_hits
 from sim.study.scorecard.key import digest
+from sim.study.scorecard.nirvana import LONG_PROMPT, similarity_of_hits
 from traces.describe.likeness import GROUPS, likeness
 from traces.describe.survival import survival
 from traces.encoders.embeddings import embed

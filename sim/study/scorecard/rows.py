@@ -1,8 +1,7 @@
 """The rows of the scorecard: every target, with what was made of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from sim.study.scorecard.finished import Finished, Runs, Unmeasured
 from sim.study.scorecard.measures import Measured
@@ -48,10 +47,6 @@ class Row:
     requests: int | None
     trace: list[str]
     source: str
-
-    def plain(self) -> dict[str, Any]:
-        """The row as JSON has it."""
-        return asdict(self)
 
 
 def score(
