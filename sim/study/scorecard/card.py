@@ -15,7 +15,7 @@ from sim.study.scorecard import modm, nirvana, page, patchedserve, swiftdiffusio
 from sim.study.scorecard.columns import SYNTHETIC, Column, Feed, follows_from, read_columns
 from sim.study.scorecard.figure import draw
 from sim.study.scorecard.finished import Runs
-from sim.study.scorecard.measures import Measured
+from sim.study.scorecard.measures import Measured, load_measures
 from sim.study.scorecard.observations import observe
 from sim.study.scorecard.points import sweep
 from sim.study.scorecard.readings import EXPERIMENTS as READ
@@ -24,12 +24,12 @@ from sim.study.scorecard.rows import Row, judged_again, score
 from sim.study.scorecard.runner import finish
 from sim.study.scorecard.targets import Reasons, Targets, load_reasons, load_targets, read_yaml, reasons_of
 
-MEASURES: Mapping[str, Measured] = {
-    **nirvana.MEASURES,
-    **modm.MEASURES,
-    **patchedserve.MEASURES,
-    **swiftdiffusion.MEASURES,
-}
+DATA = Path(str(resources.files("conf"))) / "data"
+
+MEASURES: Mapping[str, Measured] = load_measures(
+    DATA / "scorecard-measures.yaml",
+    {**nirvana.MEASURES, **modm.MEASURES, **patchedserve.MEASURES, **swiftdiffusion.MEASURES},
+)
 """Of all systems."""
 
 Overrides = Mapping[str, Sequence[str]]
@@ -93,9 +93,8 @@ def study(system: str | None, *, quick: bool) -> Study:
     Raises:
         ConfigError: no such system, or a file in conf/data that is malformed.
     """
-    data = Path(str(resources.files("conf"))) / "data"
-    targets = load_targets(data / "targets.yaml")
-    reasons = load_reasons(data / "scorecard-reasons.yaml", targets)
+    targets = load_targets(DATA / "targets.yaml")
+    reasons = load_reasons(DATA / "scorecard-reasons.yaml", targets)
     if system is not None:
         if system not in targets:
             studies = ", ".join(words.partition(" ")[2] for words in COMMANDS if words.startswith("scorecard "))
@@ -106,14 +105,14 @@ def study(system: str | None, *, quick: bool) -> Study:
         targets = {system: targets[system]}
     if not quick:
         return Study(targets, MEASURES, reasons, {}, "in full", beside="nirvana" in targets)
-    overrides = _overrides(data / "scorecard-quick.yaml")
+    overrides = _overrides(DATA / "scorecard-quick.yaml")
     left_out = {name for name, words in overrides.items() if words is None}
     measures = {of: measured for of, measured in MEASURES.items() if left_out.isdisjoint(measured.experiments)}
     set_beside = {name: words for name, words in overrides.items() if words is not None}
     said = Study(targets, measures, reasons, set_beside, "quick form: small traces, for watching changes only")
     for name in said.experiments:
         if name not in overrides:
-            raise ConfigError(f"{data / 'scorecard-quick.yaml'}: {name} is missing; say what makes it quick")
+            raise ConfigError(f"{DATA / 'scorecard-quick.yaml'}: {name} is missing; say what makes it quick")
     return said
 
 
