@@ -30,7 +30,10 @@ def part() -> Sequence[replay.Replayed]:
 def recursion(row: Submission, image_s: float) -> np.ndarray:
     """Latencies by a recursion that shares nothing with the engine, ascending."""
     process = LoadGen(
-        seed=row.seed, rate_rpm=60 * row.target_qps, least_requests=row.least_requests, least_s=row.least_s
+        seed=row.schedule_rng_seed,
+        rate_rpm=60 * row.target_qps,
+        least_requests=row.min_query_count,
+        least_s=row.min_duration_s,
     )
     times = process.schedule(np.zeros(20_000), np.random.default_rng(0)).times
     done = finished(times.tolist(), row.gpus, row.batch_most, row.batch_limit_s, image_s)

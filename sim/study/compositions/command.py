@@ -46,9 +46,10 @@ def compare(
 
 def study(work: Path, jobs: int, rows: int) -> dict[str, Any]:
     """All designs, each under light load and under more than it can serve."""
-    asked: dict[tuple[int, int, str], Point] = {}
-    for at, traffic in enumerate(TRAFFICS):
-        for place, design in enumerate(traffic.designs):
+    asked: list[Point] = []
+    for traffic in TRAFFICS:
+        light = ("arrivals=poisson", f"arrivals.rate_rpm={traffic.light_rpm}")
+        for design in traffic.designs:
             common = (
                 *design.overrides,
                 *traffic.overrides,
@@ -56,33 +57,24 @@ def study(work: Path, jobs: int, rows: int) -> dict[str, Any]:
                 f"trace.requests={4 * rows}",
                 f"preload={3 * rows}",
             )
-            loads = {
-                "light": ("arrivals=poisson", f"arrivals.rate_rpm={traffic.light_rpm}"),
-                "full": ("arrivals=saturation", "arrivals.gap_s=0.1"),
-            }
-            for load, words in loads.items():
-                asked[at, place, load] = Point(NAME, {}, (*common, *words))
-    runs = finish(list(asked.values()), work, jobs)
-    done = dict(zip(asked, (outcome for _, outcome in runs.outcomes), strict=True))
-    for key, outcome in done.items():
+            asked += [
+                Point(NAME, {}, (*common, *load)) for load in (light, ("arrivals=saturation", "arrivals.gap_s=0.1"))
+            ]
+    done = finish(asked, work, jobs).outcomes
+    for point, outcome in done:
         if isinstance(outcome, str):
-            print(f"mezzotint: {asked[key].command}: {outcome}", file=sys.stderr)
+            print(f"mezzotint: {point.command}: {outcome}", file=sys.stderr)
             raise ConfigError(f"scorecard compositions: a run failed: {outcome}")
-    return {
-        "rows": rows,
-        "traffics": [
-            {
-                "title": traffic.title,
-                "light_rpm": traffic.light_rpm,
-                "designs": [
-                    {"name": design.name, "parts": list(design.parts), "command": asked[at, place, "light"].command}
-                    | _measured(done[at, place, "light"], done[at, place, "full"])
-                    for place, design in enumerate(traffic.designs)
-                ],
-            }
-            for at, traffic in enumerate(TRAFFICS)
-        ],
-    }
+    pairs = zip(done[::2], done[1::2], strict=True)
+    traffics = []
+    for traffic in TRAFFICS:
+        designs = []
+        for design in traffic.designs:
+            (point, light_run), (_, full_run) = next(pairs)
+            told = {"name": design.name, "parts": list(design.parts), "command": point.command}
+            designs.append(told | _measured(light_run, full_run))
+        traffics.append({"title": traffic.title, "light_rpm": traffic.light_rpm, "designs": designs})
+    return {"rows": rows, "traffics": traffics}
 
 
 def _measured(light: Any, full: Any) -> dict[str, Any]:
