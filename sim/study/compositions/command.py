@@ -17,6 +17,8 @@ NAME = "compositions"
 
 CLUSTER = ("cluster=h800-batches", "cluster.count=8", "quality=alpha", "slo=[]", "seed=1")
 
+FULL = ("arrivals=saturation", "arrivals.gap_s=0.1")
+
 ROWS, QUICK_ROWS = 600, 60
 """Requests that are served in each run; before them as many fill the caches, three times."""
 
@@ -47,19 +49,12 @@ def compare(
 def study(work: Path, jobs: int, rows: int) -> dict[str, Any]:
     """All designs, each under light load and under more than it can serve."""
     asked: list[Point] = []
+    length = (f"trace.requests={4 * rows}", f"preload={3 * rows}")
     for traffic in TRAFFICS:
         light = ("arrivals=poisson", f"arrivals.rate_rpm={traffic.light_rpm}")
         for design in traffic.designs:
-            common = (
-                *design.overrides,
-                *traffic.overrides,
-                *CLUSTER,
-                f"trace.requests={4 * rows}",
-                f"preload={3 * rows}",
-            )
-            asked += [
-                Point(NAME, {}, (*common, *load)) for load in (light, ("arrivals=saturation", "arrivals.gap_s=0.1"))
-            ]
+            common = (*design.overrides, *traffic.overrides, *CLUSTER, *length)
+            asked += [Point(NAME, {}, (*common, *load)) for load in (light, FULL)]
     done = finish(asked, work, jobs).outcomes
     for point, outcome in done:
         if isinstance(outcome, str):

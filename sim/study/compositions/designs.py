@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 
-import yaml
-from pydantic import TypeAdapter
-
+from sim.study.scorecard.targets import read_data
 from sim.study.verdicts import Facts, Judged
 
 COMPARED = {"p50_s": "p50", "p95_s": "p95", "rpm_per_gpu": "throughput", "usd_per_image": "cost"}
@@ -50,6 +49,4 @@ def judged(facts: Facts) -> dict[str, Judged]:
     return found
 
 
-TRAFFICS = TypeAdapter(tuple[Traffic, ...]).validate_python(
-    yaml.safe_load((files("conf") / "data" / "compositions.yaml").read_text(encoding="utf-8"))
-)
+TRAFFICS: tuple[Traffic, ...] = read_data(Path(str(files("conf"))) / "data" / "compositions.yaml", tuple[Traffic, ...])

@@ -5,8 +5,6 @@ from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
-
 from conf.page import number
 from sim.commands import COMMANDS
 from sim.errors import ConfigError
@@ -22,7 +20,8 @@ from sim.study.scorecard.readings import EXPERIMENTS as READ
 from sim.study.scorecard.readings import measure
 from sim.study.scorecard.rows import Row, judged_again, score
 from sim.study.scorecard.runner import finish
-from sim.study.scorecard.targets import Reasons, Targets, load_reasons, load_targets, read_yaml, reasons_of
+from sim.study.scorecard.targets import Reasons, Targets, load_reasons, load_targets, read_data, reasons_of
+from sim.study.verdicts import Judged
 
 DATA = Path(str(resources.files("conf"))) / "data"
 
@@ -55,22 +54,12 @@ class Study:
     form: str
     beside: bool = False
 
-    @property
-    def experiments(self) -> list[str]:
-        """The experiments behind the targets, each once."""
-        return self._behind(made_up=False)
-
-    def experiments_on(self, feed: Feed) -> list[str]:
-        """Those of them that say something of the trace of ``feed``, each once."""
-        return self._behind(made_up=feed.path is None)
-
-    def _behind(self, made_up: bool) -> list[str]:
+    def experiments(self, *, made_up: bool = False) -> list[str]:
+        """The experiments behind the targets, each once; ``made_up``: those that say something of made-up prompts."""
         ids = [target.id for listed in self.targets.values() for target in listed]
         measured = [self.measures[each] for each in ids if each in self.measures]
         named = [name for each in measured if not (made_up and each.real_prompts) for name in each.experiments]
-        if self.beside:
-            named += READ
-        return list(dict.fromkeys(named))
+        return list(dict.fromkeys([*named, *(READ if self.beside else ())]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +94,12 @@ def study(system: str | None, *, quick: bool) -> Study:
         targets = {system: targets[system]}
     if not quick:
         return Study(targets, MEASURES, reasons, {}, "in full", beside="nirvana" in targets)
-    overrides = _overrides(DATA / "scorecard-quick.yaml")
+    overrides = read_data(DATA / "scorecard-quick.yaml", dict[str, list[str] | None])
     left_out = {name for name, words in overrides.items() if words is None}
     measures = {of: measured for of, measured in MEASURES.items() if left_out.isdisjoint(measured.experiments)}
     set_beside = {name: words for name, words in overrides.items() if words is not None}
     said = Study(targets, measures, reasons, set_beside, "quick form: small traces, for watching changes only")
-    for name in said.experiments:
+    for name in said.experiments():
         if name not in overrides:
             raise ConfigError(f"{DATA / 'scorecard-quick.yaml'}: {name} is missing; say what makes it quick")
     return said
@@ -127,7 +116,7 @@ def make(study: Study, work: Path, jobs: int = 1, feeds: Sequence[Feed] = (Feed(
     points = [
         [
             point
-            for name in study.experiments_on(feed)
+            for name in study.experiments(made_up=feed.path is None)
             for point in sweep(name, feed.overrides(name, study.overrides.get(name, ())))
         ]
         for feed in feeds
@@ -145,7 +134,7 @@ def make(study: Study, work: Path, jobs: int = 1, feeds: Sequence[Feed] = (Feed(
 def _column(study: Study, feed: Feed, said: str, runs: Runs, work: Path) -> Column:
     overrides = {
         name: [feed.public(word) for word in feed.overrides(name, study.overrides.get(name, ()))]
-        for name in study.experiments
+        for name in study.experiments()
     }
     rows = score(study.targets, study.measures, runs, reasons_of(feed.name, study.reasons), overrides)
     rows = [replace(row, reason=None if row.reason is None else feed.public(row.reason)) for row in rows]
@@ -190,40 +179,23 @@ def write(card: Card, folder: Path, name: str) -> None:
     write_page(folder, name, {"columns": [asdict(column) for column in card.columns]}, text, {image: figure})
 
 
-def lost(before: Path, rows: Sequence[Row], name: str = SYNTHETIC) -> list[str]:
-    """What held in a column of the scorecard ``before`` (its JSON) and is not held in ``rows``, a line each.
+def judged(rows: Sequence[Row]) -> dict[str, Judged]:
+    """Return the verdicts of rows for --check, by id."""
+    found = {}
+    for row in rows:
+        ours = number(row.ours) + (f" ({row.reason})" if row.reason else "")
+        found[row.id] = Judged(f"{row.what}: {number(row.paper)}", ours, row.verdict == "held")
+    return found
 
-    Only systems that ``rows`` are about are compared.
+
+def known(before: Path, study: Study) -> dict[str, Judged]:
+    """Return the verdicts that the scorecard ``before`` (its JSON) has of the study's systems on the built-in trace.
 
     Raises:
         ConfigError: there is no such scorecard, or it is not one, or it has no such column.
     """
     columns = {column.name: column.rows for column in read_columns(before)}
-    if name not in columns:
-        raise ConfigError(f"{before}: has no column {name}, only {', '.join(columns)}; make it once without --check")
-    known = columns[name]
-    now = {row.id: row for row in rows}
-    systems = {row.system for row in rows}
-    lines = []
-    for was in known:
-        if was.system not in systems or was.verdict != "held":
-            continue
-        row = now.get(was.id)
-        if row is None:
-            lines.append(f"{was.id} held and is no target any more")
-        elif row.verdict != "held":
-            lines.append(
-                f"{was.id} held and is {row.verdict}: {row.what}: paper {number(row.paper)}, "
-                f"ours {number(row.ours)} ({row.reason})"
-            )
-    return lines
-
-
-def _overrides(path: Path) -> dict[str, list[str] | None]:
-    try:
-        return TypeAdapter(dict[str, list[str] | None]).validate_python(read_yaml(path))
-    except ValidationError as error:
-        where = ".".join(map(str, error.errors()[0]["loc"]))
-        raise ConfigError(
-            f"{path}: {where}: expected a list of overrides for each experiment, or null to leave it out"
-        ) from None
+    if SYNTHETIC not in columns:
+        others = ", ".join(columns)
+        raise ConfigError(f"{before}: has no column {SYNTHETIC}, only {others}; make it once without --check")
+    return judged([row for row in columns[SYNTHETIC] if row.system in study.targets])

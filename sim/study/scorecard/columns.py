@@ -4,8 +4,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from sim.errors import ConfigError
 from sim.study.scorecard import key
@@ -83,12 +84,6 @@ class Column:
     observations: list[Observation] = field(default_factory=list)
 
 
-class _Known(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    columns: list[Column]
-
-
 def read_columns(path: Path) -> list[Column]:
     """The columns of a scorecard's JSON.
 
@@ -96,11 +91,11 @@ def read_columns(path: Path) -> list[Column]:
         ConfigError: there is no such file, or it is none.
     """
     try:
-        return TypeAdapter(_Known).validate_json(path.read_bytes()).columns
+        return TypeAdapter(dict[Literal["columns"], list[Column]]).validate_json(path.read_bytes())["columns"]
     except OSError as error:
         raise absent(path, error) from None
-    except ValidationError as error:
-        raise ConfigError(f"{path}: is no scorecard ({error.errors()[0]['msg']}); make it again") from None
+    except (ValidationError, KeyError):
+        raise ConfigError(f"{path}: is no scorecard of this version; make it again") from None
 
 
 def follows_from(overrides: Mapping[str, Sequence[str]]) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from sim.errors import ConfigError
 from sim.study.scorecard.options import RESULTS, RUNS, Check, Jobs, Names, Output, Quick, Traces, Work
-from sim.study.verdicts import LOST
+from sim.study.verdicts import checked
 
 if TYPE_CHECKING:
     from sim.study.scorecard.columns import Feed
@@ -54,19 +54,15 @@ def compare(
     stem = "scorecard-quick" if quick else "scorecard"
     before = output / f"{stem}.json"
     study = card.study(system, quick=quick)
-    if check:
-        card.lost(before, [])  # a file that cannot be compared with is refused before the runs
+    known = card.known(before, study) if check else {}
     made = card.make(study, work, jobs, _feeds(trace, name, only_trace))
     for error, commands in made.failed.items():
         more = f" (and {len(commands) - 1} more)" if len(commands) > 1 else ""
         print(f"mezzotint: could not be run: {commands[0]}{more}: {error}", file=sys.stderr)
     failed = FAILED if any(NEEDS_EXTRA not in error for error in made.failed) else 0
     if check:
-        gone = card.lost(before, made.rows)
-        for line in gone:
-            print(f"mezzotint: {line}", file=sys.stderr)
         print(page.tally(made.rows))
-        return LOST if gone else failed
+        return checked(known, card.judged(made.rows)) or failed
     whole, dropped = card.beside(made, before)
     for column in dropped:
         print(f"mezzotint: {before}: the column {column} is of other code or settings; make it again", file=sys.stderr)

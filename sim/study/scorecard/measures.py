@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sim.study.scorecard.finished import Finished, Runs, mean
-from sim.study.scorecard.targets import Value, read_yaml
+from sim.study.scorecard.targets import Value, read_data
 
 Measure = Callable[[Runs], Value]
 Number = Callable[[Runs], float]
@@ -35,7 +36,7 @@ class Measured:
 
 def load_measures(path: Path, measures: Mapping[str, Measure]) -> dict[str, Measured]:
     """Read how each target is measured, and add the arithmetic: by target id, in the order of ``measures``."""
-    said = read_yaml(path)
+    said = read_data(path, dict[str, dict[str, Any]])
     words: dict[str, str] = {}
     for name, text in said["words"].items():
         words[name] = text.format(**words)
