@@ -11,11 +11,14 @@ from pydantic import TypeAdapter, ValidationError
 from sim.errors import ConfigError
 from sim.study.scorecard import key
 from sim.study.scorecard.observations import Observation
-from sim.study.scorecard.points import has_prompts, rows_asked
+from sim.study.scorecard.points import trace_of
 from sim.study.scorecard.readings import Reading
 from sim.study.scorecard.rows import Row
 from sim.study.verdicts import absent
 from traces.table.trace import about
+
+WITHOUT_PROMPTS = ("traces.sources.mix.Mix", "traces.sources.add_ons.AddOns")
+"""Sources of requests that are sizes and steps, or add-ons, alone, as the paper's experiment makes them up."""
 
 SYNTHETIC = "synthetic"
 """The column of the built-in trace."""
@@ -36,11 +39,12 @@ class Feed:
     def overrides(self, experiment: str, own: Sequence[str]) -> tuple[str, ...]:
         """What has ``experiment`` replay it: as many rows as it would have of the built-in one, where there are. One
         that asks nothing of prompts keeps its own requests: their sizes or add-ons are what its paper states."""
-        if self.path is None or not has_prompts(experiment, own):
-            return tuple(own)
-        asked = rows_asked(experiment, own)
+        trace = None if self.path is None else trace_of(experiment, own)
+        if self.path is None or (trace and (trace["_target_"] in WITHOUT_PROMPTS or trace.get("service") is not None)):
+            return tuple(own)  # a synthetic service has add-ons
+        asked = trace and trace.get("requests")
         told = [word for word in own if not word.startswith("trace.")]  # of the built-in source
-        rows = [] if asked is None else [f"++trace.requests={asked}"]
+        rows = [] if not isinstance(asked, int) else [f"++trace.requests={asked}"]
         return (*told, "trace=file", f"trace.path={json.dumps(str(self.path), ensure_ascii=False)}", *rows)
 
     def public(self, text: str) -> str:

@@ -15,9 +15,6 @@ from sim.config.hydra_node import composed as compose
 
 Config = dict[str, Any]
 
-WITHOUT_PROMPTS = ("traces.sources.mix.Mix", "traces.sources.add_ons.AddOns")
-"""Sources of requests that are sizes and steps, or add-ons, alone, as the paper's experiment makes them up."""
-
 
 @dataclass(frozen=True, slots=True)
 class Point:
@@ -62,8 +59,9 @@ def sweep(experiment: str, overrides: Sequence[str] = ()) -> list[Point]:
     swept = {str(key): str(value) for key, value in params.items() if key not in given}
     words = [*chosen, *(f"{key}={value}" for key, value in swept.items())]
     swept |= {key: given[key].partition("=")[2] for key in several}
-    jobs = product(*map(_values, parser.parse_overrides(words)))
-    return [Point(experiment, _choices(job, swept), job) for job in jobs]
+    jobs = list(product(*map(_values, parser.parse_overrides(words))))
+    set_to = [dict(word.split("=", 1) for word in job) for job in jobs]
+    return [Point(experiment, {key: each[key] for key in swept}, job) for job, each in zip(jobs, set_to, strict=True)]
 
 
 def _values(override: Override) -> list[str]:
@@ -72,29 +70,13 @@ def _values(override: Override) -> list[str]:
     return [f"{override.get_key_element()}={value}" for value in values]
 
 
-def has_prompts(experiment: str, overrides: Sequence[str] = ()) -> bool:
-    """Whether ``experiment`` asks something of prompts, and not of sizes or add-ons, so that those of another trace can
-    take their place; so it is said of one that cannot be composed."""
+def trace_of(experiment: str, overrides: Sequence[str] = ()) -> Config | None:
+    """Return the settings of the trace of ``experiment``; None if the experiment cannot be composed."""
     try:
-        trace = composed(Point(experiment, {}, (f"experiment={experiment}", *overrides)))["trace"]
-    except (HydraException, OmegaConfBaseException):
-        return True
-    return str(trace["_target_"]) not in WITHOUT_PROMPTS and trace.get("service") is None  # whose add-ons
-
-
-def rows_asked(experiment: str, overrides: Sequence[str] = ()) -> int | None:
-    """How many rows of its trace ``experiment`` asks for; None where it asks for no number, or cannot be composed."""
-    try:
-        trace = composed(Point(experiment, {}, (f"experiment={experiment}", *overrides)))["trace"]
+        found: Config = composed(Point(experiment, {}, (f"experiment={experiment}", *overrides)))["trace"]
     except (HydraException, OmegaConfBaseException):
         return None
-    rows = trace.get("requests")
-    return rows if isinstance(rows, int) else None
-
-
-def _choices(job: Sequence[str], swept: Mapping[str, str]) -> dict[str, str]:
-    set_to = dict(word.split("=", 1) for word in job)
-    return {key: set_to[key] for key in swept}
+    return found
 
 
 def composed(point: Point) -> Config:
