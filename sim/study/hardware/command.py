@@ -38,14 +38,13 @@ def replay(
     before = committed(output / f"{NAME}.json", card.judged) if check and not own else {}
     served = shipped("mlperf-sdxl-server.csv") if not own else runs
     routes = shipped("llmd-routing.csv") if not own else routing
-    made = card.make(
+    facts = card.make(
         [] if served is None else submissions(served),
         [] if routes is None else routed(routes),
         quick=quick,
         moved=not check,
         jobs=jobs,
     )
-    facts = card.plain(made)
     print(page.tally(facts))
     if check:
         now = card.judged(facts)
@@ -55,7 +54,7 @@ def replay(
         elif quick:
             before = {row: each for row, each in before.items() if row in now}
         status = checked(before, now)
-        error = made.of_errors("p99", 0.5)
+        error = facts["errors"]["p99"]["median"]
         if error is not None and error > card.LIMIT:
             far = f"the median error of p99 is {error:.2%}, expected at most {card.LIMIT:.0%}"
             print(f"mezzotint: {far}", file=sys.stderr)
