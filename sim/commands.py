@@ -32,6 +32,11 @@ COMMANDS: dict[str, str] = {
     "calibrate selector": "sim.study.selector.command:selector",
     "plan placement": "sim.study.placement.command:placement",
     "plan rate": "sim.study.rate.command:rate",
+    "scorecard": "sim.study.scorecard.command:compare",
+    "scorecard addons": "sim.study.addons.command:compare",
+    "scorecard compositions": "sim.study.compositions.command:compare",
+    "scorecard hardware": "sim.study.hardware.command:replay",
+    "scorecard stages": "sim.study.stages.command:compare",
 }
 """The module and function of each command, by the words that call it. A module is imported when it is called."""
 

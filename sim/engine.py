@@ -32,6 +32,9 @@ from sim.request import COMPLETED, HIT, LOOKUPS, MISSING, Guarded, Request
 from sim.streams import stream
 from sim.workload import Similarity, Workload
 
+ARITHMETIC = 1
+"""Raise it with a change that alters any number of a run's results: the scorecard then repeats its finished runs."""
+
 PATIENCE = 1_000
 """Samples in a row in which nothing came, ran or ended: then nothing ever will, whatever controllers still do."""
 

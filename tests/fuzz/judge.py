@@ -20,10 +20,10 @@ from hydra.core.global_hydra import GlobalHydra
 
 from conf.document import DocumentError, parse
 from sim.cli import main
+from sim.errors import REFUSED
 from sim.refusal import refuse
 from sim.run import save, simulate
 from sim.rundir import CLUSTER, CONFIG, REQUESTS, SUMMARY, claimed
-from sim.verbs import REFUSED
 from tests.fuzz.inputs import Input, digest
 from tests.fuzz.values import MARK
 
