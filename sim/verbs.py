@@ -43,7 +43,7 @@ from sim.ending import end_workers, workers_end_with_us
 from sim.errors import ConfigError, SimulationError
 from sim.refusal import OUTPUT_GONE, USAGE_ERROR, refusal, refuse, warn
 from sim.rundir import SUMMARY, check_folder, check_place, claimed, config_of, holds_run, unclaimed
-from sim.sweep import claimed_sweep, counted, ended_points, failed, is_claimed, kept_points, mark_done, mark_failed
+from sim.sweep import claimed_sweep, counted, ended_points, is_claimed, mark
 from traces.error import TraceError
 
 REFUSED = (ConfigError, TraceError, BackendError, SimulationError)
@@ -324,18 +324,18 @@ def _swept(run_all: Callable[[], None]) -> int:
         except KeyboardInterrupt:
             end_workers()  # before their folder is tidied
             raise
-        missing, before, ended = failed(folder), kept_points(folder), ended_points(folder)
+        ended = ended_points(folder)
         _warn_of_extrapolation(folder)
         _tell_unlike(folder)
     if not ended:
         swept = " ".join(word for word in words if word not in ("-m", "--multirun"))
         raise ConfigError(f"-m: found no point to run in {swept}; give each swept key a value")
-    if before:
+    if before := ended["kept"]:
         count = f"{before} point{'s' if before > 1 else ''}"
         compared = f"`mezzotint report {folder}` compares all"
         print(f"mezzotint: {count} of {folder} had been run before; {compared}", file=sys.stderr)
-    if missing:
-        count = f"{len(missing)} point{'s' if len(missing) > 1 else ''}"
+    if missing := ended["failed"]:
+        count = f"{missing} point{'s' if missing > 1 else ''}"
         again_ = "the same command" if named else f"the same command with run.dir={folder}"
         print(f"mezzotint: {count} of {folder} failed; {again_} runs what is missing", file=sys.stderr)
     return USAGE_ERROR if missing else 0
@@ -445,7 +445,7 @@ def _say(text: str, several: bool, *, kept: bool = False) -> None:
     """Print what a run found; a point of a sweep leaves it to the process that started the sweep."""
     hydra_config = HydraConfig.get()
     if several and is_claimed(Path(hydra_config.sweep.dir)):
-        mark_done(Path(hydra_config.sweep.dir), hydra_config.job.num, text, kept=kept)
+        mark(Path(hydra_config.sweep.dir), hydra_config.job.num, "kept" if kept else "done", text)
     else:
         print(text)
 
@@ -489,7 +489,7 @@ def _told(several: bool) -> Iterator[None]:
         if not is_claimed(folder):
             raise
         chosen = " ".join(word.lstrip("+") for word in hydra_config.overrides.task if not word.startswith("run.dir="))
-        mark_failed(folder, number, refusal(error, f"{folder / str(number)} ({chosen}): "))
+        mark(folder, number, "failed", refusal(error, f"{folder / str(number)} ({chosen}): "))
 
 
 def _chosen(several: bool) -> str:

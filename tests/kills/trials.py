@@ -204,7 +204,7 @@ def _whole(folder: Path) -> None:
 
 
 def _command(words: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "sim.cli", *words]
+    return [sys.executable, "-P", "-m", "sim.cli", *words]
 
 
 def _environment(home: Path) -> dict[str, str]:

@@ -25,7 +25,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def mezzotint(*words: str) -> subprocess.CompletedProcess[str]:
     """A process of its own: what sweeps and plug-ins need."""
-    command = [sys.executable, "-m", "sim.cli", *words]
+    command = [sys.executable, "-P", "-m", "sim.cli", *words]
     return subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, "HYDRA_FULL_ERROR": ""}, timeout=120
     )
@@ -556,5 +556,5 @@ def test_memory_that_runs_out_is_one_line(
 
 def _in_shell(script: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a shell script in which ``{}`` is the command."""
-    command = shlex.join([sys.executable, "-m", "sim.cli", *words])
+    command = shlex.join([sys.executable, "-P", "-m", "sim.cli", *words])
     return subprocess.run(["bash", "-c", script.format(command)], capture_output=True, text=True, timeout=120)

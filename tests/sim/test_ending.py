@@ -12,7 +12,7 @@ import pytest
 from omegaconf.errors import ConfigAttributeError
 
 from sim.cli import main
-from sim.ending import LOOK_S, Terminated, _watch, told_to_stop
+from sim.ending import Terminated, told_to_stop
 from sim.errors import ConfigError
 
 POINTS = 4
@@ -28,7 +28,7 @@ def test_a_sweep_that_is_terminated_takes_its_processes_along_and_goes_on(
     mark = f"mezzotint-test={os.getpid()}-{tmp_path.name}"
     name, _, value = mark.partition("=")
     command = subprocess.Popen(
-        [sys.executable, "-m", "sim.cli", *words],
+        [sys.executable, "-P", "-m", "sim.cli", *words],
         env=os.environ | {name: value},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -62,15 +62,6 @@ def test_an_interruption_while_a_class_is_made_is_one(
     monkeypatch.setattr("sim.verbs.run", lambda given: type("Late", (), {"field": Interrupts()}))
     assert main(["run"]) == status
     assert capsys.readouterr().err == "mezzotint: interrupted\n"
-
-
-def test_an_error_that_is_no_interruption_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(given: object) -> int:
-        raise ZeroDivisionError("ours")
-
-    monkeypatch.setattr("sim.verbs.run", run)
-    with pytest.raises(ZeroDivisionError, match="ours"):
-        main(["run"])
 
 
 @pytest.mark.parametrize(("stop", "status"), [(KeyboardInterrupt, 130), (Terminated, 143)])
@@ -151,17 +142,3 @@ def test_a_thread_is_told_to_stop_by_nobody() -> None:
         with pytest.raises(Terminated):
             signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-def test_a_worker_ends_at_once_when_whom_it_works_for_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not while that is there, however often it looks."""
-    parents = iter([7, 7, 7, 1])
-    looks: list[float] = []
-    monkeypatch.setattr(os, "getppid", lambda: next(parents))
-    monkeypatch.setattr(time, "sleep", looks.append)
-    ended: list[int] = []
-    monkeypatch.setattr(os, "_exit", ended.append)
-    _watch(7)
-    assert ended == [1]
-    assert looks == [LOOK_S] * 3
-    assert next(parents, None) is None

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
+from filelock import lock_descriptor
 
 from conf.atomic import atomic_write, check_target
-from conf.part import hold
 from traces.encoders import disk_cache
 
 if TYPE_CHECKING:
@@ -164,8 +164,8 @@ def _held(path: Path) -> int | None:
     except BlockingIOError:
         disk_cache.tell(f"{path}: another process is making these embeddings; waiting for it")
         os.close(lock)
-        with suppress(FileNotFoundError):  # it is done
-            os.close(hold(path))
+        with suppress(FileNotFoundError), path.open("rb") as file:  # unless it is done
+            lock_descriptor(file.fileno())
         return None
     except OSError:  # a file system without locks
         return lock
