@@ -9,7 +9,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -111,7 +111,7 @@ def part(directory: Path, name: str | None = None, *, wait: bool = False) -> Ite
     """Make a part in ``directory``, hold its lock, and remove the part when the block ends.
 
     Args:
-        directory: made where it is absent.
+        directory: made with its parents where it is absent, and removed again if it is empty at the end.
         name: tells two writers of the same target that they are two; None: no other writer has this part.
         wait: wait for another process that holds the part.
 
@@ -120,6 +120,7 @@ def part(directory: Path, name: str | None = None, *, wait: bool = False) -> Ite
         OSError: it cannot be made.
     """
     clear(directory)
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
     folder = directory / _PART.format(name or uuid.uuid4().hex[:16])
     lock = FileLock(folder / _LOCK, timeout=-1 if wait else _PATIENCE_S)
     while True:
@@ -135,43 +136,43 @@ def part(directory: Path, name: str | None = None, *, wait: bool = False) -> Ite
             # Else a file system without locks, where nobody can take a part for that of a killed writer.
         if {entry.name for entry in os.scandir(folder)} <= {_LOCK}:
             break
-        settle(folder)  # what a killed writer left while this one waited
+        _settle(folder)  # what a killed writer left while this one waited
         lock.release()
     try:
         yield folder
     finally:
-        settle(folder)
+        _settle(folder)
         lock.release()
+        for each in missing:
+            with suppress(OSError):  # not empty
+                each.rmdir()
 
 
-def settle(folder: Path) -> None:
-    """Move what is ready in a part into the folder around it, and remove the part.
-
-    The moves are in the order of the names, after all that they replace is gone.
-    """
-    ready = folder / READY
-    names = sorted(os.listdir(ready)) if ready.is_dir() else []
+def move_files(source: Path, target: Path) -> None:
+    """Move the files of one folder into another, in the order of their names, after all that they replace is gone."""
+    names = sorted(os.listdir(source))
     for name in reversed(names):
-        (folder.parent / name).unlink(missing_ok=True)
+        (target / name).unlink(missing_ok=True)
     for name in names:
-        os.replace(ready / name, folder.parent / name)
-    shutil.rmtree(folder, ignore_errors=True)
+        os.replace(source / name, target / name)
 
 
 def clear(directory: Path) -> None:
-    """Settle the parts in ``directory`` whose writers are gone."""
+    """Remove the parts in ``directory`` whose writers are gone; what was ready in them is moved into ``directory``."""
     for folder in directory.glob(_PART.format("*")):
         with suppress(OSError), FileLock(folder / _LOCK, timeout=0):  # held by its writer, or no locks here
-            settle(folder)
+            _settle(folder)
 
 
-@contextmanager
-def scratch_folder(path: Path) -> Iterator[Path]:
+def _settle(folder: Path) -> None:
+    if (folder / READY).is_dir():
+        move_files(folder / READY, folder.parent)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def scratch_folder(path: Path) -> AbstractContextManager[Path]:
     """Give a temporary folder on the disk of `path`; it is removed, with all in it, when the block ends."""
-    with part(path.parent) as folder:
-        content = folder / _CONTENT
-        content.mkdir()
-        yield content
+    return part(path.parent)
 
 
 @contextmanager
@@ -233,10 +234,11 @@ def atomic_folder(path: Path, error: type[Exception], remedy: str = REMEDY) -> I
         error: the disk is full, or permission is lacking.
     """
     try:
-        with scratch_folder(path) as content:
-            yield content
+        with part(path.parent) as folder:
+            (folder / _CONTENT).mkdir()
+            yield folder / _CONTENT
             if not path.is_dir():
-                os.replace(content, path)
+                os.replace(folder / _CONTENT, path)
     except OSError as cause:
         raise _unwritable(path, cause, error, remedy) from cause
 

@@ -9,13 +9,13 @@ import itertools
 import json
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import Timeout
 
-from conf.atomic import READY, check_name, check_room, clear, is_part, part, settle
+from conf.atomic import READY, check_name, check_room, clear, is_part, move_files, part
 from conf.document import DocumentError, parse
 from sim.errors import ConfigError
 
@@ -46,17 +46,16 @@ class Claim:
         Raises:
             ConfigError: it cannot be put there; the message names the folder.
         """
-        place, own = Path(os.path.realpath(self.folder)), self.staging.parent
+        place, ready = Path(os.path.realpath(self.folder)), self.staging
         try:
             if not place.exists():
-                os.rename(self.staging, place)
+                os.rename(ready, place)
                 return
-            if own.parent != place:  # the run itself has made the folder, for its images
-                own = own.rename(place / own.name)
-            os.rename(own / self.staging.name, own / READY)  # from here on a kill loses nothing
-            for name in set(FILES).difference(os.listdir(own / READY)):
+            if ready.parent.parent == place:  # an earlier run's: from here on a kill loses nothing
+                ready = ready.rename(ready.with_name(READY))
+            for name in set(FILES).difference(os.listdir(ready)):
                 (place / name).unlink(missing_ok=True)
-            settle(own)
+            move_files(ready, place)
         except OSError as error:
             raise _unusable(self.folder, error) from None
 
@@ -84,30 +83,22 @@ def claimed(folder: Path, *, fresh: bool = False, wait: bool = False) -> Iterato
         check_place(named)
         place = Path(os.path.realpath(named))
         home = _home(place)
-        missing = [each for each in (home, *home.parents) if not each.exists()]
-        with ExitStack() as held:
-            held.callback(_remove_empty, missing)
-            try:
-                own = held.enter_context(
-                    part(home, hashlib.sha256(os.fsencode(place.name)).hexdigest()[:16], wait=wait)
-                )
-            except Timeout as busy:
-                if fresh:
-                    number += 1
+        try:
+            with part(home, hashlib.sha256(os.fsencode(place.name)).hexdigest()[:16], wait=wait) as own:
+                if home != _home(place):  # another process has made it meanwhile
                     continue
+                _refuse_other(named)
+                staging = own / "run"
+                staging.mkdir()
+                yield Claim(named, staging)
+                return
+        except Timeout as busy:
+            if not fresh:
                 raise ConfigError(
                     f"run.dir: {named} is being written by another run; wait for it, or name another folder "
                     f"(if there is no such run, remove {Path(busy.lock_file).parent})"
                 ) from None
-            except OSError as error:
-                raise _unusable(named, error) from None
-            if home != _home(place):  # another process has made it meanwhile
-                continue
-            _refuse_other(named)
-            staging = own / "run"
-            staging.mkdir()
-            yield Claim(named, staging)
-            return
+            number += 1
 
 
 def check_folder(folder: Path) -> None:
@@ -171,10 +162,6 @@ def _numbered(folder: Path, number: int) -> Path:
     return folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
 
 
-def _digest(name: str) -> str:
-    return hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
-
-
 def _home(place: Path) -> Path:
     """Return where the part of a run lies: in its folder if that is there, so that no folder is renamed over it."""
     return place if place.is_dir() else place.parent
@@ -189,12 +176,6 @@ def _refuse_other(folder: Path) -> None:
             f"run.dir: {folder} holds what is not a run's ({found[0]}{more}); "
             "name a new folder, or that of an earlier run"
         )
-
-
-def _remove_empty(folders: list[Path]) -> None:
-    for folder in folders:
-        with suppress(OSError):
-            folder.rmdir()
 
 
 def _unusable(folder: Path, error: OSError) -> ConfigError:
