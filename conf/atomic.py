@@ -9,7 +9,8 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from fnmatch import fnmatch
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -26,12 +27,6 @@ _LOCK, _CONTENT = "lock", "content"
 
 _PATIENCE_S = 1.0
 """Wait this long for a lock that another process may hold only to see whether the writer is gone."""
-
-
-def is_part(name: str) -> bool:
-    """Return True if a folder of that name is a part."""
-    start, end = _PART.split("{}")
-    return name.startswith(start) and name.endswith(end)
 
 
 def check_target(path: Path, error: type[Exception]) -> None:
@@ -170,9 +165,10 @@ def _settle(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def scratch_folder(path: Path) -> AbstractContextManager[Path]:
-    """Give a temporary folder on the disk of `path`; it is removed, with all in it, when the block ends."""
-    return part(path.parent)
+def contents(folder: Path) -> list[str]:
+    """Return the names in a folder, sorted, without parts; none where there is no such folder."""
+    names = os.listdir(folder) if folder.is_dir() else []
+    return sorted(name for name in names if not fnmatch(name, _PART.format("*")))
 
 
 @contextmanager
@@ -195,7 +191,7 @@ def atomic_write(path: Path, error: type[Exception]) -> Iterator[Path]:
             yield folder / _CONTENT
             os.replace(folder / _CONTENT, path)
     except OSError as cause:
-        raise _unwritable(path, cause, error, REMEDY) from cause
+        raise error(f"{path}: cannot be written ({cause.strerror or str(cause)}); {REMEDY}") from cause
 
 
 @contextmanager
@@ -217,31 +213,3 @@ def atomic_files(paths: Sequence[Path], error: type[Exception], gone: Sequence[P
         yield temporaries[::-1]
         for path in gone:
             path.unlink(missing_ok=True)
-
-
-@contextmanager
-def atomic_folder(path: Path, error: type[Exception], remedy: str = REMEDY) -> Iterator[Path]:
-    """Give a temporary folder beside `path`; rename it to `path` if the block succeeds.
-
-    Where another process was faster, its folder stays: use this where both would write the same.
-
-    Args:
-        path: the folder to be made, with its parents.
-        error: what to raise, with one line of text.
-        remedy: what its text says to do.
-
-    Raises:
-        error: the disk is full, or permission is lacking.
-    """
-    try:
-        with part(path.parent) as folder:
-            (folder / _CONTENT).mkdir()
-            yield folder / _CONTENT
-            if not path.is_dir():
-                os.replace(folder / _CONTENT, path)
-    except OSError as cause:
-        raise _unwritable(path, cause, error, remedy) from cause
-
-
-def _unwritable(path: Path, cause: OSError, error: type[Exception], remedy: str) -> Exception:
-    return error(f"{path}: cannot be written ({cause.strerror or str(cause)}); {remedy}")

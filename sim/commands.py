@@ -10,8 +10,18 @@ from typer.exceptions import TyperException
 
 from sim.errors import ConfigError
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "trace compare": "traces.cli:compare",
+    "trace describe": "traces.cli:describe",
+    "trace export": "traces.cli:export",
+    "trace import": "traces.sources.command:import_from",
+    "trace pair": "traces.cli:pair",
+    "trace synth": "traces.cli:synth",
+}
 """The module and function of each command, by the words that call it. A module is imported when it is called."""
+
+BY_NEXT_WORD = frozenset({"trace import"})
+"""Commands whose options depend on the word after them: their function takes it and returns the function to call."""
 
 
 def command_of(given: Sequence[str]) -> str | None:
@@ -27,6 +37,10 @@ def run_command(words: str, options: Sequence[str]) -> int:
         ConfigError: an option is unknown, lacks its value, or is out of its range.
     """
     function = function_of(words)
+    if words in BY_NEXT_WORD:
+        word = options[0] if options and not options[0].startswith("-") else None
+        function = function(word)
+        words, options = (words, options) if word is None else (f"{words} {word}", options[1:])
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(help=_description(function))(function)
     try:

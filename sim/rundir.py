@@ -15,7 +15,7 @@ from pathlib import Path
 
 from filelock import Timeout
 
-from conf.atomic import READY, check_name, check_room, clear, is_part, move_files, part
+from conf.atomic import READY, check_name, check_room, clear, contents, move_files, part
 from conf.document import DocumentError, parse
 from sim.errors import ConfigError
 
@@ -168,7 +168,7 @@ def _home(place: Path) -> Path:
 
 
 def _refuse_other(folder: Path) -> None:
-    found = sorted(entry.name for entry in os.scandir(folder) if not is_part(entry.name)) if folder.is_dir() else []
+    found = contents(folder)
     is_run = holds_run(folder) or all((folder / name).is_file() for name in FILES[:4])  # a damaged one is one too
     if found and not is_run:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""

@@ -6,7 +6,6 @@ every launcher.
 """
 
 import json
-import os
 import sys
 import threading
 from collections import Counter
@@ -18,7 +17,7 @@ from typing import Literal
 from filelock import Timeout
 from tqdm import tqdm
 
-from conf.atomic import atomic_write, is_part, part
+from conf.atomic import atomic_write, contents, part
 from sim.errors import ConfigError
 from sim.rundir import FIGURES, REPORT, SUMMARY, check_place
 
@@ -55,11 +54,10 @@ def claimed_sweep(folder: Path, words: Sequence[str]) -> Iterator[None]:
                 yield
             finally:
                 _forget(folder)
-                for entry in list(os.scandir(folder)):
-                    if entry.name.isdigit():
-                        with suppress(OSError):  # it holds a run
-                            os.rmdir(entry.path)
-                if {entry.name for entry in os.scandir(folder) if not is_part(entry.name)} == {COMMAND}:
+                for name in filter(str.isdigit, contents(folder)):
+                    with suppress(OSError):  # it holds a run
+                        (folder / name).rmdir()
+                if contents(folder) == [COMMAND]:
                     command.unlink()
     except Timeout:
         raise ConfigError(
@@ -153,10 +151,9 @@ def _refuse_runs(folder: Path) -> None:
 
 def _refuse_other(folder: Path) -> None:
     """Refuse a folder that no sweep of ours was begun in and that holds something."""
-    if not folder.is_dir() or is_claimed(folder):
+    if is_claimed(folder):
         return
     _refuse_runs(folder)
-    ours = {HYDRAS, REPORT, FIGURES}
-    found = sorted(entry.name for entry in os.scandir(folder) if not is_part(entry.name) and entry.name not in ours)
+    found = [name for name in contents(folder) if name not in (HYDRAS, REPORT, FIGURES)]
     if found:
         raise ConfigError(f"run.dir: {folder} holds what is not a sweep's ({found[0]}); name a new folder")

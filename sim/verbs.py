@@ -33,7 +33,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from backends.base import BackendError
-from sim.commands import command_of, run_command
+from sim.commands import COMMANDS, command_of, run_command
 from sim.config.choices import groups, overview
 from sim.config.hydra_node import MODE, guarded
 from sim.config.override import readable
@@ -116,7 +116,6 @@ def _of_files(given: Sequence[str]) -> int:
     import sim.study.scale.command
     import sim.study.scorecard.command
     import sim.study.selector.command
-    import traces.cli
     from sim.study.runs import ReportError
 
     try:
@@ -131,7 +130,12 @@ def _of_files(given: Sequence[str]) -> int:
             "plan", help="plan rate: the highest within a latency limit; plan placement: of ControlNets", add_help=False
         )
         verbs.add_parser("validate", help="serve live, simulate the same, print the error", add_help=False)
-        traces.cli.add_parser(verbs)
+        trace = verbs.add_parser(
+            "trace", help="make a canonical trace, say what is in one, compare two"
+        ).add_subparsers(dest="what", required=True, metavar="WHAT")
+        for words in COMMANDS:
+            if words.startswith("trace "):
+                trace.add_parser(words.removeprefix("trace "), add_help=False)
         sim.study.cli.add_parser(verbs)
         sim.study.scorecard.command.add_parser(verbs)
         measured = backends.cli.add_parser(verbs)

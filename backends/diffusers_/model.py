@@ -14,13 +14,13 @@ from backends.diffusers_ import autoencoder
 from backends.diffusers_.addons.residuals import Beside, ResidualSource
 from backends.diffusers_.conditioning import Conditioning
 from backends.diffusers_.denoise import DenoiseResult, run_steps
-from backends.diffusers_.device.logs import quiet
 from backends.diffusers_.device.stopwatch import Stopwatch
 from backends.diffusers_.errors import LiveError
 from backends.diffusers_.families.base import Family, Prompts
 from backends.diffusers_.networks.architectures import Architecture
 from backends.diffusers_.networks.spec import ModelSpec
 from backends.diffusers_.solvers import prepared
+from conf.quiet import quiet
 
 
 @dataclass(frozen=True, slots=True)

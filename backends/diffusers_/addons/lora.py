@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from backends.diffusers_.device.logs import quiet
 from backends.diffusers_.device.stopwatch import Stopwatch
 from backends.diffusers_.errors import LiveError, require
 from backends.diffusers_.model import LiveModel
+from conf.quiet import quiet
 
 ATTENTION = ("to_q", "to_k", "to_v", "to_out.0")
 

@@ -212,7 +212,7 @@ def _live(options: Options) -> "LivePairs":
     """Build the models, and see that they and the metric can do what is asked."""
     from transformers.utils import logging
 
-    from backends.diffusers_.device.logs import quiet
+    from conf.quiet import quiet
 
     # diffusers' pipelines import image processors that say what they fall back to; the first logger of
     # transformers sets its level, so it is asked for before that level is lowered

@@ -8,8 +8,8 @@ import torch
 
 from backends.base import BackendError
 from backends.diffusers_ import LiveModel
-from backends.diffusers_.device.logs import quiet
 from backends.quality import ClipWeights, Images, Metric
+from conf.quiet import quiet
 from sim.study.selector.journal import Scores
 from sim.study.selector.pairs import Pair
 from traces.similarity.spaces import DECIMALS
