@@ -41,8 +41,6 @@ BARE = re.compile(
 )
 """Words of Python, numpy or a parser's, which a user can do nothing with."""
 
-REMEMBERED = re.compile(r"\.(ngram|\d+-\w+)[-\w.]*\.(npy|json)$")
-
 
 @dataclass(slots=True)
 class Verdict:
@@ -179,7 +177,7 @@ def _left(folder: Path, before: dict[str, str], given: Input, status: int | None
 
 def _kept(name: str) -> bool:
     """Whether a file is something remembered, which may be made, mended and thrown away."""
-    return Path(name).parts[0] == "cache" or bool(REMEMBERED.search(name))
+    return Path(name).parts[0] == "cache"
 
 
 def _whole(file: Path, given: Input) -> list[str]:
