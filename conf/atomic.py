@@ -119,8 +119,11 @@ def part(directory: Path, name: str | None = None, *, wait: bool = False) -> Ite
     folder = directory / _PART.format(name or uuid.uuid4().hex[:16])
     lock = FileLock(folder / _LOCK, timeout=-1 if wait else _PATIENCE_S)
     while True:
-        is_new = not folder.exists()
-        folder.mkdir(parents=True, exist_ok=True)
+        is_new = True
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            is_new = False
         try:
             lock.acquire()
         except FileNotFoundError:  # another process has just removed the part

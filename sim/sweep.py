@@ -17,7 +17,7 @@ from typing import Literal
 from filelock import Timeout
 from tqdm import tqdm
 
-from conf.atomic import atomic_write, contents, part
+from conf.atomic import atomic_write, clear, contents, part
 from sim.errors import ConfigError
 from sim.rundir import FIGURES, REPORT, SUMMARY, check_place
 
@@ -55,6 +55,7 @@ def claimed_sweep(folder: Path, words: Sequence[str]) -> Iterator[None]:
             finally:
                 _forget(folder)
                 for name in filter(str.isdigit, contents(folder)):
+                    clear(folder / name)
                     with suppress(OSError):  # it holds a run
                         (folder / name).rmdir()
                 if contents(folder) == [COMMAND]:
