@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,6 @@ from omegaconf.errors import ConfigAttributeError
 
 from sim.cli import main
 from sim.ending import Terminated, told_to_stop
-from sim.errors import ConfigError
 
 POINTS = 4
 
@@ -49,43 +49,38 @@ def test_a_sweep_that_is_terminated_takes_its_processes_along_and_goes_on(
     assert all(path.read_bytes() == was for path, was in done.items())
 
 
-@pytest.mark.parametrize(("stop", "status"), [(KeyboardInterrupt, 130), (Terminated, 143)])
-def test_an_interruption_while_a_class_is_made_is_one(
-    stop: type[KeyboardInterrupt], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def in_a_class(stop: type[KeyboardInterrupt]) -> None:
     """Python turns what is raised by ``__set_name__`` into a RuntimeError; any import makes classes."""
 
     class Interrupts:
         def __set_name__(self, owner: type, name: str) -> None:
             raise stop
 
-    monkeypatch.setattr("sim.verbs.run", lambda given: type("Late", (), {"field": Interrupts()}))
-    assert main(["run"]) == status
-    assert capsys.readouterr().err == "mezzotint: interrupted\n"
+    type("Late", (), {"field": Interrupts()})
+
+
+def in_a_library(stop: type[KeyboardInterrupt]) -> None:
+    """As in OmegaConf, whose clearing up fails on what was begun when it came."""
+    try:
+        try:
+            raise stop
+        finally:
+            None._invalidate_flags_cache()  # type: ignore[attr-defined]
+    except AttributeError as error:
+        raise ConfigAttributeError(str(error)) from None
 
 
 @pytest.mark.parametrize(("stop", "status"), [(KeyboardInterrupt, 130), (Terminated, 143)])
-@pytest.mark.parametrize("kind", [ConfigError, ConfigAttributeError])
-def test_what_a_library_makes_of_an_interruption_is_one(
-    kind: type[Exception],
+@pytest.mark.parametrize("raised", [in_a_class, in_a_library])
+def test_what_comes_of_an_interruption_is_one(
+    raised: Callable[[type[KeyboardInterrupt]], None],
     stop: type[KeyboardInterrupt],
     status: int,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """As OmegaConf does, whose clearing up fails on what was begun when it came."""
-
-    def resolved(*_: object) -> None:
-        try:
-            try:
-                raise stop
-            finally:
-                None._invalidate_flags_cache()  # type: ignore[attr-defined]
-        except AttributeError as error:
-            raise kind(str(error)) from None
-
-    monkeypatch.setattr("sim.verbs._resolved", resolved)
-    assert main(["run", "trace.requests=5"]) == status
+    monkeypatch.setattr("sim.cli.run_command", lambda words, options: raised(stop))
+    assert main(["run"]) == status
     assert capsys.readouterr().err == "mezzotint: interrupted\n"
 
 

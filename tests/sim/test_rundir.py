@@ -182,7 +182,7 @@ def test_a_directory_named_after_the_moment_is_a_new_one() -> None:
 def test_a_name_may_be_a_uri_to_arrow() -> None:
     assert main(["trace", "synth", "-o", "t:1.parquet", "--requests", "40"]) == 0
     assert main(["run", "trace=file", "trace.path=t:1.parquet", "run.dir=out-2024:01:01"]) == 0
-    assert main(["report", "out-2024:01:01"]) == 0
+    assert Path("out-2024:01:01", REQUESTS).is_file()
 
 
 def test_a_finished_run_can_be_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
