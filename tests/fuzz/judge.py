@@ -20,10 +20,9 @@ from hydra.core.global_hydra import GlobalHydra
 
 from conf.document import DocumentError, parse
 from sim.cli import main
-from sim.refusal import refuse
+from sim.refusal import is_refused, refuse
 from sim.run import save, simulate
 from sim.rundir import CLUSTER, CONFIG, REQUESTS, SUMMARY, claimed
-from sim.verbs import REFUSED
 from tests.fuzz.inputs import Input, digest
 from tests.fuzz.values import MARK
 
@@ -89,7 +88,9 @@ def without_hydra(words: Sequence[str]) -> int:
         plain = {str(key): value for key, value in tree.items() if key not in ("defaults", "hydra")}
         with claimed(Path("out")) as claim:
             save(simulate(plain | {"run": {"dir": "out"}}), claim)
-    except (*REFUSED, DocumentError) as error:
+    except Exception as error:
+        if not is_refused(error) and not isinstance(error, DocumentError):
+            raise
         return refuse(error)
     return 0
 
