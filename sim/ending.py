@@ -22,9 +22,6 @@ class Terminated(KeyboardInterrupt):
 @contextmanager
 def told_to_stop() -> Iterator[None]:
     """SIGTERM ends the block as Ctrl-C does, so that what was begun is put away and worker processes end."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     before = signal.signal(signal.SIGTERM, _stop)
     try:
         yield

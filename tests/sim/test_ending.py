@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from omegaconf.errors import ConfigAttributeError
 
 from sim.cli import main
-from sim.ending import Terminated, told_to_stop
+from sim.ending import Terminated
 
 POINTS = 4
 
@@ -117,23 +116,3 @@ def _with(mark: str) -> list[str]:
         except OSError:
             continue
     return found
-
-
-def test_a_thread_is_told_to_stop_by_nobody() -> None:
-    """Signals are the main thread's; what runs a command in another one keeps its own way of ending it."""
-    done: list[object] = []
-    before = signal.getsignal(signal.SIGTERM)
-
-    def command() -> None:
-        with told_to_stop():
-            done.append(signal.getsignal(signal.SIGTERM))
-
-    thread = threading.Thread(target=command)
-    thread.start()
-    thread.join()
-    assert done == [before]
-    with told_to_stop():
-        assert signal.getsignal(signal.SIGTERM) is not before
-        with pytest.raises(Terminated):
-            signal.raise_signal(signal.SIGTERM)
-    assert signal.getsignal(signal.SIGTERM) is before
