@@ -38,7 +38,7 @@ from sim.ending import end_workers, workers_end_with_us
 from sim.errors import ConfigError
 from sim.refusal import USAGE_ERROR, is_refused, refusal, warn
 from sim.rundir import SUMMARY, check_folder, check_place, unclaimed
-from sim.sweep import claimed_sweep, counted, ended_points, failed, is_claimed, kept_points, mark_done, mark_failed
+from sim.sweep import claimed_sweep, counted, ended_points, is_claimed, mark
 
 VALIDATE = ("backend=live", "cluster=local", "trace.requests=40", "arrivals.rate_rpm=60")
 """What a validation runs unless told otherwise."""
@@ -141,17 +141,17 @@ def sweep(task: Callable[[DictConfig], None], words: Sequence[str], files: Files
         except KeyboardInterrupt:
             end_workers()  # before their folder is tidied
             raise
-        missing, before, ended = failed(folder), kept_points(folder), ended_points(folder)
+        ended = ended_points(folder)
         _warn_of_extrapolation(folder)
         _tell_unlike(folder)
     if not ended:
         raise ConfigError(f"-m: found no point to run in {' '.join(words)}; give each swept key a value")
-    if before:
+    if before := ended["kept"]:
         count = f"{before} point{'s' if before > 1 else ''}"
         compared = f"`mezzotint report {folder}` compares all"
         print(f"mezzotint: {count} of {folder} had been run before; {compared}", file=sys.stderr)
-    if missing:
-        count = f"{len(missing)} point{'s' if len(missing) > 1 else ''}"
+    if missing := ended["failed"]:
+        count = f"{missing} point{'s' if missing > 1 else ''}"
         again_ = "the same command" if text else f"the same command with run.dir={folder}"
         print(f"mezzotint: {count} of {folder} failed; {again_} runs what is missing", file=sys.stderr)
     return USAGE_ERROR if missing else 0
@@ -214,12 +214,17 @@ def _noted() -> Iterator[tuple[Path, Callable[[str, bool], None]]]:
     number, sweep_folder = settings.job.num, Path(settings.sweep.dir)
     folder, in_sweep = sweep_folder / str(settings.sweep.subdir), is_claimed(sweep_folder)
     try:
-        yield folder, lambda line, kept: mark_done(sweep_folder, number, line, kept=kept) if in_sweep else print(line)
+        yield (
+            folder,
+            lambda line, kept: (
+                mark(sweep_folder, number, "kept" if kept else "done", line) if in_sweep else print(line)
+            ),
+        )
     except Exception as error:
         if not in_sweep or not is_refused(error):
             raise
         chosen = " ".join(word.lstrip("+") for word in settings.overrides.task if not word.startswith("run.dir="))
-        mark_failed(sweep_folder, number, refusal(error, f"{folder} ({chosen}): "))
+        mark(sweep_folder, number, "failed", refusal(error, f"{folder} ({chosen}): "))
 
 
 def _validated(plain: dict[str, Any], folder: Path, *, fresh: bool = False, progress: bool = False) -> str:
