@@ -32,7 +32,7 @@ from sim.study.selector.journal import Scores  # noqa: E402
 from sim.study.selector.options import Options  # noqa: E402
 from sim.study.selector.pairs import Pair  # noqa: E402
 from sim.study.selector.rule import Threshold  # noqa: E402
-from tests.backends.quality.lab import tiny_clip  # noqa: E402
+from tests.traces.lab import tiny_clip  # noqa: E402
 from traces.error import TraceError  # noqa: E402
 from traces.sources.synthetic import Synthetic  # noqa: E402
 from traces.table.trace import write  # noqa: E402
