@@ -6,8 +6,7 @@ from backends.base import Asset, Taken
 from conf.ranges import Positive, Seconds
 from sim.addons.drawn import Drawn
 from sim.parts import Run, Worker
-
-STREAM = "fetch of LoRAs"
+from sim.streams import LORA_FETCHES
 
 
 @dataclass(slots=True)
@@ -54,7 +53,7 @@ class Link:
         """See Fetch.bind."""
         self._run, latency = run, self.latency_s
         if isinstance(latency, list):
-            self._drawn.rng, latency = run.rng(STREAM), self._drawn.ends
+            self._drawn.rng, latency = run.rng(LORA_FETCHES), self._drawn.ends
         said = [latency, self.bytes_per_s]
         run.assume("fetching a LoRA: seconds before the first byte, bytes per second after it", said, "fetch")
 
@@ -86,7 +85,7 @@ class Measured:
 
     def bind(self, run: Run) -> None:
         """See Fetch.bind."""
-        self._run, self._drawn.rng = run, run.rng(STREAM)
+        self._run, self._drawn.rng = run, run.rng(LORA_FETCHES)
         run.assume("seconds to fetch a LoRA", self._drawn.ends, "fetch.quantiles")
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:

@@ -10,8 +10,7 @@ from sim.addons.drawn import Drawn
 from sim.errors import ConfigError, SimulationError
 from sim.parts import Loads, Run, Worker
 from sim.request import Request
-
-STREAM = "LoRAs before the first step"
+from sim.streams import LORA_LOADS
 
 BASIS = "loras.spread, or the profile's; each LoRA draws its own (assumed)"
 
@@ -88,7 +87,7 @@ class Synchronous:
             found, backend = self.spread, self._run.backend
             if found is None and self.create and isinstance(backend, Taken):
                 found = list(backend.lora_spread(lora)) or None
-            drawn = None if found is None else Drawn("loras.spread", found, self._run.rng(STREAM))
+            drawn = None if found is None else Drawn("loras.spread", found, self._run.rng(LORA_LOADS))
             if drawn is not None:
                 self._run.assume("seconds of a LoRA before the first step, over their mean", drawn.ends, BASIS)
             self._drawn[lora.model] = drawn

@@ -11,6 +11,7 @@ import simpy
 from sim.errors import ConfigError
 from sim.parts import Run, Worker
 from sim.request import FAILED, Request
+from sim.streams import FAILURES
 
 
 @dataclass(slots=True)
@@ -70,7 +71,7 @@ class Failures:
         """See Controller.arrived."""
 
     def _drawn(self, worker: Worker, mean_up_s: float) -> Iterator[tuple[float, float]]:
-        rng, until_s = self._run.rng(f"failures.{worker.id}"), 0.0
+        rng, until_s = self._run.rng(FAILURES.format(worker.id)), 0.0
         while True:
             from_s = until_s + rng.exponential(mean_up_s)
             until_s = from_s + rng.exponential(self.mean_down_s)

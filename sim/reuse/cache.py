@@ -14,7 +14,7 @@ from sim.parts import Eviction, Fact, Run, Selector, Watcher
 from sim.request import Request
 from sim.reuse.database import Database
 from sim.reuse.eviction import FINAL, K_BITS, K_MASK, MOST_STEPS
-from sim.streams import stream
+from sim.streams import IMAGES, stream
 from traces.similarity.spaces import Space
 
 
@@ -115,8 +115,7 @@ class Cache:
         vectors = alike.embeddings()
         self._holes = run.fact("hole", bool, shown=False)
         self._evictions = run.fact("evictions", int, default=0, shown=False)
-        # Modelled images belong to the trace: another seed of the run must not change what they look like.
-        self.space.bind(vectors, stream(0, f"images of {alike.content}"), alike.scale)
+        self.space.bind(vectors, stream(0, IMAGES.format(alike.content)), alike.scale)
         for said in self.space.assumptions():
             run.assume(said.what, said.value, said.source)
         product = self.space.product(selector.floor)

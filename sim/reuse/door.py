@@ -24,6 +24,7 @@ from sim.reuse.database import Database
 from sim.reuse.delay import Constant, Draws, delay
 from sim.reuse.predictor import Always
 from sim.reuse.store import Store
+from sim.streams import FRONT_END
 
 
 @dataclass(slots=True)
@@ -144,7 +145,7 @@ class Reuse:
         self._hit_model = run.model(self.hit_role)
         self._miss_model = run.model(self.miss_role)
         self._embed, self._search, self._fetch = (
-            Draws(each, run.rng(f"door.{name}"), run.workload.preload) for name, each in self._delays.items()
+            Draws(each, run.rng(FRONT_END[name]), run.workload.preload) for name, each in self._delays.items()
         )
         self.admission.bind(run)
         self._predicts = not isinstance(self.predictor, Always)

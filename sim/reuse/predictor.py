@@ -15,6 +15,7 @@ from sim.model import reference
 from sim.parts import Change, Log, Run, Selector
 from sim.record.record import TRAININGS
 from sim.reuse.threshold import cheapest
+from sim.streams import PREDICTOR
 from sim.workload import alone_s
 from traces.similarity.spaces import Space
 
@@ -115,7 +116,7 @@ class OneClassSvm:
         self._run = run
         self._trainings = run.log(TRAININGS)
         self._space = space
-        self._rng = run.rng("predictor")
+        self._rng = run.rng(PREDICTOR)
         if self.threshold is None:
             run.assume(
                 "threshold of the match predictor",

@@ -9,8 +9,7 @@ from annotated_types import Ge, Gt, Le
 
 from backends.base import Cost, Work
 from sim.parts import Run, Stepper
-
-STREAM = "latency"
+from sim.streams import LATENCY
 
 Size = tuple[int, int]
 
@@ -106,7 +105,7 @@ class Svr:
         from sklearn.preprocessing import StandardScaler
         from sklearn.svm import SVR
 
-        rng, kinds = self._run.rng(f"{STREAM} {model}"), len(self._sizes)
+        rng, kinds = self._run.rng(LATENCY.format(model)), len(self._sizes)
         drawn = [
             tuple(int(n) for n in np.bincount(rng.integers(kinds, size=count), minlength=kinds))
             for count in rng.integers(1, self._executor.limit + 1, self.combinations)

@@ -10,8 +10,7 @@ from backends.base import Work, whole
 from sim.errors import ConfigError
 from sim.parts import Run, Worker
 from sim.request import Request
-
-STREAM = "router"
+from sim.streams import ROUTER
 
 Ties = Literal["first", "random"]
 """Who of several has a request that none deserves more: the first of the cluster, or any of them."""
@@ -25,7 +24,7 @@ class Random:
 
     def bind(self, run: Run) -> None:
         """See Router.bind."""
-        self._rng = run.rng(STREAM)
+        self._rng = run.rng(ROUTER)
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
         """See Router.choose."""
@@ -172,7 +171,7 @@ class LeastWorkLeft:
 
 def tally(run: Run, ties: Ties) -> "Tally":
     """An empty one, which breaks ties as ``ties`` says."""
-    return Tally(run.rng(STREAM) if ties == "random" else None)
+    return Tally(run.rng(ROUTER) if ties == "random" else None)
 
 
 class Tally:

@@ -6,6 +6,7 @@ import numpy as np
 
 from sim.parts import Item, Run, Selector
 from sim.reuse.eviction.base import items_of
+from sim.streams import EVICTION
 from traces.similarity.spaces import Space
 
 DRAWN = 4096
@@ -22,7 +23,7 @@ class Random:
 
     def bind(self, run: Run, space: Space, selector: Selector) -> None:
         """See Eviction.bind."""
-        self._rng = run.rng("eviction")
+        self._rng = run.rng(EVICTION)
 
     def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
         """See Eviction.added."""
