@@ -8,7 +8,7 @@ from conf.ranges import Positive
 from sim.addons.assets import activations, asked, in_use, load, on_all
 from sim.addons.drawn import Drawn
 from sim.errors import ConfigError, SimulationError
-from sim.parts import Loads, Run, Worker
+from sim.parts import Loads, Loras, Run, Worker
 from sim.request import Request
 from sim.streams import LORA_LOADS
 
@@ -16,7 +16,7 @@ BASIS = "loras.spread, or the profile's; each LoRA draws its own (assumed)"
 
 
 @dataclass(slots=True)
-class Synchronous:
+class Synchronous(Loras):
     """The weights then serve those that ask for just these LoRAs.
 
     Args:
@@ -44,7 +44,6 @@ class Synchronous:
             Drawn("loras.spread", self.spread)
 
     def bind(self, run: Run, cut: Callable[[Worker], None] | None = None) -> None:
-        """See Loras.bind."""
         self._run = run
         if self.create and run.workload.addons is not None and not isinstance(run.backend, Taken):
             raise ConfigError(
@@ -53,7 +52,6 @@ class Synchronous:
             )
 
     def bring(self, worker: Worker, request: Request, active: Sequence[Request] = ()) -> Loads:
-        """See Loras.bring."""
         run, loads = self._run, Loads()
         loras = asked(run, request, "lora")
         there = patched(worker)
@@ -93,16 +91,7 @@ class Synchronous:
             self._drawn[lora.model] = drawn
         return self._drawn[lora.model]
 
-    def holds(self, worker: Worker, active: Sequence[Request]) -> int | None:
-        """See Loras.holds."""
-        return None
-
-    def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        """See Loras.boundary."""
-        return FREE
-
     def gone(self, worker: Worker, request: Request, active: Sequence[Request]) -> Cost:
-        """See Loras.gone."""
         if not self.keep and not active:
             for asset in patched(worker):
                 self._run.cluster.evict(worker, asset)

@@ -7,28 +7,24 @@ from backends.base import Backend
 from conf.assumption import Assumption
 from sim.errors import ConfigError
 from sim.model import Model, in_role
+from sim.parts import Allocation
 from sim.parts.cluster import SERVER
 from sim.workload import alone_s
 
 
 @dataclass(slots=True)
-class Uniform:
+class Uniform(Allocation):
     """Every GPU holds the model of one ``role``."""
 
     role: str = "large"
 
     def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
-        """See Allocation.roles."""
         in_role(models, self.role)
         return [self.role] * gpus
 
-    def assumptions(self) -> list[Assumption]:
-        """See Allocation.assumptions."""
-        return []
-
 
 @dataclass(slots=True)
-class FewSmall:
+class FewSmall(Allocation):
     """The last ``small`` GPUs hold the model of ``hit_role``, all others that of ``miss_role``.
 
     Raises ConfigError when not every role is left at least one GPU.
@@ -39,7 +35,6 @@ class FewSmall:
     hit_role: str = "small"
 
     def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
-        """See Allocation.roles."""
         _enough(gpus)
         if not 1 <= self.small <= gpus - 1:
             raise ConfigError(
@@ -48,13 +43,9 @@ class FewSmall:
             )
         return _split(self.miss_role, gpus - self.small, self.hit_role, self.small, models)
 
-    def assumptions(self) -> list[Assumption]:
-        """See Allocation.assumptions."""
-        return []
-
 
 @dataclass(slots=True)
-class ControlNetServers:
+class ControlNetServers(Allocation):
     """The last ``servers`` GPUs serve ControlNets, all others hold the model of ``role``.
 
     Raises ConfigError when no GPU is left for the model.
@@ -64,7 +55,6 @@ class ControlNetServers:
     role: str = "large"
 
     def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
-        """See Allocation.roles."""
         in_role(models, self.role)
         if not 1 <= self.servers <= gpus - 1:
             raise ConfigError(
@@ -73,13 +63,9 @@ class ControlNetServers:
             )
         return [self.role] * (gpus - self.servers) + [SERVER] * self.servers
 
-    def assumptions(self) -> list[Assumption]:
-        """See Allocation.assumptions."""
-        return []
-
 
 @dataclass(slots=True)
-class FixedSplit:
+class FixedSplit(Allocation):
     """``large`` GPUs hold the large model and the others the small one.
 
     With ``large`` null the split is MoDM's throughput rule (MoDM, eq. 12) for a hit rate h and a mean share q
@@ -107,7 +93,7 @@ class FixedSplit:
             )
 
     def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
-        """See Allocation.roles. The large ones come first."""
+        """The large ones come first."""
         _enough(gpus)
         large = self._planned(gpus, models, backend) if self.large is None else self.large
         if not 1 <= large <= gpus - 1:
@@ -118,7 +104,6 @@ class FixedSplit:
         return _split(self.miss_role, large, self.hit_role, gpus - large, models)
 
     def assumptions(self) -> list[Assumption]:
-        """See Allocation.assumptions."""
         if self.large is not None:
             return []
         planned = [self.hit_rate, self.steps_left]

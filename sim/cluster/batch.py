@@ -9,13 +9,13 @@ from sim.clock import COMPLETION, DISPATCH
 from sim.cluster.residence import Unfit, cut, ensure, joules_of, seconds, spend
 from sim.culprit import sane
 from sim.errors import ConfigError, SimulationError
-from sim.parts import Fact, Loads, Run, Worker
+from sim.parts import Executor, Fact, Loads, Run, Worker
 from sim.record.record import BATCH_MEAN, STEP_SHARE
 from sim.request import FAILED, Request
 
 
 @dataclass(slots=True)
-class WholeBatch:
+class WholeBatch(Executor):
     """What a worker was given at one instant runs as one batch, from text encoding to the images, which are all out
     at its end; its steps are shared by those that still have some. Who waits for whom is the scheduler's (Batching).
 
@@ -39,13 +39,11 @@ class WholeBatch:
             raise ConfigError(f"executor.limit: found {self.limit}, expected 1 or more images")
 
     def bind(self, run: Run) -> None:
-        """See Executor.bind."""
         self._run = run
         self._share, self._batch = run.fact(STEP_SHARE, shown=False), run.fact(BATCH_MEAN)
         self._addons = run.workload.addons is not None
 
     def accept(self, worker: Worker, request: Request) -> None:
-        """See Executor.accept."""
         run = self._run
         formed = self._formed.setdefault(worker.id, [])
         if worker.model != request.model or self._addons:
@@ -116,7 +114,7 @@ class WholeBatch:
         run.cluster.release(worker, len(batch))
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
-        """See Executor. A batch that was formed at this very instant has not begun."""
+        """A batch that was formed at this very instant has not begun."""
         run = self._run
         lost = self._formed.pop(worker.id, [])
         self._loads.pop(worker.id, None)

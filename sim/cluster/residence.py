@@ -19,8 +19,8 @@ class Unfit(WorkFailed):
         self.loads = loads
 
 
-Bring = Callable[[Worker, Request, Sequence[Request]], Loads]
-"""What brings the add-ons of a request onto its worker, beside those who are active there."""
+Bring = Callable[[Worker, Request, Sequence[Request]], Loads | None]
+"""What brings the add-ons of a request onto its worker, beside those who are active there (Steps.bring)."""
 
 
 def ensure(
@@ -28,8 +28,8 @@ def ensure(
 ) -> Loads:
     """Put what ``request`` runs with on ``worker``, as far as it is not there; to be spent by the caller (``spend``).
 
-    Without ``bring``, all of it one after another before the first step: ControlNets stay until the memory is needed,
-    LoRAs are patched into the weights, which then serve those that ask for just these (SwiftDiffusion, 2.3).
+    Unless ``bring`` does that, all of it one after another before the first step: ControlNets stay until the memory is
+    needed, LoRAs are patched into the weights, which then serve those that ask for just these (SwiftDiffusion, 2.3).
 
     Raises SimulationError where nothing is planned or others are aboard that what is there serves, Unfit where its
     add-ons do not fit.
@@ -44,13 +44,14 @@ def ensure(
         loads.append(("load", load(run, worker, Asset("model", model, model))))
     if run.workload.addons is not None:
         try:
-            loads += (bring or _bring(run))(worker, request, active)
+            brought = None if bring is None else bring(worker, request, active)
+            loads += _in_series(run)(worker, request, active) if brought is None else brought
         except WorkFailed as failure:
             raise Unfit(str(failure), loads) from None
     return loads
 
 
-def _bring(run: Run) -> Bring:
+def _in_series(run: Run) -> Callable[[Worker, Request, Sequence[Request]], Loads]:
     controlnets, loras = InLine(offload=False), Synchronous()
     controlnets.bind(run)
     loras.bind(run)

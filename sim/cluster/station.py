@@ -60,23 +60,18 @@ class Even:
 
     @property
     def longest_s(self) -> float:
-        """See Course."""
         return self.step.seconds
 
     def seconds(self, count: int) -> float:
-        """See Course."""
         return self.step.seconds * count
 
     def joules(self, count: int) -> float | None:
-        """See Course."""
         return None if self.step.joules is None else self.step.joules * count
 
     def reached(self, elapsed_s: float) -> int:
-        """See Course."""
         return ceil(elapsed_s / self.step.seconds - NEARLY)
 
     def reused(self, count: int) -> Sequence[float]:
-        """See Course."""
         return ()
 
 

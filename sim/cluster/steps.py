@@ -13,11 +13,24 @@ from sim.addons.steps import WithAddons
 from sim.addons.synchronous import Synchronous
 from sim.clock import COMPLETION, DISPATCH
 from sim.cluster.batched import Batched
-from sim.cluster.residence import Bring, Unfit, ensure, seconds, spend
+from sim.cluster.residence import Unfit, ensure, seconds, spend
 from sim.cluster.station import Even, Seat, Station, Tally
 from sim.culprit import caller, of, sane
 from sim.errors import ConfigError, SimulationError
-from sim.parts import ControlNets, Course, Fact, FeatureCache, Loads, Loras, Patience, Priced, Run, Steps, Worker
+from sim.parts import (
+    ControlNets,
+    Course,
+    Executor,
+    Fact,
+    FeatureCache,
+    Loads,
+    Loras,
+    Patience,
+    Priced,
+    Run,
+    Steps,
+    Worker,
+)
 from sim.record.record import BATCH_MEAN, STEP_SHARE
 from sim.request import FAILED, MISSING, Request
 
@@ -25,7 +38,7 @@ EXPECTED = "expected a Cost of 0 or more seconds, and 0 or more joules or None"
 
 
 @dataclass(slots=True)
-class StepByStep:
+class StepByStep(Executor):
     """Up to ``limit`` requests step together; one joins or leaves at a boundary (ORCA's iteration-level scheduling).
 
     A GPU does one thing at a time: while one request is prepared or decoded the others wait. Steps are jumped over
@@ -54,9 +67,6 @@ class StepByStep:
     _share: Fact = field(init=False, repr=False)
     _batch: Fact = field(init=False, repr=False)
     _reused: Fact = field(init=False, repr=False)
-    _bring: Bring | None = field(init=False, repr=False)
-    _holds: Callable[[Worker, Sequence[Request]], int | None] | None = field(init=False, repr=False)
-    _lost: Callable[[Worker, Request], None] | None = field(init=False, repr=False)
     _stations: dict[int, Station] = field(init=False, default_factory=dict, repr=False)
     _parked: dict[Request, tuple[int, Seat, int, str]] = field(init=False, default_factory=dict, repr=False)
     """By preempted request: its worker, its seat, with what it had so far for ``since``, its steps left, and the class
@@ -75,10 +85,8 @@ class StepByStep:
             self.steps = WithAddons(self.steps, controlnets, loras, self.kernels or Kernels())
 
     def bind(self, run: Run) -> None:
-        """See Executor.bind."""
         self._run = run
         self._share, self._batch = run.fact(STEP_SHARE, shown=False), run.fact(BATCH_MEAN)
-        self._bring, self._holds, self._lost = (getattr(self.steps, name, None) for name in ("bring", "holds", "lost"))
         self.steps.bind(run, self.cut)
         if self.feature_cache is not None:
             if run.backend.live:
@@ -87,7 +95,7 @@ class StepByStep:
             self.feature_cache.bind(run)
 
     def accept(self, worker: Worker, request: Request) -> None:
-        """See Executor.accept. It joins at the next boundary; at this instant, where nothing runs."""
+        """It joins at the next boundary; at this instant, where nothing runs."""
         station = self._stations.get(worker.id)
         if station is None:
             station = self._stations[worker.id] = Station(worker)
@@ -99,11 +107,9 @@ class StepByStep:
             self._cut(station)
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
-        """See Executor."""
         lost = self._abort(worker, now_s)
-        if self._lost is not None:
-            for request in lost:
-                self._lost(worker, request)
+        for request in lost:
+            self.steps.lost(worker, request)
         return lost
 
     def _abort(self, worker: Worker, now_s: float) -> list[Request]:
@@ -126,7 +132,6 @@ class StepByStep:
         return lost
 
     def cut(self, worker: Worker) -> None:
-        """See Steps.bind."""
         station = self._stations.get(worker.id)
         if station is not None:
             station.changed = True
@@ -136,22 +141,19 @@ class StepByStep:
     # -- what a discipline may ask: see sim.parts.Stepper ----------------------------------------------------------
 
     def active(self, worker: Worker) -> Sequence[Request]:
-        """See Stepper.active."""
         station = self._stations.get(worker.id)
         return () if station is None else [seat.request for seat in station.seats if seat.request.left > 0]
 
     def joining(self, worker: Worker) -> Sequence[Request]:
-        """See Stepper.joining."""
         station = self._stations.get(worker.id)
         return () if station is None else station.joining
 
     def between(self, worker: Worker) -> bool:
-        """See Stepper.between."""
         station = self._stations.get(worker.id)
         return station is None or station.asking or not station.working
 
     def ask(self, worker: Worker, then: Callable[[Worker], None], patience: Patience | None = None) -> None:
-        """See Stepper.ask. Where nothing runs nobody is called: there is no boundary to come."""
+        """Where nothing runs nobody is called: there is no boundary to come."""
         station = self._stations.get(worker.id)
         if station is not None and station.working:
             station.then, station.patience, station.asked_s = then, patience, self._run.clock._now
@@ -159,7 +161,6 @@ class StepByStep:
                 self._cut(station)
 
     def park(self, worker: Worker, request: Request) -> None:
-        """See Stepper.park."""
         station = self._stations[worker.id]
         seat = next(seat for seat in station.seats if seat.request is request)
         station.seats.remove(seat)
@@ -170,7 +171,6 @@ class StepByStep:
         self._run.cluster.release(worker)
 
     def owe(self, worker: Worker, seconds: float) -> None:
-        """See Stepper.owe."""
         if not 0.0 <= seconds < inf:
             raise SimulationError(f"{caller(1)} holds {worker} for {seconds} s; expected 0 or more seconds")
         station = self._stations.get(worker.id)
@@ -180,7 +180,7 @@ class StepByStep:
         station.changed = True
 
     def price(self, works: Sequence[Work]) -> Cost:
-        """See Priced. Raises ConfigError where the steps have no price."""
+        """Raises ConfigError where the steps have no price."""
         if not isinstance(self.steps, Priced):
             raise ConfigError(
                 f"steps: {type(self.steps).__qualname__} cannot say beforehand what a step costs, which the "
@@ -260,7 +260,7 @@ class StepByStep:
             )
         start_s = station.now_s()
         try:
-            loads = ensure(run, worker, request, [seat.request for seat in station.seats], self._bring)
+            loads = ensure(run, worker, request, [seat.request for seat in station.seats], self.steps.bring)
         except Unfit as failure:
             request.start_s, request.load_s = start_s, seconds(failure.loads)
             station.ready_s += request.load_s
@@ -369,7 +369,7 @@ class StepByStep:
                 self._advance(station)
                 return
             count = min(count, patience)
-        if self._holds is not None and (holds := self._holds(station.worker, active)) is not None:
+        if (holds := self.steps.holds(station.worker, active)) is not None:
             if holds < 1:
                 raise SimulationError(f"{of(self.steps)} returned {holds} from holds; expected 1 or more, or None")
             count = min(count, holds)
@@ -455,8 +455,7 @@ class StepByStep:
 
     def _fail(self, station: Station, requests: list[Request], reason: str) -> None:
         for request in requests:
-            if self._lost is not None:
-                self._lost(station.worker, request)
+            self.steps.lost(station.worker, request)
             self._run.end(request, FAILED, reason)
         self._run.cluster.release(station.worker, len(requests))
         self._advance(station)

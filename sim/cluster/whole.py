@@ -10,7 +10,7 @@ from sim.clock import COMPLETION, Clock
 from sim.cluster import gang
 from sim.cluster.residence import Unfit, cut, ensure, joules_of, seconds, spend
 from sim.culprit import sane
-from sim.parts import Cluster, Fact, Loads, Run, Worker
+from sim.parts import Cluster, Executor, Fact, Loads, Run, Worker
 from sim.record.record import STEP_SHARE
 from sim.request import FAILED, Request
 
@@ -32,7 +32,7 @@ class Took(NamedTuple):
 
 
 @dataclass(slots=True)
-class WholeRequest:
+class WholeRequest(Executor):
     """Load the model and add-ons that are not resident, fetch the artifact, denoise steps K..N, decode.
 
     Production systems serve SDXL this way, since a batch of two takes nearly twice as long (SwiftDiffusion,
@@ -47,7 +47,6 @@ class WholeRequest:
     """
 
     speedup: dict[int, float] = field(default_factory=dict)
-    limit: int = field(init=False, default=1)
     _run: Run = field(init=False, repr=False)
     _clock: Clock = field(init=False, repr=False)
     _cluster: Cluster = field(init=False, repr=False)
@@ -62,7 +61,6 @@ class WholeRequest:
         gang.check(self.speedup, SPEEDUP)
 
     def bind(self, run: Run) -> None:
-        """See Executor.bind."""
         self._run = run
         self._clock, self._cluster, self._by_row = run.clock, run.cluster, run.backend.by_row
         self._watts = run.cluster.gpu.energy_j(1.0)
@@ -71,7 +69,6 @@ class WholeRequest:
         self._share = run.fact(STEP_SHARE, shown=False) if together else None
 
     def accept(self, worker: Worker, request: Request) -> None:
-        """See Executor.accept."""
         clock = self._clock
         loads: Loads | None = None
         if worker.model != request.model or self._addons:
@@ -141,7 +138,6 @@ class WholeRequest:
         self._run.cluster.release(worker)
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
-        """See Executor."""
 
         def its(call: object, arg: object) -> bool:
             return call in (self._done, self._failed) and arg[0] is worker  # type: ignore[index]

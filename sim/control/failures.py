@@ -9,13 +9,13 @@ from typing import Any, Literal
 import simpy
 
 from sim.errors import ConfigError
-from sim.parts import Run, Worker
-from sim.request import FAILED, Request
+from sim.parts import Controller, Run, Worker
+from sim.request import FAILED
 from sim.streams import FAILURES
 
 
 @dataclass(slots=True)
-class Failures:
+class Failures(Controller):
     """Takes GPUs out of service: at given times, or at random with exponential times between failures and to repair.
 
     What a GPU has aboard is lost with it, and so is what lies in its memory: when it is back it loads the model of its
@@ -54,7 +54,6 @@ class Failures:
             )
 
     def bind(self, run: Run) -> None:
-        """See Controller.bind."""
         self._run = run
         absent = sorted(set(self.outages) - set(range(run.cluster.gpus)))
         if absent:
@@ -66,9 +65,6 @@ class Failures:
                 run.process(self._follow(worker, self._drawn(worker, self.mean_up_s)))
         if self.outages or self.mean_up_s is not None:
             run.assume("GPUs that are down draw", "their idle power", "a setting of failures=; not published")
-
-    def arrived(self, request: Request, now_s: float) -> None:
-        """See Controller.arrived."""
 
     def _drawn(self, worker: Worker, mean_up_s: float) -> Iterator[tuple[float, float]]:
         rng, until_s = self._run.rng(FAILURES.format(worker.id)), 0.0

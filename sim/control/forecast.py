@@ -64,7 +64,7 @@ class HoltWinters:
             raise ConfigError(f"controller.forecast.season_s: found {self.season_s}, expected seconds above 0")
 
     def begin(self, period_s: float) -> None:
-        """See Forecast.begin. Raises ConfigError where a season has less than two windows."""
+        """Raises ConfigError where a season has less than two windows."""
         self._windows = round(self.season_s / period_s)
         if self._windows < 2:
             raise ConfigError(
@@ -72,7 +72,6 @@ class HoltWinters:
             )
 
     def observed(self, rate_rpm: float) -> None:
-        """See Forecast.observed."""
         at, self._at = self._at % self._windows, self._at + 1
         if not self._season:
             self._seen.append(rate_rpm)
@@ -92,7 +91,6 @@ class HoltWinters:
         self._season = [sum(rates) / self.smooth - self._level for rates in near]
 
     def expected(self, ahead: int) -> float:
-        """See Forecast.expected."""
         if not self._season:
             return self._seen[-1] if self._seen else 0.0
         trend = self._trend * sum(self.phi**n for n in range(1, ahead + 1))

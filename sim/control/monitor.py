@@ -15,7 +15,7 @@ from sim.control.split import Demand, carries, demand, quality_split, throughput
 from sim.culprit import of
 from sim.errors import ConfigError, SimulationError
 from sim.model import in_role
-from sim.parts import Run
+from sim.parts import Controller, Run
 from sim.request import HIT, MISSING, Request
 from sim.workload import full_rpm
 
@@ -44,7 +44,7 @@ class Window:
 
 
 @dataclass(slots=True)
-class GlobalMonitor:
+class GlobalMonitor(Controller):
     """Splits the cluster between a large model, which takes misses, and a smaller one, which refines hits.
 
     At the end of each window it takes the window's request rate, hit rate and steps left, works out the number of
@@ -117,7 +117,6 @@ class GlobalMonitor:
             raise ConfigError(f"controller: found ahead={self.ahead}, batch={self.batch}; expected 1 or more")
 
     def bind(self, run: Run) -> None:
-        """See Controller.bind."""
         self._run = run
         in_role(run.models, self.miss_role)
         self._ladder = [role for role in run.models if role != self.miss_role]
@@ -136,7 +135,6 @@ class GlobalMonitor:
         run.process(self._watch())
 
     def arrived(self, request: Request, now_s: float) -> None:
-        """See Controller.arrived."""
         self._window.add(request)
         self._came.append(request)
 

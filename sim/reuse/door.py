@@ -7,7 +7,7 @@ from conf.ranges import Seconds, Share
 from sim.culprit import of, yes
 from sim.errors import ConfigError, SimulationError
 from sim.model import Model
-from sim.parts import Admission, Delay, Fact, Predictor, Run, Selector
+from sim.parts import Admission, Delay, Door, Fact, Predictor, Run, Selector
 from sim.request import (
     EMPTY,
     FORGONE_MATCH,
@@ -28,7 +28,7 @@ from sim.streams import FRONT_END
 
 
 @dataclass(slots=True)
-class Direct:
+class Direct(Door):
     """Every request runs in full on the model of one ``role``: no cache, no decision, no time.
 
     Args:
@@ -50,7 +50,6 @@ class Direct:
     _model: Model = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
-        """See Door.bind."""
         self._run = run
         self._model = run.model(self.role)
         if self.left_out:
@@ -59,7 +58,6 @@ class Direct:
             run.assume("share of all steps that is not run", self.left_out, "door.left_out: stands for a cache's hits")
 
     def admit(self, request: Request, now_s: float) -> float:
-        """See Door.admit."""
         self._run.assign(request, self._model)
         if self.left_out:
             request.skipped = round(self.left_out * request.steps)
@@ -67,16 +65,9 @@ class Direct:
             request.refine, request.fetch_s = self.refine, self.fetch_s
         return 0.0
 
-    def completed(self, request: Request) -> bool:
-        """See Door.completed."""
-        return False
-
-    def insert(self, request: Request, now_s: float) -> None:
-        """See Door.insert."""
-
 
 @dataclass(slots=True)
-class Reuse:
+class Reuse(Door):
     """Embed, predict, search the cache, and start from what is found there when it is similar enough.
 
     One door for NIRVANA (latents, K by text similarity, the same model), MoDM (final images, K by
@@ -139,7 +130,7 @@ class Reuse:
             )
 
     def bind(self, run: Run) -> None:
-        """See Door.bind. The rows to preload are inserted here, as full generations made at time 0."""
+        """The rows to preload are inserted here, as full generations made at time 0."""
         self._run = run
         self._captures = run.backend.live and bool(self.cache.latents_at)
         self._hit_model = run.model(self.hit_role)
@@ -167,7 +158,6 @@ class Reuse:
         self.database.settle(0.0)
 
     def admit(self, request: Request, now_s: float) -> float:
-        """See Door.admit."""
         self._run.assign(request, self._miss_model)
         if self._captures:
             self._capture(request)
@@ -262,9 +252,7 @@ class Reuse:
         request.capture = {k: k * request.steps // of_steps for k in passed}
 
     def completed(self, request: Request) -> bool:
-        """See Door.completed."""
         return self.admission.admits(request)
 
     def insert(self, request: Request, now_s: float) -> None:
-        """See Door.insert."""
         self.cache.insert(request, now_s)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from conf.ranges import Count, Number, Seconds
 from sim.errors import ConfigError
 from sim.model import reference
-from sim.parts import Change, Log, Run, Selector
+from sim.parts import Change, Log, Predictor, Run, Selector
 from sim.record.record import TRAININGS
 from sim.reuse.threshold import cheapest
 from sim.streams import PREDICTOR
@@ -27,22 +27,15 @@ STRETCH, LEAST_STRETCH = 1000, 50
 
 
 @dataclass(slots=True)
-class Always:
+class Always(Predictor):
     """No predictor: every prompt is searched for."""
 
-    def bind(self, run: Run, space: Space) -> None:
-        """See Predictor.bind."""
-
-    def applied(self, changes: Sequence[Change], now_s: float) -> None:
-        """See Predictor.applied."""
-
     def expects(self, row: int, now_s: float) -> bool:
-        """See Predictor.expects."""
         return True
 
 
 @dataclass(slots=True)
-class OneClassSvm:
+class OneClassSvm(Predictor):
     """A one-class SVM of the vectors in the database; outliers are not searched for (NIRVANA, 5.2 and 6).
 
     Linear, trained by stochastic gradient descent (scikit-learn's SGDOneClassSVM), or on a Nystroem map of the
@@ -112,7 +105,6 @@ class OneClassSvm:
                 )
 
     def bind(self, run: Run, space: Space) -> None:
-        """See Predictor.bind."""
         self._run = run
         self._trainings = run.log(TRAININGS)
         self._space = space
@@ -129,7 +121,6 @@ class OneClassSvm:
             run.assume("kernel of the match predictor", f"Nystroem, {self.landmarks} landmarks", "not NIRVANA's")
 
     def applied(self, changes: Sequence[Change], now_s: float) -> None:
-        """See Predictor.applied."""
         for _, _, entry, row, insert in changes:
             if insert:
                 self._rows[entry] = row
@@ -142,7 +133,6 @@ class OneClassSvm:
             self._train(now_s)
 
     def expects(self, row: int, now_s: float) -> bool:
-        """See Predictor.expects."""
         if now_s >= self._ready_s:
             self._take_over()
         if self._model is None:

@@ -7,7 +7,7 @@ from math import inf
 from conf.ranges import Count, Seconds
 from sim.clock import CONTROL
 from sim.errors import ConfigError
-from sim.parts import Run, Worker
+from sim.parts import Run, Scheduler, Worker
 from sim.request import Request
 from sim.schedule.former import refuse_over
 
@@ -15,7 +15,7 @@ Batch = deque[Request]
 
 
 @dataclass(slots=True)
-class BatchServer:
+class BatchServer(Scheduler):
     """One first-in-first-out queue of batches for all workers (``executor=whole-batch``); the next free one takes one.
 
     A batch leaves when ``batch_most`` requests wait, or when ``batch_limit_s`` has passed since the last was formed,
@@ -51,12 +51,11 @@ class BatchServer:
             )
 
     def bind(self, run: Run) -> None:
-        """See Scheduler.bind."""
         self._run = run
         refuse_over(run.cluster.workers[0].limit, self.batch_most, "scheduler.batch_most")
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        """See Scheduler.offer. A worker is given its batch by ``next``."""
+        """A worker is given its batch by ``next``."""
         self._forming.append(request)
         self._waiting += 1
         self._last_came_s = now_s
@@ -70,7 +69,7 @@ class BatchServer:
         return None
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        """See Scheduler.next. A free worker is given the batch that was formed first, one request at a time."""
+        """A free worker is given the batch that was formed first, one request at a time."""
         batch = self._taking.get(worker.id)
         if not batch:
             if worker.aboard or not self._formed:
@@ -78,9 +77,6 @@ class BatchServer:
             batch = self._taking[worker.id] = self._formed.popleft()
         self._waiting -= 1
         return batch.popleft()
-
-    def moved(self, worker: Worker, now_s: float) -> None:
-        """See Scheduler.moved."""
 
     def _look(self, _: None) -> None:
         """``batch_limit_s`` after some arrival: those who wait leave, unless another came since."""

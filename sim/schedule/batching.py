@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 
 from conf.ranges import Count, Seconds
 from sim.clock import CONTROL
-from sim.parts import Run, Worker
+from sim.parts import Run, Scheduler, Worker
 from sim.request import Request
 from sim.schedule.former import Former, refuse_over
 
 
 @dataclass(slots=True)
-class Batching:
+class Batching(Scheduler):
     """One queue for all workers; the next idle one takes a batch, all at one instant (``executor=whole-batch``).
 
     Args:
@@ -31,12 +31,11 @@ class Batching:
         self._former = Former(self.most, self.wait_s)
 
     def bind(self, run: Run) -> None:
-        """See Scheduler.bind."""
         self._run = run
         refuse_over(run.cluster.workers[0].limit, self.most, "scheduler.most")
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        """See Scheduler.offer. A batch is asked for by ``next``, its first request too."""
+        """A batch is asked for by ``next``, its first request too."""
         self._former.add(request, now_s)
         if self._former.due(now_s):
             self._send(None)
@@ -45,7 +44,7 @@ class Batching:
         return None
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        """See Scheduler.next. An idle worker is given a batch that is due, one request at a time."""
+        """An idle worker is given a batch that is due, one request at a time."""
         former = self._former
         if not worker.aboard:
             self._given[worker.id] = self.most if former.due(now_s) else 0
@@ -57,9 +56,6 @@ class Batching:
         if len(former):  # the next in line waits from when it came
             self._run.clock.at(max(former.due_s(), now_s), CONTROL, self._send)
         return request
-
-    def moved(self, worker: Worker, now_s: float) -> None:
-        """See Scheduler.moved."""
 
     def _send(self, _: None) -> None:
         """Have idle workers take the batches that are due."""

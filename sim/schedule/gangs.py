@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from conf.ranges import Count
 from sim.clock import DISPATCH
 from sim.errors import ConfigError
-from sim.parts import Run, Worker
+from sim.parts import Run, Scheduler, Worker
 from sim.request import FAILED, Request
 
 
 @dataclass(slots=True)
-class Gangs:
+class Gangs(Scheduler):
     """A request waits until as many GPUs are idle as it takes; nobody overtakes it meanwhile.
 
     It takes ``denoisers`` GPUs for the denoiser and as many for each of its ControlNets, as SwiftDiffusion (1) and Katz
@@ -41,7 +41,7 @@ class Gangs:
             raise ConfigError(f"scheduler.sizes: found {self.sizes}, expected 1 or more GPUs by number of ControlNets")
 
     def bind(self, run: Run) -> None:
-        """See Scheduler.bind. Raises ConfigError for a cluster that is too small for any request."""
+        """Raises ConfigError for a cluster that is too small for any request."""
         self._run = run
         there, least = run.cluster.gpus - len(run.cluster.servers), min(self.sizes, default=self.denoisers)
         if least > there:
@@ -60,7 +60,6 @@ class Gangs:
         return self.denoisers * (1 + nets), self.denoisers
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        """See Scheduler.offer."""
         gpus, denoisers = self._takes(request)
         there = self._run.cluster.gpus - len(self._run.cluster.servers)
         if gpus > there:
@@ -78,7 +77,7 @@ class Gangs:
         return None
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        """See Scheduler.next. Whoever is first may take it together with others that are idle."""
+        """Whoever is first may take it together with others that are idle."""
         if not self._waiting or worker.aboard:
             return None
         first = self._waiting[0]
@@ -130,9 +129,6 @@ class Gangs:
         wanted = () if request.addons is None else request.addons.controlnets
         there = [worker, *(self._run.cluster.beside(worker) if len(worker.gpus) > 1 else ())]
         return sum(asset.kind == "controlnet" and asset.name in wanted for gpu in there for asset in gpu.resident)
-
-    def moved(self, worker: Worker, now_s: float) -> None:
-        """See Scheduler.moved."""
 
     def __len__(self) -> int:
         """Requests that wait."""

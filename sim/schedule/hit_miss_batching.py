@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 
 from conf.ranges import Count, Seconds
 from sim.clock import CONTROL
-from sim.parts import Run, Worker
+from sim.parts import Run, Scheduler, Worker
 from sim.request import MISSING, Request
 from sim.schedule.former import Former, refuse_over
 
 
 @dataclass(slots=True)
-class HitMissBatching:
+class HitMissBatching(Scheduler):
     """Workers of one role take batches of misses, all others batches of hits; no batch has both, so it has one model.
 
     A hit is refined on the model of whichever worker takes it. Within a batch hits skip different numbers of steps: the
@@ -40,7 +40,6 @@ class HitMissBatching:
         self._misses, self._hits = Former(self.most, self.wait_s), Former(self.most, self.wait_s)
 
     def bind(self, run: Run) -> None:
-        """See Scheduler.bind."""
         self._run = run
         refuse_over(run.cluster.workers[0].limit, self.most, "scheduler.most")
         smaller = [role for role in run.models if role != self.miss_role]
@@ -48,7 +47,7 @@ class HitMissBatching:
         self._roles = {id(self._misses): [self.miss_role], id(self._hits): takers}
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        """See Scheduler.offer. A batch is asked for by ``next``, its first request too."""
+        """A batch is asked for by ``next``, its first request too."""
         former = self._misses if request.source == MISSING else self._hits
         former.add(request, now_s)
         if former.due(now_s):
@@ -58,7 +57,7 @@ class HitMissBatching:
         return None
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        """See Scheduler.next. An idle worker is given a batch that is due, one request at a time."""
+        """An idle worker is given a batch that is due, one request at a time."""
         if not worker.aboard:
             due = next((former for former in self._of(worker) if former.due(now_s)), None)
             self._given[worker.id] = (self._hits, 0) if due is None else (due, self.most)
@@ -75,9 +74,6 @@ class HitMissBatching:
         if len(former):  # the next in line waits from when it came
             self._run.clock.at(max(former.due_s(), now_s), CONTROL, self._send, former)
         return request
-
-    def moved(self, worker: Worker, now_s: float) -> None:
-        """See Scheduler.moved."""
 
     def _of(self, worker: Worker) -> tuple[Former, ...]:
         """Whose batches ``worker`` takes, in that order."""

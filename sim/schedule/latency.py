@@ -46,11 +46,9 @@ class Known:
     _seen: dict[tuple[str, Counts], float] = field(init=False, default_factory=dict, repr=False)
 
     def bind(self, run: Run, executor: Stepper, sizes: Sequence[Size]) -> None:
-        """See Latency.bind."""
         self._price, self._sizes, self._steps = executor.price, sizes, max(run.workload.steps)
 
     def step_s(self, model: str, counts: Counts) -> float:
-        """See Latency.step_s."""
         found = self._seen.get((model, counts))
         if found is None:
             if len(self._seen) >= MOST_KNOWN:
@@ -85,11 +83,9 @@ class Svr:
     _seen: dict[tuple[str, Counts], float] = field(init=False, default_factory=dict, repr=False)
 
     def bind(self, run: Run, executor: Stepper, sizes: Sequence[Size]) -> None:
-        """See Latency.bind."""
         self._run, self._executor, self._sizes = run, executor, sizes
 
     def step_s(self, model: str, counts: Counts) -> float:
-        """See Latency.step_s."""
         found = self._seen.get((model, counts))
         if found is None:
             if len(self._seen) >= MOST_KNOWN:

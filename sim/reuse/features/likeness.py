@@ -55,7 +55,6 @@ class Assumed:
                 raise ConfigError(f"feature_cache.likeness.shares.{model}: found {by_side}, expected side: share")
 
     def bind(self, run: Run) -> None:
-        """See Likeness."""
         for role in run.models:
             name = run.models[role].name
             if name in self.shares:
@@ -64,12 +63,10 @@ class Assumed:
         run.assume("how independently the patches of an image are alike", self.independence, self.source)
 
     def patches(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
-        """See Likeness."""
         share = self._at(model, width * height)
         return [0.0] + [share] * (steps - 1)
 
     def images(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
-        """See Likeness."""
         count = max(width * height / self.patch_px**2, 1.0)
         share = self._at(model, width * height) ** (count**self.independence)
         return [0.0] + [share] * (steps - 1)
@@ -112,16 +109,13 @@ class Measured:
         return self._table
 
     def bind(self, run: Run) -> None:
-        """See Likeness."""
         self.open()
         run.assume("share of patch-blocks like those of the step before", self.path, self._table.measured_on)
 
     def patches(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
-        """See Likeness."""
         return self._at(model, width * height, steps, "patch_share")
 
     def images(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
-        """See Likeness."""
         return self._at(model, width * height, steps, "image_share")
 
     def _at(self, model: str, pixels: int, steps: int, column: str) -> list[float]:
