@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from backends.base import Backend
 from conf.assumption import Assumption
+from conf.ranges import Share
 from sim.errors import ConfigError
 from sim.model import Model, in_role
 from sim.parts import Allocation
@@ -81,16 +82,10 @@ class FixedSplit(Allocation):
     """
 
     large: int | None = None
-    hit_rate: float = 0.7
-    steps_left: float = 0.8
+    hit_rate: Share = 0.7
+    steps_left: Share = 0.8
     miss_role: str = "large"
     hit_role: str = "small"
-
-    def __post_init__(self) -> None:
-        if not (0 <= self.hit_rate <= 1 and 0 <= self.steps_left <= 1):
-            raise ConfigError(
-                f"allocation: hit_rate and steps_left are shares, found {self.hit_rate} and {self.steps_left}"
-            )
 
     def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
         """The large ones come first."""

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from backends.base import Cost, Work, WorkFailed, total_j
+from conf.ranges import Count
 from sim.addons.assets import addons
 from sim.clock import COMPLETION, DISPATCH
 from sim.cluster.residence import Unfit, cut, ensure, joules_of, seconds, spend
 from sim.culprit import sane
-from sim.errors import ConfigError, SimulationError
+from sim.errors import SimulationError
 from sim.parts import Executor, Fact, Loads, Run, Worker
 from sim.record.record import BATCH_MEAN, STEP_SHARE
 from sim.request import FAILED, Request
@@ -21,22 +22,15 @@ class WholeBatch(Executor):
 
     Args:
         limit: images in a batch at most.
-
-    Raises:
-        ConfigError: a limit below 1.
     """
 
-    limit: int = 8
+    limit: Count = 8
     _run: Run = field(init=False, repr=False)
     _formed: dict[int, list[Request]] = field(init=False, default_factory=dict, repr=False)
     _loads: dict[int, Loads] = field(init=False, default_factory=dict, repr=False)
     _addons: bool = field(init=False, repr=False)
     _share: Fact = field(init=False, repr=False)
     _batch: Fact = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.limit < 1:
-            raise ConfigError(f"executor.limit: found {self.limit}, expected 1 or more images")
 
     def bind(self, run: Run) -> None:
         self._run = run

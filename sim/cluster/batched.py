@@ -22,16 +22,13 @@ class Batched(Steps):
             profile measured of gangs. A batch on a gang is as much faster as one request is.
 
     Raises:
-        ConfigError: a speedup that is not positive, or a gang of a size that has none there and was not measured.
+        ConfigError: a gang of a size that has none there and was not measured.
     """
 
-    speedup: dict[int, float] = field(default_factory=dict)
+    speedup: gang.Speedup = field(default_factory=dict)
     _run: Run = field(init=False, repr=False)
     _bounded: bool = field(init=False, default=False, repr=False)
     _works: dict[int, Work] = field(init=False, default_factory=dict, repr=False)
-
-    def __post_init__(self) -> None:
-        gang.check(self.speedup, SPEEDUP)
 
     def bind(self, run: Run, cut: Callable[[Worker], None]) -> None:
         self._run = run

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import NoReturn
+from typing import Annotated, NoReturn
+
+from annotated_types import Ge
 
 from backends.base import FREE, Cost, Work, WorkFailed
 from sim.addons.in_line import InLine
@@ -54,10 +56,10 @@ class StepByStep(Executor):
         kernels: of the denoiser and its ControlNets; None is plain.
 
     Raises:
-        ConfigError: a limit below 1, or a feature cache on a live backend, which computes all.
+        ConfigError: a feature cache on a live backend, which computes all.
     """
 
-    limit: int = 16
+    limit: Annotated[int, Ge(1)] = 16
     steps: Steps = field(default_factory=Batched)
     feature_cache: FeatureCache | None = None
     controlnets: ControlNets | None = None
@@ -73,8 +75,6 @@ class StepByStep(Executor):
     that preempted it."""
 
     def __post_init__(self) -> None:
-        if self.limit < 1:
-            raise ConfigError(f"executor.limit: found {self.limit}, expected 1 or more requests")
         if self.feature_cache is not None and isinstance(self.controlnets, Servers):
             raise ConfigError(
                 "feature_cache: how seldom steps that reuse something call the ControlNet servers is not modelled; add "

@@ -71,7 +71,7 @@ def _making(made: Any, product: type, kind: Any, key: str) -> Any:
     abstract = getattr(product, "__abstractmethods__", ())  # of one that inherits from the protocol
     if methods or abstract:
         raise no_such(product, kind, key, [*missing, *abstract])
-    for name in members - required:  # what may be left out has a body in the protocol; who does not inherit gets it here
+    for name in members - required:  # of one that does not inherit: what may be left out has a body in the protocol
         if not hasattr(product, name):
             setattr(product, name, inspect.getattr_static(kind, name))
     return made

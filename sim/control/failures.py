@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import simpy
 
+from conf.ranges import Positive
 from sim.errors import ConfigError
 from sim.parts import Controller, Run, Worker
 from sim.request import FAILED
@@ -30,12 +31,12 @@ class Failures(Controller):
             anew; ``failed`` ends it.
 
     Raises:
-        ConfigError: windows that are empty, overlap or fall; times that are not positive; a GPU that is not there.
+        ConfigError: windows that are empty, overlap or fall; a GPU that is not there.
     """
 
     outages: Mapping[int, Sequence[tuple[float, float]]] = field(default_factory=dict)
-    mean_up_s: float | None = None
-    mean_down_s: float = 600.0
+    mean_up_s: Positive | None = None
+    mean_down_s: Positive = 600.0
     lost: Literal["again", "failed"] = "again"
     _run: Run = field(init=False, repr=False)
 
@@ -47,11 +48,6 @@ class Failures(Controller):
                     f"failures.outages.{gpu}: found {[list(w) for w in windows]}, expected windows [from_s, until_s] "
                     "in order, from 0 s on, each to end before the next begins"
                 )
-        if not (self.mean_down_s > 0 and (self.mean_up_s is None or self.mean_up_s > 0)):
-            raise ConfigError(
-                f"failures: found mean_up_s {self.mean_up_s} and mean_down_s {self.mean_down_s}, expected seconds "
-                "above 0"
-            )
 
     def bind(self, run: Run) -> None:
         self._run = run

@@ -4,12 +4,14 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import simpy
+from annotated_types import Ge, Lt
 
+from conf.ranges import Count, SomeSeconds, SomeShare
 from sim.control.forecast import Forecast
-from sim.control.pid import Pid
+from sim.control.pid import Gain, Pid
 from sim.control.roles import bring, serving
 from sim.control.split import Demand, carries, demand, quality_split, throughput_split
 from sim.culprit import of
@@ -76,22 +78,22 @@ class GlobalMonitor(Controller):
             the other queue once the arrivals are over).
 
     Raises:
-        ConfigError: a setting out of its range, or models that lack a smaller one.
+        ConfigError: models that lack a smaller one.
     """
 
     mode: Literal["quality", "throughput"] = "quality"
-    period_s: float = 180.0
-    kp: float = 0.6
-    ki: float = 0.05
-    kd: float = 0.05
-    most_sum: float | None = None
-    safety: float = 0.9
+    period_s: SomeSeconds = 180.0
+    kp: Gain = 0.6
+    ki: Gain = 0.05
+    kd: Gain = 0.05
+    most_sum: Gain | None = None
+    safety: SomeShare = 0.9
     miss_role: str = "large"
-    margin: float = 0.15
-    patience: int = 3
+    margin: Annotated[float, Ge(0), Lt(1)] = 0.15
+    patience: Count = 3
     forecast: Forecast | None = None
-    ahead: int = 1
-    batch: int = 1
+    ahead: Count = 1
+    batch: Count = 1
     drain: bool = True
     _pid: Pid = field(init=False, repr=False)
     _run: Run = field(init=False, repr=False)
@@ -106,15 +108,6 @@ class GlobalMonitor(Controller):
 
     def __post_init__(self) -> None:
         self._pid = Pid(self.kp, self.ki, self.kd, self.most_sum)
-        if not 0 < self.period_s < inf:
-            raise ConfigError(f"controller.period_s: found {self.period_s}, expected seconds above 0")
-        if not (0 < self.safety <= 1 and 0 <= self.margin < 1 and self.patience >= 1):
-            raise ConfigError(
-                f"controller: found safety={self.safety}, margin={self.margin}, patience={self.patience}; expected a "
-                "safety in (0, 1], a margin in [0, 1) and a patience of 1 window or more"
-            )
-        if self.ahead < 1 or self.batch < 1:
-            raise ConfigError(f"controller: found ahead={self.ahead}, batch={self.batch}; expected 1 or more")
 
     def bind(self, run: Run) -> None:
         self._run = run

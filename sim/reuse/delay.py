@@ -124,10 +124,6 @@ class Draws:
         return self._block[row - self._stop]
 
 
-def delay(given: float | Delay, key: str) -> Delay:
-    """``given`` as a distribution; a number is a constant. Raises ConfigError naming ``key``."""
-    if isinstance(given, Delay):
-        return given
-    if not isinstance(given, int | float) or not 0 <= given < inf:
-        raise ConfigError(f"{key}: found {given}, expected 0 or more seconds or a distribution of them")
-    return Constant(given)
+def delay(given: float | Delay) -> Delay:
+    """``given`` as a distribution; a number is a constant."""
+    return given if isinstance(given, Delay) else Constant(given)

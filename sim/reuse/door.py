@@ -92,7 +92,7 @@ class Reuse(Door):
         predictor: which prompts are searched for; by default all.
 
     Raises:
-        ConfigError: a negative time, or latents of one model for another to resume.
+        ConfigError: latents of one model for another to resume.
     """
 
     cache: Cache
@@ -122,7 +122,7 @@ class Reuse(Door):
     _fetch: Draws = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._delays = {name: delay(getattr(self, name), f"door.{name}") for name in ("embed_s", "search_s", "fetch_s")}
+        self._delays = {name: delay(getattr(self, name)) for name in FRONT_END}
         if self.cache.latents_at and self.hit_role != self.miss_role:
             raise ConfigError(
                 f"door.hit_role: found {self.hit_role!r} beside miss_role {self.miss_role!r}; a latent is bound to the "

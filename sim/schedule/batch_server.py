@@ -2,16 +2,12 @@
 
 from collections import deque
 from dataclasses import dataclass, field
-from math import inf
 
 from conf.ranges import Count, Seconds
 from sim.clock import CONTROL
-from sim.errors import ConfigError
 from sim.parts import Run, Scheduler, Worker
 from sim.request import Request
-from sim.schedule.former import refuse_over
-
-Batch = deque[Request]
+from sim.schedule.former import Batch, refuse_over
 
 
 @dataclass(slots=True)
@@ -29,7 +25,7 @@ class BatchServer(Scheduler):
         batch_limit_s: seconds after which those who wait leave too.
 
     Raises:
-        ConfigError: a batch below 1 or above what the executor takes, or a negative time.
+        ConfigError: a batch above what the executor takes.
     """
 
     batch_most: Count = 8
@@ -43,16 +39,9 @@ class BatchServer(Scheduler):
     _looks: bool = field(init=False, default=False, repr=False)
     _taking: dict[int, Batch] = field(init=False, default_factory=dict, repr=False)
 
-    def __post_init__(self) -> None:
-        if self.batch_most < 1 or not 0 <= self.batch_limit_s < inf:
-            raise ConfigError(
-                f"scheduler: found batch_most {self.batch_most} and batch_limit_s {self.batch_limit_s}; expected 1 or "
-                "more requests and 0 or more seconds"
-            )
-
     def bind(self, run: Run) -> None:
         self._run = run
-        refuse_over(run.cluster.workers[0].limit, self.batch_most, "scheduler.batch_most")
+        refuse_over(run, self.batch_most, "scheduler.batch_most")
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
         """A worker is given its batch by ``next``."""

@@ -24,21 +24,14 @@ class Gangs(Scheduler):
     Args:
         denoisers: GPUs that step the denoiser together.
         sizes: GPUs by number of ControlNets; empty for the rule.
-
-    Raises:
-        ConfigError: a size below 1.
     """
 
     denoisers: Count = 1
-    sizes: list[int] = field(default_factory=list)
+    sizes: list[Count] = field(default_factory=list)
     _run: Run = field(init=False, repr=False)
     _waiting: deque[Request] = field(init=False, default_factory=deque, repr=False)
     _coming: tuple[Request, Worker] | None = field(init=False, default=None, repr=False)
     """Who was first when the last gang was made, and that gang, which may be loading."""
-
-    def __post_init__(self) -> None:
-        if any(size < 1 for size in self.sizes):
-            raise ConfigError(f"scheduler.sizes: found {self.sizes}, expected 1 or more GPUs by number of ControlNets")
 
     def bind(self, run: Run) -> None:
         """Raises ConfigError for a cluster that is too small for any request."""

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from backends.base import Asset, Cost, Work, WorkFailed
 from sim.cluster.batch import WholeBatch
-from sim.cluster.batched import Batched
 from sim.cluster.cluster import Cluster
 from sim.cluster.residence import ensure
 from sim.cluster.rooms import Rooms
@@ -502,13 +501,6 @@ def test_busy_is_who_serves_and_who_loads() -> None:
 def test_what_does_not_know_the_speed_of_a_gang_refuses_one(executor: Any) -> None:
     with pytest.raises((SimulationError, ConfigError), match=r"nothing says how (fast|much faster)"):
         engine([0.0], [1.0], 2, scheduler=Ganging(), executor=executor).run()
-
-
-@pytest.mark.parametrize("speedup", [{1: 2.0}, {2: 0.0}, {2: 1.5, 4: -1.0}])
-@pytest.mark.parametrize(("made", "key"), [(WholeRequest, "executor"), (Batched, "steps")])
-def test_a_speedup_is_of_two_gpus_or_more_and_positive(made: Any, key: str, speedup: dict[int, float]) -> None:
-    with pytest.raises(ConfigError, match=rf"{key}\.speedup: found \{{.*\}}, expected GPUs \(2 or more\)"):
-        made(speedup)
 
 
 @pytest.mark.parametrize(("executor", "key"), [(StepByStep(1), "steps"), (WholeRequest(), "executor")])

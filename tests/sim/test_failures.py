@@ -318,8 +318,6 @@ def test_the_same_seed_fails_the_same_gpus() -> None:
         ({"outages": {0: []}}, r"failures\.outages\.0"),
         ({"outages": {0: [(0.0, 9.0), (4.0, 12.0)]}}, r"failures\.outages\.0"),
         ({"outages": {0: [(0.0, float("inf"))]}}, r"failures\.outages\.0"),
-        ({"mean_up_s": 0.0}, "mean_up_s"),
-        ({"mean_down_s": -1.0}, "mean_down_s"),
     ],
 )
 def test_outages_that_are_none_are_refused(setting: dict[str, Any], message: str) -> None:

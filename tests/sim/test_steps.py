@@ -319,12 +319,6 @@ def test_the_standalone_latency_is_one_figure() -> None:
 # -- what is refused, and what is asked of the backend ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("made", "unit"), [(StepByStep, "requests"), (WholeBatch, "images")])
-def test_an_executor_has_room_for_one_at_least(made: Any, unit: str) -> None:
-    with pytest.raises(ConfigError, match=f"executor.limit: found 0, expected 1 or more {unit}"):
-        made(limit=0)
-
-
 def live() -> Stepped:
     backend = Stepped(1.0)
     backend.live = True

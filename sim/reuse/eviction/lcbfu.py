@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from sim.parts import Eviction, Item, Run, Selector
-from sim.reuse.eviction.ageing import assume, check
+from sim.reuse.eviction.ageing import Uses, assume
 from sim.reuse.eviction.base import ITEM_BITS, K_BITS, K_MASK
 from sim.reuse.eviction.rising import Lane, Rising
 from traces.similarity.spaces import Space
@@ -26,20 +26,14 @@ class Lcbfu(Eviction):
     Args:
         ageing: whether uses of long ago fade.
         initial_uses: f of an item that enters. The paper does not say; 0 in MoDM's artifact.
-
-    Raises:
-        ConfigError: a negative ``initial_uses``.
     """
 
     ageing: bool = True
-    initial_uses: int = 1
+    initial_uses: Uses = 1
     _age: int = field(init=False, default=0)
     _items: Rising = field(init=False, default_factory=lambda: Rising(by_k=True), repr=False)
     _lanes: dict[tuple[int, ...], list[tuple[Lane, int]]] = field(init=False, default_factory=dict, repr=False)
     """By the K of a new entry, for each of them where it waits, and its record but for the entry."""
-
-    def __post_init__(self) -> None:
-        check(self.initial_uses)
 
     def bind(self, run: Run, space: Space, selector: Selector) -> None:
         assume(run, "LCBFU", self.ageing, self.initial_uses)

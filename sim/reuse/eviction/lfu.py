@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from sim.parts import Eviction, Item, Run, Selector
-from sim.reuse.eviction.ageing import assume, check
+from sim.reuse.eviction.ageing import Uses, assume
 from sim.reuse.eviction.base import FINAL, ITEM_BITS, items_of
 from sim.reuse.eviction.rising import Lane, Rising
 from traces.similarity.spaces import Space
@@ -24,20 +24,16 @@ class Lfu(Eviction):
     Args:
         ageing: whether counts of long ago fade.
         initial_uses: uses that an item enters with.
-
-    Raises:
-        ConfigError: a negative ``initial_uses``.
     """
 
     ageing: bool = True
-    initial_uses: int = 1
+    initial_uses: Uses = 1
     _time: int = field(init=False, default=0)
     _age: int = field(init=False, default=0)
     _items: Rising = field(init=False, default_factory=lambda: Rising(by_k=False), repr=False)
     _lane: Lane = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check(self.initial_uses)
         self._lane = self._items.lane(FINAL)
 
     def bind(self, run: Run, space: Space, selector: Selector) -> None:

@@ -6,6 +6,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
+from conf.ranges import Count
 from sim.errors import ConfigError
 from sim.parts import Eviction, Item, Run, Selector
 from sim.reuse.eviction.base import FINAL, items_of, k_of
@@ -36,10 +37,10 @@ class Optimum(Eviction):
         most: neighbours of a row that are known; of a row with more, the most similar ones (traces.similarity.search).
 
     Raises:
-        ConfigError: a selector without a lowest similarity, or ``most`` below 1.
+        ConfigError: a selector without a lowest similarity.
     """
 
-    most: int = 256
+    most: Count = 256
     _run: Run = field(init=False, repr=False)
     _later: "Later" = field(init=False, repr=False)
     _row_of: dict[Item, int] = field(init=False, default_factory=dict, repr=False)
@@ -47,10 +48,6 @@ class Optimum(Eviction):
     _due: dict[int, list[Item]] = field(init=False, default_factory=dict, repr=False)
     _heap: list[tuple[int, Item]] = field(init=False, default_factory=list, repr=False)
     _seen: int = field(init=False, default=0)
-
-    def __post_init__(self) -> None:
-        if self.most < 1:
-            raise ConfigError(f"eviction.most: found {self.most}, expected 1 or more neighbours")
 
     def bind(self, run: Run, space: Space, selector: Selector) -> None:
         if selector.floor == -np.inf:

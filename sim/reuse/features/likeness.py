@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
+from annotated_types import MinLen
 
 from backends.likeness import Measured as Table
 from backends.likeness import read
-from conf.ranges import Share
+from conf.ranges import Count, Share
 from sim.errors import ConfigError
 from sim.parts import Run
 
@@ -41,18 +42,13 @@ class Assumed:
         source: where the shares are from, for the summary.
 
     Raises:
-        ConfigError: a model without shares, or asked for and not among them.
+        ConfigError: a model that is asked for and not among them.
     """
 
-    shares: dict[str, dict[int, Share]]
+    shares: dict[str, Annotated[dict[Count, Share], MinLen(1)]]
     independence: Share = 0.35
     patch_px: int = 256
     source: str = "assumed"
-
-    def __post_init__(self) -> None:
-        for model, by_side in self.shares.items():
-            if not by_side or min(by_side) < 1:
-                raise ConfigError(f"feature_cache.likeness.shares.{model}: found {by_side}, expected side: share")
 
     def bind(self, run: Run) -> None:
         for role in run.models:
