@@ -4,6 +4,7 @@ from collections import deque
 from typing import Any
 
 from backends.base import Asset
+from sim.clock import Entry
 from sim.culprit import caller
 from sim.errors import SimulationError
 
@@ -22,6 +23,7 @@ class Worker:
         loading: whether the model of its role is on the way to it.
         until_s: up to when the time of its GPUs is spent.
         resident: what lies in its memory, in bytes; what was used longest ago first. Where bytes are not known: 0.
+        due: the call of the clock that ends what its executor runs, to be taken back where its GPU fails.
         ordered: the role that it is to load when it has drained; None where no order waits.
         finishing: whether it goes on taking what its scheduler keeps for it, though ordered elsewhere.
         closed: whether its executor takes nothing more for now.
@@ -38,6 +40,7 @@ class Worker:
         "closed",
         "denoisers",
         "down",
+        "due",
         "finishing",
         "gang",
         "gpus",
@@ -71,6 +74,7 @@ class Worker:
         self.open = True
         self.gang: Worker | None = None
         self.lane: deque[Worker] | None = None
+        self.due: Entry | None = None
         self.until_s = 0.0
         self.listed = 0
         self.resident: dict[Asset, int] = {}

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from backends.base import Asset, Backend, Cost
 from sim.addons.assets import on_all
-from sim.clock import COMPLETION, Clock
+from sim.clock import COMPLETION, Clock, Entry
 from sim.cluster.memory import Memory, common, own_model
 from sim.cluster.rooms import Rooms
 from sim.culprit import caller, named, nearest, sane
@@ -45,7 +45,7 @@ class Cluster:
         self._gangs: list[Worker] = []
         self._formed: dict[tuple[str, int, tuple[int, ...]], Worker] = {}
         self._live_gangs: dict[Worker, None] = {}
-        self._loads: dict[Worker, tuple[str, float, Cost]] = {}
+        self._loads: dict[Worker, tuple[str, float, Cost, Entry]] = {}
         self.last_order: dict[str, tuple[str, float]] = {}
         """By role: the class that ordered its last worker elsewhere, and when."""
 
@@ -259,11 +259,11 @@ class Cluster:
         worker.settle()
         cost = on_all(worker, sane(self.backend.load(Asset("model", model, model)), self.backend, "load"))
         worker.resident.clear()
-        self._loads[worker] = model, now_s, cost
-        self._clock.at(now_s + cost.seconds, COMPLETION, self._loaded, worker)
+        loaded = self._clock.at(now_s + cost.seconds, COMPLETION, self._loaded, worker)
+        self._loads[worker] = model, now_s, cost, loaded
 
     def _loaded(self, worker: Worker) -> None:
-        model, from_s, cost = self._loads.pop(worker)
+        model, from_s, cost, _ = self._loads.pop(worker)
         self._install(worker, model)
         self.spend(worker, from_s, from_s + cost.seconds, "load", cost.joules)
         worker.loading, worker.ordered = False, None
@@ -282,7 +282,8 @@ class Cluster:
     def _cut_load(self, worker: Worker) -> None:
         """The load that is under way on ``worker`` ends where it is."""
         now_s = self._clock._now
-        model, from_s, cost = self._loads.pop(worker)
+        model, from_s, cost, loaded = self._loads.pop(worker)
+        self._clock.cancel(loaded)
         models = self._record.ledger.models
         worker.model_code = models.setdefault(model, len(models))
         until_s = from_s + cost.seconds
@@ -305,7 +306,6 @@ class Cluster:
         if worker.lane is not None:
             self._rooms.remove(worker)
         if worker in self._loads:
-            self._clock.cancel(lambda call, arg: call == self._loaded and arg is worker)
             self._cut_load(worker)
         worker.aboard, worker.ordered = 0, None
         worker.loading = worker.finishing = worker.closed = False

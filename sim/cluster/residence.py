@@ -1,6 +1,7 @@
 """What an executor does first: see that the model and the add-ons of a request are on its worker."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from backends.base import Asset, WorkFailed
 from sim.addons.assets import load
@@ -80,6 +81,12 @@ def joules_of(run: Run, loads: Loads) -> float:
     """What ``loads`` draw; NaN where the power is not known."""
     gpu = run.cluster.gpu
     return sum((gpu.energy_j(cost.seconds) if cost.joules is None else cost.joules for _, cost in loads), 0.0)
+
+
+def take_back(run: Run, worker: Worker) -> tuple[float, Any] | None:
+    """Take back the call that is due on ``worker``: its time and its argument; None where there is none."""
+    entry, worker.due = worker.due, None
+    return (entry[0], entry[4]) if entry is not None and run.clock.cancel(entry) else None
 
 
 def cut(run: Run, worker: Worker, from_s: float, until_s: float, joules: float | None) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 from annotated_types import Ge
 
@@ -120,14 +120,12 @@ class StepByStep(Executor):
         if station is None:
             return []
         run, lost = self._run, [seat.request for seat in station.seats]
-        stages = run.clock.cancel(lambda _, arg: isinstance(arg, tuple) and bool(arg) and arg[0] is station)
-        for _, (_, *what) in stages:  # whoever is prepared or decoded is no longer, or not yet, among the active
-            lost += [part.request for part in what if isinstance(part, Seat)]
-            lost += [part for part in what if isinstance(part, Request)]
+        due = station.due
+        pending = due is not None and run.clock.cancel(due)
+        if pending and station.staged is not None:
+            lost.append(station.staged)
         lost += station.joining
-        if any(isinstance(what[1], int) for _, what in stages) and not station.planned:
-            return lost  # its turn comes at this instant, and nothing has begun
-        if stages:
+        if due is not None and pending and due[1] != DISPATCH:  # else its turn comes now, and nothing has begun
             run.cluster.spend(worker, max(worker.until_s, station.anchor_s), now_s, "lost")
         return lost
 
@@ -200,7 +198,8 @@ class StepByStep(Executor):
         """Go on at ``time_s``, and not at what was asked for before."""
         station.version += 1
         clock = self._run.clock
-        clock.at(max(time_s, clock._now), order, self._go_on, (station, station.version))
+        station.staged = None
+        station.due = clock.at(max(time_s, clock._now), order, self._go_on, (station, station.version))
 
     def _go_on(self, due: tuple[Station, int]) -> None:
         station, version = due
@@ -264,14 +263,14 @@ class StepByStep(Executor):
         except Unfit as failure:
             request.start_s, request.load_s = start_s, seconds(failure.loads)
             station.ready_s += request.load_s
-            self._stage(station, self._unprepared, (station, request, failure.loads, str(failure)))
+            self._stage(station, self._unprepared, (station, request, failure.loads, str(failure)), request)
             return
         request.start_s, request.load_s = start_s, seconds(loads)
         station.ready_s += request.load_s
         try:
             cost = self.steps.prepare(worker, request, start_s)
         except WorkFailed as failure:
-            self._stage(station, self._unprepared, (station, request, loads, str(failure)))
+            self._stage(station, self._unprepared, (station, request, loads, str(failure)), request)
             return
         if not (0.0 <= cost.seconds < inf and (cost.joules is None or 0.0 <= cost.joules < inf)):
             self._refuse(cost, "prepare")
@@ -281,7 +280,7 @@ class StepByStep(Executor):
         for _, load in loads:
             seat.note(load)
         seat.note(cost)
-        self._stage(station, self._joined, (station, seat, loads, cost))
+        self._stage(station, self._joined, (station, seat, loads, cost), request)
 
     def _resumed(self, worker: Worker, request: Request) -> Seat:
         """The seat of ``request``, which was preempted on ``worker``. Raises SimulationError where it was elsewhere, or
@@ -428,7 +427,7 @@ class StepByStep(Executor):
         seat.note(before)
         seat.note(after)
         self._tell(station, seat, before, after)
-        self._stage(station, self._out, (station, seat, start_s, before, after))
+        self._stage(station, self._out, (station, seat, start_s, before, after), request)
 
     def _out(self, what: tuple[Station, Seat, float, Cost, Cost]) -> None:
         """The image is there; what comes after it still holds the GPU."""
@@ -448,10 +447,14 @@ class StepByStep(Executor):
         self._run.cluster.release(station.worker)
         self._advance(station)
 
-    def _stage(self, station: Station, then: object, what: tuple[object, ...]) -> None:
-        """Go on with ``then`` when the stage that was just added is over."""
+    def _stage(
+        self, station: Station, then: Callable[[Any], None], what: tuple[object, ...], request: Request | None = None
+    ) -> None:
+        """Go on with ``then(what)`` when the stage that was just added is over; it is of ``request``, which is not, or
+        no longer, among the active."""
         clock = self._run.clock
-        clock.at(max(station.now_s(), clock._now), COMPLETION, then, what)  # type: ignore[arg-type]
+        station.staged = request
+        station.due = clock.at(max(station.now_s(), clock._now), COMPLETION, then, what)
 
     def _fail(self, station: Station, requests: list[Request], reason: str) -> None:
         for request in requests:

@@ -8,7 +8,7 @@ from backends.base import Cost, Work, WorkFailed, whole
 from sim.addons.assets import addons
 from sim.clock import COMPLETION, Clock
 from sim.cluster import gang
-from sim.cluster.residence import Unfit, cut, ensure, joules_of, seconds, spend
+from sim.cluster.residence import Unfit, cut, ensure, joules_of, seconds, spend, take_back
 from sim.culprit import sane
 from sim.parts import Cluster, Executor, Fact, Loads, Run, Worker
 from sim.record.record import STEP_SHARE
@@ -108,13 +108,13 @@ class WholeRequest(Executor):
             request.energy_j = watts * (busy_s - request.load_s)
         else:
             request.energy_j = joules + watts * request.fetch_s if request.fetch_s else joules
-        clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request, loads))
+        worker.due = clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request, loads))
 
     def _fail(self, worker: Worker, request: Request, loads: Loads | None, reason: str) -> None:
         """It fails when what it needs has come."""
         request.start_s = self._clock._now
         ready_s = request.start_s + seconds(loads or [])
-        self._clock.at(ready_s, COMPLETION, self._failed, (worker, request, loads, reason))
+        worker.due = self._clock.at(ready_s, COMPLETION, self._failed, (worker, request, loads, reason))
 
     def _done(self, ran: tuple[Worker, Request, Loads | None]) -> None:
         worker, request, loads = ran
@@ -135,16 +135,12 @@ class WholeRequest(Executor):
         self._run.cluster.release(worker)
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
-
-        def its(call: object, arg: object) -> bool:
-            return call in (self._done, self._failed) and arg[0] is worker  # type: ignore[index]
-
-        lost = []
-        for until_s, (_, request, loads, *_) in self._clock.cancel(its):
-            joules = request.energy_j + joules_of(self._run, loads or [])
-            cut(self._run, worker, request.start_s, until_s, joules)
-            lost.append(request)
-        return lost
+        taken = take_back(self._run, worker)
+        if taken is None:
+            return []
+        until_s, (_, request, loads, *_) = taken
+        cut(self._run, worker, request.start_s, until_s, request.energy_j + joules_of(self._run, loads or []))
+        return [request]
 
     def _ask(self, worker: Worker, request: Request) -> "Took":
         """What ``request`` takes, and what a live backend made of it."""
