@@ -19,6 +19,7 @@ from conf.atomic import atomic_write
 from sim.cli import main
 from sim.config.choices import choices, groups
 from sim.config.compose import composed as compose
+from sim.errors import REFUSED
 from sim.run import again, simulate
 from tests.fuzz.inputs import digest
 
