@@ -10,7 +10,9 @@ from typer.exceptions import TyperException
 
 from sim.errors import ConfigError
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "report": "sim.study.report:report",
+}
 """The module and function of each command, by the words that call it. A module is imported when it is called."""
 
 

@@ -167,7 +167,8 @@ def others(folder: Path) -> list[str]:
 
 
 def _drawn(figures: Path) -> bool:
-    return figures.is_dir() and all(entry.name.endswith(".png") or is_part(entry.name) for entry in os.scandir(figures))
+    names = [entry.name for entry in os.scandir(figures)] if figures.is_dir() else [""]
+    return all(name.endswith((".png", ".svg")) or is_part(name) for name in names)
 
 
 def _refuse_other(folder: Path) -> None:

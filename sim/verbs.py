@@ -16,7 +16,7 @@ import sys
 import time
 import warnings
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -111,13 +111,11 @@ def run(given: Sequence[str]) -> int:
 def _of_files(given: Sequence[str]) -> int:
     """The verbs that have options of their own. Returns the exit status."""
     import backends.cli
-    import sim.study.cli
     import sim.study.generation.command
     import sim.study.scale.command
     import sim.study.scorecard.command
     import sim.study.selector.command
     import traces.cli
-    from sim.study.runs import ReportError
 
     try:
         parser = argparse.ArgumentParser(
@@ -132,7 +130,6 @@ def _of_files(given: Sequence[str]) -> int:
         )
         verbs.add_parser("validate", help="serve live, simulate the same, print the error", add_help=False)
         traces.cli.add_parser(verbs)
-        sim.study.cli.add_parser(verbs)
         sim.study.scorecard.command.add_parser(verbs)
         measured = backends.cli.add_parser(verbs)
         sim.study.selector.command.add_parser(measured)
@@ -141,7 +138,7 @@ def _of_files(given: Sequence[str]) -> int:
         args = parser.parse_args(given)
         status: int = args.run(args)
         return status
-    except ReportError as error:
+    except ConfigError as error:
         return refuse(error)
 
 
@@ -325,8 +322,11 @@ def _swept(run_all: Callable[[], None]) -> int:
             end_workers()  # before their folder is tidied
             raise
         missing, before, ended = failed(folder), kept_points(folder), ended_points(folder)
-        _warn_of_extrapolation(folder)
-        _tell_unlike(folder)
+        from sim.record.folder import read_summaries
+
+        summaries = read_summaries(folder)
+        _warn_of_extrapolation(summaries)
+        _tell_unlike(folder, summaries)
     if not ended:
         swept = " ".join(word for word in words if word not in ("-m", "--multirun"))
         raise ConfigError(f"-m: found no point to run in {swept}; give each swept key a value")
@@ -341,21 +341,21 @@ def _swept(run_all: Callable[[], None]) -> int:
     return USAGE_ERROR if missing else 0
 
 
-def _warn_of_extrapolation(folder: Path) -> None:
-    """Warn once of each extrapolation that runs of the sweep in ``folder`` rest on."""
+def _warn_of_extrapolation(summaries: Mapping[str, Mapping[str, Any]]) -> None:
+    """Warn once of each extrapolation that runs of a sweep rest on, by the runs' summaries."""
     from sim.record.summary import extrapolations
 
-    found = [extrapolations(json.loads(file.read_bytes())) for file in folder.glob(f"*/{SUMMARY}")]
+    found = [extrapolations(said) for said in summaries.values() if said["assumptions"] is not None]
     for what, (_, source) in sorted(ChainMap(*found).items()):
         runs = sum(what in each for each in found)
         warn(f"{what}: in {runs} of {len(found)} runs; {source}")
 
 
-def _tell_unlike(folder: Path) -> None:
+def _tell_unlike(folder: Path, summaries: Mapping[str, Mapping[str, Any]]) -> None:
     """Say that the runs of a sweep do unlike work, where they do."""
-    from sim.study.served import unlike, work_of_runs
+    from sim.study.served import served, unlike
 
-    if groups := unlike(work_of_runs(folder)):
+    if groups := unlike([(name, served(said, {})) for name, said in summaries.items()]):
         print(
             f"mezzotint: the runs of {folder} do unlike work, so their speed and cost cannot be compared:",
             *(f"  {work}: {', '.join(names)}" for work, names in groups),

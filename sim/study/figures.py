@@ -1,4 +1,4 @@
-"""The report's figures: each takes finished runs and a sheet, and returns a Figure, or None without its data."""
+"""The report's figures: each takes finished runs and returns a Figure, or None without its data."""
 
 from collections.abc import Sequence
 
@@ -7,15 +7,24 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from conf.page import number
 from conf.palette import EDGE, GREY, house_style
 from sim.study.axis import Axis, axis_of, curves
 from sim.study.compare import Cell, Spread, by_steps, cells, common_loads, hit_shares, limit_words, slo_multiples
-from sim.study.draw import bar, cumulative, ink, latency_axis, latency_range, slo_limits, step_colours
+from sim.study.draw import (
+    LETTERS,
+    bar,
+    column,
+    cumulative,
+    ink,
+    latency_axis,
+    latency_range,
+    slo_limits,
+    step_colours,
+)
 from sim.study.identity import Load, natural
 from sim.study.palette import below, legend, marks, name_rows, short
 from sim.study.runs import Floats, Run, latency_quantiles
-from sim.study.sheet import WIDE, Sheet, grid
-from sim.study.tables import number
 
 _CDF_POINTS = 2001
 _CURVES = 8
@@ -25,7 +34,7 @@ _BAR = 0.36  # inches
 
 
 @house_style()
-def latency_distribution(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | None:
+def latency_distribution(runs: Sequence[Run]) -> Figure | None:
     """Cumulative share of completed requests against latency (s), a panel for each of up to three loads."""
     probabilities = np.linspace(0.0, 1.0, _CDF_POINTS)
     drawn: list[tuple[Load, list[tuple[Cell, list[Floats]]]]] = []
@@ -45,20 +54,18 @@ def latency_distribution(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | N
     looks = marks(runs)
     rows = max(len(found) for _, found in drawn) > _CURVES
     heights = [_BAR * len(found) + 1.0 if rows else 3.3 for _, found in drawn]
-    figure, axes = grid(len(drawn), sheet, heights)
+    figure, axes = column(heights)
     limits = False
-    for index, (panel, (load, found)) in enumerate(zip(axes, drawn, strict=True)):
+    for panel, (load, found) in zip(axes, drawn, strict=True):
         panel.set_title(load.label, pad=8)
-        outermost = (index + 1) % sheet.columns == 0 or index + 1 == len(drawn)
         if rows:
-            name_rows(panel, [cell.series for cell, _ in found], sheet.letters)
+            name_rows(panel, [cell.series for cell, _ in found], LETTERS)
         else:
             panel.set_ylim(0, 1.02)
             panel.yaxis.set_major_formatter(PercentFormatter(1.0))
             for level, name in ((0.5, "p50"), (0.99, "p99")):
                 panel.axhline(level, color=GREY, linewidth=0.7, zorder=1)
-                if outermost:
-                    panel.annotate(name, (1.01, level), xycoords=("axes fraction", "data"), va="center", color=EDGE)
+                panel.annotate(name, (1.01, level), xycoords=("axes fraction", "data"), va="center", color=EDGE)
         for row, (cell, replicas) in enumerate(found):
             if rows:
                 latency_range(panel, row, np.mean(replicas, axis=0), probabilities, looks[cell.series])
@@ -67,7 +74,7 @@ def latency_distribution(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | N
         limits |= slo_limits(panel, [cell for cell, _ in found], looks)
         latency_axis(panel, [curve for _, replicas in found for curve in replicas])
         panel.set_xlabel("Latency, arrival to finish (s)")
-        if not rows and index % sheet.columns == 0:
+        if not rows:
             panel.set_ylabel("Completed requests no slower")
     extra = [Line2D([], [], color=GREY, linestyle="--", label="SLO limit (x: × standalone)")] if limits else []
     if rows:
@@ -81,7 +88,7 @@ def latency_distribution(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | N
 
 
 @house_style()
-def slo_violations(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | None:
+def slo_violations(runs: Sequence[Run]) -> Figure | None:
     """Share of requests that missed each SLO, along what the runs vary; bars where they vary no number."""
     axis = axis_of(runs)
     measured = [cell for cell in cells(runs) if _has_place(cell, axis)]
@@ -100,8 +107,8 @@ def slo_violations(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | None:
     if not found:
         return None
     if axis is None:
-        return _violation_bars(found, runs, sheet)
-    return _along(axis, found, runs, sheet, "Requests over the limit", share=True)
+        return _violation_bars(found, runs)
+    return _along(axis, found, runs, "Requests over the limit", share=True)
 
 
 def _has_place(cell: Cell, axis: Axis | None) -> bool:
@@ -113,7 +120,6 @@ def _along(
     axis: Axis,
     found: Sequence[tuple[str, Sequence[tuple[Cell, Spread]]]],
     runs: Sequence[Run],
-    sheet: Sheet,
     label: str,
     *,
     share: bool = False,
@@ -121,11 +127,11 @@ def _along(
 ) -> Figure:
     """A panel of curves along `axis` for each of `found` (title, values); shares from 0 to 1, or amounts from 0."""
     looks = marks(runs)
-    figure, axes = grid(len(found), sheet, 2.9)
-    across = sheet.width / min(len(found), sheet.columns) if len(found) > 1 else min(sheet.width, 7.2)
-    for index, (panel, (title, values)) in enumerate(zip(axes, found, strict=True)):
+    figure, axes = column([2.9] * len(found))
+    for panel, (title, values) in zip(axes, found, strict=True):
         panel.set_title(title)
-        curves(panel, axis, values, looks, letters=round(11 * across))
+        panel.set_ylabel(label)
+        curves(panel, axis, values, looks)
         if offered:
             rates = sorted({cell.load.rate_rpm for cell, _ in values if cell.load.rate_rpm is not None})
             panel.plot(rates, rates, color=GREY, linestyle=":", zorder=1)
@@ -134,27 +140,21 @@ def _along(
             panel.yaxis.set_major_formatter(PercentFormatter(1.0))
         else:
             panel.set_ylim(0, 1.1 * max([value.high for _, value in values] + [1e-9]))
-        if index % sheet.columns == 0:
-            panel.set_ylabel(label)
     extra = [Line2D([], [], color=GREY, linestyle=":", label="as many as came")] if offered else []
     names = sorted({axis.curve(cell) for _, values in found for cell, _ in values}, key=natural)
     legend(figure, names, looks, extra)
     return figure
 
 
-def _violation_bars(
-    found: Sequence[tuple[str, Sequence[tuple[Cell, Spread]]]], runs: Sequence[Run], sheet: Sheet
-) -> Figure:
+def _violation_bars(found: Sequence[tuple[str, Sequence[tuple[Cell, Spread]]]], runs: Sequence[Run]) -> Figure:
     """One row a system and load, one panel an SLO multiple."""
     looks = marks(runs)
-    figure, axes = grid(len(found), sheet, [_BAR * len(values) + 0.9 for _, values in found], share_y=False)
-    for index, (panel, (title, values)) in enumerate(zip(axes, found, strict=True)):
+    figure, axes = column([_BAR * len(values) + 0.9 for _, values in found])
+    for panel, (title, values) in zip(axes, found, strict=True):
         loads = {cell.load for cell, _ in values}
         panel.set_title(title)
         names = [cell.series if len(loads) == 1 else f"{cell.series}, {cell.load.label}" for cell, _ in values]
-        name_rows(panel, names, sheet.letters)
-        if index % sheet.columns and names == [cell.series for cell, _ in found[0][1]]:
-            panel.set_yticklabels([])
+        name_rows(panel, names, LETTERS)
         for row, (cell, value) in enumerate(values):
             bar(panel, row, value.mean, value.low, value.high, looks[cell.series], f"{value.mean:.1%}")
         panel.set_xlim(0, 1.25)
@@ -165,7 +165,7 @@ def _violation_bars(
 
 
 @house_style()
-def hit_share(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | None:
+def hit_share(runs: Sequence[Run]) -> Figure | None:
     """Share of lookups by steps skipped, misses included, a bar for each series; every bar sums to one."""
     shares = {(cell.series, cell.load): bar for cell in cells(runs) if (bar := hit_shares(cell)) is not None}
     loads = common_loads([run for run in runs if (run.series, run.load) in shares])
@@ -174,36 +174,21 @@ def hit_share(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | None:
     names = sorted({series for series, load in shares if load in loads}, key=natural)
     keys = sorted({key for (_, load), bar in shares.items() if load in loads for key in bar}, key=by_steps)
     colours = step_colours(keys)
-    figure, axes = grid(len(loads), sheet, _BAR * len(names) + 0.9)
-    wide = len(loads) == 1 and sheet.columns > 1
+    figure, axes = column([_BAR * len(names) + 0.9] * len(loads))
     for panel, load in zip(axes, loads, strict=True):
         panel.set_title(load.label)
-        name_rows(panel, names, sheet.letters)
+        name_rows(panel, names, LETTERS)
         for row, series in enumerate(names):
             left = 0.0
             for key, share in shares.get((series, load), {}).items():
-                panel.barh(
-                    row,
-                    share,
-                    left=left,
-                    height=0.66,
-                    color=colours[key],
-                    edgecolor="white",
-                    linewidth=0.6 if share >= 0.02 else 0,
-                )
-                if share >= (0.06 if wide else 0.12):
-                    panel.text(
-                        left + share / 2,
-                        row,
-                        f"{share:.0%}",
-                        ha="center",
-                        va="center",
-                        fontsize=8,
-                        color=ink(colours[key]),
-                    )
+                edge = {"edgecolor": "white", "linewidth": 0.6 if share >= 0.02 else 0}
+                panel.barh(row, share, left=left, height=0.66, color=colours[key], **edge)
+                if share >= 0.12:
+                    middle = {"ha": "center", "va": "center", "fontsize": 8, "color": ink(colours[key])}
+                    panel.text(left + share / 2, row, f"{share:.0%}", **middle)
                 left += share
         panel.set_xlim(0, 1)
-        panel.xaxis.set_major_locator(MaxNLocator(5 if wide else 4))
+        panel.xaxis.set_major_locator(MaxNLocator(4))
         panel.xaxis.set_major_formatter(PercentFormatter(1.0))
         panel.set_xlabel("Share of cache lookups")
     words = {"miss": "miss", "unknown": "hit, K not recorded"}
@@ -218,35 +203,35 @@ def hit_share(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | None:
 
 
 @house_style()
-def throughput(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | None:
+def throughput(runs: Sequence[Run]) -> Figure | None:
     """Completed requests per minute along what the runs vary; where they vary no number a bar for each series."""
     known = [(cell, value) for cell in cells(runs) if (value := cell.spread("throughput_rpm")) is not None]
     axis = axis_of(runs)
     if axis is not None and axis.key is None:
         placed = [(cell, value) for cell, value in known if _has_place(cell, axis)]
-        return _along(axis, [("", placed)], runs, sheet, "Completed (requests/min)", offered=True) if placed else None
+        return _along(axis, [("", placed)], runs, "Completed (requests/min)", offered=True) if placed else None
     loads = common_loads([run for cell, _ in known for run in cell.runs])
     at = [(load.label, [(cell, value) for cell, value in known if cell.load == load]) for load in loads]
     if not at:
         return None
-    return _throughput_bars(at, runs, sheet) if axis is None else _along(axis, at, runs, sheet, "Completed per minute")
+    return _throughput_bars(at, runs) if axis is None else _along(axis, at, runs, "Completed per minute")
 
 
-def _throughput_bars(
-    found: Sequence[tuple[str, Sequence[tuple[Cell, Spread]]]], runs: Sequence[Run], sheet: Sheet
-) -> Figure:
+def _throughput_bars(found: Sequence[tuple[str, Sequence[tuple[Cell, Spread]]]], runs: Sequence[Run]) -> Figure:
     """The compute that each series saved is written on its bar."""
     looks = marks(runs)
-    figure, axes = grid(len(found), sheet, [_BAR * len(values) + 0.9 for _, values in found], share_y=False)
+    figure, axes = column([_BAR * len(values) + 0.9 for _, values in found])
     for panel, (title, values) in zip(axes, found, strict=True):
         panel.set_title(title)
-        name_rows(panel, [cell.series for cell, _ in values], sheet.letters)
+        name_rows(panel, [cell.series for cell, _ in values], LETTERS)
         for row, (cell, value) in enumerate(values):
             saving = cell.spread("cache", "compute_saving")
-            text = number(value.mean) + (f", saves {saving.mean:.0%}" if saving and abs(saving.mean) >= 0.005 else "")
+            text = number(value.mean, 3) + (
+                f", saves {saving.mean:.0%}" if saving and abs(saving.mean) >= 0.005 else ""
+            )
             bar(panel, row, value.mean, value.low, value.high, looks[cell.series], text)
         longest = max(value.high for _, value in values)
-        panel.set_xlim(0, max(longest, 1e-9) * (1.45 if len(found) == 1 and sheet.columns > 1 else 1.9))
+        panel.set_xlim(0, max(longest, 1e-9) * 1.9)
         panel.xaxis.set_major_locator(MaxNLocator(4))
         panel.set_xlabel("Completed (requests/min)")
     return figure

@@ -1,13 +1,10 @@
 """The models that a run served with: which images, at which precision, and how their times are known."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from conf.printable import printable
-from sim.study.identity import natural
 
 BASES = {
     "measured": "measured",
@@ -109,19 +106,6 @@ def service_error(models: Sequence[Served]) -> float | None:
     errors = [each.service_error for each in models]
     known = [error for error in errors if error is not None]
     return max(known) if known and len(known) == len(errors) else None
-
-
-def work_of_runs(folder: Path) -> list[tuple[str, Sequence[Served]]]:
-    """Read the number and the models of every run of the sweep in ``folder``; an unreadable summary is left out."""
-    found: list[tuple[str, Sequence[Served]]] = []
-    for path in sorted(folder.glob("*/summary.json"), key=lambda path: natural(path.parent.name)):
-        try:
-            summary = json.loads(path.read_bytes())
-        except (OSError, ValueError):
-            continue
-        if isinstance(summary, dict):
-            found.append((path.parent.name, served(summary, {})))
-    return found
 
 
 def unlike(runs: Sequence[tuple[str, Sequence[Served]]]) -> list[tuple[str, list[str]]]:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sim.control.hindsight import Hindsight
 from sim.control.monitor import GlobalMonitor
 from sim.control.pid import Pid
 from sim.errors import ConfigError, SimulationError
@@ -30,10 +29,6 @@ from traces.table.trace import ADDON_BYTES, make
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: LogNormal(median_s=0.0, p99_s=1.0), "0 < median_s <= p99_s"),
     (lambda: LogNormal(mean_s=0.0, cv=1.0), "mean_s > 0"),
-    (lambda: Hindsight("found", period_s=0.0), "controller.period_s: found 0.0"),
-    (lambda: Hindsight("found", waiting=-1.0), "found waiting=-1.0"),
-    (lambda: Hindsight("found", small=inf), "small=inf"),
-    (lambda: Hindsight("found", most_kept=0), "most_kept=0"),
     (lambda: GlobalMonitor(period_s=inf), "controller.period_s: found inf"),
     (lambda: GlobalMonitor(safety=0.0), "safety=0.0"),
     (lambda: GlobalMonitor(margin=1.0), "margin=1.0"),
