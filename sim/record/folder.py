@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 import pandas as pd
 import pyarrow as pa
@@ -28,6 +28,17 @@ class _Assumption(TypedDict):
     what: Any
     value: Any
     source: Any
+
+
+class _Model(TypedDict):
+    role: str
+    model: str
+    width: int | None
+    height: int | None
+    steps: int | None
+    precision: str | None
+    basis: str | None
+    service_error: _Share
 
 
 class _Requests(TypedDict):
@@ -71,6 +82,7 @@ class _Summary(TypedDict):
     seed: Any
     trace: dict[str, Any] | None
     assumptions: list[_Assumption] | None
+    models: NotRequired[list[_Model] | None]
     requests: _Requests | None
     throughput_rpm: _Number
     latency_s: _Seconds | None
@@ -147,7 +159,7 @@ def read_table(path: Path, columns: Sequence[str], optional: Sequence[str] = ())
     """Read columns of a run's Parquet file, of ``optional`` those that are there.
 
     Raises:
-        ConfigError: the file or a column is missing, or it cannot be read; the message names the file and the column.
+        ConfigError: the file or a column is missing, or cannot be read; the message names the file and the column.
     """
     try:
         with (
@@ -155,9 +167,11 @@ def read_table(path: Path, columns: Sequence[str], optional: Sequence[str] = ())
             pq.ParquetFile(source) as file,
         ):  # Arrow takes a path with a colon for a URI
             names = file.schema_arrow.names
-            if missing := [column for column in columns if column not in names]:
-                raise _damaged(path, f"column '{missing[0]}' is missing")
-            return file.read(columns=[*columns, *(column for column in optional if column in names)])
+            wanted = [*columns, *(column for column in optional if column in names)]
+            for column in wanted:
+                if names.count(column) != 1:
+                    raise _damaged(path, f"column '{column}' is {'there twice' if column in names else 'missing'}")
+            return file.read(columns=wanted)
     except FileNotFoundError:
         raise _damaged(path, "is missing") from None
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last of damaged names of columns
@@ -167,7 +181,7 @@ def read_table(path: Path, columns: Sequence[str], optional: Sequence[str] = ())
 def read_columns(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pd.DataFrame:
     """Read columns as ``read_table`` does, WORDS as text and all others as float64, NaN where they are null.
 
-    Raises ConfigError, too, where a column is there twice or cannot be converted.
+    Raises ConfigError, too, where a column cannot be converted.
     """
     table = read_table(path, columns, optional)
     found = {}
@@ -175,7 +189,7 @@ def read_columns(path: Path, columns: Sequence[str], optional: Sequence[str] = (
         kind = pa.string() if name in WORDS else pa.float64()
         try:
             found[name] = table[name].cast(kind, safe=False).to_pandas()
-        except (pa.ArrowException, KeyError) as error:
+        except pa.ArrowException as error:
             raise _damaged(path, f"column '{name}': found {' '.join(str(error).split())[:200]}") from None
     return pd.DataFrame(found)
 

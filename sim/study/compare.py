@@ -5,10 +5,13 @@ import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from sim.slo import parse_limit
 from sim.study.identity import Load, Scalar, natural
 from sim.study.runs import Run
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +91,20 @@ def beyond_noise(one: Cell, other: Cell, *keys: str) -> bool:
     return bool(found.pvalue < 0.05)
 
 
-def common_loads(runs: Sequence[Run], most: int = 3) -> list[Load]:
-    """The loads that most series share, ascending; of more than `most`, evenly spaced ones with both ends."""
+def common_loads(runs: Sequence[Run]) -> list[Load]:
+    """The loads that most series share, ascending; of more than three, evenly spaced ones with both ends."""
     shared: dict[Load, set[str]] = defaultdict(set)
     for run in runs:
         shared[run.load].add(run.series)
-    if not shared:
-        return []
-    widest = max(len(series) for series in shared.values())
-    loads = sorted((load for load, series in shared.items() if len(series) == widest), key=lambda x: x.order)
-    if len(loads) <= most:
-        return loads
-    return [loads[round(index * (len(loads) - 1) / (most - 1))] for index in range(most)] if most > 1 else loads[-1:]
+    widest = max(map(len, shared.values()), default=0)
+    return thinned(sorted((load for load, of in shared.items() if len(of) == widest), key=lambda load: load.order), 3)
+
+
+def thinned(values: Sequence[T], most: int) -> list[T]:
+    """`values`, or of more than `most` as many evenly spaced ones with both ends."""
+    if len(values) <= most:
+        return list(values)
+    return [values[round(index * (len(values) - 1) / (most - 1))] for index in range(most)]
 
 
 def slo_multiples(runs: Sequence[Run]) -> list[str]:

@@ -181,11 +181,11 @@ def hit_share(runs: Sequence[Run]) -> Figure | None:
         for row, series in enumerate(names):
             left = 0.0
             for key, share in shares.get((series, load), {}).items():
-                edge = {"edgecolor": "white", "linewidth": 0.6 if share >= 0.02 else 0}
-                panel.barh(row, share, left=left, height=0.66, color=colours[key], **edge)
+                edge = 0.6 if share >= 0.02 else 0
+                panel.barh(row, share, left=left, height=0.66, color=colours[key], edgecolor="white", linewidth=edge)
                 if share >= 0.12:
-                    middle = {"ha": "center", "va": "center", "fontsize": 8, "color": ink(colours[key])}
-                    panel.text(left + share / 2, row, f"{share:.0%}", **middle)
+                    middle, colour = left + share / 2, ink(colours[key])
+                    panel.text(middle, row, f"{share:.0%}", ha="center", va="center", fontsize=8, color=colour)
                 left += share
         panel.set_xlim(0, 1)
         panel.xaxis.set_major_locator(MaxNLocator(4))

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from conf.palette import EDGE, house_style
-from sim.study.compare import Cell, cells, common_loads
+from sim.study.compare import Cell, cells, common_loads, thinned
 from sim.study.draw import LETTERS, column
 from sim.study.identity import Load, natural
 from sim.study.palette import Mark, folded, marks, name_rows
@@ -35,32 +35,28 @@ def over_time(runs: Sequence[Run]) -> Figure | None:
     """
     drawn: dict[Load, dict[str, Drawn]] = {}
     for cell in cells(runs):
-        waiting, busy = (
-            next((found for run in cell.runs if (found := time_series(run, column, _POINTS))), None)
-            for column in ("queued", "busy")
-        )
+        waiting, busy = _first(cell, "queued", _POINTS), _first(cell, "busy", _POINTS)
         if waiting or busy:
             drawn.setdefault(cell.load, {})[cell.series] = (cell, waiting, busy)
     loads = common_loads([run for run in runs if run.load in drawn])
     if not loads:
         return None
-    names = thinned(sorted({name for load in loads for name in drawn[load]}, key=natural))
+    names = thinned(sorted({name for load in loads for name in drawn[load]}, key=natural), MOST)
     looks = marks(runs)
     strip = 0.36 if any("\n" in folded(name, LETTERS) for name in names) else 0.26  # inches, for two lines or one
     figure, axes = column([strip * len(names) + 0.75, *([0.8] * len(names))] * len(loads))
     shades = None
     for index, load in enumerate(loads):
-        busy, *strips = axes[index * (1 + len(names)) :][: 1 + len(names)]
+        shares, *strips = axes[index * (1 + len(names)) :][: 1 + len(names)]
         own = {name: drawn[load][name] for name in names if name in drawn[load]}
         unit, seconds, end_s = _unit(own)
-        shades = _busy(busy, names, own, seconds) or shades
-        busy.set_title(f"{load.label}: GPUs busy")
+        shades = _busy(shares, names, own, seconds) or shades
+        shares.set_title(f"{load.label}: GPUs busy")
         most = max((float(waiting[1].max()) for _, waiting, _ in own.values() if waiting), default=0.0)
         for name, panel in zip(names, strips, strict=True):
-            cell, waiting, _ = own.get(name, (None, None, None))
-            _waiting(panel, waiting, _peak(cell), seconds, looks[name], most)
+            _waiting(panel, own.get(name), seconds, looks[name], most)
             panel.set_title(f"{folded(name, LETTERS + 8)}: requests waiting", fontsize=9, fontweight="normal", pad=3)
-        for panel in (busy, *strips):
+        for panel in (shares, *strips):
             panel.set_xlim(0, end_s / seconds)
             panel.tick_params(axis="x", labelbottom=panel is strips[-1])
         strips[-1].set_xlabel(f"Time ({unit})")
@@ -71,19 +67,8 @@ def over_time(runs: Sequence[Run]) -> Figure | None:
     return figure
 
 
-def thinned(names: Sequence[str]) -> list[str]:
-    """`names`, or where there are too many to draw, as many evenly spaced ones with both ends."""
-    if len(names) <= MOST:
-        return list(names)
-    return [names[round(index * (len(names) - 1) / (MOST - 1))] for index in range(MOST)]
-
-
-def _peak(cell: Cell | None) -> float:
-    """The most requests that waited at once, which averages over spans hide."""
-    found = next(
-        (found for run in (cell.runs if cell else ()) if (found := time_series(run, "queued", sys.maxsize))), None
-    )
-    return float(found[1].max()) if found else 0.0
+def _first(cell: Cell, column: str, points: int) -> Series | None:
+    return next((found for run in cell.runs if (found := time_series(run, column, points))), None)
 
 
 def _unit(own: Mapping[str, Drawn]) -> tuple[str, int, float]:
@@ -99,11 +84,10 @@ def _busy(panel: Axes, names: Sequence[str], own: Mapping[str, Drawn], seconds: 
     shades = None
     name_rows(panel, names, LETTERS)
     for row, name in enumerate(names):
-        cell, _, busy = own.get(name, (None, None, None))
-        if cell is None or busy is None:
+        if name not in own or (busy := own[name][2]) is None:
             continue
         time, value = busy
-        gpus = cell.runs[0].number("gpu", "count") or max(float(value.max()), 1.0)
+        gpus = own[name][0].runs[0].number("gpu", "count") or max(float(value.max()), 1.0)
         edges = np.concatenate(([time[0]], (time[1:] + time[:-1]) / 2, [time[-1]])) / seconds
         share = np.clip(value / gpus, 0.0, 1.0)[None, :]
         shades = panel.pcolormesh(
@@ -113,16 +97,17 @@ def _busy(panel: Axes, names: Sequence[str], own: Mapping[str, Drawn], seconds: 
     return shades
 
 
-def _waiting(panel: Axes, waiting: Series | None, peak: float, seconds: int, look: Mark, most: float) -> None:
+def _waiting(panel: Axes, drawn: Drawn | None, seconds: int, look: Mark, most: float) -> None:
     """The queue as an area under a line, on the scale that all series of the load share; its peak in words."""
     panel.set_ylim(0, 1.4 * max(most, 1.0))  # with room for the words
     panel.yaxis.set_major_locator(MaxNLocator(2, integer=True))
     panel.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-    if waiting is None:
+    if drawn is None or drawn[1] is None:
         panel.text(0.5, 0.4, "no data", transform=panel.transAxes, ha="center", color=EDGE, fontsize=8)
         return
-    time, value = waiting
+    time, value = drawn[1]
     panel.plot(time / seconds, value, color=look.colour)
     panel.fill_between(time / seconds, value, color=look.colour, alpha=0.25, linewidth=0)
-    place = {"transform": panel.transAxes, "ha": "right", "va": "top"}
-    panel.text(0.99, 0.95, f"at most {peak:,.0f}", color=EDGE, fontsize=8, **place)
+    whole = _first(drawn[0], "queued", sys.maxsize)  # averages over spans hide the peak
+    said = f"at most {whole[1].max() if whole else 0:,.0f}"
+    panel.text(0.99, 0.95, said, transform=panel.transAxes, ha="right", va="top", color=EDGE, fontsize=8)

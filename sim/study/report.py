@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from sim.study.sensitivity import EXAMPLE, PERCENTILES, likely
 
 
 def report(
-    dirs: Annotated[list[Path], typer.Argument(metavar="DIR...", help="a run directory, or a folder of runs")],
+    dirs: Annotated[list[Path], typer.Argument(metavar="DIR", help="a run directory, or a folder of runs")],
     output: Annotated[
         Path | None,
         typer.Option(
@@ -188,7 +189,7 @@ def _page(runs: Sequence[Run], drawn: Sequence[tuple[_Plate, bytes]], title: str
         unknown_quality=tables.unknown_quality(runs),
         dash=DASH,
         likely=found,
-        percentiles=list(PERCENTILES),
+        percentiles=PERCENTILES,
         example=EXAMPLE,
         by_others=any(model.basis == "published" for run in runs for model in run.models),
         checks=list(dict.fromkeys(said for each in found for said in each.checked)),
@@ -226,12 +227,15 @@ def _title(runs: Sequence[Run]) -> str:
 
 
 def _svg(figure: Figure) -> bytes:
-    """The figure's SVG without a date and with names that depend on it alone, so that equal figures are equal bytes.
+    """The figure's SVG without a date, so that equal figures are equal bytes.
 
+    Its clip paths are numbered: matplotlib names them by their place, whose last digit the layout's solver leaves open.
     A name in a script that the font lacks is drawn as boxes; the page beside it has the name.
     """
     buffer = io.BytesIO()
     with house_style(), mpl.rc_context({"svg.hashsalt": "mezzotint"}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from")
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    return buffer.getvalue()
+    names: dict[bytes, bytes] = {}
+    named = rb'(?<=[#"])p[0-9a-f]{10}(?=[")])'
+    return re.sub(named, lambda found: names.setdefault(found[0], b"p%d" % len(names)), buffer.getvalue())

@@ -72,5 +72,5 @@ def _about(run: Run) -> dict[str, Any]:
     return {"backend": "mezzotint", "model": model, "dataset": (run.summary["trace"] or {}).get("name"), "task": "t2i"}
 
 
-def _known(value: float) -> float | None:
+def _known(value: Any) -> float | None:
     return float(value) if math.isfinite(value) else None

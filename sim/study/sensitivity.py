@@ -9,26 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 
 from backends.base import BackendError
 from backends.profile import Profile, find, shipped
-from sim.config.settings import check
+from conf.page import number
 from sim.errors import ConfigError, SimulationError
 from sim.record.folder import read_config
-from sim.request import COMPLETED
-from sim.run import assemble
+from sim.run import simulate
 from sim.study.compare import cells
 from sim.study.runs import Run
 from sim.study.served import service_error
 from traces.error import TraceError
-from traces.table.trace import Trace
 
 EXAMPLE = 0.1
 """The change of the service time that is shown where its error is not known, as a share of it."""
 
-PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+PERCENTILES = ("p50", "p95", "p99")
 
 PROFILED = "backends.profiled.Profiled"
 
@@ -75,17 +72,16 @@ def likely(runs: Sequence[Run], reruns_s: float = 0.0) -> list[Likely]:
         reruns_s: CPU-seconds that reruns may take in all, by what the runs themselves took; 0: none is made.
     """
     firsts = [cell.runs[0] for cell in cells(runs)]
-    traces: dict[str, Trace] = {}
     bar = tqdm(firsts, desc="reruns with the service time moved", unit="run", disable=None, delay=1.0, leave=False)
     found, left_s = [], reruns_s
     for run in bar:
         takes_s = 3 * (run.number("wall", "cpu_s") or 0.0)
-        found.append(_likely(run, traces, takes_s, takes_s < left_s))
+        found.append(_likely(run, takes_s, takes_s < left_s))
         left_s -= takes_s if found[-1].said else 0.0
     return found
 
 
-def _likely(run: Run, traces: dict[str, Trace], takes_s: float, has_time: bool) -> Likely:
+def _likely(run: Run, takes_s: float, has_time: bool) -> Likely:
     error = service_error(run.models)
     share = EXAMPLE if error is None else error
     checked: list[str] = []
@@ -97,13 +93,9 @@ def _likely(run: Run, traces: dict[str, Trace], takes_s: float, has_time: bool) 
             return Likely(run, error, reason=reason)
         checked = _checked(backend, config.get("models"))
         if not has_time:
-            reason = f"its reruns take about {takes_s:.0f} CPU-seconds: report --reruns-s inf"
+            reason = f"its reruns take about {number(takes_s, 2)} CPU-seconds: report --reruns-s inf"
             return Likely(run, error, reason=reason, checked=checked)
-        key = repr((config.get("trace"), config.get("seed")))
-        said, trace, whole = latencies(config, traces.get(key))
-        if whole:
-            traces[key] = trace
-        moved = [latencies(config, trace, factor)[0] for factor in (1 - share, 1 + share)]
+        said, *moved = (latencies(config, factor) for factor in (1.0, 1 - share, 1 + share))
     except (ConfigError, TraceError, BackendError, SimulationError, OSError) as cause:
         return Likely(run, error, reason=" ".join(str(cause).split()), checked=checked)
     return Likely(run, error, said, moved, checked=checked)
@@ -118,38 +110,16 @@ def configuration(folder: Path) -> dict[str, Any]:
     return plain | {"run": {"dir": "unnamed"}, "quality": {"_target_": "sim.record.quality.AtLeastAlpha"}}
 
 
-def latencies(
-    config: Mapping[str, Any], trace: Trace | None = None, factor: float = 1.0
-) -> tuple[Latencies, Trace, bool]:
-    """Rerun ``config`` with every stage ``factor`` times as long: seconds of completed requests after the warm-up.
-
-    Args:
-        config: of a run with profiles.
-        trace: what it loads, if that is at hand.
-        factor: besides what the run's own backend.service_factor is.
-
-    Returns:
-        The percentiles, interpolated linearly as the summary's are; the trace; and whether other arrivals may take it,
-        of which these left nothing out.
+def latencies(config: Mapping[str, Any], factor: float) -> Latencies:
+    """Rerun ``config`` with every stage ``factor`` times as long, besides what its backend.service_factor is.
 
     Raises:
         ConfigError, TraceError, BackendError, SimulationError: it cannot be run.
     """
-    backend = dict(config["backend"])
-    backend["service_factor"] = factor * backend.get("service_factor", 1.0)
-    settings = check({**config, "backend": backend})
-    whole = assemble(settings, trace=trace)
-    engine = whole.engine
-    engine.run()
-    facts = engine.record.facts
-    arrival_s, finish_s = (np.asarray(facts[name], np.float64) for name in ("arrival_s", "finish_s"))
-    kept = np.zeros(len(arrival_s), bool)
-    kept[np.argsort(arrival_s, kind="stable")[settings.warmup :]] = True
-    kept &= np.asarray(facts["outcome"]) == COMPLETED
-    if not kept.any():
-        raise SimulationError("no request is completed")
-    quantiles = np.quantile((finish_s - arrival_s)[kept], list(PERCENTILES.values()))
-    return dict(zip(PERCENTILES, quantiles.tolist(), strict=True)), whole.trace, engine.workload.schedule.rows is None
+    backend = config["backend"]
+    moved = {**backend, "service_factor": factor * backend.get("service_factor", 1.0)}
+    found = simulate({**config, "backend": moved}).summary["latency_s"]
+    return {name: found[name] for name in PERCENTILES}
 
 
 def _checked(backend: Mapping[str, Any], models: object) -> list[str]:

@@ -64,41 +64,19 @@ class Served:
 
 
 def served(summary: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[Served, ...]:
-    """Return a run's models, the reference model first.
+    """Return a run's models, the reference model first; none where the summary, an older one, does not tell them.
 
     Args:
-        summary: of the run. Without the key `models` (an older run), the configuration tells what it can.
-        config: the resolved configuration by dotted key.
+        summary: of the run, as sim.record.folder reads it.
+        config: the resolved configuration by dotted key, whose first role is the reference model's.
     """
-    order = list(dict.fromkeys(key.split(".")[1] for key in config if key.startswith("models.") and key.count(".") > 1))
-    told = summary.get("models")
-    rows = [row for row in told if isinstance(row, Mapping)] if isinstance(told, list) else []
-    if not rows:
-        names = ("width", "height", "steps")
-        native = config.get("shapes", "model") == "model"
-        rows = [
-            {"role": role, "model": config.get(f"models.{role}.name")}
-            | {name: config.get(f"models.{role}.{name}") if native else None for name in names}
-            for role in order
-        ]
-    found = [_served(row) for row in rows]
-    places = {role: place for place, role in enumerate(order or ["large"])}
-    return tuple(sorted(found, key=lambda each: places.get(each.role, len(places))))
-
-
-def _served(row: Mapping[str, Any]) -> Served:
-    def number(name: str) -> int | None:
-        value = row.get(name)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-    def text(name: str) -> str | None:
-        value = row.get(name)
-        return None if value is None else printable(str(value))
-
-    error = row.get("service_error")
-    known = isinstance(error, int | float) and not isinstance(error, bool) and 0 <= error < 1
-    work = Work(text("model") or UNKNOWN, number("width"), number("height"), number("steps"), text("precision"))
-    return Served(text("role") or "", work, text("basis"), float(error) if known and error is not None else None)
+    roles = [key.split(".")[1] for key in config if key.startswith("models.")] or ["large"]
+    found = []
+    for row in summary.get("models") or []:
+        precision = row["precision"] and printable(row["precision"])
+        work = Work(printable(row["model"]), row["width"], row["height"], row["steps"], precision)
+        found.append(Served(row["role"], work, row["basis"], row["service_error"]))
+    return tuple(sorted(found, key=lambda each: roles.index(each.role) if each.role in roles else len(roles)))
 
 
 def service_error(models: Sequence[Served]) -> float | None:
