@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import FixedLocator, MaxNLocator, PercentFormatter
 
 from conf.page import number
 from conf.palette import EDGE, GREY, house_style
@@ -32,31 +32,27 @@ _CURVES = 8
 
 _BAR = 0.36  # inches
 
+Panel = tuple[str, list[tuple[Cell, Spread]]]
+"""A title, and what is drawn below it."""
+
 
 @house_style()
 def latency_distribution(runs: Sequence[Run]) -> Figure | None:
     """Cumulative share of completed requests against latency (s), a panel for each of up to three loads."""
     probabilities = np.linspace(0.0, 1.0, _CDF_POINTS)
-    drawn: list[tuple[Load, list[tuple[Cell, list[Floats]]]]] = []
-    for load in common_loads(runs):
-        found = [
-            (
-                cell,
-                [curve for run in cell.runs if (curve := latency_quantiles(run, probabilities)) is not None],
-            )
-            for cell in cells(runs)
-            if cell.load == load
-        ]
-        if found := [(cell, replicas) for cell, replicas in found if replicas]:
-            drawn.append((load, found))
+    drawn: dict[Load, list[tuple[Cell, list[Floats]]]] = {}
+    loads = common_loads(runs)
+    for cell in cells([run for run in runs if run.load in loads]):
+        if replicas := [each for run in cell.runs if (each := latency_quantiles(run, probabilities)) is not None]:
+            drawn.setdefault(cell.load, []).append((cell, replicas))
     if not drawn:
         return None
     looks = marks(runs)
-    rows = max(len(found) for _, found in drawn) > _CURVES
-    heights = [_BAR * len(found) + 1.0 if rows else 3.3 for _, found in drawn]
+    rows = max(map(len, drawn.values())) > _CURVES
+    heights = [_BAR * len(found) + 1.0 if rows else 3.3 for found in drawn.values()]
     figure, axes = column(heights)
     limits = False
-    for panel, (load, found) in zip(axes, drawn, strict=True):
+    for panel, (load, found) in zip(axes, drawn.items(), strict=True):
         panel.set_title(load.label, pad=8)
         if rows:
             name_rows(panel, [cell.series for cell, _ in found], LETTERS)
@@ -83,7 +79,9 @@ def latency_distribution(runs: Sequence[Run]) -> Figure | None:
         thick = Line2D([], [], color=GREY, linewidth=5, alpha=0.5)
         below(figure, [thick, *handles, *extra], ["p10 to p90", *words.values(), *(str(x.get_label()) for x in extra)])
     else:
-        legend(figure, sorted({cell.series for _, found in drawn for cell, _ in found}, key=natural), looks, extra)
+        legend(
+            figure, sorted({cell.series for found in drawn.values() for cell, _ in found}, key=natural), looks, extra
+        )
     return figure
 
 
@@ -93,7 +91,7 @@ def slo_violations(runs: Sequence[Run]) -> Figure | None:
     axis = axis_of(runs)
     measured = [cell for cell in cells(runs) if _has_place(cell, axis)]
     loads: list[Load | None] = [None] if axis is None or axis.key is None else list(common_loads(runs))
-    found: list[tuple[str, list[tuple[Cell, Spread]]]] = []
+    found: list[Panel] = []
     for name in slo_multiples(runs):
         for load in loads:
             values = [
@@ -106,9 +104,8 @@ def slo_violations(runs: Sequence[Run]) -> Figure | None:
                 found.append((title, values))
     if not found:
         return None
-    if axis is None:
-        return _violation_bars(found, runs)
-    return _along(axis, found, runs, "Requests over the limit", share=True)
+    label = "Requests over the limit"
+    return _along(axis, found, runs, label, share=True) if axis else _bars(found, runs, label, share=True)
 
 
 def _has_place(cell: Cell, axis: Axis | None) -> bool:
@@ -118,7 +115,7 @@ def _has_place(cell: Cell, axis: Axis | None) -> bool:
 
 def _along(
     axis: Axis,
-    found: Sequence[tuple[str, Sequence[tuple[Cell, Spread]]]],
+    found: Sequence[Panel],
     runs: Sequence[Run],
     label: str,
     *,
@@ -146,21 +143,26 @@ def _along(
     return figure
 
 
-def _violation_bars(found: Sequence[tuple[str, Sequence[tuple[Cell, Spread]]]], runs: Sequence[Run]) -> Figure:
-    """One row a system and load, one panel an SLO multiple."""
+def _bars(found: Sequence[Panel], runs: Sequence[Run], label: str, *, share: bool = False) -> Figure:
+    """A bar for each system and load of a panel: a share as it is, an amount with the compute that was saved."""
     looks = marks(runs)
     figure, axes = column([_BAR * len(values) + 0.9 for _, values in found])
     for panel, (title, values) in zip(axes, found, strict=True):
-        loads = {cell.load for cell, _ in values}
         panel.set_title(title)
-        names = [cell.series if len(loads) == 1 else f"{cell.series}, {cell.load.label}" for cell, _ in values]
+        alike = len({cell.load for cell, _ in values}) == 1
+        names = [cell.series if alike else f"{cell.series}, {cell.load.label}" for cell, _ in values]
         name_rows(panel, names, LETTERS)
         for row, (cell, value) in enumerate(values):
-            bar(panel, row, value.mean, value.low, value.high, looks[cell.series], f"{value.mean:.1%}")
-        panel.set_xlim(0, 1.25)
-        panel.set_xticks([0, 0.25, 0.5, 0.75, 1.0])
-        panel.xaxis.set_major_formatter(PercentFormatter(1.0))
-        panel.set_xlabel("Requests over the limit")
+            saving = cell.spread("cache", "compute_saving")
+            saved = f", saves {saving.mean:.0%}" if saving and abs(saving.mean) >= 0.005 else ""
+            text = f"{value.mean:.1%}" if share else number(value.mean, 3) + saved
+            bar(panel, row, value.mean, value.low, value.high, looks[cell.series], text)
+        longest = max(value.high for _, value in values)
+        panel.set_xlim(0, 1.25 if share else max(longest, 1e-9) * 1.9)
+        panel.xaxis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1.0]) if share else MaxNLocator(4))
+        if share:
+            panel.xaxis.set_major_formatter(PercentFormatter(1.0))
+        panel.set_xlabel(label)
     return figure
 
 
@@ -214,24 +216,5 @@ def throughput(runs: Sequence[Run]) -> Figure | None:
     at = [(load.label, [(cell, value) for cell, value in known if cell.load == load]) for load in loads]
     if not at:
         return None
-    return _throughput_bars(at, runs) if axis is None else _along(axis, at, runs, "Completed per minute")
-
-
-def _throughput_bars(found: Sequence[tuple[str, Sequence[tuple[Cell, Spread]]]], runs: Sequence[Run]) -> Figure:
-    """The compute that each series saved is written on its bar."""
-    looks = marks(runs)
-    figure, axes = column([_BAR * len(values) + 0.9 for _, values in found])
-    for panel, (title, values) in zip(axes, found, strict=True):
-        panel.set_title(title)
-        name_rows(panel, [cell.series for cell, _ in values], LETTERS)
-        for row, (cell, value) in enumerate(values):
-            saving = cell.spread("cache", "compute_saving")
-            text = number(value.mean, 3) + (
-                f", saves {saving.mean:.0%}" if saving and abs(saving.mean) >= 0.005 else ""
-            )
-            bar(panel, row, value.mean, value.low, value.high, looks[cell.series], text)
-        longest = max(value.high for _, value in values)
-        panel.set_xlim(0, max(longest, 1e-9) * 1.9)
-        panel.xaxis.set_major_locator(MaxNLocator(4))
-        panel.set_xlabel("Completed (requests/min)")
-    return figure
+    label = "Completed (requests/min)"
+    return _along(axis, at, runs, label) if axis else _bars(at, runs, label)

@@ -5,7 +5,7 @@ import io
 import json
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -22,7 +22,6 @@ from conf.palette import house_style
 from sim.errors import ConfigError
 from sim.rundir import REQUESTS
 from sim.study import figures, tables
-from sim.study.compare import cells
 from sim.study.identity import short_key
 from sim.study.over_time import MOST, over_time
 from sim.study.palette import families_of, series_of
@@ -84,54 +83,14 @@ class Report:
     figures: list[Path]
 
 
-@dataclass(frozen=True, slots=True)
-class _Plate:
-    """A figure of the report: its file name, how to draw it, and what its caption says."""
-
-    name: str
-    title: str
-    draw: Callable[[Sequence[Run]], Figure | None]
-    caption: str
-
-
-_PLATES = (
-    _Plate(
-        "latency.svg",
-        "Latency distribution",
-        figures.latency_distribution,
-        "Share of completed requests whose latency, from arrival to the finished image, is at most the value on "
-        "the x axis; warm-up is left out. Marks are the 50th and 99th percentile. Dashed lines are the SLO limits, "
-        "in seconds or as multiples (x) of the standalone latency: the same request in full on the large model, alone "
-        "on a GPU (the mean where sizes differ).",
-    ),
-    _Plate(
-        "slo.svg",
-        "SLO violations",
-        figures.slo_violations,
-        "Share of requests that took longer than the limit or were not served, one panel for each limit.",
-    ),
-    _Plate(
-        "hits.svg",
-        "Cache hits by steps skipped",
-        figures.hit_share,
-        "Share of cache lookups that skipped K denoising steps, and misses; each bar adds up to 100%. "
-        "Systems without a cache are not shown.",
-    ),
-    _Plate(
-        "throughput.svg",
-        "Throughput",
-        figures.throughput,
-        "Requests completed per minute of the measured window. Where bars say what was saved: the compute, 1 − "
-        "step-seconds spent ÷ step-seconds of every request in full on the large model.",
-    ),
-    _Plate(
-        "over_time.svg",
-        "Queue and GPUs over time",
-        over_time,
-        "Shades: the share of the GPUs that are busy. Areas: requests waiting, on one scale for a load. Both "
-        "are averaged over short spans of the run, warm-up included; of several seeds, the first.",
-    ),
-)
+_FIGURES: dict[str, tuple[str, Callable[[Sequence[Run]], Figure | None]]] = {
+    "latency": ("Latency distribution", figures.latency_distribution),
+    "slo": ("SLO violations", figures.slo_violations),
+    "hits": ("Cache hits by steps skipped", figures.hit_share),
+    "throughput": ("Throughput", figures.throughput),
+    "over_time": ("Queue and GPUs over time", over_time),
+}
+"""The title and the drawing of each figure by the name of its file; the template has the captions."""
 
 
 def write_report(
@@ -155,23 +114,24 @@ def write_report(
     html = html / "report.html" if html.is_dir() else html
     check_ours(html, ConfigError, "a report", b"<!DOCTYPE html>", b"mezzotint")
     runs = load_runs(dirs)
-    bar = tqdm(_PLATES, desc="figures", unit="figure", disable=None, leave=False)  # quiet where nobody looks
-    drawn = [(plate, _svg(figure)) for plate in bar if (figure := plate.draw(runs)) is not None]
+    bar = tqdm(_FIGURES.items(), desc="figures", unit="figure", disable=None, leave=False)  # quiet where nobody looks
+    drawn = {name: _svg(figure) for name, (_, draw) in bar if (figure := draw(runs)) is not None}
     page = _page(runs, drawn, title or _title(runs), reruns_s)
     folder = html.parent / "figures"
+    paths = {name: folder / f"{name}.svg" for name in _FIGURES}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        files = {folder / plate.name: svg for plate, svg in drawn} | {html: page.encode()}
-        gone = [path for plate in _PLATES if (path := folder / plate.name) not in files]
+        files = {paths[name]: svg for name, svg in drawn.items()} | {html: page.encode()}
+        gone = [path for path in paths.values() if path not in files]
         with atomic_files(list(files), ConfigError, gone) as temporaries:
             for temporary, content in zip(temporaries, files.values(), strict=True):
                 temporary.write_bytes(content)
     except OSError as error:
         raise ConfigError(f"{html}: cannot be written ({error.strerror}); name another place with -o") from error
-    return Report(html, [folder / plate.name for plate, _ in drawn])
+    return Report(html, [paths[name] for name in drawn])
 
 
-def _page(runs: Sequence[Run], drawn: Sequence[tuple[_Plate, bytes]], title: str, reruns_s: float) -> str:
+def _page(runs: Sequence[Run], drawn: Mapping[str, bytes], title: str, reruns_s: float) -> str:
     rows, groups, found = tables.comparison(runs), tables.verdicts(runs), likely(runs, reruns_s)
     return render(
         "sim.study",
@@ -193,27 +153,14 @@ def _page(runs: Sequence[Run], drawn: Sequence[tuple[_Plate, bytes]], title: str
         example=EXAMPLE,
         by_others=any(model.basis == "published" for run in runs for model in run.models),
         checks=list(dict.fromkeys(said for each in found for said in each.checked)),
-        figures=[(plate.title, _caption(plate, runs), base64.b64encode(svg).decode()) for plate, svg in drawn],
-        undrawn=[plate.title for plate in _PLATES if plate not in [plate for plate, _ in drawn]],
+        figures=[(name, _FIGURES[name][0], base64.b64encode(svg).decode()) for name, svg in drawn.items()],
+        undrawn=[title for name, (title, _) in _FIGURES.items() if name not in drawn],
+        series=len(series_of(runs)),
+        most=MOST,
+        without_requests=[run.name for run in runs if not (run.path / REQUESTS).is_file()],
         assumptions=tables.assumptions(runs),
         reproduction=tables.reproduction(runs),
     )
-
-
-def _caption(plate: _Plate, runs: Sequence[Run]) -> str:
-    """The plate's caption, with the range over seeds explained where there is one and absent data named."""
-    caption = plate.caption
-    if plate.draw is not over_time and any(len(cell.runs) > 1 for cell in cells(runs)):
-        caption += (
-            " Bars are means over seeds." if plate.draw is figures.hit_share else " Means over seeds, with their range."
-        )
-    if plate.draw is over_time and len(series_of(runs)) > MOST:
-        caption += f" {MOST} of {len(series_of(runs))} series, evenly spaced."
-    if plate.draw is figures.latency_distribution:
-        absent = [run.name for run in runs if not (run.path / REQUESTS).is_file()]
-        if absent:
-            caption += f" Without a requests.parquet, so not shown: {', '.join(absent)}."
-    return caption
 
 
 def _title(runs: Sequence[Run]) -> str:
