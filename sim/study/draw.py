@@ -1,6 +1,7 @@
 """One stroke on one panel: a distribution, its axis and limits, a bar and its range."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -20,6 +21,10 @@ WIDTH = 4.3
 LETTERS = 21
 """Of a name beside a panel."""
 
+_LIMIT: Any = {
+    **{"rotation": 90, "ha": "right", "va": "bottom", "fontsize": 8, "annotation_clip": True},
+    "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
+}
 _WIDE = 30.0  # ratio of longest to shortest latency from which a linear axis hides the short ones
 
 
@@ -72,20 +77,8 @@ def slo_limits(panel: Axes, drawn: Sequence[Cell], looks: Mapping[str, Mark]) ->
             owners = [series for series, value in limits.items() if round(value, 6) == limit]
             colour = EDGE if len(distinct) == 1 or len(owners) > 1 else looks[owners[0]].colour
             panel.axvline(limit, color=colour, linestyle="--", linewidth=1.0, zorder=1.5)
-            panel.annotate(
-                name,
-                (limit, 0.012),
-                xycoords=("data", "axes fraction"),
-                xytext=(-2, 0),
-                textcoords="offset points",
-                rotation=90,
-                ha="right",
-                va="bottom",
-                fontsize=8,
-                color=colour,
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
-                annotation_clip=True,
-            )
+            place: Any = {"xycoords": ("data", "axes fraction"), "xytext": (-2, 0), "textcoords": "offset points"}
+            panel.annotate(name, (limit, 0.012), color=colour, **_LIMIT, **place)
             any_drawn = True
     return any_drawn
 

@@ -45,16 +45,13 @@ class Setting:
 
 def flatten(tree: object, prefix: str = "") -> dict[str, Scalar]:
     """Nested configuration -> {dotted key: scalar}; list elements get their index as key."""
+    if isinstance(tree, list | tuple):
+        tree = dict(enumerate(tree))
+    if not isinstance(tree, Mapping):
+        return {prefix: tree if isinstance(tree, Scalar) else str(tree)}
     flat: dict[str, Scalar] = {}
-    if isinstance(tree, Mapping):
-        branches = [(str(key), value) for key, value in tree.items()]
-    elif isinstance(tree, list | tuple):
-        branches = [(str(index), value) for index, value in enumerate(tree)]
-    else:
-        flat[prefix] = tree if isinstance(tree, str | int | float | bool) or tree is None else str(tree)
-        return flat
-    for key, value in branches:
-        flat |= flatten(value, f"{prefix}.{key}" if prefix else key)
+    for key, value in tree.items():
+        flat |= flatten(value, f"{prefix}.{key}" if prefix else str(key))
     return flat
 
 

@@ -92,14 +92,13 @@ def comparison(runs: Sequence[Run]) -> list[Row]:
 
     The best value of each load is marked where seeds show that it is no noise and all systems do like work.
     """
-    shown = columns(runs)
-    grid = cells(runs)
-    rows = []
-    for cell in grid:
+    shown, grid = columns(runs), cells(runs)
+
+    def entries(cell: Cell) -> tuple[Entry, ...]:
         rivals = [other for other in grid if other.load == cell.load]
-        entries = tuple(_entry(cell, column, rivals) for column in shown)
-        rows.append(Row(cell.series, cell.load.label, len(cell.runs), entries))
-    return rows
+        return tuple(_entry(cell, column, rivals) for column in shown)
+
+    return [Row(cell.series, cell.load.label, len(cell.runs), entries(cell)) for cell in grid]
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,10 +66,10 @@ def test_a_report_stays_with_its_folder(tmp_path: Path) -> None:
     out = put(tmp_path / "out", "one")
     (out / "report.html").write_text("page")
     (out / "figures").mkdir()
-    (out / "figures" / "slo.png").write_text("drawn")
+    (out / "figures" / "slo.svg").write_text("drawn")
     put(out, "two")
     assert names(out) == [CONFIG, "figures", "report.html", REQUESTS, SUMMARY]
-    assert (out / "figures" / "slo.png").read_text() == "drawn"
+    assert (out / "figures" / "slo.svg").read_text() == "drawn"
 
 
 def test_the_folder_that_one_stands_in_stays_the_same_folder(tmp_path: Path) -> None:
