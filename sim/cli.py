@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from sim.commands import command_of, overview, run_command
 from sim.ending import Terminated, end_workers, interruption, told_to_stop
 from sim.errors import ConfigError
-from sim.refusal import OUTPUT_GONE, check_memory_limit, refuse
+from sim.refusal import OUTPUT_GONE, USAGE_ERROR, check_memory_limit, is_refused, refuse
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,12 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _done(given: Sequence[str]) -> int:
     """Do what was asked for; returns the exit status."""
-    from sim.config.choices import listed  # what a verb needs takes seconds to import; each imports its own
-
     try:
         try:
-            if given[:1] == ["list"]:
-                return listed(given[1:])
             if given[:1] == ["--version"]:
                 from importlib.metadata import version
 
@@ -48,14 +45,20 @@ def _done(given: Sequence[str]) -> int:
                 return 0
             check_memory_limit()
             with told_to_stop():
-                from sim.verbs import run
-
-                return run(given)
-        except (ConfigError, MemoryError) as error:
-            return refuse(error)
+                words = command_of(given)
+                if words is not None:
+                    return run_command(words, given[len(words.split()) :])
+                if given and given[0] not in ("-h", "--help"):
+                    raise ConfigError(f"{given[0]}: is no command; `mezzotint --help` lists them")
+                print(overview())
+                return 0 if given else USAGE_ERROR
+        except BrokenPipeError:
+            raise
         except Exception as error:
             if (stop := interruption(error)) is not None:
                 raise stop from None
+            if is_refused(error):
+                return refuse(error)
             raise
     except KeyboardInterrupt as stop:
         end_workers()

@@ -6,14 +6,45 @@ from importlib import import_module
 from typing import Any
 
 import typer
+from pydantic import ValidationError
 from typer.exceptions import TyperException
 
 from sim.errors import ConfigError
 
 COMMANDS: dict[str, str] = {
     "report": "sim.study.report:report",
+    "run": "sim.verbs:run",
+    "list": "sim.config.listing:listed",
+    "validate": "sim.verbs:validate",
+    "trace compare": "traces.cli:compare",
+    "trace describe": "traces.cli:describe",
+    "trace export": "traces.cli:export",
+    "trace import": "traces.sources.command:import_from",
+    "trace pair": "traces.cli:pair",
+    "trace synth": "traces.cli:synth",
+    **dict.fromkeys(
+        ("calibrate sd15", "calibrate sdxl", "calibrate sd3", "calibrate flux", "calibrate sana"),
+        "backends.cli:calibrate",
+    ),
+    "calibrate likeness": "backends.cli:calibrate_likeness",
+    "calibrate sglang": "backends.cli:calibrate_sglang",
+    "calibrate log": "sim.study.generation.command:log",
+    "calibrate scale": "sim.study.scale.command:scale",
+    "calibrate selector": "sim.study.selector.command:selector",
+    "plan placement": "sim.study.placement.command:placement",
+    "plan rate": "sim.study.rate.command:rate",
 }
 """The module and function of each command, by the words that call it. A module is imported when it is called."""
+
+BY_NEXT_WORD = frozenset({"trace import"})
+"""Commands whose options depend on the word after them: their function takes it and returns the function to call."""
+
+
+def overview() -> str:
+    """Return the commands, a line each."""
+    lines = [f"  {words:<24} {_description(function_of(words)).partition(chr(10))[0]}" for words in COMMANDS]
+    about = "Replay text-to-image traffic through published serving designs."
+    return "\n".join(["usage: mezzotint COMMAND [OPTIONS]", "", about, "", *lines])
 
 
 def command_of(given: Sequence[str]) -> str | None:
@@ -28,16 +59,30 @@ def run_command(words: str, options: Sequence[str]) -> int:
     Raises:
         ConfigError: an option is unknown, lacks its value, or is out of its range.
     """
-    function = function_of(words)
-    app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(help=_description(function))(function)
     try:
-        status = typer.main.get_command(app).main(
-            args=list(options), prog_name=f"mezzotint {words}", standalone_mode=False
-        )
+        # not command.main, which would end on an interruption and on a closed pipe in its own way
+        with parsed(words, options) as context:
+            status: int | None = context.command.invoke(context)
+    except typer.Exit as end:  # of --help
+        return end.exit_code
     except TyperException as error:
-        raise ConfigError(f"{words}: {error.format_message()} `mezzotint {words} --help` lists its options") from None
+        said = error.format_message().replace("Value error, ", "")
+        if isinstance(error.__cause__, ValidationError):  # which says what was expected alone
+            said += f", found {error.__cause__.errors()[0]['input']!r}."
+        raise ConfigError(f"{words}: {said} `mezzotint {words} --help` lists its options") from None
     return status or 0
+
+
+def parsed(words: str, options: Sequence[str]) -> Any:
+    """Return the context of command ``words``, with its ``options`` read, for ``with``. Raises TyperException where they cannot be."""
+    function = function_of(words)
+    if words in BY_NEXT_WORD:
+        word = options[0] if options and not options[0].startswith("-") else None
+        function = function(word)
+        words, options = (words, options) if word is None else (f"{words} {word}", options[1:])
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(help=_description(function), context_settings={"help_option_names": ["-h", "--help"]})(function)
+    return typer.main.get_command(app).make_context(f"mezzotint {words}", list(options))
 
 
 def function_of(words: str) -> Callable[..., Any]:

@@ -4,12 +4,13 @@ import errno
 import re
 import resource
 import sys
+from concurrent.futures.process import BrokenProcessPool
 
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from conf.printable import printable
 from sim.ending import interruption
-from sim.errors import ConfigError
+from sim.errors import ConfigError, SimulationError
 
 USAGE_ERROR = 2
 OUTPUT_GONE = 141
@@ -28,6 +29,19 @@ Measured: so from 0.1 to 0.8 GB. A small run uses 0.2 GB, and reserves 0.5 GB.
 
 LONGEST = 1000
 """Characters of a message; it begins with what is wrong and ends with what to do."""
+
+
+def is_refused(error: Exception) -> bool:
+    """Return True for what the user can put right: a SimulationError is a policy's, which may be the user's own."""
+    from hydra.errors import HydraException  # takes a while, and most commands fail at nothing
+    from yaml import YAMLError
+
+    from backends.base import BackendError
+    from traces.error import TraceError
+
+    ours = (ConfigError, SimulationError, TraceError, BackendError)
+    libraries = (HydraException, OmegaConfBaseException, YAMLError, OSError, MemoryError, BrokenProcessPool)
+    return isinstance(error, ours + libraries)
 
 
 def refuse(error: Exception, where: str = "") -> int:
@@ -64,6 +78,11 @@ def refusal(error: Exception, where: str = "") -> str:
         )
         said = _RAISED.sub("", message.partition("full_key:")[0].strip()) or "cannot be resolved; correct its ${...}"
         message = f"{error.full_key}: {said}" if error.full_key and error.full_key not in said else said
+    elif isinstance(error, BrokenProcessPool):
+        message = (
+            "a worker process was killed, perhaps for want of memory; the same command goes on where it stopped, "
+            "hydra.launcher.n_jobs=1 takes the least"
+        )
     elif "@system." in message:
         message += "; the file of a system begins with the line: # @package _global_"
     return f"mezzotint: error: {_line(f'{where}{message}')}"

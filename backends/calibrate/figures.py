@@ -1,7 +1,5 @@
 """The figure of a calibration: step time, images per minute and memory over the batch, a line per size."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

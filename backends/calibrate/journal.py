@@ -1,7 +1,5 @@
 """The journal of a calibration: one line of JSON for each finished cell, on disk before the next begins."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from backends.base import BackendError
+from backends.base import BackendError, first_error
 from backends.calibrate.plan import Cell
 
 
@@ -56,19 +54,22 @@ class Journal:
 
     path: Path
 
-    def read(self) -> tuple[list[Entry], str | None]:
-        """The entries in order, and a note if the last line was half written (it is taken off the file).
+    def open(self, fresh: bool) -> tuple[list[Entry], str | None]:
+        """Make the folder and see that the journal can be written there, before long work; empty it if ``fresh``.
+
+        Returns:
+            The entries in order, and a note if the last line was half written (it is taken off the file).
 
         Raises:
-            BackendError: the file cannot be read or mended, or a line before the last is not an entry.
+            BackendError: the file cannot be read, written or mended, or a line before the last is not an entry.
         """
-        if not self.path.exists():
-            return [], None
-        with self._explained("read"):
-            content = self.path.read_bytes()
-            whole, newline, half = content.rpartition(b"\n")
-            if half:
-                os.truncate(self.path, len(whole) + len(newline))
+        with self._explained():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("w+b" if fresh else "a+b") as stream:
+                stream.seek(0)
+                whole, newline, half = stream.read().rpartition(b"\n")
+                if half:
+                    stream.truncate(len(whole) + len(newline))
         lines = whole.split(b"\n") if newline else []
         note = f"{self.path}: ignored a last line that was half written; its cell is measured again" if half else None
         return [self._entry(number, line) for number, line in enumerate(lines, start=1)], note
@@ -79,37 +80,21 @@ class Journal:
         Raises:
             BackendError: the file cannot be written.
         """
-        with self._explained("written"), self.path.open("ab", buffering=0) as stream:
+        with self._explained(), self.path.open("ab", buffering=0) as stream:
             stream.write(entry.model_dump_json(exclude_none=True).encode() + b"\n")
             os.fsync(stream.fileno())
-
-    def prepare(self, fresh: bool) -> None:
-        """Make the folder and see that the journal can be written there, before long work; empty it if ``fresh``.
-
-        Raises:
-            BackendError: it cannot.
-        """
-        with self._explained("written"):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("wb" if fresh else "ab"):
-                pass
 
     def _entry(self, number: int, line: bytes) -> Entry:
         try:
             return Entry.model_validate_json(line)
         except ValidationError as error:
-            first = error.errors()[0]
-            key = ".".join(str(part) for part in first["loc"])
-            raise BackendError(
-                f"{self.path}: line {number}: {f'{key}: ' if key else ''}{first['msg']}; take the line out or start "
-                "anew with --fresh"
-            ) from None
+            said = f"{self.path}: line {number}: {first_error(error)}"
+            raise BackendError(f"{said}; take the line out or start anew with --fresh") from None
 
     @contextmanager
-    def _explained(self, verb: str) -> Iterator[None]:
+    def _explained(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            raise BackendError(
-                f"{self.path}: cannot be {verb} ({error.strerror or error}); name another folder with --output"
-            ) from None
+            said = f"{self.path}: cannot be written ({error.strerror or error})"
+            raise BackendError(f"{said}; name another folder with --output") from None

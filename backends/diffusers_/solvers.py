@@ -4,14 +4,13 @@ A single-step solver needs only the latent and the step number, so a run cut at 
 one that was not cut. A multistep solver also needs its earlier outputs, a stochastic one its random state.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
+import diffusers
 import numpy as np
 import torch
 
-from backends.diffusers_.errors import LiveError, require
+from backends.diffusers_.errors import LiveError
 
 _RESUMABLE = ("DDIMScheduler", "EulerDiscreteScheduler", "FlowMatchEulerDiscreteScheduler")
 _HISTORY_MARKS = ("model_outputs", "ets", "derivatives", "prev_derivative", "prev_derivatives", "dt")
@@ -35,10 +34,7 @@ def ensure_resumable(scheduler: Any) -> None:
         why = "is not one of the deterministic single-step solvers (it may draw noise at every step)"
     flow = "FlowMatch" in name or scheduler.config.get("prediction_type") in _FLOW_PREDICTIONS
     instead = _RESUMABLE[2:] if flow else _RESUMABLE[:2]
-    raise LiveError(
-        f"solver {name} {why}, so a run cannot be resumed from step K; "
-        f"use {' or '.join(instead)} (the spec's scheduler)"
-    )
+    raise LiveError(f"solver {name} {why}: no run can be resumed from step K; use scheduler {' or '.join(instead)}")
 
 
 def swapped(scheduler: Any, name: str) -> Any:
@@ -47,7 +43,7 @@ def swapped(scheduler: Any, name: str) -> Any:
     Raises:
         LiveError: diffusers has no such scheduler.
     """
-    replacement = getattr(require("diffusers"), name, None) if name.endswith("Scheduler") else None
+    replacement = getattr(diffusers, name, None) if name.endswith("Scheduler") else None
     if replacement is None:
         raise LiveError(f"diffusers has no scheduler {name!r}; use one of {', '.join(_RESUMABLE)}")
     settings = dict(scheduler.config)

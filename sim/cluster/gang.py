@@ -1,7 +1,6 @@
 """How much faster a gang of GPUs steps than one."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from sim.errors import ConfigError
 from sim.parts import Run, Worker
@@ -25,10 +24,8 @@ def times_faster(run: Run, worker: Worker, request: Request, speedup: Mapping[in
         return 1.0
     if gpus in speedup:
         return speedup[gpus]
-    backend: Any = run.backend
-    measured: float | None = None
-    if gpus in getattr(backend, "gangs", ()):
-        measured = backend.times_faster(request.model, request.width, request.height, gpus)
+    assert request.model is not None
+    measured = run.backend.times_faster(request.model, request.width, request.height, gpus)
     if measured is None:
         raise ConfigError(
             f"{key}: a request runs on {gpus} GPUs and nothing says how much faster that is; give a figure, "

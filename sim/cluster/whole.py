@@ -67,7 +67,7 @@ class WholeRequest:
         self._clock, self._cluster, self._by_row = run.clock, run.cluster, run.backend.by_row
         self._watts = run.cluster.gpu.energy_j(1.0)
         self._addons = run.workload.addons is not None
-        together: Collection[int] = self.speedup or getattr(run.backend, "gangs", ())
+        together: Collection[int] = self.speedup or run.backend.gangs()
         self._share = run.fact(STEP_SHARE, shown=False) if together else None
 
     def accept(self, worker: Worker, request: Request) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from backends.base import Asset
-from backends.calibrate import Plan, calibrate, grid
+from backends.calibrate import Plan, grid
 from backends.profile import write as write_profile
 from conf.atomic import atomic_files
 from conf.page import number, percent, table
@@ -76,6 +76,8 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
     Raises:
         ConfigError: the backend is not live. Whatever ``simulate`` and ``calibrate`` raise.
     """
+    from backends.calibrate.session import complete  # needs the live extra
+
     settings = check(config)
     assembled = assemble(settings, progress=progress)
     backend: Any = assembled.engine.backend
@@ -107,7 +109,7 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
             apart=beside.stepped_apart,
             lora_rank=beside.lora_rank,
         )
-        profile = calibrate(plan, profiles, progress, model)
+        profile = complete(plan, profiles, progress=progress, model=model).profile
         more: dict[str, Any] = {}
         for side, most in backend.largest_cut(name).items():
             from backends.calibrate.patches import measure  # needs the live extra

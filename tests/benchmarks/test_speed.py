@@ -34,9 +34,8 @@ from tests.benchmarks.families import neighbours
 from tests.sim.lab import configured, engine
 from traces.arrivals.base import Schedule
 from traces.similarity.approximate import Approximate
-from traces.similarity.curves import fifo
 from traces.similarity.exact import Exact
-from traces.similarity.neighbours import Neighbours, remembered
+from traces.similarity.neighbours import Neighbours
 from traces.similarity.remembered import RememberedIndex
 from traces.similarity.search import Found, Index
 from traces.similarity.spaces import Space, TextToText
@@ -258,22 +257,6 @@ def test_search_alone(benchmark: Benchmark, how: str, held: int) -> None:
         wanted = slide(*setup()[0])
         matched = [best == near for best, near in zip(wanted, found, strict=True) if best is not None]
         benchmark.extra_info["recall"] = sum(matched) / max(1, len(matched))
-
-
-def test_the_fifo_curve_of_all_sizes(benchmark: Benchmark) -> None:
-    rows = 100_000 // SCALE
-    settings = check(configured(f"trace.requests={rows}", "system=nirvana"))
-    space = TextToText()
-    space.bind(assemble(settings).engine.similarity.embeddings(), np.random.default_rng(0))
-    known = remembered(space, rows, FLOOR, rows, f"curve {rows}")
-    benchmark.extra_info |= {"requests": rows, "budget": 500_000}
-    table = dict(zip((5, 10, 15, 20, 25), configured()["scale"]["at"], strict=False))
-
-    def curve() -> None:
-        fifo(known, table, strict=True).hit_rate(range(1, rows))
-
-    benchmark.pedantic(curve, rounds=ROUNDS)
-    weighed(benchmark, curve)
 
 
 def test_synthesis(benchmark: Benchmark) -> None:

@@ -1,6 +1,7 @@
 """Traces: what every importer of ``trace import`` is given, and options that do not fit it."""
 
 import csv
+import inspect
 import io
 import json
 from typing import Any
@@ -12,9 +13,15 @@ from hypothesis import strategies as st
 from tests.fuzz.bytes_ import damaged
 from tests.fuzz.inputs import Input
 from tests.traces.lab import IMPORTERS, VALID, parquet_bytes
-from traces.cli import OPTIONS
+from traces.sources.command import sources
 
 OUT = "out.parquet"
+
+OPTIONS = {
+    name: tuple(option for option in inspect.signature(kind).parameters if option not in ("path", "name", "limits"))
+    for name, kind in sources().items()
+}
+"""The sources, and the options of `trace import` that are theirs alone."""
 
 CELLS = (
     *(
@@ -173,11 +180,11 @@ def _options(draw: st.DrawFn, source: str) -> list[str]:
         st.sampled_from(OPTIONS[source] or ("seed",))
         | st.sampled_from([*known, "seed", "max_prompt_bytes", "max_bytes", "name"])
     )
-    spelled = f"--{option.replace('_', '-')}"
+    spelled = f"--{option.replace('columns', 'map').replace('_', '-')}"
     if option in flags:
         return [spelled]
     maps = ("prompt=text", "arrival_s=width", "prompt=", "=x", "prompt=prompt", "nothing=prompt", "width=prompt")
-    values = maps if option == "map" else OPTION_VALUES
+    values = maps if option == "columns" else OPTION_VALUES
     return [f"{spelled}={draw(st.sampled_from(values))}"]
 
 

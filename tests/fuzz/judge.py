@@ -20,7 +20,6 @@ from hydra.core.global_hydra import GlobalHydra
 
 from conf.document import DocumentError, parse
 from sim.cli import main
-from sim.config.theirs import at_hand
 from sim.refusal import refuse
 from sim.run import save, simulate
 from sim.rundir import CLUSTER, CONFIG, REQUESTS, SUMMARY, claimed
@@ -90,7 +89,7 @@ def without_hydra(words: Sequence[str]) -> int:
     try:
         tree = parse(Path(CONFIG).read_bytes())
         plain = {str(key): value for key, value in tree.items() if key not in ("defaults", "hydra")}
-        with at_hand(Path.cwd(), plain, Path.cwd()), claimed(Path("out")) as claim:
+        with claimed(Path("out")) as claim:
             save(simulate(plain | {"run": {"dir": "out"}}), claim)
     except (*REFUSED, DocumentError) as error:
         return refuse(error)

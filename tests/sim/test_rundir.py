@@ -208,7 +208,7 @@ def test_a_sweep_goes_on_with_what_is_missing(capsys: pytest.CaptureFixture[str]
     config.write_text(config.read_text().replace("seed: 2", "seed: 4"))
     assert main(words) == 2
     said = capsys.readouterr()
-    assert said.err.count("holds a run of another sweep") == 1
+    assert said.err.count("holds a run of another configuration") == 1
     assert "seed=2" in said.err
     assert "seed=1" in said.out
     assert "seed=2" not in said.out

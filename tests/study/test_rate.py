@@ -19,7 +19,7 @@ from tqdm import tqdm
 import sim.study.rate.points as points
 from sim.config.settings import check
 from sim.errors import ConfigError
-from sim.study.rate.command import find, parsed
+from sim.study.rate.command import Asked, find
 from sim.study.rate.search import Measure, NotBracketed, Point, Question, interval, search
 from sim.study.runs import load_runs
 from sim.verbs import run
@@ -142,13 +142,16 @@ def test_a_search_is_made_once_and_gives_the_same_bytes(
     monkeypatch.setattr(points, "simulate", lambda each: made.append(each["arrivals"]["rate_rpm"]) or simulate(each))
     settings, folder = check(OmegaConf.to_container(config, resolve=True)), tmp_path / "one"  # type: ignore[arg-type]
 
-    def asked(violations: str) -> dict[str, Any]:
+    def asked(violations: float) -> dict[str, Any]:
         made.clear()
-        find(parsed([*SMALL, *OPTIONS, "--violations", violations]), config, settings, folder, None)
+        options = Asked(
+            words=list(SMALL), from_rpm=0.15, to_rpm=0.7, replications=2, tolerance=1.0, violations=violations
+        )
+        find(options, config, settings, folder, None)
         said: dict[str, Any] = json.loads((folder / "rate.json").read_bytes())
         return said
 
-    found = asked("0.2")
+    found = asked(0.2)
     assert found["rate_rpm"]["low"] < rate_of(0.2) < found["rate_rpm"]["high"]
     names = {each["folder"] for each in found["runs"]}
     assert names == {path.parent.name for path in folder.glob("*/summary.json")}
@@ -157,11 +160,11 @@ def test_a_search_is_made_once_and_gives_the_same_bytes(
     files = {path: path.read_bytes() for path in folder.glob("rate.*")}
     for path in [*files, *(folder / found["runs"][2]["folder"]).glob("*")]:
         path.unlink()
-    assert asked("0.2") == found
+    assert asked(0.2) == found
     assert made == [found["runs"][2]["rate_rpm"]]
     assert {path: path.read_bytes() for path in files} == files
 
-    fewer = asked("0.1")
+    fewer = asked(0.1)
     assert fewer["rate_rpm"]["mean"] < found["rate_rpm"]["mean"]
     assert len(made) < len(fewer["runs"])
 
@@ -205,7 +208,7 @@ def test_a_run_of_another_configuration_is_not_taken_for_a_search_s_own(tmp_path
         for each in asked
     ]
     before = (tmp_path / first.name(*asked[0]) / "summary.json").read_bytes()
-    with pytest.raises(ConfigError, match=r"0.5rpm_seed1 holds a run of another search; remove it or name another"):
+    with pytest.raises(ConfigError, match=r"0.5rpm_seed1 holds a run of another configuration; remove it or name another"):
         points.Points(other, tmp_path, None, "2x", 1, tqdm(disable=True)).measure(asked)
     assert (tmp_path / first.name(*asked[0]) / "summary.json").read_bytes() == before
 
@@ -213,17 +216,17 @@ def test_a_run_of_another_configuration_is_not_taken_for_a_search_s_own(tmp_path
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["rate", "--violations", "1.5"], "--violations: found 1.5, expected a share"),
-        (["rate", "--violations", "nan"], "--violations: found nan"),
-        (["rate", "--slo", "fast"], "--slo: found 'fast', expected a multiple"),
+        (["rate", "--violations", "1.5"], "'--violations': Input should be less than or equal to 1, found '1.5'"),
+        (["rate", "--violations", "1"], "--violations: found 1, expected a share of the requests under 1"),
+        (["rate", "--violations", "nan"], "found 'nan'"),
+        (["rate", "--slo", "fast"], "'--slo': expected a multiple of the standalone latency"),
         (["rate", "--slo", "3x"], "--slo 3x: the runs measure slo=[2x,4x]; add slo=[3x]"),
         (["rate", "--slo", "10s"], "--slo 10s: the runs measure slo=[2x,4x]; add slo=[10s]"),
-        (["rate", "--from", "0"], "--from: found 0, expected"),
-        (["rate", "--to", "0.05"], "--to: found 0.05, expected requests per minute, more than --from 0.1"),
-        (["rate", "--tolerance", "0"], "--tolerance: found 0"),
-        (["rate", "--replications", "0"], "--replications: found 0, expected 2 to 1000"),
-        (["rate", "--replications", "1"], "--replications: found 1, expected 2 to 1000"),
-        (["rate", "--jobs", "0"], "--jobs: found 0"),
+        (["rate", "--from", "0"], "'--from': Input should be greater than"),
+        (["rate", "--to", "0.05"], "--to: found 0.05, expected a rate above that of --from, 0.1"),
+        (["rate", "--tolerance", "0"], "'--tolerance': Input should be greater than"),
+        (["rate", "--replications", "1"], "'--replications': Input should be greater than or equal to 2, found '1'"),
+        (["rate", "--jobs", "0"], "'--jobs': Input should be greater than"),
         (["rate", "-m", "seed=1,2"], "-m: a search is of one configuration"),
         (["rate", "arrivals.rate_rpm=3"], "arrivals.rate_rpm=3: is what is searched for"),
         (["rate", "arrivals=closed"], "arrivals.rate_rpm: traces.arrivals.closed.Closed has no rate"),

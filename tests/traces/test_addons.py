@@ -115,7 +115,6 @@ def test_requests_are_named_after_their_node() -> None:
 def test_service_b_is_more_than_service_a() -> None:
     assert parameters("service-b")["service"] == "B"
     assert parameters("service-b")["steps"] == parameters("service-a")["steps"] == [[50, 1]]
-    assert parameters("diffusiondb") == {}
 
 
 @pytest.mark.parametrize(("name", "size", "measured"), [("A", 2, 0.8639), ("A", 5, 0.012), ("B", 4, 0.6167)])

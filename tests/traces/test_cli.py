@@ -1,6 +1,5 @@
 """`mezzotint trace` from the command line."""
 
-import argparse
 import json
 import os
 from collections.abc import Callable
@@ -9,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from traces import cli
+import traces.sources
+from sim.commands import command_of, run_command
+from sim.errors import ConfigError
 from traces.describe import describe
 from traces.error import TraceError
 from traces.table.trace import make, read, write
@@ -18,11 +19,10 @@ TextFile = Callable[..., Path]
 
 
 def mezzotint(*words: str | Path) -> int:
-    parser = argparse.ArgumentParser()
-    cli.add_parser(parser.add_subparsers(required=True))
-    args = parser.parse_args([str(word) for word in words])
-    status: int = args.run(args)
-    return status
+    given = [str(word) for word in words]
+    command = command_of(given)
+    assert command is not None
+    return run_command(command, given[len(command.split()) :])
 
 
 def test_import_diffusiondb(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,16 +84,20 @@ def test_synth_like_another_service_and_with_parameters_of_ones_own(tmp_path: Pa
         (["synth", "-o", "o", "--set", "colour=3"], "--set colour=3: expected KEY=VALUE with a key among requests"),
         (["synth", "-o", "o", "--set", "images=["], "cannot be read"),
         (["synth", "-o", "o", "--set", "steps=5"], "steps"),
-        (["import", "csv", "-o", "o"], "expected the path of the table"),
-        (["import", "csv", "t.csv", "-o", "o", "--nsfw-max", "1"], "--nsfw-max does not apply to source csv"),
-        (["import", "diffusiondb", "t", "-o", "o", "--map", "a=b"], "--map does not apply to source diffus"),
+        (["import", "csv", "-o", "o"], "Missing argument 'PATH'"),
+        (["import", "csv", "t.csv", "-o", "o", "--nsfw-max", "1"], "No such option: --nsfw-max"),
+        (["import", "diffusiondb", "t", "-o", "o", "--map", "a=b"], "No such option: --map"),
         (["import", "csv", "t.csv", "-o", "o", "--map", "prompt"], "expected canonical=source"),
         (["import", "csv", "t.csv", "-o", "o", "--map", "prompt=a", "--map", "prompt=b"], "map it once"),
+        (["import", "diffusiondb", "t", "-o", "o", "--limit", "0"], "--limit"),
+        (["import", "diffusiondb", "t", "-o", "o", "--nsfw-max", "nan"], "--nsfw-max"),
+        (["import", "mjhq", "t", "-o", "o", "--requests", "0"], "--requests"),
+        (["import", "csv", "t.csv", "-o", "o", "--arrival", "noon"], "--arrival"),
         (["import", "csv", "absent.csv", "-o", "o"], "absent.csv: no such file"),
         (["import", "csv", "t.csv", "-o", "."], "is a folder"),
         (["import", "csv", "t.csv", "-o", "none/o.parquet"], "the folder none does not exist"),
         (["synth", "-o", "o", "--requests", "0"], "requests=0"),
-        (["synth", "-o", "o", "--seed", "-1"], "--seed -1"),
+        (["synth", "-o", "o", "--seed", "-1"], "--seed"),
         (["describe", "absent.parquet"], "no such file"),
         (["describe", "t.csv"], "cannot be read as Parquet"),
     ],
@@ -103,7 +107,7 @@ def test_requests_that_cannot_be_met(
 ) -> None:
     text_file("prompt\na\n")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(TraceError, match=message) as caught:
+    with pytest.raises((TraceError, ConfigError), match=message) as caught:
         mezzotint("trace", *words)
     assert "\n" not in str(caught.value)
     assert os.listdir(tmp_path) == ["t.csv"]
@@ -116,11 +120,56 @@ def test_a_device_is_not_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "pipe").is_fifo()
 
 
-@pytest.mark.parametrize("words", [["import", "gopher", "x", "-o", "o"], ["synth"], [], ["describe"]])
+@pytest.mark.parametrize("words", [["import", "gopher", "x", "-o", "o"], ["import"], ["synth"], ["describe"]])
 def test_words_that_are_no_command(words: list[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises((TraceError, ConfigError), match=r"gopher|name of a source|Missing"):
         mezzotint("trace", *words)
-    assert caught.value.code == 2
+
+
+MINE = """
+from dataclasses import dataclass, field
+import pyarrow as pa
+from conf.ranges import Count
+from traces.sources import Streamed
+from traces.table.ingest import Batch, Reading
+from traces.table.limits import Limits
+from traces.table.validation import Origin
+
+@dataclass(kw_only=True)
+class Gaps(Streamed):
+    \"""Requests at the gaps that a file has.
+
+    Args:
+        path: the file.
+        factor: what to multiply a gap by.
+        limits: how much is read.
+    \"""
+
+    path: str
+    factor: Count = 1
+    limits: Limits = field(default_factory=Limits)
+
+    def read(self, rng):
+        gaps = pa.array([self.factor * float(line) for line in open(self.path)])
+        return Reading(where=self.path, name="gaps", source="mine", batches=iter([Batch({}, gaps, Origin(self.path))]))
+"""
+
+
+def test_a_source_of_ones_own_is_one_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my_gaps.py").write_text(MINE)
+    (tmp_path / "gaps.txt").write_text("1\n2\n")
+    monkeypatch.chdir(tmp_path)
+    assert mezzotint("trace", "import", "my_gaps.Gaps", "gaps.txt", "-o", "o", "--factor", "3") == 0
+    assert read(tmp_path / "o").arrival_s.tolist() == [3.0, 6.0]
+    assert mezzotint("trace", "import", "my_gaps.Gaps", "--help") == 0
+    assert "what to multiply a gap by" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="--factor"):
+        mezzotint("trace", "import", "my_gaps.Gaps", "gaps.txt", "-o", "o", "--factor", "0")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(traces.sources, "__path__", [*traces.sources.__path__, str(tmp_path)])
+    assert mezzotint("trace", "import", "my-gaps", "gaps.txt", "-o", "o") == 0  # a file of the folder is found by name
 
 
 def test_describing_a_trace_that_lacks_nearly_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim.config.build import build
 from sim.config.settings import check
+from sim.errors import ConfigError
 from sim.run import assemble
 from tests.sim.lab import configured, simulated
 from traces.arrivals.expovariate import Expovariate
@@ -95,8 +97,8 @@ def test_a_trace_that_is_too_short_is_refused(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("wrong", [{"seed": -1}, {"rate_rpm": 0.0}, {"least_requests": 0}, {"least_s": math.nan}])
 def test_what_cannot_be_is_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(TraceError, match=next(iter(wrong))):
-        LoadGen(**({"seed": 1, "rate_rpm": 60.0} | wrong))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        build({"_target_": "traces.arrivals.loadgen.LoadGen", "seed": 1, "rate_rpm": 60.0, **wrong}, "arrivals")
 
 
 def test_a_run_serves_what_the_generator_issues() -> None:

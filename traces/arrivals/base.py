@@ -1,10 +1,11 @@
 """What an arrival process gives: a schedule, of an open or a closed loop."""
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Annotated, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Gt, Le
 
 from traces.error import TraceError
 from traces.table.validation import check_number
@@ -17,6 +18,12 @@ LAST_S = 2.0**33
 
 MOST_RPM = 6e7
 """A request each microsecond in the mean; faster than that, arrivals are not told apart for long."""
+
+Rpm = Annotated[float, Gt(0), Le(MOST_RPM)]
+"""Requests per minute."""
+
+Span = Annotated[float, Ge(0), Le(LAST_S)]
+"""Seconds, none or more."""
 
 
 @dataclass(frozen=True, slots=True)

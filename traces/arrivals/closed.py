@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traces.arrivals.base import LAST_S, Schedule, Times, check_last
-from traces.table.validation import check_count, check_number
+from conf.ranges import Count
+from traces.arrivals.base import Schedule, Span, Times, check_last
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,18 +18,10 @@ class Closed:
     Args:
         outstanding: requests in flight.
         think_s: seconds from the end of a request to the arrival that replaces it.
-
-    Raises:
-        TraceError: `outstanding` is not a whole number of 1 or more, or `think_s` is negative or
-            above `LAST_S`.
     """
 
-    outstanding: int = 1
-    think_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_count("arrivals", "outstanding", self.outstanding)
-        check_number("arrivals", "think_s", self.think_s, least=0.0, most=LAST_S)
+    outstanding: Count = 1
+    think_s: Span = 0.0
 
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
         rounds = math.ceil(len(own_clock_s) / self.outstanding) - 1

@@ -1,18 +1,18 @@
 """The rate of a day and a night."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge, Le
 
-from traces.arrivals.base import MOST_RPM, Schedule, Times
+from traces.arrivals.base import MOST_RPM, Rpm, Schedule, Times
 from traces.arrivals.profile import Profile
 from traces.synthetic.clock import DAY_S, of_day
 from traces.table.validation import check_number
 
 STEP_S = 60.0
 """The rate is constant for so long; at a `day_ratio` of 60 it changes by less than a percent from one to the next."""
-
-MOST_RATIO = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +27,14 @@ class Day:
         peak_hour: hours from the first second of the run to the busiest moment, the same every day.
 
     Raises:
-        TraceError: `rate_rpm` is not above 0 and at most `MOST_RPM`, or that of the busiest minute is above it;
-            `day_ratio` is not 1 to `MOST_RATIO`; `peak_hour` is not 0 to 24.
+        TraceError: the rate of the busiest minute is above `MOST_RPM`.
     """
 
-    rate_rpm: float
-    day_ratio: float
-    peak_hour: float
+    rate_rpm: Rpm
+    day_ratio: Annotated[float, Ge(1), Le(1e6)]
+    peak_hour: Annotated[float, Ge(0), Le(24)]
 
     def __post_init__(self) -> None:
-        check_number("arrivals", "rate_rpm", self.rate_rpm, above=0.0, most=MOST_RPM)
-        check_number("arrivals", "day_ratio", self.day_ratio, least=1.0, most=MOST_RATIO)
-        check_number("arrivals", "peak_hour", self.peak_hour, least=0.0, most=24.0)
         busiest_rpm = float(self.profile.rate_hz.max()) * 60.0
         check_number("arrivals", "rate_rpm at the busiest minute", busiest_rpm, most=MOST_RPM)
 

@@ -7,8 +7,7 @@ from itertools import accumulate
 import numpy as np
 
 from conf.ranges import Seed
-from traces.arrivals.base import MOST_RPM, Schedule, Times
-from traces.table.validation import check_number
+from traces.arrivals.base import Rpm, Schedule, Times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,17 +19,10 @@ class Expovariate:
     Args:
         seed: of Python's `random`.
         rate_rpm: requests per minute; 60 times the client's rate.
-
-    Raises:
-        TraceError: an argument is out of its range.
     """
 
     seed: Seed
-    rate_rpm: float
-
-    def __post_init__(self) -> None:
-        check_number("arrivals", "seed", self.seed, least=0, most=2**64 - 1)
-        check_number("arrivals", "rate_rpm", self.rate_rpm, above=0.0, most=MOST_RPM)
+    rate_rpm: Rpm
 
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
         """See Arrivals.schedule; nothing is drawn from `rng`."""

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge, Gt, Le, Len
 
-from traces.arrivals.base import LAST_S, MOST_RPM, Schedule, Times
+from traces.arrivals.base import LAST_S, MOST_RPM, Rpm, Schedule, Times
 from traces.arrivals.profile import Profile
 from traces.error import TraceError
 from traces.table.validation import check_number
-
-MOST_LEVELS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +26,14 @@ class Fluctuating:
         every_s: seconds for which each level is held.
 
     Raises:
-        TraceError: `rate_rpm` is not above 0 and at most `MOST_RPM`, or the highest level is above it; `levels` are
-            not 1 to `MOST_LEVELS` numbers of 0 and more, one of them above 0; `every_s` is not above 0 and at most
-            `LAST_S`.
+        TraceError: none of the levels is above 0, or the rate of the highest is above `MOST_RPM`.
     """
 
-    rate_rpm: float
-    levels: Sequence[float]
-    every_s: float
+    rate_rpm: Rpm
+    levels: Annotated[Sequence[Annotated[float, Ge(0), Le(MOST_RPM)]], Len(1, 100_000)]
+    every_s: Annotated[float, Gt(0), Le(LAST_S)]
 
     def __post_init__(self) -> None:
-        check_number("arrivals", "rate_rpm", self.rate_rpm, above=0.0, most=MOST_RPM)
-        check_number("arrivals", "every_s", self.every_s, above=0.0, most=LAST_S)
-        if isinstance(self.levels, str) or not 1 <= len(self.levels) <= MOST_LEVELS:
-            raise TraceError(f"arrivals: levels={self.levels!r}, expected 1 to {MOST_LEVELS:,} numbers")
-        for place, level in enumerate(self.levels):
-            check_number("arrivals", f"levels[{place}]", level, least=0.0, most=MOST_RPM)
         if not any(self.levels):
             raise TraceError(f"arrivals: levels={list(self.levels)}, expected one above 0")
         check_number("arrivals", "rate_rpm at the highest of the levels", max(self.rates_rpm), most=MOST_RPM)

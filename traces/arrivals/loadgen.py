@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conf.ranges import Seed
-from traces.arrivals.base import MOST_RPM, Schedule, Times
+from conf.ranges import Count, Seconds, Seed
+from traces.arrivals.base import Rpm, Schedule, Times
 from traces.error import TraceError
-from traces.table.validation import check_count, check_number
 
 MOST_S = 1e9
 """Thirty years."""
@@ -30,21 +29,12 @@ class LoadGen:
         rate_rpm: requests per minute; 60 times the log's `target_qps`.
         least_requests: the log's `min_query_count`.
         least_s: seconds; the log's `min_duration`.
-
-    Raises:
-        TraceError: an argument is out of its range.
     """
 
     seed: Seed
-    rate_rpm: float
-    least_requests: int = 100
-    least_s: float = 600.0
-
-    def __post_init__(self) -> None:
-        check_number("arrivals", "seed", self.seed, least=0, most=2**64 - 1)
-        check_number("arrivals", "rate_rpm", self.rate_rpm, above=0.0, most=MOST_RPM)
-        check_count("arrivals", "least_requests", self.least_requests)
-        check_number("arrivals", "least_s", self.least_s, least=0.0, most=MOST_S)
+    rate_rpm: Rpm
+    least_requests: Count = 100
+    least_s: Seconds = 600.0
 
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
         """See Arrivals.schedule; nothing is drawn from `rng`. Raises TraceError where the trace has too few rows."""

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traces.arrivals.base import MOST_RPM, Schedule, Times
-from traces.table.validation import check_number
+from traces.arrivals.base import Rpm, Schedule, Times
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,15 +16,9 @@ class Poisson:
 
     Args:
         rate_rpm: requests per minute.
-
-    Raises:
-        TraceError: `rate_rpm` is not above 0 and at most `MOST_RPM`.
     """
 
-    rate_rpm: float
-
-    def __post_init__(self) -> None:
-        check_number("arrivals", "rate_rpm", self.rate_rpm, above=0.0, most=MOST_RPM)
+    rate_rpm: Rpm
 
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
         return Schedule(np.cumsum(rng.exponential(60.0 / self.rate_rpm, len(own_clock_s))))

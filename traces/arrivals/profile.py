@@ -19,13 +19,6 @@ class Profile:
     edges_s: Times
     rate_hz: Times
 
-    def expected(self, time_s: Times) -> Times:
-        """The mean number of arrivals up to each of `time_s`, (n,): the integral of the rate."""
-        so_far = self._so_far()
-        rounds, rest_s = np.divmod(time_s, self.edges_s[-1])
-        expected: Times = rounds * so_far[-1] + np.interp(rest_s, self.edges_s, so_far)
-        return expected
-
     def times(self, count: int, rng: np.random.Generator) -> Times:
         """The first `count` arrivals of a Poisson process of that rate, (count,) seconds.
 
@@ -33,10 +26,7 @@ class Profile:
         Introduction to Stochastic Processes, 4.7). So the same stream gives the same draws at every rate.
         """
         unit = np.cumsum(rng.exponential(1.0, count))
-        so_far = self._so_far()
+        so_far = np.concatenate([[0.0], np.cumsum(self.rate_hz * np.diff(self.edges_s))])
         rounds, rest = np.divmod(unit, so_far[-1])
         times_s = rounds * self.edges_s[-1] + np.interp(rest, so_far, self.edges_s)
         return np.maximum.accumulate(times_s)  # a sum of periods may round to a hair below the end of the last one
-
-    def _so_far(self) -> Times:
-        return np.concatenate([[0.0], np.cumsum(self.rate_hz * np.diff(self.edges_s))])

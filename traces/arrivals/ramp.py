@@ -5,9 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from traces.arrivals.base import MOST_RPM, Schedule, Times
-from traces.error import TraceError
-from traces.table.validation import check_number
+from traces.arrivals.base import Rpm, Schedule, Times
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +21,11 @@ class Ramp:
     Args:
         start_rpm, end_rpm: requests per minute.
         shape: "sigmoid" or "linear".
-
-    Raises:
-        TraceError: a rate is not above 0 and at most `MOST_RPM`, or `shape` is another word.
     """
 
-    start_rpm: float
-    end_rpm: float
+    start_rpm: Rpm
+    end_rpm: Rpm
     shape: Literal["linear", "sigmoid"] = "sigmoid"
-
-    def __post_init__(self) -> None:
-        check_number("arrivals", "start_rpm", self.start_rpm, above=0.0, most=MOST_RPM)
-        check_number("arrivals", "end_rpm", self.end_rpm, above=0.0, most=MOST_RPM)
-        if self.shape not in ("linear", "sigmoid"):
-            raise TraceError(f"arrivals: shape={self.shape!r}, expected linear or sigmoid")
 
     def rates_rpm(self, count: int) -> Times:
         """The rate in force after each of `count` requests, (count,) requests per minute."""

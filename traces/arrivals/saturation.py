@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traces.arrivals.base import LAST_S, Schedule, Times, check_last
-from traces.table.validation import check_number
+from traces.arrivals.base import Schedule, Span, Times, check_last
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +20,9 @@ class Saturation:
 
     Args:
         gap_s: seconds from one request to the next.
-
-    Raises:
-        TraceError: `gap_s` is negative or above `LAST_S`.
     """
 
-    gap_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_number("arrivals", "gap_s", self.gap_s, least=0.0, most=LAST_S)
+    gap_s: Span = 0.0
 
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
         count = len(own_clock_s)

@@ -1,10 +1,12 @@
 """The trace's own clock, faster or slower."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge, Le
 
-from traces.arrivals.base import MOST_RPM, Schedule, Times
+from traces.arrivals.base import Rpm, Schedule, Times
 from traces.error import TraceError
 from traces.table.validation import check_number
 
@@ -23,19 +25,14 @@ class TraceClock:
         rate_rpm: requests per minute in the mean, from which the speedup follows; None leaves `speedup` as it is.
 
     Raises:
-        TraceError: `speedup` is not between 1 / `MOST` and `MOST`, `rate_rpm` is not above 0 and at most `MOST_RPM`,
-            or both are set.
+        TraceError: both are set.
     """
 
-    speedup: float = 1.0
-    rate_rpm: float | None = None
+    speedup: Annotated[float, Ge(1 / MOST), Le(MOST)] = 1.0
+    rate_rpm: Rpm | None = None
 
     def __post_init__(self) -> None:
-        check_number("arrivals", "speedup", self.speedup, least=1 / MOST, most=MOST)
-        if self.rate_rpm is None:
-            return
-        check_number("arrivals", "rate_rpm", self.rate_rpm, above=0.0, most=MOST_RPM)
-        if self.speedup != 1.0:
+        if self.rate_rpm is not None and self.speedup != 1.0:
             raise TraceError(
                 f"arrivals: found speedup={self.speedup:g} and rate_rpm={self.rate_rpm:g}, expected one of the two,"
                 " since a rate decides the speedup; leave one out"

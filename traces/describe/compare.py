@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from statistics import mean, variance
 from typing import Any
 
+from conf.page import number, render
 from traces.describe.coverage import CONFIDENCE, LIMITS, POOLS, RECENT
 from traces.describe.nearest import LEVELS
 
@@ -141,38 +142,11 @@ def averaged(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return mean
 
 
-def table(rows: Sequence[Row], real: str = "real", synthetic: str = "synthetic") -> str:
-    """Rows as a Markdown table under the names of the traces; what is within 10 % has a tick.
-
-    A dash stands for what a trace does not tell, or for a value that is not among its most frequent. What follows
-    ± is half a 95 % interval.
-    """
-    lines = [
-        f"| statistic | {_cell(real)} | {_cell(synthetic)} | ratio | within {WITHIN:.0%} |",
-        "|---|---:|---:|---:|---|",
-    ]
-    for row in rows:
-        values = [
-            number(row.real, row.real_half),
-            number(row.synthetic, row.synthetic_half),
-            "" if row.ratio is None else f"{row.ratio:.2f}",
-        ]
-        lines.append(f"| {row.statistic} | {' | '.join(values)} | {'✓' if row.within else ''} |")
-    return "\n".join(lines)
-
-
-def number(value: float | None, half: float | None = None) -> str:
-    """A number with four digits that count, or as many as half its interval leaves; a dash for None."""
-    if value is None:
-        return "–"
-    if half:
-        digits = max(0, 1 - math.floor(math.log10(half)))
-        return f"{value:.{digits}f} ± {half:.{digits}f}"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
 def side_by_side(real: Mapping[str, Any], synthetic: Sequence[Mapping[str, Any]]) -> str:
-    """A page of Markdown: what the traces are, and the statistics that the real one has beside the synthetic ones.
+    """Return a page of Markdown: what the traces are, and the statistics that the real one has beside the synthetic.
+
+    A dash stands for what a trace does not tell, or for a value that is not among its most frequent; what follows ± is
+    half a 95 % interval; what is within 10 % has a tick.
 
     Args:
         real: facts of a trace as `traces.describe.describe` gives them.
@@ -180,25 +154,31 @@ def side_by_side(real: Mapping[str, Any], synthetic: Sequence[Mapping[str, Any]]
     """
     rows = with_intervals(compare(real, averaged(synthetic)), real, synthetic)
     told = [row for row in rows if row.real is not None]
-    close, both = sum(row.within is True for row in told), sum(row.within is not None for row in told)
-    encoder = next((one["nearest"]["encoder"] for one in (real, *synthetic) if one["nearest"]), "")
-    made = str(synthetic[0]["name"])
-    counts = sorted({int(one["requests"]) for one in synthetic})
-    lines = [
-        f"## {_cell(real['name'])} beside {_cell(made)}",
-        "",
-        f"- {_cell(real['name'])}: {real['source']}; {real['requests']:,} requests, digest {real['digest'][:12]}",
-        f"- {_cell(made)}: {synthetic[0]['source']}; {' or '.join(f'{count:,}' for count in counts)} requests,"
-        f" digest {', '.join(one['digest'][:12] for one in synthetic)}",
-        f"- {close} of the {both} statistics that both have are within {WITHIN:.0%}; similarity is that of {encoder}",
-        "",
-        table(told, str(real["name"]), f"{made}, mean of {len(synthetic)}" if len(synthetic) > 1 else made),
-    ]
-    return "\n".join(lines if encoder else [line.removesuffix("; similarity is that of ") for line in lines])
+    return render(
+        "traces.describe",
+        "compare.md.jinja",
+        real=real,
+        synthetic=synthetic,
+        counts=sorted({int(one["requests"]) for one in synthetic}),
+        close=sum(row.within is True for row in told),
+        both=sum(row.within is not None for row in told),
+        within=WITHIN,
+        encoder=next((one["nearest"]["encoder"] for one in (real, *synthetic) if one["nearest"]), ""),
+        rows=[_cells(row) for row in told],
+    )
 
 
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+def _cells(row: Row) -> tuple[str, ...]:
+    values = _value(row.real, row.real_half), _value(row.synthetic, row.synthetic_half)
+    return row.statistic, *values, "" if row.ratio is None else f"{row.ratio:.2f}", "✓" if row.within else ""
+
+
+def _value(value: float | None, half: float | None) -> str:
+    """A number with four digits that count, or as many as half its interval leaves."""
+    if value is not None and half:
+        digits = max(0, 1 - math.floor(math.log10(half)))
+        return f"{value:.{digits}f} ± {half:.{digits}f}"
+    return f"{value:,.0f}" if value is not None and abs(value) >= 1000 else number(value)
 
 
 def _at(facts: Mapping[str, Any], path: str) -> float | None:

@@ -4,7 +4,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from traces.table.ingest import Reading
+from traces.table.ingest import Reading, gather
 from traces.table.trace import Trace
 
 
@@ -26,7 +26,12 @@ class Source(Protocol):
 
 
 class Streamed(Source, Protocol):
-    """A source that may be larger than memory."""
+    """A source that may be larger than memory.
+
+    A class in this package that names it as its base is a source of `mezzotint trace import`: called after its module,
+    with the arguments of the class as options and their lines in its docstring as help (see
+    `traces.sources.command`). Nothing else has to know of it.
+    """
 
     def read(self, rng: np.random.Generator) -> Reading:
         """Open the source; `traces.table.ingest.store` of the reading and `load` give one and the same trace.
@@ -35,7 +40,10 @@ class Streamed(Source, Protocol):
             rng: as for `load`.
 
         Raises:
-            TraceError: what the source reads is missing or malformed; some of it only when the
-                reading's batches are read.
+            TraceError: the file is missing, cut short or of another format; a column or cell is not valid; nothing
+                is left; most of it only when the reading's batches are read.
         """
         ...
+
+    def load(self, rng: np.random.Generator) -> Trace:
+        return gather(self.read(rng))

@@ -4,20 +4,23 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
+import typer
 
 from traces.error import TraceError
+from traces.sources import Streamed
 from traces.sources.formats.cells import Clock, ClockName, Timestamps, integers, numbers
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
 from traces.table.columns import SCHEMA
-from traces.table.ingest import ORDER_ONLY, Batch, Reading, gather, own_clock, since_earliest, untimed
+from traces.table.ingest import ORDER_ONLY, Batch, Reading, own_clock, since_earliest, untimed
 from traces.table.limits import Limits
-from traces.table.trace import Trace
 from traces.table.validation import Origin, shown
+
+NAME = "csv"
+"""Of the source in `mezzotint trace import`; the others are called after their modules."""
 
 BY_NAME: Mapping[str, frozenset[str]] = {
     "prompt": frozenset({"prompt", "prompts", "text", "caption", "captions"}),
@@ -31,7 +34,7 @@ BY_NAME: Mapping[str, frozenset[str]] = {
 
 
 @dataclass(slots=True, kw_only=True)
-class Csv:
+class Csv(Streamed):
     """A delimited text file with a header, UTF-8, plain or gzipped.
 
     Columns that carry a canonical name (see `traces.table.columns.SCHEMA`) need no mapping, nor does the one column
@@ -44,9 +47,11 @@ class Csv:
 
     Args:
         path: the file; a leading ~ is the home folder.
-        columns: canonical name -> the file's name for it, or "" for none.
-        delimiter: one character between cells.
+        columns: which column of the table is which column of a trace, canonical name -> the file's name for it, or ""
+            for none; what is not named goes by its own name.
+        delimiter: one character between cells; a tab may be written as backslash and t.
         quote: the character around cells that contain the delimiter; None if quotes mean nothing.
+        no_quotes: quotes in the table mean nothing, whatever `quote` is.
         list_separator: what separates the names in controlnets and loras.
         arrival: how arrivals are written. "seconds" of the trace's own clock, kept as they are; "unix"
             seconds, milliseconds since 1970 ("unix-ms") or ISO 8601 "timestamp", measured from the earliest;
@@ -56,36 +61,27 @@ class Csv:
         limits: how much is read.
 
     Raises:
-        TraceError: the delimiter or quote is not one character, or `arrival` is another word.
+        TraceError: the delimiter or quote is not one character.
     """
 
     path: str | Path
-    columns: dict[str, str] = field(default_factory=dict)
+    columns: Annotated[dict[str, str], typer.Option("--map", metavar="CANONICAL=SOURCE")] = field(default_factory=dict)
     delimiter: str = ","
     quote: str | None = '"'
+    no_quotes: bool = False
     list_separator: str = ";"
     arrival: ClockName = "auto"
     name: str | None = None
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
+        self.delimiter = {r"\t": "\t"}.get(self.delimiter, self.delimiter)
+        self.quote = None if self.no_quotes else self.quote
         for setting, value in (("delimiter", self.delimiter), ("quote", self.quote or '"')):
             if len(value) != 1 or not value.isascii() or value in "\r\n\0":
                 raise TraceError(f"{self.path}: {setting}={value!r}, expected one ASCII character")
-        if self.arrival not in get_args(ClockName):
-            raise TraceError(f"{self.path}: arrival={self.arrival!r}, expected one of {', '.join(get_args(ClockName))}")
-
-    def load(self, rng: np.random.Generator) -> Trace:
-        """Read the file into memory; nothing is random.
-
-        Raises:
-            TraceError: the file is missing, empty, cut short or not UTF-8; a mapped column is missing;
-                a cell is not what its column takes; see also `traces.table.trace.validate`.
-        """
-        return gather(self.read(rng))
 
     def read(self, rng: np.random.Generator) -> Reading:
-        """Open the file; nothing is random. Raises TraceError as `load`, some of it when the batches are read."""
         path = Path(self.path).expanduser()
         header = read_header(path, self.limits, delimiter=self.delimiter, quote=self.quote)
         names = self._names(header, path)

@@ -11,14 +11,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from conf.ranges import Amount, Count
 from traces.error import TraceError
+from traces.sources import Streamed
 from traces.sources.formats.cells import Timestamps, integers, numbers
 from traces.sources.formats.columnar import plain_text, read_parquet
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
-from traces.table.ingest import Batch, Reading, Tables, arriving, gather, slices
+from traces.table.ingest import Batch, Reading, Tables, arriving, slices
 from traces.table.limits import Limits
-from traces.table.trace import Trace
-from traces.table.validation import Origin, check_count, check_number, shown
+from traces.table.validation import Origin, shown
 
 HUB_FILE = "hf://datasets/poloclub/diffusiondb/metadata.parquet"
 
@@ -42,7 +43,7 @@ MINUTE_US = 60_000_000
 
 
 @dataclass(slots=True, kw_only=True)
-class DiffusionDB:
+class DiffusionDB(Streamed):
     """DiffusionDB's metadata table, as Parquet (as published) or CSV.
 
     The rows are always sorted by timestamp: the published file is ordered by part, then user, then
@@ -65,34 +66,15 @@ class DiffusionDB:
         limit: keep only this many requests, the earliest.
         name: what reports call the trace.
         limits: how much is read.
-
-    Raises:
-        TraceError: `nsfw_max` is negative or not finite, or `limit` is not a whole number above 0.
     """
 
     path: str | Path | None = None
-    nsfw_max: float | None = None
-    limit: int | None = None
+    nsfw_max: Amount | None = None
+    limit: Count | None = None
     name: str = "diffusiondb"
     limits: Limits = field(default_factory=Limits)
 
-    def __post_init__(self) -> None:
-        if self.nsfw_max is not None:
-            check_number("diffusiondb", "nsfw_max", self.nsfw_max, least=0.0)
-        if self.limit is not None:
-            check_count("diffusiondb", "limit", self.limit)
-
-    def load(self, rng: np.random.Generator) -> Trace:
-        """Read, sort and spread the table; `rng` places arrivals inside their minute.
-
-        Raises:
-            TraceError: the file is missing, of another format or cut short; a column is missing or of
-                another type; a cell is not valid; nothing is left; the hub cannot be reached.
-        """
-        return gather(self.read(rng))
-
     def read(self, rng: np.random.Generator) -> Reading:
-        """Open the table. Raises TraceError as `load`, most of it when the batches are read."""
         where = HUB_FILE if self.path is None else str(Path(self.path).expanduser())
         notes: dict[str, Any] = {
             "licence": "CC0-1.0",

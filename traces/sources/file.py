@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from traces.error import TraceError
+from conf.ranges import Count
 from traces.table.trace import Trace, read
 
 
@@ -16,17 +16,10 @@ class File:
     Args:
         path: the file; a leading ~ is the home folder.
         requests: rows of its head to take; None, or more than there are, is all of them.
-
-    Raises:
-        TraceError: ``requests`` is not 1 or more.
     """
 
     path: str | Path
-    requests: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.requests is not None and self.requests < 1:
-            raise TraceError(f"trace.requests: found {self.requests}, expected 1 or more, or null for the whole file")
+    requests: Count | None = None
 
     def load(self, rng: np.random.Generator) -> Trace:
         """Read and verify the file; nothing is random. Raises TraceError as `traces.table.trace.read`."""

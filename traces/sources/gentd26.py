@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from traces.error import TraceError
+from traces.sources import Streamed
 from traces.sources.formats.cells import Timestamps, integers
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
-from traces.table.ingest import ORDER_ONLY, Batch, Reading, gather, since_earliest, untimed
+from traces.table.ingest import ORDER_ONLY, Batch, Reading, since_earliest, untimed
 from traces.table.limits import Limits
-from traces.table.trace import Trace
 from traces.table.validation import Origin, shown
 
 COLUMNS = {
@@ -36,7 +36,7 @@ SCALED = "the publisher scaled the metrics: trust ratios, not seconds"
 
 
 @dataclass(slots=True, kw_only=True)
-class GenTD26:
+class GenTD26(Streamed):
     """One of the two tables of GenTD26, told apart by their columns.
 
     lora_request_trace.csv has times, users (groups), status, base model, steps, images per request and
@@ -51,42 +51,22 @@ class GenTD26:
 
     Args:
         path: the table, plain or gzipped; a leading ~ is the home folder.
-        failed: "keep" or "drop" requests whose status is not SUCCEED. The untimed file has no status.
-        kinds: "all" requests, or only "text" to image; the untimed file has only hashes of the kind.
-        loras: what to do where only the number of LoRAs is known. "unknown": null. "unnamed": that
-            many made-up names, unnamed-1, unnamed-2, ..., the same ones in every request: good for
-            counting, and far too kind to a cache of LoRAs.
+        drop_failed: drop requests whose status is not SUCCEED; the untimed file has no status.
+        text_only: drop what is not text to image; the untimed file has only hashes of the kind.
+        unnamed_loras: where only the number of LoRAs is known, which else is null, make up as many names, unnamed-1,
+            unnamed-2, ..., the same ones in every request: good for counting, and far too kind to a cache of LoRAs.
         name: what reports call the trace.
         limits: how much is read.
-
-    Raises:
-        TraceError: `failed`, `kinds` or `loras` is another word.
     """
 
     path: str | Path
-    failed: Literal["keep", "drop"] = "keep"
-    kinds: Literal["all", "text"] = "all"
-    loras: Literal["unknown", "unnamed"] = "unknown"
+    drop_failed: bool = False
+    text_only: bool = False
+    unnamed_loras: bool = False
     name: str = "gentd26"
     limits: Limits = field(default_factory=Limits)
 
-    def __post_init__(self) -> None:
-        words = {"failed": ("keep", "drop"), "kinds": ("all", "text"), "loras": ("unknown", "unnamed")}
-        for setting, allowed in words.items():
-            if getattr(self, setting) not in allowed:
-                raise TraceError(f"gentd26: {setting}={getattr(self, setting)!r}, expected {' or '.join(allowed)}")
-
-    def load(self, rng: np.random.Generator) -> Trace:
-        """Read the table into memory; nothing is random.
-
-        Raises:
-            TraceError: the file is missing, cut short or neither of the tables; a cell is not valid; an
-                option needs a column that the table lacks; nothing is left.
-        """
-        return gather(self.read(rng))
-
     def read(self, rng: np.random.Generator) -> Reading:
-        """Open the table; nothing is random. Raises TraceError as `load`, some when the batches are read."""
         path = Path(self.path).expanduser()
         header = read_header(path, self.limits)
         timed = "gmt_create" in header
@@ -94,7 +74,7 @@ class GenTD26:
         needed = ("gmt_create", "predict_type", "predict_status", "num_lora") if timed else ("lora_args",)
         for column in (*columns.values(), *needed):
             require_column(header, column, str(path))
-        if not timed and (self.failed, self.kinds, self.loras) != ("keep", "all", "unknown"):
+        if not timed and (self.drop_failed or self.text_only or self.unnamed_loras):
             raise TraceError(
                 f"{path}: has no times, status and kinds, and names its LoRAs; leave out the options, or name the table"
                 " lora_request_trace.csv"
@@ -148,7 +128,7 @@ class GenTD26:
         notes["loras_per_request"] = {str(number): numbers[number] for number in sorted(numbers)}
         notes["loras"] = (
             "only their number is published; null where there were some"
-            if self.loras == "unknown"
+            if not self.unnamed_loras
             else "only their number is published; the names unnamed-1, unnamed-2, ... are made up"
         )
 
@@ -158,8 +138,8 @@ class GenTD26:
         """The rows to keep; counts the others in `skipped`, by the first reason that holds."""
         keep = np.ones(len(rows), np.bool_)
         for wanted, column, value in (
-            (self.failed == "drop", "predict_status", "SUCCEED"),
-            (self.kinds == "text", "predict_type", "TXT_2_IMG"),
+            (self.drop_failed, "predict_status", "SUCCEED"),
+            (self.text_only, "predict_type", "TXT_2_IMG"),
         ):
             if wanted:
                 fits = pc.equal(table.column(column), value).fill_null(False).to_numpy()
@@ -177,7 +157,7 @@ class GenTD26:
                 raise TraceError(
                     f"{origin.cell(index, 'loras')}: found {number}, expected 0 to {MOST_LORAS}; fix or drop the row"
                 )
-            known = number is not None and (number == 0 or self.loras == "unnamed")
+            known = number is not None and (number == 0 or self.unnamed_loras)
             lists.append([f"unnamed-{one}" for one in range(1, number + 1)] if known else None)
         return lists, [number for number in numbers if number is not None]
 

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from traces.error import TraceError
+from traces.sources import Streamed
 from traces.sources.formats.cells import Timestamps
 from traces.sources.formats.jsontext import elements
-from traces.table.ingest import Batch, Reading, gather, since_earliest
+from traces.table.ingest import Batch, Reading, since_earliest
 from traces.table.limits import Limits
-from traces.table.trace import Trace
 from traces.table.validation import Origin, shown
 
 COLUMNS = {
@@ -32,7 +32,7 @@ MILLISECONDS = 1e11
 
 
 @dataclass(slots=True, kw_only=True)
-class Katz:
+class Katz(Streamed):
     """The published request trace: JSON records in an array or a line each, in any order of time.
 
     Every record has timestamp, ip (the name of the serving node), scene_id (service A or B),
@@ -59,17 +59,7 @@ class Katz:
     name: str = "katz"
     limits: Limits = field(default_factory=Limits)
 
-    def load(self, rng: np.random.Generator) -> Trace:
-        """Read the file into memory; nothing is random.
-
-        Raises:
-            TraceError: the file is missing, cut short or not JSON; a record lacks a field or holds
-                something else than it takes; no record is of that service and node.
-        """
-        return gather(self.read(rng))
-
     def read(self, rng: np.random.Generator) -> Reading:
-        """Open the file; nothing is random. Raises TraceError as `load` when the batches are read."""
         path = Path(self.path).expanduser()
         notes: dict[str, Any] = {
             "file": path.name,

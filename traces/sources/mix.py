@@ -3,20 +3,18 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from annotated_types import Ge, Le
 
 from conf.ranges import Seed
 from traces.error import TraceError
 from traces.synthetic.laws import weighted
 from traces.table.ingest import ORDER_ONLY
 from traces.table.trace import Trace, make
-from traces.table.validation import check_count, check_number
 
 WHERE = "mix"
-
-MOST = 10**7
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,18 +32,16 @@ class Mix:
         name: what reports call the trace.
 
     Raises:
-        TraceError: an argument is out of its range.
+        TraceError: `shapes` are of another form, or a size is above 65,536 pixels.
     """
 
     shapes: Sequence[Sequence[float]]
-    requests: int = 1000
+    requests: Annotated[int, Ge(1), Le(10**7)] = 1000
     drawn: Literal["weight", "turn"] = "weight"
     seed: Seed = 42
     name: str = "mix"
 
     def __post_init__(self) -> None:
-        check_count(WHERE, "requests", self.requests, MOST)
-        check_number(WHERE, "seed", self.seed, least=0, most=2**64 - 1)
         if (weighted(self.shapes, "shapes", 3, WHERE)[0] > 65_536).any():
             raise TraceError(f"{WHERE}: shapes={self.shapes!r}, expected sizes of at most 65,536 pixels")
 

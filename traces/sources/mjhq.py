@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from conf.ranges import Count
 from traces.error import TraceError
+from traces.sources import Streamed
 from traces.sources.formats.jsontext import members
-from traces.table.ingest import ORDER_ONLY, Batch, Reading, gather, untimed
+from traces.table.ingest import ORDER_ONLY, Batch, Reading, untimed
 from traces.table.limits import Limits
-from traces.table.trace import Trace
-from traces.table.validation import Origin, check_count, shown
+from traces.table.validation import Origin, shown
 
 CATEGORIES = 10
 """Categories of the published file, 3,000 prompts each."""
@@ -23,7 +24,7 @@ Row = tuple[int, str, str]
 
 
 @dataclass(slots=True, kw_only=True)
-class Mjhq:
+class Mjhq(Streamed):
     """MJHQ-30K's meta_data.json: an object from the name of an image to its category and prompt.
 
     Requests carry the names of the images, in the order of the file, a second apart: an order and no
@@ -39,31 +40,19 @@ class Mjhq:
         limits: how much is read.
 
     Raises:
-        TraceError: `requests` is not a multiple of 10, 10 or more.
+        TraceError: `requests` is not a multiple of 10.
     """
 
     path: str | Path
-    requests: int | None = None
+    requests: Count | None = None
     name: str = "mjhq"
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        if self.requests is not None:
-            check_count("mjhq", "requests", self.requests)
-            if self.requests % CATEGORIES:
-                raise TraceError(f"mjhq: requests={self.requests}, expected a multiple of {CATEGORIES}, the categories")
-
-    def load(self, rng: np.random.Generator) -> Trace:
-        """Read the file into memory; nothing is random.
-
-        Raises:
-            TraceError: the file is missing, cut short or not JSON; a member has no category or prompt; a
-                category has fewer prompts than `requests` asks for; two images have one name.
-        """
-        return gather(self.read(rng))
+        if self.requests is not None and self.requests % CATEGORIES:
+            raise TraceError(f"mjhq: requests={self.requests}, expected a multiple of {CATEGORIES}, the categories")
 
     def read(self, rng: np.random.Generator) -> Reading:
-        """Open the file; nothing is random. Raises TraceError as `load` when the batches are read."""
         path = Path(self.path).expanduser()
         notes: dict[str, Any] = {"file": path.name, "arrival_s": ORDER_ONLY, "requests": self.requests}
         return Reading(

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from traces.sources import Streamed
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
-from traces.table.ingest import ORDER_ONLY, Batch, Reading, gather, untimed
+from traces.table.ingest import ORDER_ONLY, Batch, Reading, untimed
 from traces.table.limits import Limits
-from traces.table.trace import Trace
 from traces.table.validation import Origin
 
 
 @dataclass(slots=True, kw_only=True)
-class PartiPrompts:
+class PartiPrompts(Streamed):
     """PartiPrompts.tsv as published: tabs between cells, and quotes that mean nothing.
 
     The prompts are in the file's order, a second apart: an order and no times. The notes count them by
@@ -36,12 +36,7 @@ class PartiPrompts:
     name: str = "partiprompts"
     limits: Limits = field(default_factory=Limits)
 
-    def load(self, rng: np.random.Generator) -> Trace:
-        """Read the file into memory; nothing is random. Raises TraceError if it is not the published table."""
-        return gather(self.read(rng))
-
     def read(self, rng: np.random.Generator) -> Reading:
-        """Open the file; nothing is random. Raises TraceError as `load`, some of it when the batches are read."""
         path = Path(self.path).expanduser()
         header = read_header(path, self.limits, delimiter="\t", quote=None)
         for column in ("Prompt", "Category"):

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 
 from traces.error import TraceError
+from traces.sources import Streamed
 from traces.sources.formats.jsontext import elements
 from traces.sources.formats.lines import lines
 from traces.sources.formats.sniff import not_prompts
-from traces.table.ingest import ORDER_ONLY, Batch, Reading, gather, untimed
+from traces.table.ingest import ORDER_ONLY, Batch, Reading, untimed
 from traces.table.limits import Limits
-from traces.table.trace import Trace
 from traces.table.validation import Origin, shown
 
 TABLE = re.compile(r"\.(csv|tsv|parquet|xlsx?)(\.gz)?$")
 
 
 @dataclass(slots=True, kw_only=True)
-class Prompts:
+class Prompts(Streamed):
     """A file of prompts and nothing else, UTF-8, plain or gzipped.
 
     A name that ends in .json or .jsonl (or the same with .gz) says that the file is a JSON array, or
@@ -40,17 +40,7 @@ class Prompts:
     name: str | None = None
     limits: Limits = field(default_factory=Limits)
 
-    def load(self, rng: np.random.Generator) -> Trace:
-        """Read the file into memory; nothing is random.
-
-        Raises:
-            TraceError: the file is a table; it is missing, cut short, not UTF-8 or not JSON; a prompt is too long or
-                no text; there is none.
-        """
-        return gather(self.read(rng))
-
     def read(self, rng: np.random.Generator) -> Reading:
-        """Open the file; nothing is random. Raises TraceError as `load` when the batches are read."""
         path = Path(self.path).expanduser()
         notes: dict[str, Any] = {"file": path.name, "arrival_s": ORDER_ONLY}
         if TABLE.search(path.name.lower()):

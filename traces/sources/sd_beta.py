@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from traces.error import TraceError
+from traces.sources import Streamed
 from traces.sources.formats.cells import integers, numbers
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
-from traces.table.ingest import Batch, Reading, gather, since_earliest
+from traces.table.ingest import Batch, Reading, since_earliest
 from traces.table.limits import Limits
-from traces.table.trace import Trace
 from traces.table.validation import Origin, check_times, refuse, shown
 
 COLUMNS = {
@@ -50,7 +50,7 @@ OTHER_CHANNEL, EARLY, LATE = "another channel", "before `since`", "from `until` 
 
 
 @dataclass(slots=True, kw_only=True)
-class SdBeta:
+class SdBeta(Streamed):
     """The log as delimited text, a row for each message that the bot answered, 6 to 13 August 2022.
 
     Arrivals are estimated, and the notes say how well. Inside a channel the order is exact and is kept: an estimate
@@ -87,17 +87,7 @@ class SdBeta:
         if not self._from_s < self._until_s:
             raise TraceError(f"sd-beta: since={self.since} and until={self.until} leave no time between them")
 
-    def load(self, rng: np.random.Generator) -> Trace:
-        """Read the log into memory; nothing is random.
-
-        Raises:
-            TraceError: the file is missing or cut short; a column is missing; a cell is not valid; the rows of a
-                channel are out of order; nothing is left.
-        """
-        return gather(self.read(rng))
-
     def read(self, rng: np.random.Generator) -> Reading:
-        """Open the log; nothing is random. Raises TraceError as `load`, some of it when the batches are read."""
         path = Path(self.path).expanduser()
         header = read_header(path, self.limits)
         for column in (*COLUMNS.values(), *PLACE):

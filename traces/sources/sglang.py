@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from traces.error import TraceError
+from traces.sources import Streamed
 from traces.sources.formats.jsontext import elements
 from traces.sources.formats.request_lines import extras, refusal
-from traces.table.ingest import ORDER_ONLY, Batch, Reading, gather, untimed
+from traces.table.ingest import ORDER_ONLY, Batch, Reading, untimed
 from traces.table.limits import Limits
 from traces.table.trace import Trace
 from traces.table.validation import Origin
@@ -48,7 +49,7 @@ WRITTEN = (
 
 
 @dataclass(slots=True, kw_only=True)
-class SGLang:
+class SGLang(Streamed):
     """Requests as SGLang-Diffusion's benchmark takes them: JSON lines with a prompt and, each if it is there, their
     size, steps, seed, number of images and more.
 
@@ -66,17 +67,7 @@ class SGLang:
     name: str | None = None
     limits: Limits = field(default_factory=Limits)
 
-    def load(self, rng: np.random.Generator) -> Trace:
-        """Read the file into memory; nothing is random.
-
-        Raises:
-            TraceError: the file is missing, cut short or not JSON; a line has a field that it may not have, lacks a
-                prompt, or holds something else than a field takes; there is none.
-        """
-        return gather(self.read(rng))
-
     def read(self, rng: np.random.Generator) -> Reading:
-        """Open the file; nothing is random. Raises TraceError as `load` when the batches are read."""
         path = Path(self.path).expanduser()
         return Reading(
             where=str(path),

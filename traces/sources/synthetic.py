@@ -3,14 +3,17 @@
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
+from annotated_types import Ge, Gt, Le
 
+from conf.ranges import Count, Number, Share
 from traces.error import TraceError
 from traces.synthetic import addons, settings
-from traces.synthetic.bounds import MOST_DRAWN, check_size
+from traces.synthetic.bounds import check_ranges, check_size
 from traces.synthetic.clock import Clock
 from traces.synthetic.laws import Indices, named, weighted
 from traces.synthetic.lineage import Descent, by
@@ -20,28 +23,30 @@ from traces.synthetic.visits import Visits, channels
 from traces.table.nodes import placed
 from traces.table.sessions import sessions
 from traces.table.trace import Trace, make
-from traces.table.validation import check_count, check_number
+from traces.table.validation import check_number
 
 WHERE = "synthetic trace"
-
-POSITIVE = (
-    "rate_rpm", "users_per_rpm", "burst_s", "gap_least_s", "gap_median_s", "stay_s", "subject_mass", "length_words",
-    "length_shape", "piece_mass", "new_spread", "change_power", "edit_power",
-)  # fmt: skip
-WIDTHS = ("user_sigma", "session_sigma", "gap_sigma", "burst_cv", "word_skew")
-SHARES = (
-    "channel_stay", "repeat_share", "near_share", "comma_share",
-    "settings_change", "images_change", "model_change",
-)  # fmt: skip
 
 STREAMS = ("visits", "channels", "wording", "sizes", "steps", "images", "models", "addons", "seeds")
 
 
-def _fitted(name: str) -> Any:
-    return field(default_factory=lambda: published(name))
+Most = Annotated[int, Ge(1), Le(10**6)]
+Above0 = Annotated[float, Gt(0)]
+Width = Annotated[float, Ge(0), Le(10)]
+
+FITTED: Any = object()
+"""Stands for the value in conf/trace/synthetic.yaml."""
+
+
+def _fitted(kind: type) -> type:
+    """Give each field of a class that is to be a dataclass its value in conf/trace/synthetic.yaml as the default."""
+    for name in [name for name in kind.__annotations__ if getattr(kind, name) is FITTED]:
+        setattr(kind, name, field(default_factory=partial(published, name)))
+    return kind
 
 
 @dataclass(slots=True, kw_only=True)
+@_fitted
 class Synthetic:
     """The built-in trace: needs no file and no network.
 
@@ -80,70 +85,53 @@ class Synthetic:
         TraceError: an argument is out of its range.
     """
 
-    requests: int = _fitted("requests")
-    history: int = _fitted("history")
-    rate_rpm: float = _fitted("rate_rpm")
-    channels: int = _fitted("channels")
-    channel_stay: float = _fitted("channel_stay")
-    one_channel: bool = _fitted("one_channel")
-    day_ratio: float = _fitted("day_ratio")
-    peak_hour: float = _fitted("peak_hour")
-    burst_cv: float = _fitted("burst_cv")
-    burst_s: float = _fitted("burst_s")
-    users: int | None = _fitted("users")
-    users_per_rpm: float = _fitted("users_per_rpm")
-    user_sigma: float = _fitted("user_sigma")
-    session_mean: float = _fitted("session_mean")
-    session_sigma: float = _fitted("session_sigma")
-    session_most: int = _fitted("session_most")
-    gap_least_s: float = _fitted("gap_least_s")
-    gap_median_s: float = _fitted("gap_median_s")
-    gap_sigma: float = _fitted("gap_sigma")
-    repeat_share: float = _fitted("repeat_share")
-    stay_s: float = _fitted("stay_s")
-    subject_mass: float = _fitted("subject_mass")
-    near_share: float = _fitted("near_share")
-    new_mean: float = _fitted("new_mean")
-    new_spread: float = _fitted("new_spread")
-    piece_mass: float = _fitted("piece_mass")
-    change_power: float = _fitted("change_power")
-    edit_power: float = _fitted("edit_power")
-    length_words: float = _fitted("length_words")
-    length_shape: float = _fitted("length_shape")
-    comma_share: float = _fitted("comma_share")
-    word_skew: float = _fitted("word_skew")
-    word_shift: float = _fitted("word_shift")
-    sizes: Sequence[Sequence[float]] = _fitted("sizes")
-    steps: Sequence[Sequence[float]] = _fitted("steps")
-    settings_change: float = _fitted("settings_change")
-    images: Sequence[Sequence[float]] = _fitted("images")
-    images_change: float = _fitted("images_change")
-    base_models: Sequence[float] = _fitted("base_models")
-    model_change: float = _fitted("model_change")
-    service: str | None = _fitted("service")
-    services: Mapping[str, Mapping[str, Any]] = _fitted("services")
+    requests: Count = FITTED
+    history: Annotated[int, Ge(0), Le(10**7)] = FITTED
+    rate_rpm: Above0 = FITTED
+    channels: Most = FITTED
+    channel_stay: Share = FITTED
+    one_channel: bool = FITTED
+    day_ratio: Annotated[float, Ge(1), Le(1e6)] = FITTED
+    peak_hour: Number = FITTED
+    burst_cv: Width = FITTED
+    burst_s: Above0 = FITTED
+    users: Count | None = FITTED
+    users_per_rpm: Above0 = FITTED
+    user_sigma: Width = FITTED
+    session_mean: Annotated[float, Ge(1)] = FITTED
+    session_sigma: Width = FITTED
+    session_most: Most = FITTED
+    gap_least_s: Above0 = FITTED
+    gap_median_s: Above0 = FITTED
+    gap_sigma: Width = FITTED
+    repeat_share: Share = FITTED
+    stay_s: Above0 = FITTED
+    subject_mass: Above0 = FITTED
+    near_share: Share = FITTED
+    new_mean: Share = FITTED
+    new_spread: Above0 = FITTED
+    piece_mass: Above0 = FITTED
+    change_power: Above0 = FITTED
+    edit_power: Above0 = FITTED
+    length_words: Above0 = FITTED
+    length_shape: Above0 = FITTED
+    comma_share: Share = FITTED
+    word_skew: Width = FITTED
+    word_shift: Annotated[float, Ge(0)] = FITTED
+    sizes: Sequence[Sequence[float]] = FITTED
+    steps: Sequence[Sequence[float]] = FITTED
+    settings_change: Share = FITTED
+    images: Sequence[Sequence[float]] = FITTED
+    images_change: Share = FITTED
+    base_models: Sequence[float] = FITTED
+    model_change: Share = FITTED
+    service: str | None = FITTED
+    services: Mapping[str, Mapping[str, Any]] = FITTED
     name: str = "synthetic"
 
     def __post_init__(self) -> None:
-        check_count(WHERE, "requests", self.requests, MOST_DRAWN)
-        if self.users is not None:
-            check_count(WHERE, "users", self.users, MOST_DRAWN)
-        check_count(WHERE, "session_most", self.session_most, 10**6)
-        check_count(WHERE, "channels", self.channels, 10**6)
-        check_number(WHERE, "history", self.history, least=0.0, most=1e7)
-        if self.history != int(self.history):
-            raise TraceError(f"{WHERE}: history={self.history!r}, expected a whole number of 0 or more")
-        for name in POSITIVE:
-            check_number(WHERE, name, getattr(self, name), above=0.0)
-        for name in WIDTHS:
-            check_number(WHERE, name, getattr(self, name), least=0.0, most=10.0)
-        for name in SHARES:
-            check_number(WHERE, name, getattr(self, name), least=0.0, most=1.0)
-        check_number(WHERE, "day_ratio", self.day_ratio, least=1.0, most=1e6)
-        check_number(WHERE, "peak_hour", self.peak_hour)
-        check_number(WHERE, "session_mean", self.session_mean, least=1.0, most=self.session_most)
-        check_number(WHERE, "new_mean", self.new_mean, least=0.0, most=1.0)
-        check_number(WHERE, "word_shift", self.word_shift, least=0.0)
+        check_ranges(WHERE, self)
+        check_number(WHERE, "session_mean", self.session_mean, most=self.session_most)
         if self.gap_median_s <= self.gap_least_s:
             raise TraceError(f"{WHERE}: gap_median_s={self.gap_median_s!r}, expected more than gap_least_s")
         weighted(self.sizes, "sizes", 2)

@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from traces.error import TraceError
+from traces.sources import Streamed
 from traces.sources.formats.lines import lines as text_lines
 from traces.sources.formats.request_lines import extras, refusal
-from traces.table.ingest import ORDER_ONLY, Batch, Reading, Tables, gather, own_clock, since_earliest, untimed
+from traces.table.ingest import ORDER_ONLY, Batch, Reading, Tables, own_clock, since_earliest, untimed
 from traces.table.limits import Limits
 from traces.table.trace import Trace
 from traces.table.validation import Origin, shown
@@ -50,7 +51,7 @@ NEXT = re.compile(
 
 
 @dataclass(slots=True, kw_only=True)
-class VllmOmni:
+class VllmOmni(Streamed):
     """Requests as vLLM-Omni's benchmark for diffusion reads them: `Request(request_id='a', width=512, ...)` lines.
 
     A line is no code here: it is cut into keywords and values, each value has to be a literal string, number or
@@ -68,16 +69,7 @@ class VllmOmni:
     name: str | None = None
     limits: Limits = field(default_factory=Limits)
 
-    def load(self, rng: np.random.Generator) -> Trace:
-        """Read the file into memory; nothing is random.
-
-        Raises:
-            TraceError: the file is missing, cut short or not UTF-8; a line is no such request; there is none.
-        """
-        return gather(self.read(rng))
-
     def read(self, rng: np.random.Generator) -> Reading:
-        """Open the file; nothing is random. Raises TraceError as `load` when the batches are read."""
         path = Path(self.path).expanduser()
         notes: dict[str, Any] = {"file": path.name, "skipped": {"blank lines": 0}}
         return Reading(

@@ -1,22 +1,20 @@
 """The ControlNets and LoRAs of a service: how popular, which together, and how alike the requests of a node are."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
+from annotated_types import Ge, Gt, Le
 from scipy.special import gammaincinv
 
+from conf.ranges import Share
 from traces.error import TraceError
+from traces.synthetic.bounds import check_ranges
 from traces.synthetic.laws import Floats, Indices, choices, inherited_from, named, zipf
 from traces.synthetic.lineage import Order, by, lags
 from traces.table.validation import check_count, check_number
-
-KEYS = (
-    "nodes", "node_shape", "node_spread", "controlnets", "other_controlnets", "run_share",
-    "run_least", "loras_per_request", "lora_names", "lora_skew", "lora_shift", "loras_again", "again_lag",
-)  # fmt: skip
 
 LEAST = 1e-6
 """A spread of less is none."""
@@ -52,19 +50,19 @@ class Service:
     """
 
     name: str
-    nodes: int
-    node_shape: float
-    node_spread: float
+    nodes: Annotated[int, Ge(1), Le(10**5)]
+    node_shape: Annotated[float, Gt(0), Le(1e6)]
+    node_spread: Share
     controlnets: Sequence[Sequence[Any]]
     other_controlnets: Sequence[float]
-    run_share: float
-    run_least: float
+    run_share: Share
+    run_least: Annotated[float, Ge(1), Le(1e6)]
     loras_per_request: Sequence[float]
-    lora_names: int
-    lora_skew: float
-    lora_shift: float
-    loras_again: float
-    again_lag: float
+    lora_names: Annotated[int, Ge(1), Le(10**6)]
+    lora_skew: Annotated[float, Ge(0), Le(10)]
+    lora_shift: Annotated[float, Ge(0)]
+    loras_again: Share
+    again_lag: Annotated[float, Gt(0), Le(100)]
 
     def draw(self, count: int, rng: np.random.Generator) -> "Drawn":
         """The nodes and add-ons of `count` requests in the order of their arrival."""
@@ -160,27 +158,20 @@ class Drawn:
 def service(given: Mapping[str, Any], name: str) -> Service:
     """The law of the service `name`. Raises TraceError where a key is missing or unknown or a value is out of range."""
     where = f"synthetic trace: services.{name}"
-    if not isinstance(given, Mapping) or set(given) != set(KEYS):
-        raise TraceError(f"{where}: found {given!r}; expected the keys {', '.join(KEYS)}")
+    keys = [each.name for each in fields(Service) if each.name != "name"]
+    if not isinstance(given, Mapping) or set(given) != set(keys):
+        raise TraceError(f"{where}: found {given!r}; expected the keys {', '.join(keys)}")
     _check_combinations(where, given["controlnets"], given["other_controlnets"])
     shares = given["loras_per_request"]
     if not isinstance(shares, Sequence) or isinstance(shares, str) or len(shares) < 2 or not any(shares):
         raise TraceError(f"{where}.loras_per_request={shares!r}, expected shares of 0, 1, 2 and more LoRAs")
     for share in shares:
         check_number(where, "loras_per_request", share, least=0.0)
-    check_count(where, "lora_names", given["lora_names"], 10**6)
-    if given["lora_names"] < len(shares):
-        raise TraceError(f"{where}.lora_names={given['lora_names']}, expected at least {len(shares)}")
-    check_number(where, "lora_skew", given["lora_skew"], least=0.0, most=10.0)
-    check_number(where, "lora_shift", given["lora_shift"], least=0.0)
-    check_count(where, "nodes", given["nodes"], 10**5)
-    check_number(where, "node_shape", given["node_shape"], above=0.0, most=1e6)
-    check_number(where, "node_spread", given["node_spread"], least=0.0, most=1.0)
-    check_number(where, "run_share", given["run_share"], least=0.0, most=1.0)
-    check_number(where, "run_least", given["run_least"], least=1.0, most=1e6)
-    check_number(where, "loras_again", given["loras_again"], least=0.0, most=1.0)
-    check_number(where, "again_lag", given["again_lag"], above=0.0, most=100.0)
-    return Service(name=name, **given)
+    made = Service(name=name, **given)
+    check_ranges(where, made)
+    if made.lora_names < len(shares):
+        raise TraceError(f"{where}.lora_names={made.lora_names}, expected at least {len(shares)}")
+    return made
 
 
 def _check_combinations(where: str, combos: Any, others: Any) -> None:

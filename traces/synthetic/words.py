@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from traces.synthetic import vocabulary
+from conf.choice import choice
 
 WORDS = 2**16
 """A word is a number of 16 bits; the log's sample of 80,000 prompts has 62,621 different ones."""
@@ -20,6 +20,11 @@ FAMILIES = 120
 COMMA = (5**0.5 - 1) / 2
 """Every word whose rank times this leaves a rest below the share of commas ends a phrase: evenly spread over ranks."""
 
+PHRASES = (
+    *("mediums", "qualities", "subjects", "places", "actions", "garments", "styles", "lights", "colours", "modifiers"),
+)
+"""The lists of the vocabulary that phrases are taken from."""
+
 Words = npt.NDArray[np.uint16]
 
 
@@ -27,14 +32,10 @@ Words = npt.NDArray[np.uint16]
 def words(comma_share: float) -> pa.Array:
     """The words in the order of their frequency, (WORDS,), `comma_share` of them with a comma.
 
-    The first are those of `traces.synthetic.vocabulary`, by the number of its entries that they stand in, which puts
+    The first are those of conf/data/vocabulary.yaml, by the number of its entries that they stand in, which puts
     the small words of the language first; then names; then coined words.
     """
-    lists = (
-        vocabulary.MEDIUMS, vocabulary.QUALITIES, vocabulary.SUBJECTS, vocabulary.PLACES, vocabulary.ACTIONS,
-        vocabulary.GARMENTS, vocabulary.STYLES, vocabulary.LIGHTS, vocabulary.COLOURS, vocabulary.MODIFIERS,
-    )  # fmt: skip
-    usual = Counter(word for entries in lists for entry in entries for word in entry.split())
+    usual = Counter(word for name in PHRASES for entry in _listed(name) for word in entry.split())
     texts = dict.fromkeys([word for word, _ in usual.most_common()])
     texts.update(dict.fromkeys(_names()))
     # twice what is needed: a coined word that is there already changes nothing
@@ -51,9 +52,14 @@ def drawn(skew: float, shift: float) -> Words:
     return found
 
 
+def _listed(name: str) -> list[str]:
+    entries: list[str] = choice("data", "vocabulary")[name].split(", ")
+    return entries
+
+
 def _names() -> Iterator[str]:
-    yield from vocabulary.GIVEN_NAMES
-    families = [start + end for start, end in product(vocabulary.FAMILY_STARTS, vocabulary.FAMILY_ENDS)]
+    yield from _listed("given_names")
+    families = ["".join(parts) for parts in product(_listed("family_starts"), _listed("family_ends"))]
     # steps that have no factor in common with the number of families take each of them once
     for index in range(FAMILIES):
         yield families[index * 77 % len(families)]
@@ -61,7 +67,7 @@ def _names() -> Iterator[str]:
 
 def _coined() -> Iterator[str]:
     """Words of two syllables that mean nothing, no two alike."""
-    syllables = ["".join(parts) for parts in product(vocabulary.ONSETS, vocabulary.VOWELS, vocabulary.CODAS)]
+    syllables = ["".join(parts) for parts in product(_listed("onsets"), _listed("vowels"), ("", *_listed("codas")))]
     size = len(syllables)
     # steps that have no factor in common with the number of syllables take each of them once
     for index in count():

@@ -1,7 +1,5 @@
 """LoRAs merged into the weights in place: no layer is created or replaced (SwiftDiffusion, 4.2)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any

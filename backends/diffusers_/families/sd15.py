@@ -1,7 +1,5 @@
 """Stable Diffusion 1.x and 2.x: a UNet conditioned on one CLIP text encoder."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from backends.diffusers_.conditioning import Tensors
@@ -11,8 +9,7 @@ from backends.diffusers_.patches import unet as patches
 
 
 def encode(pipe: Any, prompts: Prompts) -> tuple[Tensors, Tensors | None]:
-    """See Family.encode."""
-    positive, negative = pipe.encode_prompt(prompts.texts, pipe.device, 1, prompts.guided, prompts.negatives)
+    positive, negative = pipe.encode_prompt(prompts.texts, pipe.device, 1, prompts.guided)
     return {"hidden": positive}, {"hidden": negative} if prompts.guided else None
 
 

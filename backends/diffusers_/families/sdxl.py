@@ -1,7 +1,5 @@
 """Stable Diffusion XL: a UNet conditioned on two CLIP text encoders and on the image size."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,20 +12,18 @@ from backends.diffusers_.patches import unet as patches
 
 
 def encode(pipe: Any, prompts: Prompts) -> tuple[Tensors, Tensors | None]:
-    """See Family.encode."""
     hidden, no_hidden, pooled, no_pooled = pipe.encode_prompt(
         prompts.texts,
         device=pipe.device,
         num_images_per_prompt=1,
         do_classifier_free_guidance=prompts.guided,
-        negative_prompt=prompts.negatives,
     )
     positive = {"hidden": hidden, "text_embeds": pooled}
     return positive, {"hidden": no_hidden, "text_embeds": no_pooled} if prompts.guided else None
 
 
 def inputs(pipe: Any, rows: Mapping[str, torch.Tensor], latents: torch.Tensor, guidance: float) -> Inputs:
-    """See Family.inputs. Original size, crop and target size are those of an image that was never cropped."""
+    """Original size, crop and target size are those of an image that was never cropped."""
     height, width = (side * pipe.vae_scale_factor for side in latents.shape[-2:])
     pooled = rows["text_embeds"]
     size = torch.tensor([height, width, 0, 0, height, width]).to(device=pooled.device, dtype=pooled.dtype)

@@ -4,8 +4,6 @@ SDXL's inputs also hold ``text_embeds`` and ``time_ids``, pooled text and image 
 timestep.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +14,6 @@ from backends.diffusers_.families.base import Halves, Steering
 
 
 def predict(pipe: Any, step: StepInput, residuals: Residuals | None) -> torch.Tensor:
-    """See Family.predict."""
     extra: dict[str, Any] = {}
     if residuals is not None:
         extra["down_block_additional_residuals"] = residuals.blocks
@@ -71,7 +68,6 @@ def encode(pipe: Any, step: StepInput) -> Half:
 
 
 def decode(pipe: Any, half: Half, residuals: Residuals | None) -> torch.Tensor:
-    """See Halves.decode."""
     unet, x, skips = pipe.unet, half.middle, half.skips
     if residuals is not None:
         skips = tuple(a + b for a, b in zip(skips, residuals.blocks, strict=True))

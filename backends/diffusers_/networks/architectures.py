@@ -4,8 +4,6 @@ The numbers live in ``architectures.yaml`` (full size, sources at its head) and 
 CPU).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -73,10 +71,7 @@ class Architecture:
 
 def families() -> dict[str, FamilyEntry]:
     """The live families by name."""
-    listed = _data("full")["families"]
-    return {
-        name: FamilyEntry(name, entry["adapter"], entry["pipeline"], entry["default"]) for name, entry in listed.items()
-    }
+    return {name: FamilyEntry(name, **entry) for name, entry in _data("full")["families"].items()}
 
 
 def family_entry(family: str) -> FamilyEntry:
@@ -137,12 +132,6 @@ def part(name: str, scale: Scale = "full") -> Part:
         raise LiveError(f"no {scale} network {name!r}; there are {', '.join(sorted(components))}")
     entry = components[name]
     return Part(name, entry["class"], dict(entry["config"]), entry.get("parameters_millions"))
-
-
-def published_parts() -> tuple[Part, ...]:
-    """Every full-size network whose parameter count is published, in the data file's order."""
-    found = (part(name) for name in _data("full")["components"])
-    return tuple(each for each in found if each.parameters_millions is not None)
 
 
 @cache

@@ -1,7 +1,5 @@
 """One pass of a UNet over images of several sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -17,7 +17,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sim.config.hydra_node import composed as compose
+from sim.config.compose import composed as compose
 from traces.error import TraceError
 from traces.table.trace import about
 

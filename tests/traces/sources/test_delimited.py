@@ -1,6 +1,5 @@
 """Delimited text: what Arrow's threads hold, and which columns are taken for which."""
 
-import argparse
 import gzip
 import threading
 import time
@@ -12,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from traces.cli import add_parser
+from sim.commands import run_command
 from traces.error import TraceError
 from traces.sources.delimited import Csv
 from traces.sources.formats import delimited
@@ -111,10 +110,7 @@ def test_times_are_read_as_they_are_written(cells: tuple[str, str], written: str
 
 def test_the_import_prints_what_it_mapped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.csv").write_text("text,created_at\na fox,2022-08-14 00:45:00\n")
-    parser = argparse.ArgumentParser()
-    add_parser(parser.add_subparsers())
-    args = parser.parse_args(["trace", "import", "csv", str(tmp_path / "x.csv"), "-o", str(tmp_path / "x.parquet")])
-    assert args.run(args) == 0
+    assert run_command("trace import", ["csv", str(tmp_path / "x.csv"), "-o", str(tmp_path / "x.parquet")]) == 0
     said = capsys.readouterr().out
     assert "columns: prompt = text, arrival_s = created_at" in said
     assert "arrivals are read as ISO 8601 dates" in said

@@ -224,7 +224,7 @@ SKIPPING: dict[str, tuple[str, bytes, Callable[..., Any], dict[str, int]]] = {
     ),
     "gentd26": (
         "t.csv", GENTD26.replace(b"SUCCEED", b"FAILED", 1) + GENTD26.splitlines(True)[-1].replace(b"TXT_2", b"IMG_2"),
-        lambda path: GenTD26(path=path, failed="drop", kinds="text"),
+        lambda path: GenTD26(path=path, drop_failed=True, text_only=True),
         {"predict_status is not SUCCEED": 1, "predict_type is not TXT_2_IMG": 1},
     ),
     "katz": (

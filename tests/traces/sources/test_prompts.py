@@ -145,9 +145,8 @@ def test_malformed_mjhq(text_file: TextFile, text: str, options: dict[str, Any],
 
 
 def test_settings_of_mjhq() -> None:
-    for wrong in (0, 15, True):
-        with pytest.raises(TraceError, match="mjhq: requests="):
-            Mjhq(path="x", requests=wrong)
+    with pytest.raises(TraceError, match="mjhq: requests="):
+        Mjhq(path="x", requests=15)
 
 
 @pytest.mark.parametrize(

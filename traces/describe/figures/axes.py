@@ -1,18 +1,16 @@
 """What all panels share: the look of a trace, published values, and axes of shares and durations."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import yaml
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator, PercentFormatter
 
+from conf.choice import choice
 from conf.palette import INK, plain_numbers
 
 Part = TypeVar("Part")
@@ -52,12 +50,9 @@ Series = Sequence[tuple[Look, Part]]
 """What was measured of each trace, with its look."""
 
 
-@cache
-def published() -> dict[str, Any]:
-    """What papers say; conf/data/workload.yaml."""
-    text = (files("conf") / "data" / "workload.yaml").read_text(encoding="utf-8")
-    found: dict[str, Any] = yaml.safe_load(text)
-    return found
+def published() -> Mapping[str, Any]:
+    """Return what papers say; conf/data/workload.yaml."""
+    return choice("data", "workload")
 
 
 def rising(panel: Axes, values: npt.NDArray[Any], look: Look) -> None:

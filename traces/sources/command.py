@@ -1,0 +1,177 @@
+"""`mezzotint trace import SOURCE`: the sources that there are, and the options that their arguments make."""
+
+import inspect
+import pkgutil
+import re
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from inspect import Parameter
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import numpy as np
+import typer
+from typer.models import ParameterInfo
+
+import traces.sources
+from conf.atomic import check_ours, check_target
+from traces.error import TraceError
+from traces.sources import Streamed
+from traces.table.ingest import Written, store
+from traces.table.limits import Limits
+from traces.table.trace import METADATA_KEY
+
+Out = Annotated[Path, typer.Option("-o", "--out", metavar="OUT", help="The Parquet file to write.")]
+Name = Annotated[str | None, typer.Option(help="What reports call the trace.")]
+Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Of whatever is random.")]
+
+
+def sources() -> dict[str, type[Streamed]]:
+    """Return the sources of this package by name: that of their module, or its `NAME`."""
+    modules = [import_module(f"traces.sources.{each.name}") for each in pkgutil.iter_modules(traces.sources.__path__)]
+    return {
+        getattr(module, "NAME", module.__name__.rpartition(".")[2].replace("_", "-")): kind
+        for module in modules
+        if (kind := _source_in(module)) is not None
+    }
+
+
+def _source_in(module: ModuleType) -> type[Streamed] | None:
+    own = [each for each in vars(module).values() if getattr(each, "__module__", "") == module.__name__]
+    return next((each for each in own if isinstance(each, type) and Streamed in each.__mro__), None)
+
+
+def import_from(word: str | None) -> Callable[..., None]:
+    """Return the command that imports from the source `word`; without one, the command that names all of them.
+
+    Args:
+        word: a name of `sources`, or module.Class of a module that Python finds, in the working directory too.
+
+    Raises:
+        TraceError: there is no such source.
+    """
+    known = sources()
+    if word is None:
+        return _overview(known)
+    if word not in known and "." in word:
+        known[word] = _located(word)
+    if word not in known:
+        raise TraceError(
+            f"trace import: found {word!r}, expected one of {', '.join(known)}, or module.Class of your own"
+        )
+    return _command(known[word])
+
+
+def _overview(known: Mapping[str, type[Streamed]]) -> Callable[[], None]:
+    def overview() -> None:
+        raise TraceError(f"trace import: expected the name of a source, one of {', '.join(known)}")
+
+    lines = (f"{name}: {(inspect.getdoc(kind) or '').splitlines()[0]}" for name, kind in known.items())
+    overview.__doc__ = "\n\n".join(
+        ["Make a trace from a published table. After it comes what the table is; --help after that lists its options.",
+         *lines, "module.Class: a source of your own."]
+    )  # fmt: skip
+    return overview
+
+
+def _located(word: str) -> type[Streamed]:
+    module, _, name = word.rpartition(".")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise TraceError(f"trace import: found {word!r}, which cannot be imported ({error})") from error
+    finally:
+        del sys.path[0]
+    if not isinstance(found, type) or not hasattr(found, "read"):
+        raise TraceError(f"trace import: found {word!r}, expected a class with read (see traces.sources.Streamed)")
+    return found
+
+
+def _command(kind: Callable[..., Streamed]) -> Callable[..., None]:
+    """Return a function whose parameters are the arguments of `kind` and of `Limits`, for Typer to call."""
+    own, limits = _parameters(kind), _parameters(Limits)
+
+    def run(out: Path, name: str | None, seed: int, **given: Any) -> None:
+        check_target(out, TraceError)  # before the work, not after it
+        check_ours(out, TraceError, "a trace", b"PAR1", METADATA_KEY)
+        given = {key: value for key, value in given.items() if value is not None and value is not False and value != []}
+        said: dict[str, Any] = {
+            key: _mapping(value) if isinstance(value, list) else value for key, value in given.items()
+        }
+        bounds = Limits(**{key: said.pop(key) for key in limits if key in said})
+        reading = kind(**said, limits=bounds).read(np.random.default_rng(seed))
+        reading.name = name or reading.name
+        reading.notes["seed"] = seed
+        if "columns" in reading.notes:
+            print("columns:", ", ".join(f"{ours} = {theirs}" for ours, theirs in reading.notes["columns"].items()))
+        report(store(reading, out))
+        if "arrival_written" in reading.notes:
+            print(f"arrivals are read as {reading.notes['arrival_written']} (--arrival says otherwise)")
+        if "arrival_s" in reading.notes:
+            print(f"arrival times are not the source's own: {reading.notes['arrival_s']}")
+
+    parameters = [
+        *own.values(),
+        Parameter("out", Parameter.KEYWORD_ONLY, annotation=Out),
+        Parameter("name", Parameter.KEYWORD_ONLY, annotation=Name, default=None),
+        Parameter("seed", Parameter.KEYWORD_ONLY, annotation=Seed, default=0),
+        *limits.values(),
+    ]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__doc__ = inspect.getdoc(kind)
+    return run
+
+
+def _parameters(kind: Any) -> dict[str, Parameter]:
+    """Return the arguments of a class as parameters of a command, without those that every import has."""
+    hints = get_type_hints(kind.__init__, include_extras=True)
+    section = (inspect.getdoc(kind) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
+    told = dict(re.findall(r"^    (\w+): (.*?)(?=\n    \w|\Z)", section, re.MULTILINE | re.DOTALL))
+    return {
+        name: _parameter(name, hints[name], each.default is each.empty, " ".join(told.get(name, "").split()))
+        for name, each in inspect.signature(kind).parameters.items()
+        if name not in ("name", "limits")
+    }
+
+
+def _parameter(name: str, hint: Any, needed: bool, told: str) -> Parameter:
+    """Return the argument PATH or an option; one that is not given is None, false or empty, and left to the class."""
+    plain, *metadata = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    if name == "path":
+        hint, info = Path, typer.Argument(metavar="PATH", help=told)
+    else:
+        own = next((each for each in metadata if isinstance(each, ParameterInfo)), None)
+        word = None if plain is bool or get_origin(plain) is Literal else name.rpartition("_")[2].upper()
+        info = own or typer.Option(f"--{name.replace('_', '-')}", metavar=word, help=told)
+        info.help = info.help or told
+    if get_origin(plain) is dict:
+        hint = list[str]
+    default = Parameter.empty if needed else (False if plain is bool else None)
+    kept = hint if plain is bool else hint | None  # of Annotated inside a union Typer keeps the range
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kept, info])
+
+
+def _mapping(pairs: list[str]) -> dict[str, str]:
+    """Return NAME=VALUE words as a mapping."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not name or not equals:
+            raise TraceError(f"--map {pair}: expected canonical=source, for example prompt=text")
+        if name in found:
+            raise TraceError(f"--map {pair}: {name} is mapped to {found[name]!r} already; map it once")
+        found[name] = value
+    return found
+
+
+def report(written: Written) -> None:
+    """Print what was written, and what of the source is not in it."""
+    minutes = written.span_s / 60.0
+    print(f"{written.path}: {written.requests:,} requests over {minutes:,.1f} min, digest {written.digest[:12]}")
+    for reason, rows in written.skipped.items():
+        if rows:
+            print(f"skipped {rows:,} rows of the source: {reason}")
