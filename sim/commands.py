@@ -12,6 +12,7 @@ from typer.exceptions import TyperException
 from sim.errors import ConfigError
 
 COMMANDS: dict[str, str] = {
+    "report": "sim.study.report:report",
     "run": "sim.verbs:run",
     "list": "sim.config.listing:listed",
     "validate": "sim.verbs:validate",

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from sim.config.build import build
-from sim.control.hindsight import Hindsight
 from sim.control.monitor import GlobalMonitor
 from sim.errors import ConfigError, SimulationError
 from sim.gpu import Gpu
@@ -29,10 +28,6 @@ GPU = {"name": "x", "active_w": 100.0, "idle_w": 60.0, "source": "made up"}
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: LogNormal(median_s=0.0, p99_s=1.0), "0 < median_s <= p99_s"),
     (lambda: LogNormal(mean_s=0.0, cv=1.0), "mean_s > 0"),
-    (lambda: Hindsight("found", period_s=0.0), "controller.period_s: found 0.0"),
-    (lambda: Hindsight("found", waiting=-1.0), "found waiting=-1.0"),
-    (lambda: Hindsight("found", small=inf), "small=inf"),
-    (lambda: Hindsight("found", most_kept=0), "most_kept=0"),
     (lambda: Gpu("x", 100.0, None, "made up"), "active_w >= idle_w"),
     (lambda: Gpu("x", 50.0, 60.0, "made up"), "active_w >= idle_w"),
     (lambda: checked({"router": ["least"]}, "quality.designs.x"), "quality.designs.x.router: expected one of"),
