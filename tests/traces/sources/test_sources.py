@@ -213,8 +213,6 @@ def test_a_file_is_taken_whole_or_from_its_head(trace: Trace, tmp_path: Path) ->
     assert head.path is None, "what is kept of a part must not lie where that of the whole does"
     for requests in (len(trace), len(trace) + 1, None):
         assert File(path=path, requests=requests).load(seeded()).path == path
-    with pytest.raises(TraceError, match="expected 1 or more"):
-        File(path=path, requests=0)
 
 
 def test_csv_with_a_map(text_file: TextFile) -> None:
