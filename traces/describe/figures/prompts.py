@@ -136,11 +136,14 @@ def _covered(panel: Axes, series: list[tuple[str, Shares]]) -> None:
             )
     logarithmic(panel, "x")
     shares(panel, "Requests that find a like one")
+    _dashes(panel, [f"above {limit:g}" for limit in LIMITS], "upper left")
+
+
+def _dashes(panel: Axes, labels: list[str], where: Any) -> None:
     handles = [
-        Line2D([], [], color=INK, linestyle=dash, label=f"above {limit:g}")
-        for limit, dash in zip(LIMITS, DASHES, strict=True)
+        Line2D([], [], color=INK, linestyle=dash, label=label) for label, dash in zip(labels, DASHES, strict=True)
     ]
-    panel.legend(handles=handles, fontsize=7.5, loc="upper left")
+    panel.legend(handles=handles, fontsize=7.5, loc=where)
 
 
 def groups(panel: Axes, series: Series[Likeness]) -> None:
@@ -210,10 +213,6 @@ def clusters(eps: float) -> Callable[[Axes, Series[Survival]], None]:
             empty(panel, "no cluster on the first day")
         shares(panel, "Still among the top")
         panel.set(xlabel="Day", title=f"Popular clusters, eps {eps:g}")
-        handles = [
-            Line2D([], [], color=INK, linestyle=dash, label=f"top {top} %")
-            for top, dash in zip(TOP, DASHES, strict=True)
-        ]
-        panel.legend(handles=handles, fontsize=7.5, loc="upper right" if eps != paper["eps"] else "center right")
+        _dashes(panel, [f"top {top} %" for top in TOP], "upper right" if eps != paper["eps"] else "center right")
 
     return panel_of
