@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from traces.error import TraceError
 from traces.sources import Streamed
-from traces.sources.formats.cells import Timestamps
+from traces.sources.formats.cells import Timestamps, refusal
 from traces.sources.formats.jsontext import elements
 from traces.sources.formats.records import Name, check_records
 from traces.table.ingest import Batch, Reading, since_earliest
@@ -142,10 +142,8 @@ class _Clock:
             unit = _unit(value)
             self.unit = self.unit or unit
             if unit is None or unit != self.unit:
-                raise TraceError(
-                    f"{origin.cell(index, 'arrival_s')}: found {shown(repr(value), 60)}, expected"
-                    f" {self.unit or 'a time in ISO 8601 or a number'} as in the rows before; fix or drop the record"
-                )
+                expected = f"{self.unit or 'a time in ISO 8601 or a number'} as in the rows before"
+                raise refusal(origin, index, "arrival_s", repr(value), expected)
         if self.unit == "text":
             return self.stamps.read(pa.chunked_array([values], pa.string()), origin, "arrival_s")
         scale = 1000.0 if self.unit == "milliseconds since 1970" else 1.0

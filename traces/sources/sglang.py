@@ -13,9 +13,10 @@ from typing_extensions import TypedDict
 
 from traces.error import TraceError
 from traces.sources import Streamed
+from traces.sources.formats.cells import refusal
 from traces.sources.formats.jsontext import elements
 from traces.sources.formats.records import Number, Whole, check_records
-from traces.sources.formats.request_lines import extras, refusal
+from traces.sources.formats.request_lines import extras
 from traces.table.ingest import ORDER_ONLY, Batch, Reading, untimed
 from traces.table.limits import Limits
 from traces.table.trace import Trace
