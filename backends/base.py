@@ -1,14 +1,25 @@
 """The backend protocol: requests in stages in, seconds and joules (and, if live, tensors) out."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from reprlib import repr as shortened
 from typing import Any, Literal, Protocol, runtime_checkable
+
+from pydantic import ValidationError
 
 from conf.assumption import Assumption
 
 
 class BackendError(ValueError):
     """A profile or a live pipeline cannot answer: the message names the file, the key and the remedy."""
+
+
+def first_error(error: ValidationError) -> str:
+    """Return the first error of what a user's file holds: its key, what is wrong, and what was found."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    found = "" if first["type"] == "missing" else f", found {shortened(first['input'])}"
+    return f"{key}: {first['msg']}{found}"
 
 
 class WorkFailed(RuntimeError):
@@ -172,7 +183,7 @@ class Backend(Protocol):
 
     ``live`` says that artifacts are made, and so must be there before they can be reused; ``quality_basis``
     names what ``Work.quality`` is measured by, None where it is not; ``by_row`` that works of one shape may cost
-    differently, as those that are really run do.
+    differently, as those that are really run do. What has a body here may be left as it is by a subclass.
     """
 
     live: bool
@@ -209,6 +220,18 @@ class Backend(Protocol):
     def assumptions(self) -> list[Assumption]:
         """What the answers given so far rest on besides the measured tables."""
 
+    def provenance(self, model: str) -> Provenance:
+        """Return how the costs of ``model`` are known."""
+        return Provenance()
+
+    def gangs(self) -> Collection[int]:
+        """Return the numbers of GPUs that step one request at once, and of which the speed was measured."""
+        return ()
+
+    def times_faster(self, model: str, width: int, height: int, gpus: int) -> float | None:
+        """Return how many times faster than on one GPU a step is on ``gpus``; None where nobody measured it."""
+        return None
+
 
 @runtime_checkable
 class Taken(Protocol):
@@ -242,14 +265,6 @@ class Taken(Protocol):
 
 
 @runtime_checkable
-class WithProvenance(Protocol):
-    """A backend that states how its costs are known."""
-
-    def provenance(self, model: str) -> Provenance:
-        """Return how the costs of ``model`` are known."""
-
-
-@runtime_checkable
 class Patching(Protocol):
     """A backend that steps images of different sizes as one batch, cut into patches (PatchedServe, section 4)."""
 
@@ -273,7 +288,5 @@ def check_done(works: Sequence[Work]) -> None:
     """Raise BackendError for a work that is to end and has steps left, or ran more than it has."""
     for work in works:
         if work.done != work.steps:
-            raise BackendError(
-                f"row {work.row} ({work.model}) is to be decoded after {work.done} of {work.steps} steps; run all of "
-                "its steps, and no more, first"
-            )
+            said = f"row {work.row} ({work.model}) is to be decoded after {work.done} of {work.steps} steps"
+            raise BackendError(f"{said}; run all of its steps, and no more, first")

@@ -1,21 +1,14 @@
 """SGLang-Diffusion's performance baselines as a profile: what its CI expects of one model on one machine."""
 
-import argparse
-import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from backends.base import BackendError
-from backends.profile import Point, Profile, Timing, write
-from conf.atomic import check_ours, output_folder
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
+from backends.base import BackendError, first_error
+from backends.profile import Point, Profile, Timing
 
 LARGEST = 1 << 26
 """Bytes of the file, at most; theirs have an eighth of a million."""
@@ -29,6 +22,24 @@ _PATTERNS = {
     "vae_decode": re.compile(r"decod", re.IGNORECASE),
 }
 """Which of our operations a stage is, by its name; the first that fits."""
+
+Milliseconds = Annotated[float, Field(ge=0, lt=1e12)]
+
+
+class Scenario(BaseModel):
+    """What is read of one scenario: milliseconds of its stages, of each of its steps by number, and of its load."""
+
+    model_config = ConfigDict(strict=True)
+
+    stages_ms: dict[str, Milliseconds]
+    denoise_step_ms: Annotated[dict[str, Milliseconds], Field(min_length=1)]
+    expected_load_ms: Annotated[float, Field(gt=0, lt=1e12)] | None = None
+
+
+class Baselines(BaseModel):
+    """The file: scenarios by name."""
+
+    scenarios: dict[str, dict[str, Any]]
 
 
 def read(path: Path, scenario: str, gpu: str, model: str, size: tuple[int, int]) -> Profile:
@@ -46,23 +57,26 @@ def read(path: Path, scenario: str, gpu: str, model: str, size: tuple[int, int])
     Raises:
         BackendError: the file cannot be read, has no such scenario, or holds no times of steps for it.
     """
-    scenarios = _scenarios(path)
-    if scenario not in scenarios:
-        known = ", ".join(sorted(scenarios)[:40]) or "none"
-        raise BackendError(f"{path}: found no scenario {scenario!r}, only {known}; name one of them with --scenario")
-    said = scenarios[scenario]
-    steps_ms = _mapping(path, scenario, said, "denoise_step_ms")
-    stages_ms = _mapping(path, scenario, said, "stages_ms")
-    steps = [steps_ms[name] for name in sorted(steps_ms, key=lambda name: (len(name), name))]
-    if not steps:
-        raise BackendError(f"{path}: {scenario}: denoise_step_ms: found no step; choose another scenario")
+    try:
+        if path.stat().st_size > LARGEST:
+            raise BackendError(f"{path}: has over {LARGEST:,} bytes; name SGLang's JSON file")
+        scenarios = Baselines.model_validate_json(path.read_bytes()).scenarios
+        if scenario not in scenarios:
+            known = ", ".join(sorted(scenarios)[:40]) or "none"
+            raise BackendError(f"{path}: found no scenario {scenario!r}, only {known}; name one with --scenario")
+        found = Scenario.model_validate(scenarios[scenario])
+    except OSError as error:
+        raise BackendError(f"{path}: cannot be read ({error.strerror}); name SGLang's JSON file") from None
+    except ValidationError as error:
+        said = f"{path}: {scenario}: {first_error(error)}"
+        raise BackendError(f"{said}; name SGLang's performance baselines, whole") from None
+    steps = [found.denoise_step_ms[name] for name in sorted(found.denoise_step_ms, key=lambda name: (len(name), name))]
     width, height = size
-    stages = dict.fromkeys(_PATTERNS, 0.0)
-    for name, value in stages_ms.items():
+    stages_s = dict.fromkeys(_PATTERNS, 0.0)
+    for name, value in found.stages_ms.items():
         stage = next((stage for stage, pattern in _PATTERNS.items() if pattern.search(name)), None)
         if stage is not None:
-            stages[stage] += value / 1e3
-    load_ms = said.get("expected_load_ms")
+            stages_s[stage] += value / 1e3
     try:
         return Profile(
             schema=1,
@@ -72,82 +86,14 @@ def read(path: Path, scenario: str, gpu: str, model: str, size: tuple[int, int])
             basis="published",
             notes=f"{len(steps)} steps; the median of all but the first {ARTEFACTS}. Size as given, {width}x{height}.",
             step=[Point(width=width, height=height, seconds=median(steps[ARTEFACTS:] or steps) / 1e3)],
-            text_encode=[Timing(seconds=stages["text_encode"])] if stages["text_encode"] else [],
-            vae_encode=_points(stages["vae_encode"], size),
-            vae_decode=_points(stages["vae_decode"], size),
-            load_s=None if load_ms is None else load_ms / 1e3,
+            text_encode=[Timing(seconds=stages_s["text_encode"])] if stages_s["text_encode"] else [],
+            vae_encode=_points(stages_s["vae_encode"], size),
+            vae_decode=_points(stages_s["vae_decode"], size),
+            load_s=None if found.expected_load_ms is None else found.expected_load_ms / 1e3,
         )
-    except (ValidationError, TypeError) as error:
-        told = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-        raise BackendError(f"{path}: {scenario}: holds times that cannot be ({told}); restore the file") from None
-
-
-def add_parser(subparsers: "_SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `sglang` to what `mezzotint calibrate` can do."""
-    parser = subparsers.add_parser(
-        "sglang",
-        help="a profile of SGLang-Diffusion's performance baselines",
-        description="Make a profile of one scenario in SGLang-Diffusion's performance baselines (JSON).",
-    )
-    parser.add_argument("path", type=Path, metavar="FILE", help="such as perf_baselines/h100.json")
-    parser.add_argument("--scenario", required=True, metavar="NAME", help="such as qwen_image_t2i")
-    parser.add_argument("--gpu", required=True, metavar="NAME", help="the GPU, as cluster= calls it")
-    parser.add_argument("--model", required=True, metavar="NAME", help="the model, as models= calls it")
-    parser.add_argument(
-        "--size",
-        default="1024x1024",
-        metavar="WxH",
-        help="of its images, which the file does not say (default: 1024x1024)",
-    )
-    parser.add_argument("-o", "--output", type=Path, default=Path("results/calibration"), metavar="DIR")
-    parser.set_defaults(run=run)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Write the profile and print its path. Raises BackendError as ``read``, or where it cannot be written."""
-    found = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})", args.size)
-    if found is None:
-        raise BackendError(f"--size: found {args.size!r}, expected width x height in pixels, such as 1024x1024")
-    for name in (args.gpu, args.model):
-        if not re.fullmatch(r"\w[\w.-]*", name):
-            raise BackendError(f"--gpu, --model: found {name!r}, expected letters, digits, dots and dashes")
-    profile = read(args.path, args.scenario, args.gpu, args.model, (int(found[1]), int(found[2])))
-    output_folder(args.output, BackendError)
-    path = args.output / f"{profile.gpu}_{profile.model}.yaml"
-    check_ours(path, BackendError, "a profile", b"", b"gpu:", b"schema:")
-    write(profile, path)
-    print(path)
-    return 0
-
-
-def _scenarios(path: Path) -> Mapping[str, Mapping[str, Any]]:
-    try:
-        if path.stat().st_size > LARGEST:
-            raise ValueError(f"over {LARGEST:,} bytes")
-        content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
-    except (OSError, ValueError, RecursionError) as error:
-        reason = " ".join(str(getattr(error, "strerror", None) or error).split())[:200]
-        raise BackendError(f"{path}: cannot be read as baselines ({reason}); name SGLang's JSON file") from None
-    found = content.get("scenarios") if isinstance(content, dict) else None
-    if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
-        raise BackendError(f"{path}: scenarios: expected a mapping of scenarios; name SGLang's performance baselines")
-    return found
-
-
-def _mapping(path: Path, scenario: str, said: Mapping[str, Any], key: str) -> dict[str, float]:
-    found = said.get(key)
-    if not isinstance(found, dict):
-        raise BackendError(f"{path}: {scenario}: {key}: expected a mapping to milliseconds; restore the file")
-    for name, value in found.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
-            where = f"{path}: {scenario}: {key}.{name[:60]}"
-            raise BackendError(f"{where}: found {str(value)[:60]!r}, expected milliseconds; restore the file")
-    return found
+    except ValidationError as error:  # a step of no time
+        raise BackendError(f"{path}: {scenario}: {first_error(error)}; restore the file") from None
 
 
 def _points(seconds: float, size: tuple[int, int]) -> list[Point]:
     return [Point(width=size[0], height=size[1], seconds=seconds)] if seconds else []
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a JSON number")

@@ -1,168 +1,187 @@
-"""`mezzotint calibrate`: the command line of the backends."""
+"""`mezzotint calibrate`: a profile of a live model or of published baselines, or how alike a model's steps are."""
 
-import argparse
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Annotated, Literal
 
-from backends import baselines
+import typer
+from typer import Argument, Option
+
+from backends import baselines, likeness
 from backends.base import BackendError
-from backends.calibrate import Plan, grid, likeness_cli, model_name
+from backends.calibrate import Plan, grid
+from backends.profile import check_replaced, file_name, write
+from conf.atomic import check_ours, output_folder
 
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
-FAMILIES = {
-    "sd15": "Stable Diffusion 1.5",
-    "sdxl": "Stable Diffusion XL",
-    "sd3": "Stable Diffusion 3 and 3.5",
-    "flux": "FLUX.1",
-    "sana": "SANA",
-}
-Dtype = Literal["float32", "float16", "bfloat16"]
 OUTPUT = Path("results/calibration")
 GRIDS = {"full": ("512,768,1024", "1,2,4,8,16"), "tiny": ("64,128,256", "1,2,4")}
 """Sizes and batches where none are given."""
 
+Scale = Literal["full", "tiny"]
+Dtype = Literal["float32", "float16", "bfloat16"]
+Folder = Annotated[Path, Option("-o", "--output", metavar="FOLDER", help="where the files go")]
 
-def add_parser(
-    subparsers: "_SubParsersAction[argparse.ArgumentParser]",
-) -> "_SubParsersAction[argparse.ArgumentParser]":
-    """Add `calibrate` to the verbs and give back its own subparsers, one for each family.
 
-    What else can be calibrated is added to those. The parsed arguments carry `run` under `run`.
+def calibrate(
+    context: typer.Context,
+    variant: Annotated[str | None, Option(help="such as sd35_medium; default: the usual one")] = None,
+    scale: Annotated[Scale, Option(help="tiny runs on a CPU")] = "full",
+    weights: Annotated[str, Option(help="random, a folder, or with --allow-hub a hub id")] = "random",
+    allow_hub: Annotated[bool, Option("--allow-hub", help="let --weights be fetched from the hub")] = False,
+    dtype: Annotated[
+        Dtype | None,
+        Option(help="default: float32 on a CPU; else float16 (sd15, sdxl) or bfloat16"),
+    ] = None,
+    device: Annotated[str | None, Option(help="cpu, cuda or cuda:N; default: cuda where there is one")] = None,
+    sizes: Annotated[str | None, Option(metavar="N|WxH,...", help="pixels (512,768,1024; tiny: 64,128,256)")] = None,
+    batches: Annotated[str | None, Option(metavar="N,...", help="images (1,2,4,8,16; tiny: 1,2,4)")] = None,
+    controlnets: Annotated[str, Option(metavar="N,...", help="numbers in line")] = "0,1,3",
+    controlnet_batches: Annotated[str | None, Option(metavar="N,...", help="of images (--batches)")] = None,
+    apart: Annotated[bool, Option(help="measure ControlNets beside the encoder")] = True,
+    loras: Annotated[bool, Option(help="measure a LoRA")] = True,
+    lora_rank: Annotated[int, Option(min=1, help="its rank")] = 64,
+    load_from_disk: Annotated[bool, Option("--load-from-disk", help="time reading saved weights")] = False,
+    energy: Annotated[Literal["auto", "off"], Option(help="where the device counts it")] = "auto",
+    steps_timed: Annotated[int, Option(min=1, help="steps per repeat")] = 5,
+    warmup: Annotated[int, Option(min=0, help="untimed calls per cell")] = 2,
+    repeats: Annotated[int, Option(min=1, help="repeats per cell")] = 5,
+    gpu: Annotated[str | None, Option(help="as the profile's file spells it; default: from the device, h100")] = None,
+    model: Annotated[str | None, Option(help="as the simulator spells it; default: from the variant, sdxl")] = None,
+    output: Folder = OUTPUT,
+    fresh: Annotated[bool, Option("--fresh", help="measure everything anew")] = False,
+) -> int:
+    """Measure a profile of a family of live models; every finished cell is kept, the same command goes on.
+
+    Prints what was written and what could not be measured.
     """
-    parser = subparsers.add_parser(
-        "calibrate",
-        help="measure a profile on the device at hand",
-        description="Measure a profile of a live model: every finished cell is kept, the same command goes on.",
+    family = (context.info_name or "").split()[-1]
+    _needs_live()
+    import torch
+
+    from backends.calibrate.machine import short_name
+    from backends.calibrate.session import Interrupted, complete, unmeasured
+    from backends.diffusers_ import ModelSpec
+    from backends.diffusers_.networks.architectures import architecture
+
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    gpu = gpu or short_name(device)  # refuses a device that is not there, before torch does
+    half: Dtype = "float16" if family in ("sd15", "sdxl") else "bfloat16"
+    dtype = dtype or (half if torch.device(device).type == "cuda" else "float32")
+    usual_sizes, usual_batches = GRIDS[scale]
+    plan = Plan(
+        ModelSpec(family, variant=variant, weights=weights, scale=scale, dtype=dtype, allow_hub=allow_hub),
+        gpu=gpu,
+        model=model or architecture(family, variant, scale).name,
+        shapes=grid(_sizes(sizes or usual_sizes), _numbers("--batches", batches or usual_batches)),
+        device=device,
+        warmup=warmup,
+        repeats=repeats,
+        steps_timed=steps_timed,
+        controlnets=_numbers("--controlnets", controlnets, least=0),
+        controlnet_batches=_numbers("--controlnet-batches", controlnet_batches) if controlnet_batches else None,
+        apart=apart,
+        lora_rank=lora_rank if loras else None,
+        load_from_disk=load_from_disk,
+        energy=energy,
     )
-    families = parser.add_subparsers(dest="family", required=True, metavar="FAMILY")
-    options = _options()
-    for family, name in FAMILIES.items():
-        families.add_parser(family, help=name, description=f"Measure a profile of {name}.", parents=[options])
-    baselines.add_parser(families)
-    likeness_cli.add_parser(families)
-    return families
-
-
-def _options() -> argparse.ArgumentParser:
-    options = argparse.ArgumentParser(add_help=False)
-    options.set_defaults(run=run)
-    model = options.add_argument_group("the model")
-    model.add_argument("--variant", help="a model of the family, such as sd35_medium (default: the family's usual one)")
-    model.add_argument("--scale", choices=("full", "tiny"), default="full", help="tiny runs on a CPU (default: full)")
-    model.add_argument(
-        "--weights", default="random", help="random, a pipeline folder, or with --allow-hub a hub id (default: random)"
-    )
-    model.add_argument("--allow-hub", action="store_true", help="let --weights be fetched from the hub")
-    model.add_argument(
-        "--dtype",
-        choices=("float32", "float16", "bfloat16"),
-        help="default: float32 on a CPU; on a GPU float16 for sd15 and sdxl, bfloat16 for the others",
-    )
-    model.add_argument("--device", help="cpu, cuda or cuda:N (default: cuda where there is one)")
-    cells = options.add_argument_group("what is measured")
-    cells.add_argument("--sizes", metavar="N|WxH,...", help="pixels (default: 512,768,1024; tiny: 64,128,256)")
-    cells.add_argument("--batches", metavar="N,...", help="images (default: 1,2,4,8,16; tiny: 1,2,4)")
-    cells.add_argument("--controlnets", default="0,1,3", metavar="N,...", help="numbers in line (default: 0,1,3)")
-    cells.add_argument("--controlnet-batches", metavar="N,...", help="batches to run them at (default: --batches)")
-    cells.add_argument(
-        "--apart", action=argparse.BooleanOptionalAction, default=True, help="measure ControlNets beside the encoder"
-    )
-    cells.add_argument("--loras", action=argparse.BooleanOptionalAction, default=True, help="measure a LoRA")
-    cells.add_argument("--lora-rank", type=int, default=64, metavar="N", help="its rank (default: 64)")
-    cells.add_argument("--load-from-disk", action="store_true", help="save random weights and read them back, timed")
-    cells.add_argument("--energy", choices=("auto", "off"), default="auto", help="where the device counts it")
-    often = options.add_argument_group("how often")
-    often.add_argument("--steps-timed", type=int, default=5, metavar="N", help="steps per repeat (default: 5)")
-    often.add_argument("--warmup", type=int, default=2, metavar="N", help="untimed calls per cell (default: 2)")
-    often.add_argument("--repeats", type=int, default=5, metavar="N", help="repeats per cell (default: 5)")
-    out = options.add_argument_group("what is written")
-    out.add_argument("--gpu", metavar="NAME", help="as the profile's file spells it (default: from the device: h100)")
-    out.add_argument("--model", metavar="NAME", help="as the simulator spells it (default: from the variant: sdxl)")
-    out.add_argument("-o", "--output", type=Path, default=OUTPUT, metavar="FOLDER", help=f"default: {OUTPUT}")
-    out.add_argument("--fresh", action="store_true", help="measure everything anew")
-    return options
-
-
-def run(args: argparse.Namespace) -> int:
-    """Calibrate, and print what was written and what could not be measured. Returns the exit status.
-
-    Raises:
-        BackendError: something that the user can put right; the message says what.
-    """
     try:
-        import backends.diffusers_  # noqa: F401  (says which packages are missing, and what brings them)
-        from backends.calibrate.session import Interrupted, complete, unmeasured
-    except ImportError as absent:
-        raise BackendError(str(absent)) from None
-    try:
-        done = complete(_plan(args), args.output, fresh=args.fresh)
+        done = complete(plan, output, fresh=fresh)
     except Interrupted as stopped:
         print(f"mezzotint: {stopped}", file=sys.stderr)
         return 130
     for line in unmeasured(done.entries):
         print(f"not measured: {line}")
-    for file in done.files:
-        print(file)
+    print(*done.files, sep="\n")
     return 0
 
 
-def _plan(args: argparse.Namespace) -> Plan:
+def calibrate_likeness(
+    families: Annotated[list[str], Argument(metavar="FAMILY...", help="sd15, sdxl or sd3")],
+    scale: Annotated[Scale, Option(help="tiny runs on a CPU")] = "full",
+    weights: Annotated[str, Option(help="random or a pipeline folder")] = "random",
+    device: Annotated[str | None, Option(help="cpu, cuda or cuda:N; default: cuda where there is one")] = None,
+    sizes: Annotated[str | None, Option(metavar="N,...", help="pixels (512,768,1024; tiny: 64,128,192)")] = None,
+    patch: Annotated[int | None, Option(min=1, help="side of a patch in pixels (256; tiny: 64)")] = None,
+    threshold: Annotated[float, Option(min=1e-12, help="PatchedServe's is 0.1")] = 0.1,
+    steps: Annotated[int, Option(min=2, help="of a full run")] = 50,
+    images: Annotated[int, Option(min=1, help="of each size; the paper takes 1,000")] = 4,
+    output: Annotated[Path, Option("-o", "--output", metavar="FILE")] = Path("likeness.json"),
+) -> int:
+    """Measure how alike a denoiser's blocks are from step to step, for feature_cache=patch-level-measured.
+
+    That is the share of patch-blocks whose input is within a threshold (mean squared difference) of that of the step
+    before, by size and step.
+    """
+    if set(families) - {"sd15", "sdxl", "sd3"}:
+        raise BackendError(f"likeness: found {' '.join(families)}, expected families out of sd15, sdxl and sd3")
+    check_ours(output, BackendError, "a table of likeness", b"{", b'"measured_on"')
+    _needs_live()
     import torch
 
-    from backends.calibrate.machine import short_name
-    from backends.diffusers_ import ModelSpec
+    from backends.calibrate.likeness import measure
+    from backends.diffusers_ import ModelSpec, build
+    from backends.diffusers_.device.memory import usable_device
 
-    device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    gpu = args.gpu or short_name(device)  # refuses a device that is not there, before torch does
-    half: Dtype = "float16" if args.family in ("sd15", "sdxl") else "bfloat16"
-    dtype: Dtype = args.dtype or (half if torch.device(device).type == "cuda" else "float32")
-    spec = ModelSpec(
-        args.family,
-        variant=args.variant,
-        weights=args.weights,
-        scale=args.scale,
-        dtype=dtype,
-        allow_hub=args.allow_hub,
-    )
-    sizes, batches = GRIDS[args.scale]
-    return Plan(
-        spec,
-        gpu=gpu,
-        model=args.model or model_name(args.family, args.variant, args.scale),
-        shapes=grid(_sizes(args.sizes or sizes), _numbers("--batches", args.batches or batches)),
-        device=device,
-        warmup=args.warmup,
-        repeats=args.repeats,
-        steps_timed=args.steps_timed,
-        controlnets=_numbers("--controlnets", args.controlnets),
-        controlnet_batches=(
-            _numbers("--controlnet-batches", args.controlnet_batches) if args.controlnet_batches else None
-        ),
-        apart=args.apart,
-        lora_rank=args.lora_rank if args.loras else None,
-        load_from_disk=args.load_from_disk,
-        energy=args.energy,
-    )
+    tiny = scale == "tiny"
+    sides = _numbers("--sizes", sizes or ("64,128,192" if tiny else "512,768,1024"))
+    place = usable_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    rows = []
+    for family in families:
+        half: Dtype = "bfloat16" if family == "sd3" else "float16"
+        dtype: Dtype = half if place.type == "cuda" and not tiny else "float32"
+        model = build(ModelSpec(family, weights=weights, scale=scale, dtype=dtype), place)
+        name = model.architecture.name
+        for side in sides:
+            found = measure(model, name, side, side, patch or (64 if tiny else 256), threshold, steps, images)
+            rows.append(found)
+            mean, whole = (sum(shares[1:]) / (steps - 1) for shares in (found.patch_share, found.image_share))
+            print(f"{name} {side}x{side}: {mean:.1%} of patch-blocks, {whole:.1%} of whole blocks within the threshold")
+    of = "random weights, whose activations are not a trained model's" if weights == "random" else weights
+    said = f"{', '.join(families)} ({scale}, {of}) on {place}, {images} images of each size"
+    likeness.write(likeness.Measured(measured_on=said, threshold=threshold, rows=rows), output)
+    print(output)
+    return 0
 
 
-def _sizes(text: str) -> tuple[tuple[int, int], ...]:
-    sizes = []
-    for word in text.split(","):
-        found = re.fullmatch(r"\s*(\d+)(?:x(\d+))?\s*", word)
-        if found is None:
-            raise BackendError(
-                f"--sizes: found {word!r}, expected a side or WIDTHxHEIGHT in pixels, such as 512,768x1024"
-            )
-        sizes.append((int(found[1]), int(found[2] or found[1])))
+def calibrate_sglang(
+    path: Annotated[Path, Argument(metavar="FILE", help="such as perf_baselines/h100.json")],
+    scenario: Annotated[str, Option(help="such as qwen_image_t2i")],
+    gpu: Annotated[str, Option(help="the GPU, as cluster= calls it")],
+    model: Annotated[str, Option(help="the model, as models= calls it")],
+    size: Annotated[str, Option(metavar="WxH", help="of its images, which the file does not say")] = "1024x1024",
+    output: Folder = OUTPUT,
+) -> int:
+    """Make a profile of one scenario in SGLang-Diffusion's performance baselines (JSON)."""
+    file = output / file_name(gpu, model)
+    profile = baselines.read(path, scenario, gpu, model, _sizes(size, "--size")[0])
+    output_folder(output, BackendError)
+    check_replaced(file)
+    write(profile, file)
+    print(file)
+    return 0
+
+
+def _needs_live() -> None:
+    """Raise BackendError that says which packages are missing, and what brings them."""
+    try:
+        import backends.diffusers_  # noqa: F401
+    except ImportError as absent:
+        raise BackendError(str(absent)) from None
+
+
+def _sizes(text: str, option: str = "--sizes") -> tuple[tuple[int, int], ...]:
+    found = [re.fullmatch(r"\s*([1-9]\d{0,4})(?:x([1-9]\d{0,4}))?\s*", word) for word in text.split(",")]
+    sizes = [(int(one[1]), int(one[2] or one[1])) for one in found if one]
+    if len(sizes) < len(found):
+        raise BackendError(f"{option}: found {text!r}, expected sides or WIDTHxHEIGHT in pixels, such as 512,768x1024")
     return tuple(sizes)
 
 
-def _numbers(option: str, text: str) -> tuple[int, ...]:
+def _numbers(option: str, text: str, least: int = 1) -> tuple[int, ...]:
     words = text.split(",")
-    if not all(re.fullmatch(r"\s*\d+\s*", word) for word in words):
-        raise BackendError(f"{option}: found {text!r}, expected whole numbers with commas between them, such as 1,2,4")
+    if not all(re.fullmatch(r"\s*\d{1,9}\s*", word) and int(word) >= least for word in words):
+        raise BackendError(
+            f"{option}: found {text!r}, expected whole numbers of {least} or more with commas between them, as 1,2,4"
+        )
     return tuple(int(word) for word in words)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from conf.atomic import atomic_files
+from backends.base import BackendError, first_error
+from conf.atomic import atomic_write
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -54,12 +55,10 @@ def read(path: Path) -> Measured:
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror or error}; make one with `mezzotint calibrate likeness`") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ValueError(f"{path}: {where}: {first['msg'][0].lower()}{first['msg'][1:]}") from None
+        raise ValueError(f"{path}: {first_error(error)}") from None
 
 
 def write(table: Measured, path: Path) -> None:
-    """Write ``table`` to ``path``, aside and renamed."""
-    with atomic_files([path], OSError) as (aside,):
+    """Write ``table`` to ``path``, whole or not at all. Raises BackendError where that cannot be done."""
+    with atomic_write(path, BackendError) as aside:
         aside.write_text(json.dumps(table.model_dump(), indent=1) + "\n", encoding="utf-8")

@@ -11,6 +11,8 @@ from backends.profile import Profile
 from backends.table import Table
 from backends.used import Used
 
+INSTEAD = "choose another models= or cluster=, or measure one and name its folder with backend.folder"
+
 
 @dataclass(slots=True)
 class Lookup:
@@ -24,19 +26,16 @@ class Lookup:
     _times: dict[tuple[str, str, int, int, int], float] = field(init=False, default_factory=dict, repr=False)
 
     def require(self, model: str) -> None:
-        """See Backend.require."""
         if model in self.profiles:
             if self.profiles[model].step:
                 return
-            raise BackendError(
-                f"profile of {model} on {self.gpu}: step: nobody measured how long a step takes, so nothing can be "
-                "served; choose another models= or cluster=, or measure it and name its folder with backend.folder"
-            )
+            raise self.lacks(model, "step: nobody measured how long a step takes, so nothing can be served", INSTEAD)
         there = ", ".join(sorted(self.profiles)) or "none yet"
-        raise BackendError(
-            f"no profile of {model} on {self.gpu} (profiles of {self.gpu}: {there}); choose another "
-            "models= or cluster=, or measure one and name its folder with backend.folder"
-        )
+        raise BackendError(f"no profile of {model} on {self.gpu} (profiles of {self.gpu}: {there}); {INSTEAD}")
+
+    def lacks(self, model: str, what: str, remedy: str) -> BackendError:
+        """The error that the profile of ``model`` does not say ``what``."""
+        return BackendError(f"profile of {model} on {self.gpu}: {what}; {remedy}")
 
     def seconds(self, operation: str, model: str, width: int, height: int, batch: int = 1) -> float:
         """Seconds of one ``operation`` (step, text_encode, vae_encode, vae_decode) of a batch of one size.
@@ -86,18 +85,14 @@ class Lookup:
         model = works[0].model
         if any(work.model != model or work.controlnets for work in works):
             named = ", ".join(sorted({work.model for work in works}))
-            raise BackendError(
-                f"patches of {named}: several models, or ControlNets, share no batch of "
-                "patches; give each model workers of its own and leave addons=ignore"
-            )
+            said = f"patches of {named}: several models, or ControlNets, share no batch of patches"
+            raise BackendError(f"{said}; give each model workers of its own and leave addons=ignore")
         self.require(model)
         timing = self.profiles[model].patched
         if timing is None:
             there = ", ".join(sorted(name for name, each in self.profiles.items() if each.patched)) or "none"
-            raise BackendError(
-                f"profile of {model} on {self.gpu}: patched: nobody measured what a step of patches takes (models of "
-                f"{self.gpu} of which it is known: {there}); choose steps=batched, or add it to a profile"
-            )
+            what = f"patched: nobody measured what a step of patches takes (known on {self.gpu}: {there})"
+            raise self.lacks(model, what, "choose steps=batched, or add it to a profile")
         for width, height in dict.fromkeys(sizes):
             self.seconds("step", model, width, height)  # inside the measured sizes, or said to be extrapolated
         self.used.stepped.add(model)
@@ -130,10 +125,11 @@ class Lookup:
             return at(nets)
         if nets > max(tables) and (self.extrapolate == "error" or max(tables) == 0):
             there = ", ".join(str(count) for count in sorted(tables) if count) or "none"
-            raise BackendError(
-                f"profile of {model} on {self.gpu}: {what}: {nets} ControlNets in line were not measured for {model} "
-                f"on {self.gpu} (measured: {there}); serve without them, measure them (mezzotint calibrate "
-                f"--controlnets {nets}), or have more of them take as much each, with extrapolate=warn"
+            raise self.lacks(
+                model,
+                f"{what}: {nets} ControlNets in line were not measured for {model} on {self.gpu} (measured: {there})",
+                f"serve without them, measure them (mezzotint calibrate --controlnets {nets}), or have more of them "
+                "take as much each, with extrapolate=warn",
             )
         self.used.between.add((model, nets))
         if nets > max(tables):
@@ -147,11 +143,9 @@ class Lookup:
         pixels = width * height
         if not table.covers(pixels, batch):
             if self.extrapolate == "error":
-                raise BackendError(
-                    f"profile of {model} on {self.gpu}: {what} at {width}x{height} ({pixels} pixels), "
-                    f"batch {batch} is outside the measured grid ({table.grid()}); use shapes=model, measure "
-                    "that size and batch, or allow it with extrapolate=warn"
-                )
+                where = f"{what} at {width}x{height} ({pixels} pixels), batch {batch}"
+                remedy = "use shapes=model, measure that size and batch, or allow it with extrapolate=warn"
+                raise self.lacks(model, f"{where} is outside the measured grid ({table.grid()})", remedy)
             self.used.extrapolated.add((model, width, height, batch))
         return table.at(pixels, batch)
 

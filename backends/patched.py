@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 LONGEST_S = 1e9
+"""Thirty years: a measurement above that is a mistake, and sums of such lose their digits."""
 
 Size = tuple[int, int]
 """Width and height in pixels."""
@@ -42,13 +43,8 @@ class PatchTiming(BaseModel):
 
     def step_s(self, sizes: Sequence[Size], side: int) -> float:
         """Seconds of one step of images of ``sizes``, cut into patches of ``side`` pixels."""
-        patches = borders = 0
-        for size in sizes:
-            across, down = cut(size, side)
-            patches += across * down
-            borders += 2 * ((across - 1) * down + across * (down - 1))
+        patches, kinds, borders = counted(sizes, side)
         scale = side / self.side
-        kinds = len(set(sizes)) - 1
         return self.base_s + self.patch_s * patches * scale**2 + self.size_s * kinds + self.halo_s * borders * scale
 
 
@@ -58,10 +54,11 @@ def cut(size: Size, side: int) -> tuple[int, int]:
     return ceil(size[0] / side), ceil(size[1] / side)
 
 
-def patches(size: Size, side: int) -> int:
-    """Patches of an image."""
-    across, down = cut(size, side)
-    return across * down
+def counted(sizes: Sequence[Size], side: int) -> tuple[int, int, int]:
+    """Return what a step of images of ``sizes`` depends on: patches, further sizes, sides of patches at others."""
+    grids = [cut(size, side) for size in sizes]
+    borders = sum(2 * ((across - 1) * down + across * (down - 1)) for across, down in grids)
+    return sum(across * down for across, down in grids), len(set(sizes)) - 1, borders
 
 
 def common_side(sizes: Iterable[Size], least: int) -> int:

@@ -3,49 +3,48 @@
 A profile knows the grid it was measured on: its tables interpolate inside it and know when they are asked outside.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from reprlib import repr as shortened
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from backends.base import BackendError
-from backends.patched import PatchTiming
+from backends.base import BackendError, first_error
+from backends.patched import LONGEST_S, PatchTiming
 from backends.scatter import Scatter
 from backends.table import Table
-from conf.atomic import atomic_write
+from conf.atomic import atomic_write, check_ours
 from conf.document import DocumentError, parse
-
-LONGEST_S = 1e9
-"""Thirty years: a measurement above that is a mistake, and sums of such lose their digits."""
 
 SUFFIXES = (".yaml", ".yml")
 
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_S)]
 Count = Annotated[int, Field(gt=0, lt=2**53)]
 Quantity = Annotated[float, Field(gt=0, le=1e12)]
+Key = TypeVar("Key", int, str)
 
 
 Basis = Literal["measured", "published", "scaled", "assumed"]
 """How the seconds of a profile are known: measured or fitted with this project, or from a raw log that the source
 names; published by others who measured them; scaled from a measurement of another GPU or model; or assumed."""
 
-PLAIN = ConfigDict(extra="forbid", frozen=True, strict=True)
-"""Strict: true is not 1 and "64" is not 64."""
+
+class Strict(BaseModel):
+    """What a profile is made of, exactly: true is not 1, "64" is not 64, and no key is passed over."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, ignored_types=(cached_property,))
 
 
-class Timing(BaseModel):
+class Timing(Strict):
     """Median seconds of one operation on a batch; ``spread_s`` is the interquartile range, if known.
 
     ``source`` is set where the point has another source than its profile.
     """
-
-    model_config = PLAIN
 
     batch: Count = 1
     seconds: Seconds
@@ -82,14 +81,12 @@ class GangPoint(Point):
     gpus: Annotated[int, Field(ge=2)]
 
 
-class ApartPoint(BaseModel):
+class ApartPoint(Strict):
     """One step whose ControlNets run beside the denoiser, on GPUs of their own, at batch 1 and with plain kernels.
 
     ``gpus`` share the denoiser's step. ``encoder_s`` is its encoder and middle block, ``controlnet_s`` one ControlNet,
     ``receive_s`` what taking in one ControlNet's residuals adds.
     """
-
-    model_config = PLAIN
 
     gpus: Count
     width: Count
@@ -99,7 +96,7 @@ class ApartPoint(BaseModel):
     receive_s: Seconds
 
 
-class LoraTiming(BaseModel):
+class LoraTiming(Strict):
     """What one LoRA of the denoiser costs, seconds of each operation.
 
     Reading, attaching and copying grow with a LoRA's bytes. Patching passes over the model's layers, whose weights are
@@ -112,8 +109,6 @@ class LoraTiming(BaseModel):
     stand for them. ``spread`` is quantiles of what reading, attaching and fusing one LoRA took together, over the mean:
     at equal steps of probability from 0 to 1, in ascending order.
     """
-
-    model_config = PLAIN
 
     bytes: Count
     rank: Count | None = None
@@ -135,19 +130,15 @@ class LoraTiming(BaseModel):
         return spread
 
 
-class ControlNetLoad(BaseModel):
+class ControlNetLoad(Strict):
     """One ControlNet as it is put on the device: ``bytes`` of its weights, ``load_s`` from its files."""
-
-    model_config = PLAIN
 
     bytes: Count
     load_s: Seconds
 
 
-class MemoryPoint(BaseModel):
+class MemoryPoint(Strict):
     """Most bytes allocated on the device while an operation ran on a batch, the weights included."""
-
-    model_config = PLAIN
 
     operation: Literal["step", "vae_encode", "vae_decode", "controlnet_step"] = "step"
     nets: Annotated[int, Field(ge=0)] = 0
@@ -157,10 +148,8 @@ class MemoryPoint(BaseModel):
     bytes: Count
 
 
-class EnergyPoint(BaseModel):
+class EnergyPoint(Strict):
     """Joules that the whole device drew per denoising step of a batch."""
-
-    model_config = PLAIN
 
     width: Count
     height: Count
@@ -168,7 +157,7 @@ class EnergyPoint(BaseModel):
     joules: Quantity
 
 
-class Profile(BaseModel):
+class Profile(Strict):
     """Everything measured for ``model`` on ``gpu``.
 
     ``step`` is the time of one denoising step of a batch (both halves of classifier-free guidance included);
@@ -184,8 +173,6 @@ class Profile(BaseModel):
     ``service_error`` is the known relative error of the service times, |true / profile - 1|, with its source in
     ``validation``. Both are null where nobody knows.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, ignored_types=(cached_property,))
 
     schema_: Annotated[int, Field(ge=1, le=1)] = Field(alias="schema")
     model: str
@@ -220,25 +207,18 @@ class Profile(BaseModel):
     @cached_property
     def gang_tables(self) -> dict[int, Table]:
         """Seconds of a step by number of GPUs, each a Table; empty if not measured."""
-        sizes = sorted({point.gpus for point in self.gang_step})
-        return {n: _timed([point for point in self.gang_step if point.gpus == n]) for n in sizes}
+        return _tables((point.gpus, point) for point in self.gang_step)
 
     @cached_property
     def tables(self) -> dict[str, Table]:
         """The operations by name, each a Table; an operation that was not measured is absent."""
-        named: dict[str, Sequence[Timing]] = {
-            "step": self.step,
-            "text_encode": self.text_encode,
-            "vae_encode": self.vae_encode,
-            "vae_decode": self.vae_decode,
-        }
-        return {name: _timed(points) for name, points in named.items() if points}
+        names = ("step", "text_encode", "vae_encode", "vae_decode")
+        return _tables((name, point) for name in names for point in getattr(self, name))
 
     @cached_property
     def controlnet_tables(self) -> dict[int, Table]:
         """Extra seconds per step by number of ControlNets in line, each a Table; empty if not measured."""
-        counts = sorted({point.nets for point in self.controlnet_step})
-        return {n: _timed([point for point in self.controlnet_step if point.nets == n]) for n in counts}
+        return _tables((point.nets, point) for point in self.controlnet_step)
 
     @cached_property
     def peak_tables(self) -> dict[tuple[str, int], Table]:
@@ -259,8 +239,12 @@ class Profile(BaseModel):
         return Table((at.width * at.height, at.batch, at.joules) for at in self.energy) if self.energy else None
 
 
-def _timed(points: Iterable[Timing]) -> Table:
-    return Table((point.pixels, point.batch, point.seconds) for point in points)
+def _tables(points: Iterable[tuple[Key, Timing]]) -> dict[Key, Table]:
+    """A table of the points of each key, the keys in order."""
+    found: dict[Key, list[tuple[int, int, float]]] = {}
+    for key, point in points:
+        found.setdefault(key, []).append((point.pixels, point.batch, point.seconds))
+    return {key: Table(found[key]) for key in sorted(found)}
 
 
 def read(path: Path | Traversable) -> Profile:
@@ -275,22 +259,30 @@ def read(path: Path | Traversable) -> Profile:
         reason = " ".join(str(error).split())[:300]
         raise BackendError(f"{path}: cannot be read as a profile ({reason}); restore or re-measure it") from None
     if not isinstance(content, dict):
-        raise BackendError(
-            f"{path}: expected a profile (a mapping with schema: 1), found {shortened(content)}; "
-            "restore or re-measure it"
-        )
+        said = f"{path}: expected a profile (a mapping with schema: 1), found {shortened(content)}"
+        raise BackendError(f"{said}; restore or re-measure it")
     try:
         profile = Profile.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        found = "" if first["type"] == "missing" else f", found {shortened(first['input'])}"
-        raise BackendError(f"{path}: {key}: {first['msg']}{found}; correct or re-measure it") from None
+        raise BackendError(f"{path}: {first_error(error)}; correct or re-measure it") from None
     if not profile.tables:
-        raise BackendError(
-            f"{path}: step: found no point, expected the time of a step or of another stage; re-measure it"
-        )
+        raise BackendError(f"{path}: step: found no point, expected times of a step or another stage; re-measure it")
     return profile
+
+
+def file_name(gpu: str, model: str) -> str:
+    """Return the name of a profile's file. Raises BackendError for a GPU or a model that no file name can hold."""
+    for name in (gpu, model):
+        if not name or set(name) & set("/\\ ") or name.startswith("."):
+            raise BackendError(
+                f"{name!r} cannot name a profile file, <gpu>_<model>.yaml; use letters, digits, '.' and '-'"
+            )
+    return f"{gpu}_{model}.yaml"
+
+
+def check_replaced(path: Path) -> None:
+    """Raise BackendError where ``path`` is a file other than a profile, which writing one would destroy."""
+    check_ours(path, BackendError, "a profile", b"", b"gpu:", b"schema:")
 
 
 def write(profile: Profile, path: Path) -> None:
@@ -330,8 +322,12 @@ def within(folder: Path | Traversable, beginning: str = "") -> list[Profile]:
 
     Raises BackendError when one of them cannot be read as a profile, or two are of one GPU and model.
     """
+    try:
+        files = sorted(folder.iterdir(), key=lambda each: each.name)
+    except OSError as error:
+        raise BackendError(f"{folder}: cannot be read ({error.strerror}); name a folder of profiles") from None
     found: dict[tuple[str, str], tuple[str, Profile]] = {}
-    for file in sorted(_entries(folder), key=lambda each: each.name):
+    for file in files:
         if file.name.startswith(".") or not file.name.startswith(beginning) or not file.name.lower().endswith(SUFFIXES):
             continue
         try:
@@ -346,13 +342,6 @@ def within(folder: Path | Traversable, beginning: str = "") -> list[Profile]:
             )
         found[key] = file.name, profile
     return [profile for _, profile in found.values()]
-
-
-def _entries(folder: Path | Traversable) -> list[Path | Traversable]:
-    try:
-        return list(folder.iterdir())
-    except OSError as error:
-        raise BackendError(f"{folder}: cannot be read ({error.strerror}); name a folder of profiles") from None
 
 
 def shipped() -> Traversable:

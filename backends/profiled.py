@@ -3,17 +3,17 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Ge, Le
 
-from backends.addons import ProfiledAddons
 from backends.base import Apart, Asked, Asset, BackendError, Cost, Provenance, Work, check_done, whole
 from backends.lookup import Lookup, exact_total
 from backends.patched import Size
-from backends.profile import Profile, find, shipped
+from backends.profile import LoraTiming, Profile, find, shipped
 from backends.scatter import Draws
 from conf.assumption import Assumption
 from conf.ranges import Seconds
@@ -55,8 +55,7 @@ class Profiled:
             an error of the profile does to latencies. It moves the standalone latency too, and so the SLO's limits.
 
     Raises:
-        BackendError: a factor that is not positive, a folder or profile that cannot be read, or two profiles of one GPU
-            and model in a folder.
+        BackendError: a folder or profile that cannot be read, or two profiles of one GPU and model in a folder.
     """
 
     gpu: str
@@ -68,11 +67,9 @@ class Profiled:
     live: bool = field(init=False, default=False)
     by_row: bool = field(init=False, default=False)
     quality_basis: str | None = field(init=False, default=None)
-    gangs: frozenset[int] = field(init=False)
     measures_memory: bool = field(init=False)
     profiles: dict[str, Profile] = field(init=False)
     _lookup: Lookup = field(init=False, repr=False)
-    _addons: ProfiledAddons = field(init=False, repr=False)
     # One step by shape and batch: a change of a batch costs a look-up or two.
     _steps: dict[tuple[str, int], Cost] = field(init=False, default_factory=dict)
     _peaks: dict[tuple[str, int], int | None] = field(init=False, default_factory=dict)
@@ -83,10 +80,6 @@ class Profiled:
     _scatters: dict[tuple[str, int], tuple[Any, Any] | None] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not self.unpublished_load_s >= 0:
-            raise BackendError(f"unpublished_load_s: found {self.unpublished_load_s}, expected 0 or more seconds")
-        if not 1e-6 <= self.service_factor <= 1e6:
-            raise BackendError(f"backend.service_factor: found {self.service_factor}, expected 1e-06 to 1000000")
         folders = [shipped()]
         if self.folder is not None:
             if not Path(self.folder).is_dir():
@@ -94,21 +87,17 @@ class Profiled:
             folders.append(Path(self.folder))
         self.profiles = find(self.gpu, folders)
         self._lookup = Lookup(self.gpu, self.profiles, self.extrapolate, self.service_factor)
-        self._addons = ProfiledAddons(self._lookup)
-        self.gangs = frozenset(n for profile in self.profiles.values() for n in profile.gang_tables)
         self.measures_memory = any(profile.memory for profile in self.profiles.values())
         self.by_row = any(profile.scatter is not None for profile in self.profiles.values())
         self._draws = Draws(self.seed)
 
     def open(self, asked: Asked) -> None:
-        """See Backend.open. A profile does not depend on the prompt."""
+        """A profile does not depend on the prompt."""
 
     def require(self, model: str) -> None:
-        """See Backend.require."""
         self._lookup.require(model)
 
     def provenance(self, model: str) -> Provenance:
-        """See WithProvenance.provenance."""
         profile = self.profiles.get(model)
         if profile is None:
             return Provenance()
@@ -117,7 +106,7 @@ class Profiled:
     # -- the stages ----------------------------------------------------------------------------------------
 
     def begin(self, works: Sequence[Work]) -> Cost:
-        """See Backend.begin. One batch of prompts for each model, one of artifacts for each size."""
+        """One batch of prompts for each model, one of artifacts for each size."""
         work = works[0]
         if len(works) == 1 and not work.refine:
             seconds = self._lookup.seconds("text_encode", work.model, 1, 1)
@@ -131,7 +120,7 @@ class Profiled:
         return self._lookup.in_turn(parts)
 
     def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
-        """See Backend.steps and above."""
+
         known = self._steps
         if len(works) == 1:
             work = works[0]
@@ -160,7 +149,7 @@ class Profiled:
         return cost
 
     def patched(self, works: Sequence[Work], side: int, count: int = 1) -> Cost:
-        """See Patching.patched. It takes the typical seconds, whatever the rows."""
+        """It takes the typical seconds, whatever the rows."""
         sizes = []
         for work in works:
             work.done += count
@@ -176,7 +165,7 @@ class Profiled:
         return one.times(count)
 
     def end(self, works: Sequence[Work]) -> Cost:
-        """See Backend.end. One batch for each model and size."""
+        """One batch for each model and size."""
         check_done(works)
         if len(works) == 1:
             work = works[0]
@@ -199,7 +188,6 @@ class Profiled:
         return 1.0 if found is None else float(np.interp(self._draws(work.row), *found))
 
     def seconds(self, operation: str, model: str, width: int, height: int, batch: int = 1) -> float:
-        """See Lookup.seconds."""
         return self._lookup.seconds(operation, model, width, height, batch)
 
     def typical_s(self, work: Work) -> float:
@@ -207,11 +195,11 @@ class Profiled:
         stages = whole(self, Work(work.model, work.width, work.height, work.steps, controlnets=work.controlnets))
         return stages.denoise_s + stages.other_s
 
-    def times_faster(self, model: str, width: int, height: int, gpus: int) -> float | None:
-        """How many times faster than on one GPU a step is on ``gpus``, one of ``gangs``; None where nobody measured it.
+    def gangs(self) -> frozenset[int]:
+        return frozenset(n for profile in self.profiles.values() for n in profile.gang_tables)
 
-        Raises BackendError outside the grid unless ``extrapolate`` is ``warn``.
-        """
+    def times_faster(self, model: str, width: int, height: int, gpus: int) -> float | None:
+        """Raises BackendError outside the grid unless ``extrapolate`` is ``warn``."""
         self.require(model)
         profile = self.profiles[model]
         table = profile.gang_tables.get(gpus)
@@ -223,18 +211,23 @@ class Profiled:
     # -- what lies in memory -------------------------------------------------------------------------------
 
     def load(self, asset: Asset) -> Cost:
-        """See Backend.load."""
-        if asset.kind != "model":
-            return self._addons.load(asset)
         self.require(asset.model)
-        seconds = self.profiles[asset.model].load_s
+        profile = self.profiles[asset.model]
+        if asset.kind == "lora":
+            lora = self._lora(asset)
+            return self._lookup.cost(asset.model, lora.read_s * _size(asset, lora.bytes) + lora.patch_s)
+        if asset.kind == "controlnet":
+            net = profile.controlnet
+            if net is None:
+                raise self._absent("controlnet", asset, "--controlnets 1")
+            return self._lookup.cost(asset.model, net.load_s * _size(asset, net.bytes))
+        seconds = profile.load_s
         if seconds is None:
             self._lookup.used.unpublished_loads.add(asset.model)
             seconds = self.unpublished_load_s
         return self._lookup.cost(asset.model, seconds)
 
     def bytes(self, asset: Asset) -> int | None:
-        """See Backend.bytes."""
         self.require(asset.model)
         profile = self.profiles[asset.model]
         if asset.size is not None:
@@ -245,7 +238,7 @@ class Profiled:
         return None if add_on is None else add_on.bytes
 
     def peak_bytes(self, works: Sequence[Work]) -> int | None:
-        """See Backend.peak_bytes. Groups take turns, so it is the most over them."""
+        """Groups take turns, so it is the most over them."""
         if not self.measures_memory:
             return None
         peaks = []
@@ -259,37 +252,77 @@ class Profiled:
     # -- add-ons, stage by stage -------------------------------------------------------------------------
 
     def read_lora(self, lora: Asset) -> Cost:
-        """See Taken.read_lora."""
-        return self._addons.read_lora(lora)
+        measured = self._lora(lora)
+        return self._lookup.cost(lora.model, measured.read_s * _size(lora, measured.bytes))
 
     def create_lora(self, lora: Asset, beside: Sequence[Asset]) -> Cost:
-        """See Taken.create_lora. What stands there already makes no difference."""
-        return self._addons.create_lora(lora)
+        """What stands there already makes no difference."""
+        measured = self._lora(lora)
+        return self._lookup.cost(lora.model, (measured.attach_s + measured.fuse_s) * _size(lora, measured.bytes))
 
     def lora_spread(self, lora: Asset) -> Sequence[float]:
-        """See Taken.lora_spread."""
-        return self._addons.lora_spread(lora)
+        return self._lora(lora).spread or ()
 
     def merge_loras(self, loras: Sequence[Asset]) -> Cost:
-        """See Taken.merge_loras."""
-        return self._addons.merge_loras(loras)
+        """One after another."""
+        parts = []
+        for lora in loras:
+            measured = self._lora(lora)
+            once_s = measured.patch_s if measured.merge_s is None else measured.merge_s
+            parts.append((lora.model, once_s + (measured.copy_s or 0.0) * _size(lora, measured.bytes)))
+        return self._lookup.in_turn(parts)
 
     def restore_weights(self, loras: Sequence[Asset]) -> Cost:
-        """See Taken.restore_weights."""
-        return self._addons.restore_weights(loras)
+        measured = self._lora(loras[0])
+        seconds = measured.unfuse_s if measured.restore_s is None else measured.restore_s
+        return self._lookup.cost(loras[0].model, seconds)
 
     def apart(self, work: Work, batch: int, gpus: int) -> Apart:
-        """See Taken.apart."""
-        return self._addons.apart(work, batch, gpus)
+        """Of a batch, in the proportion of the step's own."""
+        self.require(work.model)
+        measured = {(p.gpus, p.width, p.height): p for p in self.profiles[work.model].apart}
+        found = measured.get((gpus, work.width, work.height))
+        if found is None:
+            there = "; ".join(f"{g} GPUs at {w}x{h}" for g, w, h in measured) or "nothing"
+            size = f"{gpus} GPUs at {work.width}x{work.height} with ControlNets on others"
+            what = f"apart: nobody measured a step on {size} (measured: {there})"
+            remedy = "serve them in line (controlnets=in-line), or add the figures to a profile in backend.folder"
+            raise self._lookup.lacks(work.model, what, remedy)
+        scale = self.service_factor
+        if batch > 1:
+            shape = ("step", work.model, work.width, work.height)
+            scale *= self.seconds(*shape, batch) / self.seconds(*shape)
+        return Apart(found.encoder_s * scale, found.controlnet_s * scale, found.receive_s * scale)
 
     def faster(self, model: str, kernels: Sequence[str]) -> float:
-        """See Taken.faster."""
-        return self._addons.faster(model, kernels)
+        """The factors of ``kernels`` are multiplied."""
+        self.require(model)
+        known = self.profiles[model].kernels
+        for name in kernels:
+            if name not in known:
+                what = f"kernels: nobody measured {name} (measured: {', '.join(known) or 'none'})"
+                raise self._lookup.lacks(model, what, "leave it out, or add it to a profile in backend.folder")
+        return prod(known[name] for name in kernels)
+
+    def _lora(self, lora: Asset) -> LoraTiming:
+        self.require(lora.model)
+        measured = self.profiles[lora.model].lora
+        if measured is None:
+            raise self._absent("lora", lora, "--loras")
+        return measured
+
+    def _absent(self, key: str, asset: Asset, option: str) -> BackendError:
+        what = f"{key}: nobody measured what it takes to load {asset.name} for {asset.model} on {self.gpu}"
+        return self._lookup.lacks(asset.model, what, f"serve without add-ons, or measure it (calibrate {option})")
 
     def assumptions(self) -> list[Assumption]:
-        """See Backend.assumptions."""
         return self._lookup.used.assumptions(self.gpu, self.profiles, self.service_factor, self.unpublished_load_s)
 
 
 def _one_of(works: Sequence[Work], shape: str) -> Work:
     return next(work for work in works if work.shape == shape)
+
+
+def _size(asset: Asset, measured: int) -> float:
+    """The bytes of ``asset`` over those of the one that was measured."""
+    return 1.0 if asset.size is None else asset.size / measured

@@ -31,27 +31,23 @@ class Used:
     def assumptions(
         self, gpu: str, profiles: Mapping[str, Profile], service_factor: float, unpublished_load_s: float
     ) -> list[Assumption]:
-        """See Backend.assumptions and Profiled."""
+        """What a summary says of ``gpu``: see Profiled for the settings."""
         used = {name: profiles[name] for name in sorted(self.stepped)}
-        said = [
-            Assumption(f"step time of {name} on {gpu}", _range(profile), profile.source)
-            for name, profile in used.items()
-        ]
-        said += [
-            Assumption(
-                f"step time of {name} on {gpu} at {point.width}x{point.height} in batches of {point.batch} [s]",
-                point.seconds,
-                point.source,
-            )
-            for name, profile in used.items()
-            for point in profile.step
-            if point.source is not None
-        ]
-        said += [
-            Assumption(f"energy of {name} on {gpu}", basis, profile.source)
-            for name, profile in used.items()
-            if (basis := _energy(profile)) is not None
-        ]
+        said: list[Assumption] = []
+
+        def say(what: str, value: object, source: str) -> None:
+            said.append(Assumption(what, value, source))
+
+        for name, profile in used.items():
+            say(f"step time of {name} on {gpu}", _range(profile), profile.source)
+        for name, profile in used.items():
+            for point in profile.step:
+                if point.source is not None:
+                    size = f"{point.width}x{point.height} in batches of {point.batch} [s]"
+                    say(f"step time of {name} on {gpu} at {size}", point.seconds, point.source)
+        for name, profile in used.items():
+            if (basis := _energy(profile)) is not None:
+                say(f"energy of {name} on {gpu}", basis, profile.source)
         for name in sorted(self.patched):
             timing = profiles[name].patched
             assert timing is not None
@@ -59,70 +55,42 @@ class Used:
                 f"{timing.base_s:g} s + {timing.patch_s:g} s a patch of {timing.side} px + {timing.size_s:g} s a "
                 f"further size + {timing.halo_s:g} s a border"
             )
-            said.append(Assumption(f"step of a batch of patches of {name} on {gpu}", basis, timing.source))
+            say(f"step of a batch of patches of {name} on {gpu}", basis, timing.source)
         if service_factor != 1.0 and used:
-            said.append(Assumption("seconds of all stages, times", service_factor, "backend.service_factor"))
-        said += [
-            Assumption(
-                f"load time of {model} on {gpu} [s]",
-                unpublished_load_s,
-                "nobody published it; a setting",
-            )
-            for model in sorted(self.unpublished_loads)
-        ]
-        said += [
-            Assumption(
-                f"extra time of {nets} ControlNets in line of {model} on {gpu}",
+            say("seconds of all stages, times", service_factor, "backend.service_factor")
+        for name in sorted(self.unpublished_loads):
+            say(f"load time of {name} on {gpu} [s]", unpublished_load_s, "nobody published it; a setting")
+        for name, nets in sorted(self.between):
+            beyond = f" {EXTRAPOLATED}" if nets > max(profiles[name].controlnet_tables) else ""
+            say(
+                f"extra time of {nets} ControlNets in line of {name} on {gpu}",
                 "between those of fewer and of more, or in proportion",
-                "this number was not measured; as many ControlNets in line take as many times as long"
-                + (f" {EXTRAPOLATED}" if nets > max(profiles[model].controlnet_tables) else ""),
+                f"this number was not measured; as many ControlNets in line take as many times as long{beyond}",
             )
-            for model, nets in sorted(self.between)
-        ]
-        said += [
-            Assumption(
-                f"scatter of the seconds of {name} on {gpu}",
-                "one factor for each request, drawn from the run's seed",
-                profile.source,
-            )
-            for name, profile in used.items()
-            if profile.scatter is not None
-        ]
-        said += [
-            Assumption(
-                f"seconds of {stage} of {model} on {gpu} in batches above {largest}, the largest measured",
+        for name, profile in used.items():
+            if profile.scatter is not None:
+                one = "one factor for each request, drawn from the run's seed"
+                say(f"scatter of the seconds of {name} on {gpu}", one, profile.source)
+        for name, stage, largest in sorted(self.in_turn):
+            say(
+                f"seconds of {stage} of {name} on {gpu} in batches above {largest}, the largest measured",
                 "in proportion to the images",
                 "not measured; the images one after another, an upper bound",
             )
-            for model, stage, largest in sorted(self.in_turn)
-        ]
         if self.mixed:
-            said.append(
-                Assumption(
-                    "a batch of several sizes or numbers of ControlNets",
-                    "a batch for each, one after another",
-                    "images of different sizes share no tensor",
-                )
+            say(
+                "a batch of several sizes or numbers of ControlNets",
+                "a batch for each, one after another",
+                "images of different sizes share no tensor",
             )
-        for model in sorted({name for name, *_ in self.extrapolated}):
-            alone = [each for each in self.extrapolated if each[0] == model and each[3] == 1]
-            batched = [each for each in self.extrapolated if each[0] == model and each[3] > 1]
-            if alone:
-                said.append(
-                    Assumption(
-                        f"sizes whose step time of {model} on {gpu} is extrapolated",
-                        len(alone),
-                        f"outside the measured grid; the grid's edge scaled by pixels {EXTRAPOLATED}",
-                    )
-                )
-            if batched:
-                said.append(
-                    Assumption(
-                        f"batched shapes whose time of {model} on {gpu} is extrapolated",
-                        len(batched),
-                        f"outside the measured grid; the grid's edge scaled by pixels and batch {EXTRAPOLATED}",
-                    )
-                )
+        outside = "outside the measured grid; the grid's edge scaled by pixels"
+        for name in sorted({name for name, *_ in self.extrapolated}):
+            batches = [batch for model, *_, batch in self.extrapolated if model == name]
+            if alone := batches.count(1):
+                say(f"sizes whose step time of {name} on {gpu} is extrapolated", alone, f"{outside} {EXTRAPOLATED}")
+            if batched := len(batches) - alone:
+                what = f"batched shapes whose time of {name} on {gpu} is extrapolated"
+                say(what, batched, f"{outside} and batch {EXTRAPOLATED}")
         return said
 
 

@@ -1,19 +1,32 @@
-"""Files and folders that appear whole or not at all, whoever writes them.
+"""Files and folders that appear whole or not at all.
 
-What cannot be written is told as the error of the package that writes: each names its own.
+A writer works in a part: a hidden folder beside the target, which holds a lock file. The lock ends with the process,
+however that ends, so the next writer into the same folder removes the parts of those that were killed.
+What cannot be written is raised as the error class of the caller.
 """
 
 import os
 import shutil
+import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from fnmatch import fnmatch
 from pathlib import Path
 
-from conf.part import clear, held_part, part_path
+from filelock import FileLock, Timeout
 
 REMEDY = "free the disk or name another path"
 LEAST_FREE = 1 << 20
 """Bytes that must be free on a disk for a write to be begun."""
+
+READY = "ready"
+"""The folder of a part whose files are all finished: they are moved out of it even after the writer was killed."""
+
+_PART = ".mezzotint-{}.part"
+_LOCK, _CONTENT = "lock", "content"
+
+_PATIENCE_S = 1.0
+"""Wait this long for a lock that another process may hold only to see whether the writer is gone."""
 
 
 def check_target(path: Path, error: type[Exception]) -> None:
@@ -68,7 +81,7 @@ def check_name(path: Path, error: type[Exception]) -> None:
         return
     except (OSError, ValueError) as cause:  # a name too long, a loop of links; a null character
         reason = getattr(cause, "strerror", None) or str(cause)
-        raise error(f"{_short(path)}: cannot be used ({reason}); name another path") from None
+        raise error(f"{str(path)[:120]}: cannot be used ({reason}); name another path") from None
 
 
 def output_folder(folder: Path, error: type[Exception]) -> None:
@@ -89,8 +102,81 @@ def check_room(folder: Path, error: type[Exception]) -> None:
 
 
 @contextmanager
+def part(directory: Path, name: str | None = None, *, wait: bool = False) -> Iterator[Path]:
+    """Make a part in ``directory``, hold its lock, and remove the part when the block ends.
+
+    Args:
+        directory: made with its parents where it is absent, and removed again if it is empty at the end.
+        name: tells two writers of the same target that they are two; None: no other writer has this part.
+        wait: wait for another process that holds the part.
+
+    Raises:
+        Timeout: another process holds the part, and ``wait`` is false.
+        OSError: it cannot be made.
+    """
+    clear(directory)
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    folder = directory / _PART.format(name or uuid.uuid4().hex[:16])
+    lock = FileLock(folder / _LOCK, timeout=-1 if wait else _PATIENCE_S)
+    while True:
+        is_new = True
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            is_new = False
+        try:
+            lock.acquire()
+        except FileNotFoundError:  # another process has just removed the part
+            continue
+        except OSError as error:
+            if isinstance(error, Timeout) or not is_new:
+                raise Timeout(lock.lock_file) from None
+            # Else a file system without locks, where nobody can take a part for that of a killed writer.
+        if {entry.name for entry in os.scandir(folder)} <= {_LOCK}:
+            break
+        _settle(folder)  # what a killed writer left while this one waited
+        lock.release()
+    try:
+        yield folder
+    finally:
+        _settle(folder)
+        lock.release()
+        for each in missing:
+            with suppress(OSError):  # not empty
+                each.rmdir()
+
+
+def move_files(source: Path, target: Path) -> None:
+    """Move the files of one folder into another, in the order of their names, after all that they replace is gone."""
+    names = sorted(os.listdir(source))
+    for name in reversed(names):
+        (target / name).unlink(missing_ok=True)
+    for name in names:
+        os.replace(source / name, target / name)
+
+
+def clear(directory: Path) -> None:
+    """Remove the parts in ``directory`` whose writers are gone; what was ready in them is moved into ``directory``."""
+    for folder in directory.glob(_PART.format("*")):
+        with suppress(OSError), FileLock(folder / _LOCK, timeout=0):  # held by its writer, or no locks here
+            _settle(folder)
+
+
+def _settle(folder: Path) -> None:
+    if (folder / READY).is_dir():
+        move_files(folder / READY, folder.parent)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def contents(folder: Path) -> list[str]:
+    """Return the names in a folder, sorted, without parts; none where there is no such folder."""
+    names = os.listdir(folder) if folder.is_dir() else []
+    return sorted(name for name in names if not fnmatch(name, _PART.format("*")))
+
+
+@contextmanager
 def atomic_write(path: Path, error: type[Exception]) -> Iterator[Path]:
-    """Give a temporary path in the same folder; rename it to `path` if the block succeeds.
+    """Give a temporary path on the same disk; rename it to `path` if the block succeeds.
 
     A reader therefore never sees half a file, and writers that race leave the file of one of them,
     whole. The temporary file is removed if the block fails in any way.
@@ -103,14 +189,12 @@ def atomic_write(path: Path, error: type[Exception]) -> Iterator[Path]:
         error: the folder is missing, the disk is full, or permission is lacking.
     """
     check_target(path, error)
-    clear(path.parent)
-    temporary = part_path(path.parent)
     try:
-        with held_part(temporary, folder=False):
-            yield temporary
-            os.replace(temporary, path)
+        with part(path.parent) as folder:
+            yield folder / _CONTENT
+            os.replace(folder / _CONTENT, path)
     except OSError as cause:
-        raise _unwritable(path, cause, error, REMEDY) from cause
+        raise error(f"{path}: cannot be written ({cause.strerror or str(cause)}); {REMEDY}") from cause
 
 
 @contextmanager
@@ -132,49 +216,3 @@ def atomic_files(paths: Sequence[Path], error: type[Exception], gone: Sequence[P
         yield temporaries[::-1]
         for path in gone:
             path.unlink(missing_ok=True)
-
-
-@contextmanager
-def atomic_folder(path: Path, error: type[Exception], remedy: str = REMEDY) -> Iterator[Path]:
-    """Give a temporary folder beside `path`; rename it to `path` if the block succeeds.
-
-    Where another process was faster, its folder stays: use this where both would write the same.
-
-    Args:
-        path: the folder to be made, with its parents.
-        error: what to raise, with one line of text.
-        remedy: what its text says to do.
-
-    Raises:
-        error: the disk is full, or permission is lacking.
-    """
-    temporary = part_path(path.parent)
-    begun = False
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        clear(path.parent)
-        with held_part(temporary, folder=True):
-            begun = True
-            yield temporary
-            os.replace(temporary, path)
-    except OSError as cause:
-        if not begun or not path.is_dir():
-            raise _unwritable(path, cause, error, remedy) from cause
-
-
-@contextmanager
-def scratch_folder(path: Path) -> Iterator[Path]:
-    """Give a temporary folder on the disk of `path`; it is removed, with all in it, when the block ends."""
-    clear(path.parent)
-    folder = part_path(path.parent)
-    with held_part(folder, folder=True):
-        yield folder
-
-
-def _short(path: Path) -> str:
-    text = str(path)
-    return text if len(text) <= 120 else f"{text[:100]}..."
-
-
-def _unwritable(path: Path, cause: OSError, error: type[Exception], remedy: str) -> Exception:
-    return error(f"{path}: cannot be written ({cause.strerror or str(cause)}); {remedy}")

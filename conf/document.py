@@ -1,5 +1,7 @@
 """YAML that somebody else wrote: read in bounded time and memory, or refused in one line."""
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import yaml
@@ -26,14 +28,16 @@ def parse(content: str | bytes) -> Any:
         DocumentError: it is not YAML, has values that there are not (no day of any month), names itself, is nested
             too deeply, or stands for more than ``MOST_VALUES`` values.
     """
-    loader = node = None
+    loader: Any = None
+    nodes: list[yaml.Node] = []
     try:
         loader = _Loader(content)
         node = loader.get_single_node()
         if node is None:
             return None
-        if _values(node, {}) > MOST_VALUES:
-            raise DocumentError(f"its aliases stand for more than {MOST_VALUES:,} values")
+        nodes = list(islice(_nodes(node), MOST_VALUES + 1))
+        if len(nodes) > MOST_VALUES:
+            raise DocumentError(f"it has more than {MOST_VALUES:,} values, aliases written out")
         return loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -42,40 +46,28 @@ def parse(content: str | bytes) -> Any:
     except yaml.reader.ReaderError as error:
         raise DocumentError(f"byte {error.position}: {error.reason}") from None
     except RecursionError:
-        raise DocumentError("it is nested too deeply") from None
+        raise DocumentError("it is nested too deeply, or a part of itself") from None
     except DocumentError:
         raise
     except _WRONG:
-        raise DocumentError(_culprit(loader, node)) from None
-    finally:
-        if loader is not None:
-            loader.dispose()
+        raise DocumentError(_culprit(loader, nodes)) from None
 
 
-def _culprit(loader: Any, node: yaml.Node | None) -> str:
-    """Where the value is that is not what its tag or its form says: a day that no month has, a word as an int."""
-    below = [] if node is None else [node]
-    while below:
-        one = below.pop()
+def _nodes(node: yaml.Node) -> Iterator[yaml.Node]:
+    """Yield all that ``node`` stands for, aliases written out; without end where it is a part of itself."""
+    yield node
+    if isinstance(node, yaml.CollectionNode):
+        for each in node.value:
+            for below in each if isinstance(each, tuple) else (each,):
+                yield from _nodes(below)
+
+
+def _culprit(loader: Any, nodes: list[yaml.Node]) -> str:
+    """Say where the value is that is not what its tag or its form says: a day that no month has, a word as an int."""
+    for one in nodes:
         if isinstance(one, yaml.ScalarNode):
             try:
                 loader.construct_object(one)
             except _WRONG:
                 return f"line {one.start_mark.line + 1}: {one.value!r} is no {one.tag.rpartition(':')[2]}"
-        else:
-            below += one.value if isinstance(one, yaml.SequenceNode) else [each for pair in one.value for each in pair]
     return "a value is not what its tag says"
-
-
-def _values(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many values ``node`` stands for, aliases written out. Raises DocumentError where it names itself."""
-    if isinstance(node, yaml.ScalarNode):
-        return 1
-    found = known.get(id(node))
-    if found == 0:
-        raise DocumentError(f"line {node.start_mark.line + 1}: what stands there is a part of itself")
-    if found is None:
-        known[id(node)] = 0
-        below = node.value if isinstance(node, yaml.SequenceNode) else [each for pair in node.value for each in pair]
-        found = known[id(node)] = 1 + sum(_values(each, known) for each in below)
-    return found

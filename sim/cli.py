@@ -4,11 +4,10 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
+from sim.commands import command_of, overview, refuse_words, run_command
 from sim.ending import Terminated, end_workers, interruption, told_to_stop
-from sim.errors import ConfigError
-from sim.refusal import OUTPUT_GONE, check_memory_limit, refuse
+from sim.refusal import OUTPUT_GONE, USAGE_ERROR, check_memory_limit, is_refused, refuse
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -17,9 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_closed_streams()
     status = 0
     try:
-        here = os.getcwd()
-        if arguments is None:
-            _leave_working_directory(here)
+        os.getcwd()  # without a working directory libraries fail in ways of their own
         try:
             status = _done(given)
         finally:
@@ -35,32 +32,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _done(given: Sequence[str]) -> int:
     """Do what was asked for; returns the exit status."""
-    from sim.config.choices import listed  # what a verb needs takes seconds to import; each imports its own
-
     try:
-        try:
-            if given[:1] == ["list"]:
-                return listed(given[1:])
-            if given[:1] == ["--version"]:
-                from importlib.metadata import version
+        if given[:1] == ["--version"]:
+            from importlib.metadata import version
 
-                print(f"mezzotint {version('mezzotint')}")
-                return 0
-            check_memory_limit()
-            with told_to_stop():
-                from sim.verbs import run
-
-                return run(given)
-        except (ConfigError, MemoryError) as error:
+            print(f"mezzotint {version('mezzotint')}")
+            return 0
+        check_memory_limit()
+        with told_to_stop():
+            words = command_of(given)
+            if words is not None:
+                return run_command(words, given[len(words.split()) :])
+            if given and given[0] not in ("-h", "--help"):
+                refuse_words(given)
+            print(overview())
+            return 0 if given else USAGE_ERROR
+    except BrokenPipeError:
+        raise
+    except (Exception, KeyboardInterrupt) as error:
+        if (stop := interruption(error)) is not None:
+            end_workers()
+            print("mezzotint: interrupted", file=sys.stderr)
+            return 143 if isinstance(stop, Terminated) else 130
+        if isinstance(error, Exception) and is_refused(error):
             return refuse(error)
-        except Exception as error:
-            if (stop := interruption(error)) is not None:
-                raise stop from None
-            raise
-    except KeyboardInterrupt as stop:
-        end_workers()
-        print("mezzotint: interrupted", file=sys.stderr)
-        return 143 if isinstance(stop, Terminated) else 130
+        raise
 
 
 def _let_go_of_output() -> None:
@@ -70,24 +66,15 @@ def _let_go_of_output() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Connect every standard stream that the caller closed (``>&-``) to the null device, as if it were ignored.
+    """Connect every standard stream that the caller closed (``>&-``) to the null device.
 
-    Python sets a closed stream to None, which libraries do not expect, and the next open file would take its number.
+    Libraries do not expect the None that Python puts there, and the next open file would take the stream's number.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             descriptor = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(descriptor, True)
             setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8"))
-
-
-def _leave_working_directory(here: str) -> None:
-    """``python -m sim.cli`` puts the working directory before all else, where any file could pass for a library."""
-    root = str(Path(__file__).parents[1])
-    if sys.path[:1] == [here] != [root] and not sys.flags.safe_path:
-        del sys.path[0]
-    if root not in sys.path:
-        sys.path.append(root)  # worker processes of a sweep take the path over before they import anything of ours
 
 
 if __name__ == "__main__":

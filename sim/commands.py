@@ -3,25 +3,61 @@
 import inspect
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
+from pydantic import ValidationError
 from typer.exceptions import TyperException
 
 from sim.errors import ConfigError
 
 COMMANDS: dict[str, str] = {
+    "run": "sim.verbs:run",
+    "list": "sim.config.listing:listed",
+    "validate": "sim.verbs:validate",
     "trace compare": "traces.cli:compare",
     "trace describe": "traces.cli:describe",
     "trace export": "traces.cli:export",
     "trace import": "traces.sources.command:import_from",
     "trace pair": "traces.cli:pair",
     "trace synth": "traces.cli:synth",
+    **dict.fromkeys(
+        ("calibrate sd15", "calibrate sdxl", "calibrate sd3", "calibrate flux", "calibrate sana"),
+        "backends.cli:calibrate",
+    ),
+    "calibrate likeness": "backends.cli:calibrate_likeness",
+    "calibrate sglang": "backends.cli:calibrate_sglang",
+    "calibrate log": "sim.study.generation.command:log",
+    "calibrate scale": "sim.study.scale.command:scale",
+    "calibrate selector": "sim.study.selector.command:selector",
+    "plan placement": "sim.study.placement.command:placement",
+    "plan rate": "sim.study.rate.command:rate",
+    "scorecard": "sim.study.scorecard.command:compare",
+    "scorecard addons": "sim.study.addons.command:compare",
+    "scorecard compositions": "sim.study.compositions.command:compare",
+    "scorecard hardware": "sim.study.hardware.command:replay",
+    "scorecard stages": "sim.study.stages.command:compare",
 }
 """The module and function of each command, by the words that call it. A module is imported when it is called."""
 
 BY_NEXT_WORD = frozenset({"trace import"})
 """Commands whose options depend on the word after them: their function takes it and returns the function to call."""
+
+
+def overview() -> str:
+    """Return the commands, a line each."""
+    lines = [f"  {words:<24} {_description(function_of(words)).partition(chr(10))[0]}" for words in COMMANDS]
+    about = "Replay text-to-image traffic through published serving designs."
+    return "\n".join(["usage: mezzotint COMMAND [OPTIONS]", "", about, "", *lines])
+
+
+def refuse_words(given: Sequence[str]) -> NoReturn:
+    """Raise ConfigError for words that are no command."""
+    after = [words.split()[1] for words in COMMANDS if words.startswith(f"{given[0]} ")]
+    if after:
+        found = given[1] if len(given) > 1 else "nothing"
+        raise ConfigError(f"{given[0]}: found {found}, expected {' or '.join(after)}")
+    raise ConfigError(f"{given[0]}: is no command; `mezzotint --help` lists them")
 
 
 def command_of(given: Sequence[str]) -> str | None:
@@ -36,20 +72,30 @@ def run_command(words: str, options: Sequence[str]) -> int:
     Raises:
         ConfigError: an option is unknown, lacks its value, or is out of its range.
     """
+    try:
+        # not command.main, which would end on an interruption and on a closed pipe in its own way
+        with parsed(words, options) as context:
+            status: int | None = context.command.invoke(context)
+    except typer.Exit as end:  # of --help
+        return end.exit_code
+    except TyperException as error:
+        said = error.format_message().replace("Value error, ", "")
+        if isinstance(error.__cause__, ValidationError):  # which says what was expected alone
+            said += f", found {error.__cause__.errors()[0]['input']!r}."
+        raise ConfigError(f"{words}: {said} `mezzotint {words} --help` lists its options") from None
+    return status or 0
+
+
+def parsed(words: str, options: Sequence[str]) -> Any:
+    """Return a context manager: command ``words`` with its ``options`` read. Raises TyperException for a wrong one."""
     function = function_of(words)
     if words in BY_NEXT_WORD:
         word = options[0] if options and not options[0].startswith("-") else None
         function = function(word)
         words, options = (words, options) if word is None else (f"{words} {word}", options[1:])
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(help=_description(function))(function)
-    try:
-        status = typer.main.get_command(app).main(
-            args=list(options), prog_name=f"mezzotint {words}", standalone_mode=False
-        )
-    except TyperException as error:
-        raise ConfigError(f"{words}: {error.format_message()} `mezzotint {words} --help` lists its options") from None
-    return status or 0
+    app.command(help=_description(function), context_settings={"help_option_names": ["-h", "--help"]})(function)
+    return typer.main.get_command(app).make_context(f"mezzotint {words}", list(options))
 
 
 def function_of(words: str) -> Callable[..., Any]:

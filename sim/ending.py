@@ -1,12 +1,13 @@
 """The end of a command that is told to stop, and of the processes that it has started."""
 
+import multiprocessing
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -21,9 +22,6 @@ class Terminated(KeyboardInterrupt):
 @contextmanager
 def told_to_stop() -> Iterator[None]:
     """SIGTERM ends the block as Ctrl-C does, so that what was begun is put away and worker processes end."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     before = signal.signal(signal.SIGTERM, _stop)
     try:
         yield
@@ -31,46 +29,37 @@ def told_to_stop() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def interruption(error: BaseException) -> KeyboardInterrupt | None:
-    """The interruption on which ``error`` arose, if it did.
+def interruption(error: BaseException | None) -> KeyboardInterrupt | None:
+    """Return the interruption on which ``error`` arose, if it did.
 
     One that comes while a class is made, or a library tidies up, is an error of another kind by the time it is seen.
     """
-    seen: set[int] = set()
-    waiting: list[BaseException | None] = [error]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, KeyboardInterrupt):
-            return each
-        if each is not None and id(each) not in seen:
-            seen.add(id(each))
-            waiting += [each.__cause__, each.__context__]
-    return None
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error
 
 
 def workers_end_with_us() -> None:
     """From now on joblib's worker processes end when this process is gone, however that went.
 
-    They watch from their start, and not from their first task, which one that waits for work may never get; and they
-    are told who they work for, as it may be gone by then. Whoever starts workers of another kind (Ray's, Slurm's) sees
-    to their end.
+    They watch from their start, and not from their first task, which one that waits for work may never get. Whoever
+    starts workers of another kind (Ray's, Slurm's) sees to their end.
     """
-    from joblib import register_parallel_backend  # takes a while, and most commands start no worker
-    from joblib._parallel_backends import LokyBackend
+    from joblib import parallel_config, register_parallel_backend  # takes a while, and most commands start no worker
 
-    class Watched(LokyBackend):  # type: ignore[misc]
-        def configure(self, *args: Any, **kwargs: Any) -> Any:
-            return super().configure(*args, initializer=_end_with, initargs=(os.getpid(),), **kwargs)
-
-    register_parallel_backend("loky", Watched)
+    with parallel_config(backend="loky") as config:
+        backend: Any = type(config["backend"])
+    register_parallel_backend("loky", partial(backend, initializer=_end_with, initargs=(os.getpid(),)))
 
 
 def end_workers() -> None:
-    """Kill joblib's worker processes, if there are any, without waiting for what they do."""
-    loky = sys.modules.get("joblib.externals.loky.reusable_executor")
-    executor = None if loky is None else loky._executor
-    if executor is not None:
-        executor.shutdown(wait=True, kill_workers=True)
+    """Kill the worker processes, if there are any, without waiting for what they do."""
+    workers = multiprocessing.active_children()
+    for each in workers:
+        if each.pid is not None:
+            os.kill(each.pid, signal.SIGKILL)
+    for each in workers:
+        each.join()
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -1,24 +1,19 @@
 """Errors and warnings of the command line: one line each on standard error; after an error, exit status 2."""
 
 import errno
-import re
 import resource
 import sys
+from concurrent.futures.process import BrokenProcessPool
 
-from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+from omegaconf.errors import KeyValidationError, MissingMandatoryValue, OmegaConfBaseException
 
 from conf.printable import printable
 from sim.ending import interruption
-from sim.errors import ConfigError
+from sim.errors import REFUSED, ConfigError
 
 USAGE_ERROR = 2
 OUTPUT_GONE = 141
 """The exit status where the reader of a pipe has gone: that of a command which SIGPIPE ends."""
-
-_RAISED = re.compile(r"^\w+ raised while resolving interpolation: ")
-"""How OmegaConf begins where a resolver failed: with a class of Python's, and without the key."""
-
-_KEY = re.compile(r"Incompatible key type '\w+'")
 
 MIN_ADDRESS_SPACE_BYTES = 1 << 30
 """Below this limit on virtual memory NumPy's and Arrow's libraries fail to load, abort or hang.
@@ -28,6 +23,15 @@ Measured: so from 0.1 to 0.8 GB. A small run uses 0.2 GB, and reserves 0.5 GB.
 
 LONGEST = 1000
 """Characters of a message; it begins with what is wrong and ends with what to do."""
+
+
+def is_refused(error: Exception) -> bool:
+    """Return True for what the user can put right."""
+    from hydra.errors import HydraException  # takes a while, and most commands fail at nothing
+    from yaml import YAMLError
+
+    libraries = (HydraException, OmegaConfBaseException, YAMLError, OSError, MemoryError, BrokenProcessPool)
+    return isinstance(error, REFUSED + libraries)
 
 
 def refuse(error: Exception, where: str = "") -> int:
@@ -59,11 +63,16 @@ def refusal(error: Exception, where: str = "") -> str:
     elif isinstance(error, OSError) and error.errno is not None:
         message = f"what was asked for cannot be written ({error.strerror}); free the disk or write elsewhere"
     elif isinstance(error, OmegaConfBaseException):
-        message = _KEY.sub(
-            "found a key that is no text; expected names, in quotes where YAML reads them as other", message
-        )
-        said = _RAISED.sub("", message.partition("full_key:")[0].strip()) or "cannot be resolved; correct its ${...}"
+        said = message.partition("full_key:")[0].rpartition(" raised while resolving interpolation: ")[2].strip()
+        if isinstance(error, KeyValidationError):
+            said = "found a key that is no text; expected names, in quotes where YAML reads them as other"
+        said = said or "cannot be resolved; correct its ${...}"
         message = f"{error.full_key}: {said}" if error.full_key and error.full_key not in said else said
+    elif isinstance(error, BrokenProcessPool):
+        message = (
+            "a worker process was killed, perhaps for want of memory; the same command goes on where it stopped, "
+            "hydra.launcher.n_jobs=1 takes the least"
+        )
     elif "@system." in message:
         message += "; the file of a system begins with the line: # @package _global_"
     return f"mezzotint: error: {_line(f'{where}{message}')}"

@@ -36,9 +36,9 @@ from sim.record.summary import summarise
 from sim.record.timeline import write_timeline
 from sim.request import COMPLETED, Addons
 from sim.reuse.cache import Cache
-from sim.rundir import CLUSTER, CONFIG, REQUESTS, SUMMARY, TIMELINE, Claim, claimed
+from sim.rundir import CLUSTER, CONFIG, REQUESTS, SUMMARY, TIMELINE, Claim, claimed, config_of, holds_run
 from sim.slo import Limit
-from sim.streams import stream
+from sim.streams import ARRIVALS, TRACE, stream
 from sim.workload import Shapes, Similarity, Workload, addon_bytes, standalone
 from traces.arrivals.base import Arrivals
 from traces.arrivals.trace_clock import TraceClock
@@ -102,6 +102,32 @@ def simulate(config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
     """
     settings = check(config)
     return replay(settings, assemble(settings, progress=progress), config, progress=progress)
+
+
+def simulated(
+    plain: dict[str, Any], folder: Path, *, fresh: bool = False, keep: bool = False
+) -> tuple[dict[str, Any], Path, bool]:
+    """Run one simulation into a run directory.
+
+    Args:
+        fresh: where ``folder`` is taken, take another one.
+        keep: where the same run lies in ``folder``, read it instead.
+
+    Returns:
+        its summary, its folder, and whether it was read.
+
+    Raises:
+        ConfigError: ``folder`` cannot be used, or holds a run of another configuration.
+        TraceError, BackendError, SimulationError: as ``simulate``.
+    """
+    with claimed(folder, fresh=fresh) as claim:
+        if keep and holds_run(folder):
+            if config_of(folder) != again(plain):
+                raise ConfigError(f"run.dir: {folder} holds a run of another configuration; remove it or name another")
+            return json.loads((folder / SUMMARY).read_bytes()), claim.folder, True
+        outcome = simulate(plain, progress=not keep)
+        save(outcome, claim)
+        return outcome.summary, claim.folder, False
 
 
 def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
@@ -168,7 +194,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     quality: Quality = build(settings.quality, "quality", Quality)
     if trace is None:
         source: Source = build(settings.trace, "trace", Source)
-        trace = source.load(stream(settings.seed, "trace"))
+        trace = source.load(stream(settings.seed, TRACE))
     _check_left(trace, settings)
     models: dict[str, Model] = {role: build(m, f"models.{role}", Model) for role, m in settings.models.items()}
     backend: Backend = build(settings.backend, "backend", Backend)
@@ -185,7 +211,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         )
         return embed(rows, encoder, progress=None if progress else False)
 
-    schedule = arrivals.schedule(trace.arrival_s[settings.preload :], stream(settings.seed, "arrivals"))
+    schedule = arrivals.schedule(trace.arrival_s[settings.preload :], stream(settings.seed, ARRIVALS))
     if schedule.rows is not None:
         trace = trace.head(settings.preload + schedule.rows)
     _check_left(trace, settings)

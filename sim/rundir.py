@@ -1,23 +1,22 @@
 """The life of a run directory: claimed before the run, written aside, put in its place as a whole.
 
-A directory is one run's or absent. A reader finds either the run that was there before or the new one, and a run
-that was killed leaves nothing but a hidden part, which the next one into the same folder removes.
+A directory is one run's or absent. A run that was killed leaves nothing but a hidden part, which the next one into the
+same folder removes; if all its files were written by then, they are moved to their place.
 """
 
-import ctypes
-import errno
 import hashlib
+import itertools
 import json
 import os
-import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from conf.atomic import check_name, check_room
+from filelock import Timeout
+
+from conf.atomic import READY, check_name, check_room, clear, contents, move_files, part
 from conf.document import DocumentError, parse
-from conf.part import Busy, clear, held_part, hold, is_part, part_path
 from sim.errors import ConfigError
 
 SUMMARY, REQUESTS, CLUSTER, CONFIG = "summary.json", "requests.parquet", "cluster.parquet", "config.yaml"
@@ -25,9 +24,6 @@ TIMELINE = "timeline.json.gz"
 FILES = (SUMMARY, REQUESTS, CLUSTER, CONFIG, TIMELINE)
 REPORT, FIGURES = "report.html", "figures"
 """What a report leaves in the directory of the run that it is about."""
-
-_AT_FDCWD, _EXCHANGE = -100, 2
-"""Of renameat2(2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +41,21 @@ class Claim:
     def publish(self) -> None:
         """Put what was written in its place; what else lies there by now, such as a report, stays beside it.
 
+        Files of an earlier run are replaced, the summary first removed and last put there: without it there is no run.
+
         Raises:
             ConfigError: it cannot be put there; the message names the folder.
         """
-        folder = Path(os.path.realpath(self.folder))
+        place, ready = Path(os.path.realpath(self.folder)), self.staging
         try:
-            if self.staging.parent == folder:
-                _move_in(self.staging, folder)
-            elif folder.is_dir() and any(os.scandir(folder)):
-                _take_along(folder, self.staging)
-                _exchange(self.staging, folder)
-            else:
-                os.replace(self.staging, folder)
+            if not place.exists():
+                os.rename(ready, place)
+                return
+            if ready.parent.parent == place:  # an earlier run's: from here on a kill loses nothing
+                ready = ready.rename(ready.with_name(READY))
+            for name in set(FILES).difference(os.listdir(ready)):
+                (place / name).unlink(missing_ok=True)
+            move_files(ready, place)
         except OSError as error:
             raise _unusable(self.folder, error) from None
 
@@ -75,28 +74,31 @@ def claimed(folder: Path, *, fresh: bool = False, wait: bool = False) -> Iterato
     Raises:
         ConfigError: the folder cannot be written, holds what is no run, or is claimed by another process.
     """
-    number = 0
+    number = 1
     while True:
-        number += 1
-        place = _numbered(folder, number)
-        with ExitStack() as made:
-            staging = _staging(place, made, create=True)
-            try:
-                made.enter_context(held_part(staging, folder=True, wait=wait))
-            except Busy as busy:
-                if fresh:
+        named = _numbered(folder, number)
+        if fresh and os.path.lexists(named):
+            number += 1
+            continue
+        check_place(named)
+        place = Path(os.path.realpath(named))
+        home = _home(place)
+        try:
+            with part(home, hashlib.sha256(os.fsencode(place.name)).hexdigest()[:16], wait=wait) as own:
+                if home != _home(place):  # another process has made it meanwhile
                     continue
+                _refuse_other(named)
+                staging = own / "run"
+                staging.mkdir()
+                yield Claim(named, staging)
+                return
+        except Timeout as busy:
+            if not fresh:
                 raise ConfigError(
-                    f"run.dir: {place} is being written by another run; wait for it, or name another folder "
-                    f"(if there is no such run, remove {busy})"
+                    f"run.dir: {named} is being written by another run; wait for it, or name another folder "
+                    f"(if there is no such run, remove {Path(busy.lock_file).parent})"
                 ) from None
-            except OSError as error:
-                raise _unusable(place, error) from None
-            if fresh and os.path.lexists(place):
-                continue
-            _refuse_other(place)
-            yield Claim(place, staging)
-            return
+            number += 1
 
 
 def check_folder(folder: Path) -> None:
@@ -106,12 +108,18 @@ def check_folder(folder: Path) -> None:
         ConfigError: see ``claimed``.
     """
     check_place(folder)
+    clear(folder)
     _refuse_other(folder)
 
 
 def check_place(folder: Path) -> None:
     """Refuse a folder that could not be made, or not be written in. Raises ConfigError."""
-    _staging(folder, ExitStack(), create=False)
+    check_name(folder, ConfigError)
+    place = Path(os.path.realpath(folder))
+    nearest = next(each for each in (place, *place.parents) if each.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        raise ConfigError(f"run.dir: {folder} cannot be used ({nearest} is no folder to write in); name another folder")
+    check_room(nearest, ConfigError)
 
 
 def unclaimed(folder: Path) -> Path:
@@ -121,22 +129,16 @@ def unclaimed(folder: Path) -> Path:
         ConfigError: it cannot be made.
     """
     check_place(folder)
-    number = 0
-    while True:
-        number += 1
+    for number in itertools.count(1):
         place = _numbered(folder, number)
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.mkdir()
+            place.mkdir(parents=True)
         except FileExistsError:
             continue
         except OSError as error:
             raise _unusable(place, error) from None
-        return place
-
-
-def _numbered(folder: Path, number: int) -> Path:
-    return folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
+        break
+    return place
 
 
 def holds_run(folder: Path) -> bool:
@@ -156,123 +158,25 @@ def config_of(folder: Path) -> object:
         return None
 
 
-def others(folder: Path) -> list[str]:
-    """What lies in ``folder`` and is no part of a run, by name; empty too where there is no such folder."""
-    if not folder.is_dir():
-        return []
-    names = sorted(entry.name for entry in os.scandir(folder) if not is_part(entry.name))
-    if not holds_run(folder) and not set(FILES[:4]) <= set(names):  # a damaged run is one too
-        return names
-    return [name for name in names if name not in (*FILES, REPORT) and not (name == FIGURES and _drawn(folder / name))]
+def _numbered(folder: Path, number: int) -> Path:
+    return folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
 
 
-def _drawn(figures: Path) -> bool:
-    return figures.is_dir() and all(entry.name.endswith(".png") or is_part(entry.name) for entry in os.scandir(figures))
+def _home(place: Path) -> Path:
+    """Return where the part of a run lies: in its folder if that is there, so that no folder is renamed over it."""
+    return place if place.is_dir() else place.parent
 
 
 def _refuse_other(folder: Path) -> None:
-    found = others(folder)
-    if found:
+    found = contents(folder)
+    is_run = holds_run(folder) or all((folder / name).is_file() for name in FILES[:4])  # a damaged one is one too
+    if found and not is_run:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         raise ConfigError(
-            f"run.dir: {folder} holds what is not a run's ({found[0]}{more}), which a run would replace; "
+            f"run.dir: {folder} holds what is not a run's ({found[0]}{more}); "
             "name a new folder, or that of an earlier run"
         )
 
 
-def _staging(folder: Path, made: ExitStack, *, create: bool) -> Path:
-    """Where the run of ``folder`` is written: beside it, or in it where it cannot be renamed.
-
-    The parents that are made for it are removed again by ``made``, unless something was put there.
-    """
-    check_name(folder, ConfigError)
-    place = Path(os.path.realpath(folder))
-    if place.exists() and not place.is_dir():
-        raise ConfigError(f"run.dir: {folder} cannot be used (it is no folder); name another one")
-    digits = hashlib.sha256(os.fsencode(place.name)).hexdigest()[:16]
-    inside = place.is_dir() and not _can_be_renamed(place)
-    home = place if inside else place.parent
-    nearest = home
-    while not nearest.exists() and nearest != nearest.parent:
-        nearest = nearest.parent
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        raise ConfigError(f"run.dir: {folder} cannot be used ({nearest} is no folder to write in); name another folder")
-    check_room(nearest, ConfigError)
-    if create:
-        missing = [each for each in (home, *home.parents) if each != nearest and each.is_relative_to(nearest)]
-        try:
-            for each in reversed(missing):
-                with suppress(FileExistsError):
-                    each.mkdir()
-                    made.callback(_remove_empty, each)
-        except OSError as error:
-            raise _unusable(folder, error) from None
-        clear(home)
-    return part_path(home, digits)
-
-
-def _can_be_renamed(place: Path) -> bool:
-    """Not so a mount, a folder that somebody stands in (us), or one in a folder that cannot be written in."""
-    here = Path(os.path.realpath(os.curdir))
-    return not os.path.ismount(place) and not here.is_relative_to(place) and os.access(place.parent, os.W_OK | os.X_OK)
-
-
-def _remove_empty(folder: Path) -> None:
-    with suppress(OSError):
-        folder.rmdir()
-
-
 def _unusable(folder: Path, error: OSError) -> ConfigError:
     return ConfigError(f"run.dir: {folder} cannot be used ({error.strerror or error}); name another folder")
-
-
-def _take_along(old: Path, staging: Path) -> None:
-    """What lies in ``old`` and is no file of a run goes with the folder, as far as the new run has none."""
-    for entry in os.scandir(old):
-        new = staging / entry.name
-        if entry.name in FILES or is_part(entry.name) or new.exists():
-            continue
-        if entry.name == FIGURES and entry.is_dir():
-            shutil.copytree(entry.path, new)
-        elif entry.name == REPORT:
-            shutil.copy2(entry.path, new)
-        else:  # made by the run itself: a live backend's images, by the thousand
-            os.rename(entry.path, new)
-
-
-def _move_in(staging: Path, folder: Path) -> None:
-    """Put the files of ``staging`` into ``folder``, in which it lies; meanwhile there is no summary, so no run."""
-    (folder / SUMMARY).unlink(missing_ok=True)
-    for name in FILES[:0:-1]:
-        if (staging / name).exists():
-            os.replace(staging / name, folder / name)
-        else:
-            (folder / name).unlink(missing_ok=True)
-    os.replace(staging / SUMMARY, folder / SUMMARY)
-
-
-def _exchange(staging: Path, folder: Path) -> None:
-    """Swap two folders, at one instant where the system can."""
-    old = hold(folder)  # so that nobody takes it for a part that is nobody's, once it lies where that was
-    try:
-        if not _exchanged(staging, folder):
-            # Two renames then; a reader may find no folder in between, never a mixed one.
-            aside = part_path(staging.parent)
-            os.rename(folder, aside)
-            os.rename(staging, folder)
-            os.rename(aside, staging)
-        shutil.rmtree(staging, ignore_errors=True)
-    finally:
-        os.close(old)
-
-
-def _exchanged(one: Path, other: Path) -> bool:
-    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if call is None:
-        return False
-    if call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), ctypes.c_uint(_EXCHANGE)) == 0:
-        return True
-    number = ctypes.get_errno()
-    if number in (errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.ENOTSUP):
-        return False
-    raise OSError(number, os.strerror(number), str(other))

@@ -1,34 +1,33 @@
 """The life of a sweep's folder: one sweep at a time, and of one command, which goes on where it was interrupted.
 
-The file ``.sweep`` in it holds the command; whoever runs it holds the file's lock (flock), which ends with the process
-however that ends. Points may run in processes, or on machines, whose output goes elsewhere. So each point leaves a note
-with its line in the folder, and the command prints the lines: a sweep prints the same with every launcher.
+The file ``.sweep`` in it holds the command. Points may run in processes, or on machines, whose output goes elsewhere.
+So each point leaves a note with its line in the folder, and the command prints the lines: a sweep prints the same with
+every launcher.
 """
 
-import fcntl
 import json
-import os
-import shutil
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
+from typing import Literal
 
+from filelock import Timeout
 from tqdm import tqdm
 
-from conf.atomic import atomic_write
-from conf.part import clear, is_part
+from conf.atomic import atomic_write, clear, contents, part
 from sim.errors import ConfigError
 from sim.rundir import FIGURES, REPORT, SUMMARY, check_place
 
 COMMAND, HYDRAS = ".sweep", "multirun.yaml"
-_DONE, _KEPT, _FAILED = ".done-", ".kept-", ".failed-"
-"""Beginnings of a note's file name; the number of the point follows."""
 
 LOOK_S = 0.5
 """Between two looks at how far a sweep is."""
+
+_NOTE = ".point-{}-{}"
+"""The file name of a note: the number of the point, and how the point ended."""
 
 
 @contextmanager
@@ -44,29 +43,30 @@ def claimed_sweep(folder: Path, words: Sequence[str]) -> Iterator[None]:
     """
     check_place(folder)
     _refuse_other(folder)
+    command, said = folder / COMMAND, json.dumps(list(words)).encode()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / COMMAND, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise ConfigError(f"run.dir: {folder} cannot be used ({error.strerror}); name another folder") from None
-    try:
-        if not _lock(lock):
-            raise ConfigError(f"run.dir: another sweep is running in {folder}; wait for it, or name another folder")
-        said = json.dumps(list(words)).encode()
-        known = os.read(lock, 1 << 20)
-        if known != said:
-            if any(folder.glob(f"*/{SUMMARY}")):
-                raise _other_sweep(folder)
-            os.ftruncate(lock, 0)
-            os.pwrite(lock, said, 0)
-        clear(folder)
-        _remove(folder, _DONE, _KEPT, _FAILED)
-        try:
-            yield
-        finally:
-            _tidy(folder)
+        with part(folder, "sweep"):
+            if not is_claimed(folder) or command.read_bytes() != said:
+                _refuse_runs(folder)
+                command.write_bytes(said)
+            _forget(folder)
+            try:
+                yield
+            finally:
+                _forget(folder)
+                for name in filter(str.isdigit, contents(folder)):
+                    clear(folder / name)
+                    with suppress(OSError):  # it holds a run
+                        (folder / name).rmdir()
+                if contents(folder) == [COMMAND]:
+                    command.unlink()
+    except Timeout:
+        raise ConfigError(
+            f"run.dir: another sweep is running in {folder}; wait for it, or name another folder"
+        ) from None
     finally:
-        os.close(lock)
+        with suppress(OSError):  # something of the sweep is there
+            folder.rmdir()
 
 
 @contextmanager
@@ -83,18 +83,16 @@ def counted(folder: Path, points: int | None) -> Iterator[None]:
         OSError: a line could not be written; raised after the block, so the points still run.
     """
     ended = threading.Event()
-    seen: set[str] = set()
+    seen: set[Path] = set()
     unwritten: list[OSError] = []
     with tqdm(total=points, unit="run", desc=folder.name, disable=not sys.stderr.isatty()) as bar:
 
         def look() -> None:
-            for note in sorted(_notes(folder, _DONE, _KEPT, _FAILED), key=_number):
-                if note.name in seen:
-                    continue
-                seen.add(note.name)
+            for note in sorted(set(_notes(folder)) - seen, key=lambda note: int(note.name.split("-")[1])):
+                seen.add(note)
                 bar.update()
-                stream = sys.stderr if note.name.startswith(_FAILED) else sys.stdout
                 if not unwritten and (text := note.read_text(encoding="utf-8")):
+                    stream = sys.stderr if note.name.endswith("failed") else sys.stdout
                     try:
                         tqdm.write(text, file=stream)
                         stream.flush()
@@ -118,92 +116,45 @@ def counted(folder: Path, points: int | None) -> Iterator[None]:
 
 
 def is_claimed(folder: Path) -> bool:
-    """Whether ``folder`` is that of a sweep."""
+    """Return True if ``folder`` is that of a sweep."""
     return (folder / COMMAND).is_file()
 
 
-def mark_done(folder: Path, number: int, line: str, *, kept: bool) -> None:
-    """Note that a point has its run, and the line to print; ``kept`` if the run was there before the sweep began."""
-    _leave(folder / f"{_KEPT if kept else _DONE}{number}", line, sys.stdout)
-
-
-def mark_failed(folder: Path, number: int, line: str) -> None:
-    """Note that a point has failed, and the line to print."""
-    _leave(folder / f"{_FAILED}{number}", line, sys.stderr)
-
-
-def ended_points(folder: Path) -> int:
-    """The number of points that have a run or have failed."""
-    return len(_notes(folder, _DONE, _KEPT, _FAILED))
-
-
-def kept_points(folder: Path) -> int:
-    """The number of points whose runs were there before the sweep began, as far as they were looked at."""
-    return len(_notes(folder, _KEPT))
-
-
-def failed(folder: Path) -> list[int]:
-    """The numbers of the points that have failed."""
-    return sorted(map(_number, _notes(folder, _FAILED)))
-
-
-def _notes(folder: Path, *beginnings: str) -> list[Path]:
-    return [note for beginning in beginnings for note in folder.glob(f"{beginning}*")]
-
-
-def _number(note: Path) -> int:
-    return int(note.name.rpartition("-")[2])
-
-
-def _leave(note: Path, line: str, instead: TextIO) -> None:
-    """Write a note as a whole; where only its name can be written, as on a full disk, print the line here."""
+def mark(folder: Path, number: int, end: Literal["done", "kept", "failed"], line: str) -> None:
+    """Note how point ``number`` ended, and the line to print; ``kept``: its run was there before the sweep began."""
+    note = folder / _NOTE.format(number, end)
     try:
         with atomic_write(note, ConfigError) as temporary:
             temporary.write_text(line, encoding="utf-8")
-    except ConfigError:
-        print(line, file=instead)
+    except ConfigError:  # a full disk may still take a name
+        print(line, file=sys.stderr if end == "failed" else sys.stdout)
         note.touch()
 
 
-def _remove(folder: Path, *beginnings: str) -> None:
-    for note in _notes(folder, *beginnings):
+def ended_points(folder: Path) -> Counter[str]:
+    """Return the number of points by how they ended: done, kept or failed."""
+    return Counter(note.name.split("-")[2] for note in _notes(folder))
+
+
+def _notes(folder: Path) -> list[Path]:
+    return list(folder.glob(_NOTE.format("*", "*")))
+
+
+def _forget(folder: Path) -> None:
+    for note in _notes(folder):
         note.unlink(missing_ok=True)
 
 
-def _lock(lock: int) -> bool:
-    """Take the lock; whether nobody else has it."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return True
-    return True
-
-
-def _other_sweep(folder: Path) -> ConfigError:
-    return ConfigError(f"run.dir: {folder} holds the runs of another sweep; remove it or name another folder")
+def _refuse_runs(folder: Path) -> None:
+    if any(folder.glob(f"*/{SUMMARY}")):
+        raise ConfigError(f"run.dir: {folder} holds the runs of another sweep; remove it or name another folder")
 
 
 def _refuse_other(folder: Path) -> None:
     """Refuse a folder that no sweep of ours was begun in and that holds something."""
-    if not folder.is_dir() or is_claimed(folder):
+    if is_claimed(folder):
         return
-    if any(folder.glob(f"*/{SUMMARY}")):
-        raise _other_sweep(folder)
-    ours = {HYDRAS, REPORT, FIGURES}
-    found = sorted(entry.name for entry in os.scandir(folder) if not is_part(entry.name) and entry.name not in ours)
+    _refuse_runs(folder)
+    found = [name for name in contents(folder) if name not in (HYDRAS, REPORT, FIGURES)]
     if found:
         raise ConfigError(f"run.dir: {folder} holds what is not a sweep's ({found[0]}); name a new folder")
-
-
-def _tidy(folder: Path) -> None:
-    """Remove what unfinished points left, and the sweep's own folder if it holds nothing else."""
-    clear(folder)
-    _remove(folder, _DONE, _KEPT)
-    for entry in list(os.scandir(folder)):
-        if entry.is_dir() and entry.name.isdigit():
-            with suppress(OSError):
-                os.rmdir(entry.path)
-    if {entry.name for entry in os.scandir(folder)} == {COMMAND}:
-        shutil.rmtree(folder, ignore_errors=True)

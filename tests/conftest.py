@@ -23,5 +23,6 @@ def data() -> Path:
 
 @pytest.fixture(autouse=True)
 def remembered(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is remembered on disk goes to a folder of this test session's own."""
+    """What is remembered on disk goes to a folder of this test session's own; classes of tests are plug-ins."""
+    monkeypatch.setenv("MEZZOTINT_PLUGINS", "tests")
     monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path_factory.getbasetemp() / "remembered"))

@@ -1,18 +1,18 @@
 """The commands of README.md: every one is composed or parsed as it is written there; nothing is run or measured."""
 
-import argparse
 import re
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from sim.cli import main
+from sim.commands import command_of, parsed
+from sim.config.compose import composed
+from sim.config.points import points
 from sim.config.settings import check
-from sim.study.placement.command import parser
+from sim.verbs import arranged, files_of
 from tests.conftest import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -45,8 +45,8 @@ def run_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def composed(run_before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is composed or parsed instead of run, in a folder that has what the README's commands read."""
+def elsewhere(run_before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that has what the README's commands read."""
     monkeypatch.chdir(tmp_path)
     Path("out").symlink_to(run_before)
     for block in re.findall(r"^```yaml\n(.*?)^```", README, re.MULTILINE | re.DOTALL):
@@ -56,46 +56,21 @@ def composed(run_before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         Path(name[0]).write_text(block)
     Path("mine/selector").mkdir(parents=True)  # what `calibrate selector -o mine` writes
     Path("mine/selector/measured.yaml").write_text((REPOSITORY / "conf/selector/nirvana.yaml").read_text())
-    done: list[str] = []
-
-    def task(config: DictConfig) -> None:
-        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-        assert isinstance(plain, dict)
-        done.append(check({str(key): value for key, value in plain.items()}).run.dir)
-
-    def find(asked: object, config: DictConfig, *_: object) -> list[str]:
-        task(config)
-        return []
-
-    parse_args = argparse.ArgumentParser.parse_args
-
-    def parsed(given: argparse.ArgumentParser, words: Sequence[str] | None = None) -> argparse.Namespace:
-        found = parse_args(given, words)
-        if callable(getattr(found, "run", None)):  # ours, and not Hydra's
-            done.append(given.prog)
-            found.run = lambda args: 0
-        return found
-
-    def placed(words: Sequence[str]) -> int:
-        parser().parse_args(words)
-        done.append("plan placement")
-        return 0
-
-    monkeypatch.setattr("sim.verbs.job", task)
-    monkeypatch.setattr("sim.verbs.validation", task)
-    monkeypatch.setattr("sim.verbs.ended_points", lambda folder: len(done))
-    monkeypatch.setattr("sim.study.rate.command.find", find)
-    monkeypatch.setattr("sim.study.placement.command.find", placed)
-    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parsed)
-    return done
 
 
+@pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_of_the_readme_is_accepted(
-    command: str, composed: list[str], capsys: pytest.CaptureFixture[Any]
-) -> None:
-    words = shlex.split(command, comments=True)[1:]
-    if "-m" in words:
-        words.append("hydra/launcher=basic")
-    assert main([word for word in words if word != "GROUP"]) == 0, capsys.readouterr().err
-    assert composed or words[0] == "list" or "--cfg" in words
+def test_a_command_of_the_readme_is_accepted(command: str) -> None:
+    given = shlex.split(command, comments=True)[1:]
+    words = command_of(given)
+    assert words is not None
+    with parsed(words, given[len(words.split()) :]) as context:
+        options = context.params
+    if "overrides" not in options:
+        return
+    files = files_of(options["config_dir"], options["config_path"], options["config_name"])
+    said = arranged(options["overrides"] or [])
+    for point in points(said, files) if options.get("multirun") else [said]:
+        plain = OmegaConf.to_container(composed(point, files), resolve=True, throw_on_missing=True)
+        assert isinstance(plain, dict)
+        check({str(key): value for key, value in plain.items()})

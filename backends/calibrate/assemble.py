@@ -1,7 +1,5 @@
 """From the entries of a journal to a profile: medians, spreads, and where they come from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median

@@ -1,8 +1,5 @@
 """How each cell is measured on a live model."""
 
-from __future__ import annotations
-
-import gc
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -15,34 +12,26 @@ import torch
 from backends.calibrate.journal import Measured
 from backends.calibrate.machine import Machine
 from backends.calibrate.plan import Cell, Plan
-from backends.diffusers_ import (
-    Apart,
-    Conditioning,
+from backends.diffusers_ import LiveError, LiveModel, build
+from backends.diffusers_.addons.apart import Apart, Parts
+from backends.diffusers_.addons.controlnet import (
     Control,
     ControlNet,
-    InPlace,
-    LiveError,
-    LiveModel,
-    Loras,
-    LoraWeights,
-    Parts,
-    ResidualSource,
-    build,
     control,
     inline,
     open_controlnet,
-    peak_bytes,
     random_controlnet,
-    read_lora,
-    reset_peak,
-    write_random_lora,
 )
+from backends.diffusers_.addons.lora import InPlace, Loras, read_lora, write_random_lora
+from backends.diffusers_.addons.residuals import ResidualSource
+from backends.diffusers_.conditioning import Conditioning
+from backends.diffusers_.device.memory import free_memory
 from backends.diffusers_.device.stopwatch import Stopwatch
 
 PROMPT = "an engraving of a lighthouse above a rough sea at dusk, fine hatching, high contrast"
 ENERGY_WINDOW_S = 1.5
 """Least time that energy is read over: the counters of NVIDIA's drivers move every 20 to 100 ms."""
-LORA_STAGES = ("read", "attach", "fuse", "unfuse", "patch", "merge", "restore")
+Steering = ResidualSource | Apart | None
 _CPU_OOM = ("DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED", "out of memory")
 
 
@@ -77,12 +66,13 @@ class Bench:
             RuntimeError, ValueError: what the cell ran into, too little memory among it.
         """
         model = self.open()
-        reset_peak(model.device)
+        counts = model.device.type == "cuda"
+        if counts:
+            torch.cuda.reset_peak_memory_stats(model.device)
         measured = self._measure(cell, model)
         nvml = self.machine.nvml
-        return measured.model_copy(
-            update={"peak_bytes": peak_bytes(model.device), "clock_mhz": nvml.clock_mhz() if nvml else None}
-        )
+        peak = int(torch.cuda.max_memory_allocated(model.device)) if counts else None
+        return measured.model_copy(update={"peak_bytes": peak, "clock_mhz": nvml.clock_mhz() if nvml else None})
 
     def open(self, from_disk: bool = False) -> LiveModel:
         """The model, built now if it was not.
@@ -99,17 +89,14 @@ class Bench:
             except (RuntimeError, MemoryError) as error:
                 if not ran_out_of_memory(error):
                     raise
-                raise LiveError(
-                    f"{self.plan.model} did not fit on {self.plan.device} ({_first_line(error)}); use a smaller "
-                    "variant, dtype bfloat16 or float16, or scale tiny"
-                ) from None
+                said = f"{self.plan.model} did not fit on {self.plan.device} ({' '.join(str(error).split())[:200]})"
+                raise LiveError(f"{said}; use a smaller variant, dtype bfloat16 or float16, or scale tiny") from None
         return self.model
 
     def forget(self) -> None:
         """Give the GPU memory of the last cell back, so that the next starts from the weights alone."""
         if self.machine.device.type == "cuda":
-            gc.collect()
-            torch.cuda.empty_cache()
+            free_memory(self.machine.device)
 
     def _measure(self, cell: Cell, model: LiveModel) -> Measured:
         match cell.operation:
@@ -208,25 +195,20 @@ class Bench:
             size = drawn.nbytes
             _ensure_room(folder, "a ControlNet", size)
             drawn.net.save_pretrained(name)
-            seconds = []
-            for turn in range(self.plan.repeats + (self.plan.warmup > 0)):
-                drawn = open_controlnet(model, folder)
-                if turn or not self.plan.warmup:
-                    seconds.append(drawn.load_s)
+            seconds = [open_controlnet(model, folder).load_s for _ in self._turns()][-self.plan.repeats :]
         return Measured(seconds={"load": seconds}, facts={"bytes": size})
 
+    def _turns(self) -> range:
+        """The repeats, after one that does not count where there is a warm-up."""
+        return range(self.plan.repeats + (self.plan.warmup > 0))
+
     def _lora(self, cell: Cell, model: LiveModel) -> Measured:
-        seconds: dict[str, list[float]] = {name: [] for name in LORA_STAGES}
         with tempfile.TemporaryDirectory(prefix="mezzotint-") as folder:
             file = Path(folder) / "lora.safetensors"
             write_random_lora(model, file, rank=cell.rank, seed=0)
             size = file.stat().st_size
-            for turn in range(self.plan.repeats + (self.plan.warmup > 0)):
-                weights = read_lora(file, "calibrated")
-                taken = {"read": weights.read_s, **_lora_round(model, weights)}
-                if turn or not self.plan.warmup:
-                    for name, value in taken.items():
-                        seconds[name].append(value)
+            rounds = [_lora_round(model, file) for _ in self._turns()][-self.plan.repeats :]
+        seconds = {name: [taken[name] for taken in rounds] for name in rounds[0]}
         return Measured(seconds=seconds, facts={"bytes": size, "rank": cell.rank})
 
     def _conditioning(self, cell: Cell, model: LiveModel) -> Conditioning:
@@ -237,16 +219,12 @@ class Bench:
         rng = np.random.default_rng(0)
         return [rng.integers(0, 256, (cell.height, cell.width, 3), dtype=np.uint8) for _ in range(cell.batch)]
 
-    def _warm(
-        self, cell: Cell, model: LiveModel, prompts: Conditioning, residuals: ResidualSource | Apart | None = None
-    ) -> None:
+    def _warm(self, cell: Cell, model: LiveModel, prompts: Conditioning, residuals: Steering = None) -> None:
         if self.plan.warmup:
             start = model.noise(cell.width, cell.height, range(cell.batch), self.plan.warmup)
             model.denoise(prompts, start, self.plan.warmup, residuals=residuals)
 
-    def _round(
-        self, cell: Cell, model: LiveModel, prompts: Conditioning, residuals: ResidualSource | Apart | None = None
-    ) -> np.ndarray:
+    def _round(self, cell: Cell, model: LiveModel, prompts: Conditioning, residuals: Steering = None) -> np.ndarray:
         """Seconds of ``steps_timed`` steps; the one before them, which also sets up the run, is dropped."""
         steps = self.plan.steps_timed + 1
         start = model.noise(cell.width, cell.height, range(cell.batch), steps)
@@ -258,10 +236,15 @@ class Bench:
         return self.machine.nvml.energy_j()
 
 
-def _lora_round(model: LiveModel, weights: LoraWeights) -> dict[str, float]:
-    loras = Loras(model)
+def _lora_round(model: LiveModel, file: Path) -> dict[str, float]:
+    weights, loras = read_lora(file, "calibrated"), Loras(model)
     try:
-        taken = {"attach": loras.attach(weights), "fuse": loras.fuse(), "unfuse": loras.unfuse()}
+        taken = {
+            "read": weights.read_s,
+            "attach": loras.attach(weights),
+            "fuse": loras.fuse(),
+            "unfuse": loras.unfuse(),
+        }
         loras.clear()
         taken["patch"] = loras.patch([weights])
     finally:
@@ -282,9 +265,7 @@ def _from_disk(plan: Plan) -> LiveModel:
         _ensure_room(Path(folder), plan.model, drawn.nbytes)
         drawn.save(Path(folder))
         drawn = None  # or both copies would be on the device at once
-        gc.collect()
-        if torch.device(plan.device).type == "cuda":
-            torch.cuda.empty_cache()
+        free_memory(torch.device(plan.device))
         return build(replace(plan.spec, weights=folder), plan.device)
 
 
@@ -296,8 +277,3 @@ def _ensure_room(folder: Path, what: str, nbytes: int) -> None:
             f"{folder}: {room / 2**30:.1f} GiB are free and the weights of {what} take {nbytes / 2**30:.1f} GiB; set "
             "TMPDIR to a larger disk, or leave --load-from-disk and --controlnets out"
         )
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

@@ -1,18 +1,18 @@
 """The journal of a calibration: one line of JSON for each finished cell, on disk before the next begins."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from backends.base import BackendError
+from backends.base import BackendError, first_error
 from backends.calibrate.plan import Cell
+
+E = TypeVar("E", bound=BaseModel)
 
 
 class Measured(BaseModel):
@@ -51,65 +51,59 @@ class Entry(BaseModel):
 
 
 @dataclass(slots=True)
-class Journal:
-    """The journal at ``path``, made when the first entry is added."""
+class Journal(Generic[E]):
+    """The journal at ``path``, made when the first entry is added.
+
+    Attributes:
+        kind: of its entries.
+        remedy: what to do about a line that is none.
+    """
 
     path: Path
+    kind: type[E]
+    remedy: str = "start anew with --fresh"
 
-    def read(self) -> tuple[list[Entry], str | None]:
-        """The entries in order, and a note if the last line was half written (it is taken off the file).
+    def open(self, fresh: bool = False) -> tuple[list[E], str | None]:
+        """Make the folder and see that the journal can be written there, before long work; empty it if ``fresh``.
+
+        Returns:
+            The entries in order, and a note if the last line was half written (it is taken off the file).
 
         Raises:
-            BackendError: the file cannot be read or mended, or a line before the last is not an entry.
+            BackendError: the file cannot be read, written or mended, or a line before the last is not an entry.
         """
-        if not self.path.exists():
-            return [], None
-        with self._explained("read"):
-            content = self.path.read_bytes()
-            whole, newline, half = content.rpartition(b"\n")
-            if half:
-                os.truncate(self.path, len(whole) + len(newline))
+        with self._explained():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("w+b" if fresh else "a+b") as stream:
+                stream.seek(0)
+                whole, newline, half = stream.read().rpartition(b"\n")
+                if half:
+                    stream.truncate(len(whole) + len(newline))
         lines = whole.split(b"\n") if newline else []
-        note = f"{self.path}: ignored a last line that was half written; its cell is measured again" if half else None
+        note = f"{self.path}: ignored a last line that was half written; it is measured again" if half else None
         return [self._entry(number, line) for number, line in enumerate(lines, start=1)], note
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: E) -> None:
         """Append ``entry``; when this returns it is on the disk.
 
         Raises:
             BackendError: the file cannot be written.
         """
-        with self._explained("written"), self.path.open("ab", buffering=0) as stream:
+        with self._explained(), self.path.open("ab", buffering=0) as stream:
             stream.write(entry.model_dump_json(exclude_none=True).encode() + b"\n")
             os.fsync(stream.fileno())
 
-    def prepare(self, fresh: bool) -> None:
-        """Make the folder and see that the journal can be written there, before long work; empty it if ``fresh``.
-
-        Raises:
-            BackendError: it cannot.
-        """
-        with self._explained("written"):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("wb" if fresh else "ab"):
-                pass
-
-    def _entry(self, number: int, line: bytes) -> Entry:
+    def _entry(self, number: int, line: bytes) -> E:
         try:
-            return Entry.model_validate_json(line)
+            return self.kind.model_validate_json(line)
         except ValidationError as error:
-            first = error.errors()[0]
-            key = ".".join(str(part) for part in first["loc"])
-            raise BackendError(
-                f"{self.path}: line {number}: {f'{key}: ' if key else ''}{first['msg']}; take the line out or start "
-                "anew with --fresh"
-            ) from None
+            said = f"{self.path}: line {number}: {first_error(error)}"
+            raise BackendError(f"{said}; take the line out or {self.remedy}") from None
 
     @contextmanager
-    def _explained(self, verb: str) -> Iterator[None]:
+    def _explained(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            raise BackendError(
-                f"{self.path}: cannot be {verb} ({error.strerror or error}); name another folder with --output"
-            ) from None
+            said = f"{self.path}: cannot be written ({error.strerror or error})"
+            raise BackendError(f"{said}; name another folder with --output") from None

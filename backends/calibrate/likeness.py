@@ -1,7 +1,5 @@
 """How alike what enters a block of a denoiser is from step to step, patch by patch, measured on a live model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -61,9 +59,7 @@ def blocks(model: LiveModel) -> list[Any]:
         return [*network.down_blocks, network.mid_block, *network.up_blocks]
     if hasattr(network, "transformer_blocks") and not hasattr(network, "single_transformer_blocks"):
         return list(network.transformer_blocks)
-    raise BackendError(
-        f"{model.spec.family}: which of its blocks could be left out is not known; take sd15, sdxl or sd3"
-    )
+    raise BackendError(f"{model.spec.family}: which blocks can be left out is not known; take sd15, sdxl or sd3")
 
 
 def measure(
@@ -84,10 +80,8 @@ def measure(
     coarsest = model.pipe.vae_scale_factor * 2 ** (len(getattr(model.denoiser, "down_blocks", [0])) - 1)
     coarsest *= model.denoiser.config.get("patch_size") or 1
     if width % patch_px or height % patch_px or patch_px % coarsest:
-        raise BackendError(
-            f"patches of {patch_px} px: they have to divide {width}x{height} and be multiples of {coarsest} px, "
-            f"a cell of {name}'s coarsest block"
-        )
+        cell = f"{coarsest} px, a cell of {name}'s coarsest block"
+        raise BackendError(f"patches of {patch_px} px: they have to divide {width}x{height} and be multiples of {cell}")
     shares = np.zeros((steps, 2))
     for seed in range(images):
         watch = _Watch(width // patch_px, height // patch_px, threshold)

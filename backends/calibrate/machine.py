@@ -1,20 +1,53 @@
 """The device at hand: what it is called, what runs on it, and what it reports of itself."""
 
-from __future__ import annotations
-
 import platform
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
+import pynvml
 import torch
 
-from backends.calibrate.nvml import Nvml, open_nvml
 from backends.diffusers_.device.memory import usable_device
 
 PACKAGES = ("torch", "diffusers", "transformers", "peft")
 _MAKERS = {"nvidia", "amd", "tesla", "geforce", "quadro", "instinct", "radeon"}
+
+
+@dataclass(frozen=True, slots=True)
+class Nvml:
+    """One GPU as NVIDIA's driver sees it. What the driver does not report is None, never an error."""
+
+    handle: Any
+
+    def energy_j(self) -> float | None:
+        """Joules drawn since the driver was loaded (a counter; differences are what counts)."""
+        millijoules = _reported(pynvml.nvmlDeviceGetTotalEnergyConsumption, self.handle)
+        return None if millijoules is None else millijoules / 1000
+
+    def clock_mhz(self) -> int | None:
+        """Clock of the streaming multiprocessors now."""
+        clock: int | None = _reported(pynvml.nvmlDeviceGetClockInfo, self.handle, pynvml.NVML_CLOCK_SM)
+        return clock
+
+
+def open_nvml(uuid: str) -> Nvml | None:
+    """Find a GPU by its ``uuid`` as torch gives it (without ``GPU-``); None where it or the driver is not there."""
+    try:
+        pynvml.nvmlInit()
+        return Nvml(pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}"))
+    except pynvml.NVMLError:
+        return None
+
+
+def _reported(ask: Callable[..., Any], *of: Any) -> Any:
+    try:
+        return ask(*of)
+    except pynvml.NVMLError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +73,7 @@ def machine(device: str | torch.device) -> Machine:
         LiveError: there is no such device here.
     """
     place = usable_device(device)
-    versions = {package: found for package in PACKAGES if (found := _version(package)) is not None}
+    versions = {package: version(package) for package in PACKAGES}
     if place.type != "cuda":
         threads = torch.get_num_threads()
         return Machine(place, f"{_processor()}, {threads} thread{'s' if threads > 1 else ''}", versions, None)
@@ -48,7 +81,7 @@ def machine(device: str | torch.device) -> Machine:
     versions |= {toolkit: found for toolkit, found in toolkits.items() if found is not None}
     properties = torch.cuda.get_device_properties(place)
     nvml = open_nvml(str(properties.uuid)) if torch.version.cuda is not None else None
-    if nvml is not None and (driver := nvml.driver()) is not None:
+    if nvml is not None and (driver := _reported(pynvml.nvmlSystemGetDriverVersion)) is not None:
         versions["driver"] = driver
     return Machine(place, properties.name, versions, nvml)
 
@@ -77,10 +110,3 @@ def _processor() -> str:
         if named:
             return named.group(1).strip()
     return platform.processor() or platform.machine() or "CPU"
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -1,8 +1,6 @@
 """What a step of a batch of patches takes on the device at hand: random batches of several sizes, and a line through
 them (PatchedServe trains its predictor of step times on 300 such batches, 6.1.2)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +9,7 @@ from scipy.optimize import nnls
 
 from backends.base import Work
 from backends.diffusers_ import LiveModel, stages
-from backends.patched import PatchTiming, Size, cut
+from backends.patched import PatchTiming, Size, counted
 
 PROMPT = "an engraving of a lighthouse above a rough sea at dusk"
 
@@ -27,7 +25,7 @@ class Batches:
     def fit(self) -> tuple[PatchTiming, float]:
         """The line, none of whose terms is negative, with the least squares of relative errors; and the median of what
         it is off by, relative."""
-        rows = np.array([self._counted(batch) for batch in self.sizes])
+        rows = np.array([(1, *counted(batch, self.side)) for batch in self.sizes])
         terms, _ = nnls(rows / self.seconds[:, None], np.ones(len(rows)))
         error = float(np.median(np.abs(rows @ terms / self.seconds - 1)))
         most = max(map(len, self.sizes))
@@ -37,13 +35,6 @@ class Batches:
             side=self.side, base_s=base_s, patch_s=max(patch_s, 1e-12), size_s=size_s, halo_s=halo_s, source=said
         )
         return timing, error
-
-    def _counted(self, batch: tuple[Size, ...]) -> tuple[int, int, int, int]:
-        """What a step is said to depend on: 1, patches, further sizes, borders."""
-        grids = [cut(size, self.side) for size in batch]
-        patches = sum(across * down for across, down in grids)
-        borders = sum(2 * ((across - 1) * down + across * (down - 1)) for across, down in grids)
-        return 1, patches, len(set(batch)) - 1, borders
 
 
 def measure(

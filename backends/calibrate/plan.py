@@ -1,19 +1,13 @@
 """What is to be measured: the model, the device and the grid, and in which order."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from backends.base import BackendError
-
 if TYPE_CHECKING:
     from backends.diffusers_ import ModelSpec
-    from backends.diffusers_.families.base import Family
 
 Shape = tuple[int, int, int]
 """Width and height in pixels, and images per batch."""
@@ -30,19 +24,6 @@ Operation = Literal[
     "apart",
     "lora",
 ]
-
-# As the simulator's models spell them; a variant that is not here keeps the name of its architecture.
-NAMES = {
-    "sd15": "sd1.5",
-    "sd21": "sd2.1",
-    "sd3_medium": "sd3-medium",
-    "sd35_medium": "sd3.5-medium",
-    "sd35_large": "sd3.5-large",
-    "sd35_large_turbo": "sd3.5-large-turbo",
-    "sana_1600m": "sana-1.6b",
-    "sana_600m": "sana-0.6b",
-    "sana15_4800m": "sana1.5-4.8b",
-}
 
 
 class Cell(BaseModel):
@@ -88,12 +69,9 @@ class Plan:
         load_from_disk: save random weights to a temporary folder and read them back, so that loading is
             measured too.
         energy: ``auto`` reads the device's energy counter where it has one.
-
-    Raises:
-        BackendError: nothing to measure, or a number that cannot be.
     """
 
-    spec: ModelSpec
+    spec: "ModelSpec"
     gpu: str
     model: str
     shapes: tuple[Shape, ...]
@@ -107,20 +85,6 @@ class Plan:
     lora_rank: int | None = None
     load_from_disk: bool = False
     energy: Literal["auto", "off"] = "auto"
-
-    def __post_init__(self) -> None:
-        for name in (self.gpu, self.model):
-            if not name or set(name) & set("/\\_ ") or name.startswith("."):
-                raise BackendError(
-                    f"{name!r} cannot name a profile file, <gpu>_<model>.yaml; use letters, digits, '.' and '-'"
-                )
-        if not self.shapes:
-            raise BackendError("nothing to measure; give at least one size and one batch")
-        sides = [number for shape in self.shapes for number in shape]
-        if min([self.repeats, self.steps_timed, self.lora_rank or 1, *sides]) < 1:
-            raise BackendError("sizes, batches, repeats, timed steps and the LoRA's rank must all be 1 or more")
-        if min([self.warmup, *self.controlnets]) < 0:
-            raise BackendError("warm-up calls and numbers of ControlNets must be 0 or more")
 
     def cells(self, has_controlnets: bool, has_halves: bool = False) -> list[Cell]:
         """Everything to measure, what is worth most first, so that a session that is cut keeps that."""
@@ -146,27 +110,6 @@ class Plan:
             found.append(Cell(operation="lora", rank=self.lora_rank))
         return found
 
-    def family(self) -> Family:
-        """How models of its family are called. Raises LiveError for one that there is not."""
-        from backends.diffusers_.networks.architectures import family_entry
-
-        module, _, adapter = family_entry(self.spec.family).adapter.rpartition(".")
-        found: Family = getattr(import_module(module), adapter)
-        return found
-
-    def check_sizes(self) -> None:
-        """Refuse a size that the family cannot make, before anything is built.
-
-        Raises:
-            BackendError: a side that is not a multiple of what the family needs.
-        """
-        unit = self.family().pixel_multiple
-        for width, height, _ in self.shapes:
-            if width % unit or height % unit:
-                raise BackendError(
-                    f"{self.spec.family} makes images whose sides are multiples of {unit}, not {width}x{height}"
-                )
-
     def _by_work(self) -> Iterator[Shape]:
         yield from sorted(set(self.shapes), key=lambda shape: (shape[0] * shape[1] * shape[2], shape))
 
@@ -175,16 +118,3 @@ def grid(sizes: Iterable[tuple[int, int]], batches: Iterable[int]) -> tuple[Shap
     """Every size, (width, height) in pixels, at every batch."""
     counts = list(batches)
     return tuple((width, height, batch) for width, height in sizes for batch in counts)
-
-
-def model_name(family: str, variant: str | None, scale: str) -> str:
-    """How the simulator spells a model: ``sd3.5-large``; a tiny one ends in ``-tiny``, as it is no such model.
-
-    Raises:
-        LiveError: no such family, variant or scale.
-    """
-    from backends.diffusers_.networks.architectures import architecture
-
-    shape = architecture(family, variant, "tiny" if scale == "tiny" else "full")
-    name = NAMES.get(shape.variant, shape.variant.replace("_", "-"))
-    return f"{name}-tiny" if scale == "tiny" else name

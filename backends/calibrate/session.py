@@ -1,7 +1,5 @@
 """One calibration from start to end: what is missing is measured, kept, and made into a profile."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -21,8 +19,8 @@ from backends.calibrate.page import write_page
 from backends.calibrate.plan import Cell, Plan
 from backends.diffusers_ import LiveModel
 from backends.diffusers_.networks.architectures import architecture
-from backends.profile import Profile, shipped, write
-from conf.atomic import check_ours
+from backends.diffusers_.networks.build import family_of
+from backends.profile import Profile, check_replaced, file_name, shipped, write
 
 
 class Interrupted(KeyboardInterrupt):
@@ -43,21 +41,6 @@ class Calibration:
     entries: tuple[Entry, ...]
 
 
-def calibrate(plan: Plan, folder: Path, progress: bool = True, model: LiveModel | None = None) -> Profile:
-    """Measure the cells of ``plan`` that the journal in ``folder`` lacks, and write the profile and its page.
-
-    Args:
-        progress: whether to show a progress bar on a terminal.
-        model: a model already built from ``plan.spec`` on ``plan.device``, so that it is not built again.
-
-    Raises:
-        BackendError: a size that cannot be, no such device, a model that cannot be built or does not fit, a
-            folder that cannot be written, or not one step that could be measured.
-        Interrupted: stopped by the user; what was measured is kept.
-    """
-    return complete(plan, folder, progress=progress, model=model).profile
-
-
 def complete(
     plan: Plan,
     folder: Path,
@@ -67,12 +50,20 @@ def complete(
     fresh: bool = False,
     measure: Callable[[Cell], Measured] | None = None,
 ) -> Calibration:
-    """See :func:`calibrate`.
+    """Measure the cells of ``plan`` that the journal in ``folder`` lacks, and write the profile and its page.
 
     Args:
+        progress: whether to show a progress bar on a terminal.
+        model: a model already built from ``plan.spec`` on ``plan.device``, so that it is not built again.
         fresh: forget what the journal holds.
         measure: measures a cell in place of a :class:`Bench`.
+
+    Raises:
+        BackendError: a size or a name that cannot be, no such device, a model that cannot be built or does not fit, a
+            folder that cannot be written, or not one step that could be measured.
+        Interrupted: stopped by the user; what was measured is kept.
     """
+    file = folder / file_name(plan.gpu, plan.model)
     toy = plan.spec.scale == "tiny" or torch.device(plan.device).type == "cpu"
     if toy and folder.resolve() == Path(str(shipped())).resolve():
         raise BackendError(
@@ -80,16 +71,16 @@ def complete(
         )
     if model is not None and plan.load_from_disk:
         raise BackendError("a model that is built already cannot be loaded from disk; leave load_from_disk out")
-    plan.check_sizes()
-    check_ours(folder / f"{plan.gpu}_{plan.model}.yaml", BackendError, "a profile", b"", b"gpu:", b"schema:")
-    spec = plan.spec
-    halves = plan.family().halves is not None
-    cells = plan.cells(bool(architecture(spec.family, spec.variant, spec.scale).controlnets), halves)
+    spec, family = plan.spec, family_of(plan.spec.family)
+    for width, height, _ in plan.shapes:
+        family.check_size(spec.family, width, height)
+    check_replaced(file)
+    has_controlnets = bool(architecture(spec.family, spec.variant, spec.scale).controlnets)
+    cells = plan.cells(has_controlnets, family.halves is not None)
     here = machine(plan.device)
     conditions = _conditions(plan, here)
-    journal = Journal(folder / f"{plan.gpu}_{plan.model}.journal.jsonl")
-    journal.prepare(fresh)
-    entries, note = journal.read()
+    journal = Journal(folder / f"{file.stem}.journal.jsonl", Entry)
+    entries, note = journal.open(fresh)
     if note is not None:
         print(f"mezzotint: {note}", file=sys.stderr)
     kept = {e.cell: e for e in entries if e.conditions == conditions and e.outcome != "failed"}
@@ -111,7 +102,6 @@ def complete(
                 f"interrupted; {done} of {len(cells)} cells are kept in {journal.path}, and the same command goes on"
             ) from None
     profile = profile_of(plan, here.name, here.versions, kept.values())
-    file = folder / f"{plan.gpu}_{plan.model}.yaml"
     write(profile, file)
     ordered = [kept[cell] for cell in cells if cell in kept]
     pages = write_page(profile, ordered, [cell for cell in cells if cell not in kept], folder)

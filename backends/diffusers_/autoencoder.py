@@ -1,7 +1,5 @@
 """Between pixels and latents: the VAE of SD, SDXL, SD3 and FLUX, and SANA's deterministic autoencoder."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,9 +44,8 @@ def as_pixels(images: Sequence[np.ndarray], width: int, height: int, device: tor
     resized = []
     for index, image in enumerate(images):
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
-            raise LiveError(
-                f"image {index} is {image.dtype} of shape {image.shape}; images must be uint8 (height, width, 3)"
-            )
+            found = f"image {index} is {image.dtype} of shape {image.shape}"
+            raise LiveError(f"{found}; images must be uint8 (height, width, 3)")
         unit = torch.from_numpy(np.ascontiguousarray(image)).to(device).permute(2, 0, 1)[None].float() / 255
         if unit.shape[-2:] != (height, width):
             unit = torch.nn.functional.interpolate(

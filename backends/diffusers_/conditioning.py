@@ -1,7 +1,5 @@
 """What a prompt becomes before the first step: tensors that the denoiser is conditioned on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -39,19 +37,13 @@ class Conditioning:
         """Whether every step runs the denoiser on twice the batch (classifier-free guidance)."""
         return self.negative is not None
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all tensors."""
-        halves = [self.positive, self.negative or {}]
-        return sum(each.nbytes for half in halves for each in half.values())
-
     def stacked(self) -> dict[str, torch.Tensor]:
         """Rows as the denoiser reads them: negative rows first, then positive ones."""
         if self.negative is None:
             return dict(self.positive)
         return {name: torch.cat([self.negative[name], rows]) for name, rows in self.positive.items()}
 
-    def select(self, rows: Sequence[int]) -> Conditioning:
+    def select(self, rows: Sequence[int]) -> "Conditioning":
         """The prompts at ``rows``, in that order."""
 
         def pick(half: Tensors) -> Tensors:

@@ -1,15 +1,14 @@
 """The denoise loop: any part of a run, from any step, with latents captured on the way."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
-from backends.diffusers_.addons.residuals import Beside, ResidualSource, StepInput
+from backends.diffusers_.addons.apart import Apart
+from backends.diffusers_.addons.residuals import ResidualSource, StepInput
 from backends.diffusers_.conditioning import Conditioning
 from backends.diffusers_.device.stopwatch import Stopwatch
 from backends.diffusers_.errors import LiveError
@@ -40,59 +39,6 @@ class DenoiseResult:
     step_s: np.ndarray
 
 
-def run_steps(
-    model: Denoising,
-    conditioning: Conditioning,
-    latents: torch.Tensor,
-    steps: int,
-    first_step: int = 0,
-    last_step: int | None = None,
-    capture: Iterable[int] = (),
-    residuals: ResidualSource | Beside | None = None,
-    on_step: Callable[[int, torch.Tensor], None] | None = None,
-) -> DenoiseResult:
-    """Run steps ``first_step`` to ``last_step`` (excluded) of a schedule of ``steps``.
-
-    A run cut at K and resumed from its captured latent is bit-equal to one that was not cut. The model and
-    its scheduler are left as they were, so runs may be interleaved.
-
-    Args:
-        model: the model; nothing of it but the denoiser runs.
-        conditioning: one row per latent.
-        latents: (n, c, h, w), the state after ``first_step`` steps: noise for 0.
-        steps: steps of a full run, T.
-        first_step: steps already done, K; the run is T - K steps long.
-        last_step: step to stop before; None runs to the end.
-        capture: every K in ``first_step``..``last_step`` after which the latents are kept.
-        residuals: gives a ControlNet's residuals for each step, wherever it runs; or runs the denoiser beside it.
-        on_step: called after each step with (steps done so far, latents), outside the timed part. A LoRA
-            patched there takes effect from the next step on.
-
-    Raises:
-        LiveError: steps out of order, a capture outside them, or another number of rows than latents.
-    """
-    stop = steps if last_step is None else last_step
-    wanted = set(capture)
-    if not 0 <= first_step < stop <= steps or any(not first_step <= k <= stop for k in wanted):
-        raise LiveError(
-            f"cannot run steps {first_step} to {stop} of {steps} and capture after {sorted(wanted)}; "
-            "need 0 <= first < last <= steps and captures in between"
-        )
-    captured: dict[int, torch.Tensor] = {}
-    if first_step in wanted:
-        captured[first_step] = latents.to(device=model.device, dtype=model.family.latent_dtype(model.pipe)).clone()
-
-    def after(ran: int, state: torch.Tensor) -> None:
-        if first_step + ran in wanted:
-            captured[first_step + ran] = state.clone()
-        if on_step is not None:
-            on_step(first_step + ran, state)
-
-    places = [Place(steps, first_step, latents.shape[0])]
-    state, seconds = run_places(model, conditioning, latents, places, stop - first_step, residuals, after)
-    return DenoiseResult(state, captured, seconds)
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where some rows of a batch stand: ``rows`` of them, one after another, after ``done`` of ``steps`` steps."""
@@ -108,7 +54,7 @@ def run_places(
     latents: torch.Tensor,
     places: Sequence[Place],
     count: int,
-    residuals: ResidualSource | Beside | None = None,
+    residuals: ResidualSource | Apart | None = None,
     on_step: Callable[[int, torch.Tensor], None] | None = None,
 ) -> tuple[torch.Tensor, np.ndarray]:
     """Run ``count`` steps of a batch whose rows stand at several places of several schedules.
@@ -130,7 +76,7 @@ def run_places(
     family, pipe = model.family, model.pipe
 
     def predict(steps: Sequence[StepInput]) -> list[torch.Tensor]:
-        if isinstance(residuals, Beside):
+        if isinstance(residuals, Apart):
             return [residuals.predict(pipe, step) for step in steps]
         return [family.predict(pipe, step, None if residuals is None else residuals(step)) for step in steps]
 

@@ -1,7 +1,5 @@
 """A live model: prompts to conditioning, noise to latents, latents to images, each timed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,16 +9,17 @@ import numpy as np
 import torch
 
 from backends.diffusers_ import autoencoder
-from backends.diffusers_.addons.residuals import Beside, ResidualSource
+from backends.diffusers_.addons.apart import Apart
+from backends.diffusers_.addons.residuals import ResidualSource
 from backends.diffusers_.conditioning import Conditioning
-from backends.diffusers_.denoise import DenoiseResult, run_steps
-from backends.diffusers_.device.logs import quiet
+from backends.diffusers_.denoise import DenoiseResult, Place, run_places
 from backends.diffusers_.device.stopwatch import Stopwatch
 from backends.diffusers_.errors import LiveError
 from backends.diffusers_.families.base import Family, Prompts
 from backends.diffusers_.networks.architectures import Architecture
 from backends.diffusers_.networks.spec import ModelSpec
 from backends.diffusers_.solvers import prepared
+from conf.quiet import quiet
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,37 +72,23 @@ class LiveModel:
         networks = [each for each in self.pipe.components.values() if isinstance(each, torch.nn.Module)]
         return sum(t.nbytes for each in networks for t in (*each.parameters(), *each.buffers()))
 
-    def encode(
-        self, prompts: Sequence[str], negatives: Sequence[str] | None = None, guidance: float | None = None
-    ) -> Conditioning:
+    def encode(self, prompts: Sequence[str], guidance: float | None = None) -> Conditioning:
         """Encode prompts, one row each.
 
         Args:
-            negatives: as many negative prompts, used under classifier-free guidance; None for the empty
-                prompt.
             guidance: scale; None takes the model's default. 1 or less turns classifier-free guidance off.
 
         Raises:
-            LiveError: no prompt, or another number of negative prompts.
+            LiveError: no prompt.
         """
-        if not prompts or (negatives is not None and len(negatives) != len(prompts)):
-            raise LiveError(
-                f"{len(prompts)} prompts and {len(negatives or ())} negative prompts; give at least one "
-                "prompt and either no negative prompts or one for each"
-            )
+        if not prompts:
+            raise LiveError("nothing to encode; give at least one prompt")
         scale = self.architecture.guidance if guidance is None else guidance
+        asked = Prompts(list(prompts), self.family.guided(scale), self.architecture.text_tokens)
         watch = Stopwatch(self.device)
         # A prompt spelled in letters is often longer than 77 tokens; being told each time is no use.
         with torch.no_grad(), quiet("diffusers.pipelines"):
-            positive, negative = self.family.encode(
-                self.pipe,
-                Prompts(
-                    list(prompts),
-                    None if negatives is None else list(negatives),
-                    self.family.guided(scale),
-                    self.architecture.text_tokens,
-                ),
-            )
+            positive, negative = self.family.encode(self.pipe, asked)
         return Conditioning(positive, negative, scale, watch.lap())
 
     def latent_shape(self, width: int, height: int) -> tuple[int, int, int]:
@@ -112,11 +97,7 @@ class LiveModel:
         Raises:
             LiveError: a size that the model cannot make.
         """
-        unit = self.family.pixel_multiple
-        if width < unit or height < unit or width % unit or height % unit:
-            raise LiveError(
-                f"{self.spec.family} makes images whose sides are multiples of {unit}, not {width}x{height}"
-            )
+        self.family.check_size(self.spec.family, width, height)
         factor = self.pipe.vae_scale_factor
         return self.family.latent_channels(self.pipe), height // factor, width // factor
 
@@ -140,10 +121,8 @@ class LiveModel:
             LiveError: a step outside 0..steps-1, or not one seed per row.
         """
         if not 0 <= step < steps or len(seeds) != latents.shape[0]:
-            raise LiveError(
-                f"step {step} of {steps} with {len(seeds)} seeds for {latents.shape[0]} latents; the "
-                "step must be in 0..steps-1 and every latent needs one seed"
-            )
+            said = f"step {step} of {steps} with {len(seeds)} seeds for {latents.shape[0]} latents"
+            raise LiveError(f"{said}; the step must be in 0..steps-1 and every latent needs one seed")
         clean = latents.to(device=self.device, dtype=self.family.latent_dtype(self.pipe))
         noise = self._gaussian(tuple(clean.shape[1:]), seeds)
         solver = self._solver(clean, steps, step)
@@ -162,11 +141,46 @@ class LiveModel:
         first_step: int = 0,
         last_step: int | None = None,
         capture: Iterable[int] = (),
-        residuals: ResidualSource | Beside | None = None,
+        residuals: ResidualSource | Apart | None = None,
         on_step: Callable[[int, torch.Tensor], None] | None = None,
     ) -> DenoiseResult:
-        """Run steps ``first_step`` to ``last_step`` of a schedule of ``steps``; see :func:`run_steps`."""
-        return run_steps(self, conditioning, latents, steps, first_step, last_step, capture, residuals, on_step)
+        """Run steps ``first_step`` to ``last_step`` (excluded) of a schedule of ``steps``.
+
+        A run cut at K and resumed from its captured latent is bit-equal to one that was not cut. The model and
+        its scheduler are left as they were, so runs may be interleaved.
+
+        Args:
+            conditioning: one row per latent.
+            latents: (n, c, h, w), the state after ``first_step`` steps: noise for 0.
+            steps: steps of a full run, T.
+            first_step: steps already done, K; the run is T - K steps long.
+            last_step: step to stop before; None runs to the end.
+            capture: every K in ``first_step``..``last_step`` after which the latents are kept.
+            residuals: gives a ControlNet's residuals for each step, wherever it runs; or runs the denoiser beside it.
+            on_step: called after each step with (steps done so far, latents), outside the timed part. A LoRA
+                patched there takes effect from the next step on.
+
+        Raises:
+            LiveError: steps out of order, a capture outside them, or another number of rows than latents.
+        """
+        stop = steps if last_step is None else last_step
+        wanted = set(capture)
+        if not 0 <= first_step < stop <= steps or any(not first_step <= k <= stop for k in wanted):
+            said = f"cannot run steps {first_step} to {stop} of {steps} and capture after {sorted(wanted)}"
+            raise LiveError(f"{said}; need 0 <= first < last <= steps and captures in between")
+        captured: dict[int, torch.Tensor] = {}
+        if first_step in wanted:
+            captured[first_step] = latents.to(device=self.device, dtype=self.family.latent_dtype(self.pipe)).clone()
+
+        def after(ran: int, state: torch.Tensor) -> None:
+            if first_step + ran in wanted:
+                captured[first_step + ran] = state.clone()
+            if on_step is not None:
+                on_step(first_step + ran, state)
+
+        places = [Place(steps, first_step, latents.shape[0])]
+        state, seconds = run_places(self, conditioning, latents, places, stop - first_step, residuals, after)
+        return DenoiseResult(state, captured, seconds)
 
     def decode(self, latents: torch.Tensor) -> Decoded:
         """Decode final latents into images."""

@@ -1,11 +1,8 @@
 """The live backend: the work of a simulated worker is really done, and its seconds become the worker's."""
 
-from __future__ import annotations
-
-import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,11 +11,11 @@ import torch
 from PIL import Image
 from transformers.utils import logging as transformers_log
 
-from backends.base import Apart, Asked, Asset, Cost, Provenance, Work, WorkFailed, check_done
+from backends.base import Apart, Asked, Asset, Backend, Cost, Provenance, Work, WorkFailed, check_done
 from backends.diffusers_ import stages
 from backends.diffusers_.addons.apart import Parts
 from backends.diffusers_.addons.library import AddOns
-from backends.diffusers_.device.memory import usable_device
+from backends.diffusers_.device.memory import free_memory, usable_device
 from backends.diffusers_.errors import LiveError
 from backends.diffusers_.model import LiveModel
 from backends.diffusers_.networks.build import build
@@ -26,12 +23,13 @@ from backends.diffusers_.networks.spec import ModelSpec
 from backends.diffusers_.stages import grouped
 from backends.quality import Metric
 from conf.assumption import Assumption
+from conf.ranges import Count
 
 WARM_UP_STEPS = 2
 
 
 @dataclass(slots=True)
-class Live:
+class Live(Backend):
     """Real pipelines behind the backend protocol, in virtual time.
 
     One device stands for a cluster of any size: when a simulated worker starts, its pipeline runs, the elapsed
@@ -63,7 +61,7 @@ class Live:
     quality: Metric | None = None
     reference: str | None = None
     images: str | Path | None = None
-    threads: int = 1
+    threads: Count = 1
     live: bool = field(init=False, default=True)
     by_row: bool = field(init=False, default=True)
     quality_basis: str | None = field(init=False, default=None)
@@ -87,8 +85,6 @@ class Live:
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         self._place = usable_device(device)
-        if self.threads < 1:
-            raise LiveError(f"backend.threads: found {self.threads}, expected 1 or more")
         if self._place.type == "cpu":
             torch.set_num_threads(self.threads)
         if (self.quality is None) != (self.reference is None):
@@ -98,8 +94,11 @@ class Live:
         if self.quality is not None:
             self.quality_basis = f"{self.quality.name} against the full run of {self.reference}, same seed"
         for folder in (self.store, self.images):
-            if folder is not None:
-                _make(Path(folder))
+            try:
+                if folder is not None:
+                    Path(folder).mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise LiveError(f"{folder}: cannot be made a folder ({error.strerror}); name another") from None
 
     @property
     def place(self) -> str:
@@ -107,15 +106,14 @@ class Live:
         return str(self._place)
 
     def open(self, asked: Asked) -> None:
-        """See Backend.open."""
         self._asked = asked
 
     def require(self, model: str) -> None:
-        """See Backend.require. The model is built here, so that what cannot be is known before the run."""
+        """The model is built here, so that what cannot be is known before the run."""
         self.model(model)
 
     def begin(self, works: Sequence[Work]) -> Cost:
-        """See Backend.begin. Prompts of one model are one batch, and so are artifacts of one size."""
+        """Prompts of one model are one batch, and so are artifacts of one size."""
         with self._room_for(works):
             parts = self._by_model(works)
             return Cost(sum(stages.begin(model, beside, those, self._asked) for model, beside, those in parts))
@@ -151,7 +149,7 @@ class Live:
             return Cost(sum(stages.patched(model, works, side) for _ in range(count)))
 
     def end(self, works: Sequence[Work]) -> Cost:
-        """See Backend.end. Sets ``made`` and, of what skipped steps, ``quality`` where that is measured."""
+        """Sets ``made`` and, of what skipped steps, ``quality`` where that is measured."""
         check_done(works)
         with self._room_for(works):
             seconds = 0.0
@@ -165,50 +163,44 @@ class Live:
             return Cost(seconds)
 
     def load(self, asset: Asset) -> Cost:
-        """See Backend.load. What is there is freed and loaded again, and that is timed."""
+        """What is there is freed and loaded again, and that is timed."""
         if asset.kind == "controlnet":
             return Cost(self._add_ons(asset.model).load_controlnet(asset.name))
         if asset.kind == "lora":
             return Cost(self._add_ons(asset.model).load_lora(asset.name))
         self._built.pop(asset.model, None)
         self._beside.pop(asset.model, None)
-        self._collect()
+        free_memory(self._place)
         return Cost(self.model(asset.model).load_s)
 
     # -- add-ons, stage by stage: see Taken ------------------------------------------------------------------
 
     def read_lora(self, lora: Asset) -> Cost:
-        """See Taken.read_lora."""
         return Cost(self._add_ons(lora.model).read_lora(lora.name))
 
     def create_lora(self, lora: Asset, beside: Sequence[Asset]) -> Cost:
-        """See Taken.create_lora."""
         return Cost(self._add_ons(lora.model).create_lora(lora.name, [each.name for each in beside]))
 
     def lora_spread(self, lora: Asset) -> Sequence[float]:
-        """See Taken.lora_spread. Every LoRA is timed."""
+        """Every LoRA is timed."""
         return ()
 
     def merge_loras(self, loras: Sequence[Asset]) -> Cost:
-        """See Taken.merge_loras."""
         return Cost(self._add_ons(loras[0].model).merge([lora.name for lora in loras]))
 
     def restore_weights(self, loras: Sequence[Asset]) -> Cost:
-        """See Taken.restore_weights."""
         return Cost(self._add_ons(loras[0].model).restore([lora.name for lora in loras]))
 
     def apart(self, work: Work, batch: int, gpus: int) -> Apart:
-        """See Taken.apart. Raises LiveError for several GPUs, and for a work that made no step yet."""
+        """Raises LiveError for several GPUs, and for a work that made no step yet."""
         if gpus > 1:
             raise LiveError(f"one device steps the denoiser here, and {gpus} GPUs are asked for; add denoisers=1")
         if work.row not in self._parts:
-            raise LiveError(
-                f"row {work.row}: it is asked what a step takes that was not made; choose another discipline"
-            )
+            raise LiveError(f"row {work.row}: asked what a step takes that was not made; choose another discipline")
         return self._parts[work.row]
 
     def faster(self, model: str, kernels: Sequence[str]) -> float:
-        """See Taken.faster. Raises LiveError: kernels are torch's own."""
+        """Raises LiveError: kernels are torch's own."""
         raise LiveError(f"kernels: {', '.join(kernels)} are not made live, {model} runs torch's own; add ~kernels")
 
     def served(self, model: str) -> AddOns:
@@ -216,15 +208,14 @@ class Live:
         return self._add_ons(model)
 
     def bytes(self, asset: Asset) -> int | None:
-        """See Backend.bytes."""
         if asset.kind == "controlnet":
-            return self._add_ons(asset.model).controlnet_bytes(asset.name)
+            return self._add_ons(asset.model).controlnet(asset.name).nbytes
         if asset.kind == "lora":
             return self._add_ons(asset.model).lora_bytes(asset.name)
         return self.model(asset.model).nbytes
 
     def peak_bytes(self, works: Sequence[Work]) -> int | None:
-        """See Backend.peak_bytes. Nobody knows it before they ran."""
+        """Nobody knows it before they ran."""
         return None
 
     def names(self) -> list[str]:
@@ -240,7 +231,6 @@ class Live:
         return dict(self._cut.get(model, {}))
 
     def provenance(self, model: str) -> Provenance:
-        """See WithProvenance.provenance."""
         return Provenance("live", self._spec(model).dtype, None, f"measured on {self._device()}")
 
     def _device(self) -> str:
@@ -250,7 +240,6 @@ class Live:
         return f"CPU, {self.threads} thread(s), processor time"
 
     def assumptions(self) -> list[Assumption]:
-        """See Backend.assumptions."""
         said = [Assumption("service times", f"measured on {self._device()}", "live backend, virtual time")]
         said += [
             Assumption(
@@ -276,7 +265,7 @@ class Live:
         except torch.cuda.OutOfMemoryError as full:
             for work in works:
                 work.state = None
-            self._collect()
+            free_memory(self._place)
             raise WorkFailed(f"{self._place} ran out of memory: {full}") from None
 
     def _by_model(self, works: Sequence[Work]) -> Iterator[tuple[LiveModel, AddOns, list[Work]]]:
@@ -344,9 +333,8 @@ class Live:
 
     def _spec(self, name: str) -> ModelSpec:
         if name not in self.models:
-            raise LiveError(
-                f"backend.models: no live model is called {name}; it knows {', '.join(sorted(self.models))}"
-            )
+            known = ", ".join(sorted(self.models))
+            raise LiveError(f"backend.models: no live model is called {name}; it knows {known}")
         arguments = dict(self.models[name])
         if self.dtype is not None:
             arguments.setdefault("dtype", self.dtype)
@@ -371,7 +359,7 @@ class Live:
             self._built.clear()
             self._beside.clear()
             self._warm.clear()
-            self._collect()
+            free_memory(self._place)
             built = build(spec, self._place)
         self._built[name] = built
         self._named.add(name)
@@ -383,25 +371,11 @@ class Live:
         folder = Path(self.store) / name
         if not (folder / "model_index.json").is_file():
             build(spec, self._place).save(folder)
-            self._collect()
-        return ModelSpec(
-            spec.family, spec.variant, str(folder), spec.scale, spec.dtype, spec.scheduler, spec.seed, spec.allow_hub
-        )
-
-    def _collect(self) -> None:
-        gc.collect()
-        if self._place.type == "cuda":
-            torch.cuda.empty_cache()
+            free_memory(self._place)
+        return replace(spec, weights=str(folder))
 
 
 def _mean(parts: Parts) -> Apart:
     """Parts of a step as the simulator has them: of one ControlNet, the mean."""
     nets = len(parts.controlnet_s)
     return Apart(parts.encoder_s, sum(parts.controlnet_s) / nets, parts.receive_s / nets)
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LiveError(f"{folder}: cannot be made a folder ({error.strerror}); name another") from None

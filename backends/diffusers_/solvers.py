@@ -4,18 +4,15 @@ A single-step solver needs only the latent and the step number, so a run cut at 
 one that was not cut. A multistep solver also needs its earlier outputs, a stochastic one its random state.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
+import diffusers
 import numpy as np
 import torch
 
-from backends.diffusers_.errors import LiveError, require
+from backends.diffusers_.errors import LiveError
 
 _RESUMABLE = ("DDIMScheduler", "EulerDiscreteScheduler", "FlowMatchEulerDiscreteScheduler")
-_HISTORY_MARKS = ("model_outputs", "ets", "derivatives", "prev_derivative", "prev_derivatives", "dt")
-_FLOW_PREDICTIONS = ("flow_prediction", "flow")
 
 
 def ensure_resumable(scheduler: Any) -> None:
@@ -25,19 +22,13 @@ def ensure_resumable(scheduler: Any) -> None:
         LiveError: the solver keeps history or draws noise at every step; the text says which to use.
     """
     name = type(scheduler).__name__
-    drawn = name == "FlowMatchEulerDiscreteScheduler" and scheduler.config.get("stochastic_sampling", False)
-    if name in _RESUMABLE and not drawn:
+    if name in _RESUMABLE and not scheduler.config.get("stochastic_sampling", False):
         return
-    kept = getattr(scheduler, "order", 1) > 1 or any(hasattr(scheduler, mark) for mark in _HISTORY_MARKS)
-    if kept and not drawn:
-        why = "keeps the outputs of earlier steps"
-    else:
-        why = "is not one of the deterministic single-step solvers (it may draw noise at every step)"
-    flow = "FlowMatch" in name or scheduler.config.get("prediction_type") in _FLOW_PREDICTIONS
+    flow = "FlowMatch" in name or scheduler.config.get("prediction_type") in ("flow_prediction", "flow")
     instead = _RESUMABLE[2:] if flow else _RESUMABLE[:2]
     raise LiveError(
-        f"solver {name} {why}, so a run cannot be resumed from step K; "
-        f"use {' or '.join(instead)} (the spec's scheduler)"
+        f"solver {name} keeps the outputs of earlier steps, or draws noise at every step: no run can be resumed from "
+        f"step K; use scheduler {' or '.join(instead)}"
     )
 
 
@@ -47,7 +38,7 @@ def swapped(scheduler: Any, name: str) -> Any:
     Raises:
         LiveError: diffusers has no such scheduler.
     """
-    replacement = getattr(require("diffusers"), name, None) if name.endswith("Scheduler") else None
+    replacement = getattr(diffusers, name, None) if name.endswith("Scheduler") else None
     if replacement is None:
         raise LiveError(f"diffusers has no scheduler {name!r}; use one of {', '.join(_RESUMABLE)}")
     settings = dict(scheduler.config)

@@ -1,7 +1,5 @@
 """The stages of serving on a live model, for several requests together: begin, steps, end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -112,9 +110,7 @@ def end(model: LiveModel, works: Sequence[Work]) -> tuple[list[np.ndarray], floa
 
 
 def _together(model: LiveModel, add_ons: AddOns, works: Sequence[Work], count: int) -> float:
-    at = grouped(works, lambda work: (work.steps, work.done))
-    places = [Place(n, done, len(those)) for (n, done), those in at.items()]
-    works = [work for those in at.values() for work in those]
+    works, places = _placed(works)
     states: list[InFlight] = [work.state for work in works]
     wanted = [set((work.capture or {}).values()) for work in works]
     begun = [work.done for work in works]
@@ -160,9 +156,7 @@ def patched(model: LiveModel, works: Sequence[Work], side: int) -> float:
         raise BackendError(f"patches of {side} px: expected a multiple of {unit}, pixels to a latent; set another side")
     batches, members = [], []
     for those in grouped(works, lambda work: (work.height, work.width)).values():
-        at = grouped(those, lambda work: (work.steps, work.done))
-        places = [Place(n, done, len(some)) for (n, done), some in at.items()]
-        rows = [work for some in at.values() for work in some]
+        rows, places = _placed(those)
         conditioning = joined([work.state.conditioning for work in rows])
         batches.append(Alike(conditioning, _stacked(rows), places))
         members.append(rows)
@@ -175,6 +169,13 @@ def patched(model: LiveModel, works: Sequence[Work], side: int) -> float:
             if work.done in (work.capture or {}).values():
                 work.state.kept[work.done] = work.state.latents.cpu().clone()
     return float(step_s.sum())
+
+
+def _placed(works: Sequence[Work]) -> tuple[list[Work], list[Place]]:
+    """The works place after place, and the places where they stand."""
+    at = grouped(works, lambda work: (work.steps, work.done))
+    places = [Place(steps, done, len(those)) for (steps, done), those in at.items()]
+    return [work for those in at.values() for work in those], places
 
 
 def _stacked(works: Sequence[Work]) -> torch.Tensor:

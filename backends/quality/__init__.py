@@ -1,42 +1,12 @@
-"""How good an image is: against the image that the full run would have made, against its prompt, and as a set.
+"""How good an image is: against the image that the full run would have made, or against its prompt.
 
-Needs the ``live`` extra. SSIM, MS-SSIM and PSNR need no weights; CLIPScore, PickScore and FID read theirs from a
-local folder or file, and say which where there is none.
+Needs the ``live`` extra. SSIM, MS-SSIM and PSNR need no weights; CLIPScore and PickScore read theirs from a
+local folder, and say which where there is none.
 """
 
 from backends.quality.clip import ClipScore, ClipWeights, PickScore
 from backends.quality.errors import QualityError
-from backends.quality.fid import Moments, fid, frechet_distance, inception
-from backends.quality.metric import Floats, Images, Metric
-from backends.quality.reference import (
-    PSNR_CAP_DB,
-    MsSsim,
-    Psnr,
-    Ssim,
-    least_side,
-    ms_ssim,
-    psnr,
-    ssim,
-)
+from backends.quality.metric import Images, Metric
+from backends.quality.reference import MsSsim, Psnr, Ssim
 
-__all__ = [
-    "PSNR_CAP_DB",
-    "ClipScore",
-    "ClipWeights",
-    "Floats",
-    "Images",
-    "Metric",
-    "Moments",
-    "MsSsim",
-    "PickScore",
-    "Psnr",
-    "QualityError",
-    "Ssim",
-    "fid",
-    "frechet_distance",
-    "inception",
-    "least_side",
-    "ms_ssim",
-    "psnr",
-    "ssim",
-]
+__all__ = ["ClipScore", "ClipWeights", "Images", "Metric", "MsSsim", "PickScore", "Psnr", "QualityError", "Ssim"]

@@ -1,21 +1,16 @@
-"""Scores of an image for its prompt, out of CLIP models: CLIPScore and PickScore.
+"""Scores of an image for its prompt, out of CLIP models: CLIPScore and PickScore."""
 
-The models are transformers' CLIPModel, run in float32. Images are prepared as CLIP's are (shorter side to the
-model's size, bicubic; centre crop; CLIP's mean and deviation), prompts are cut at the model's length (77 tokens).
-"""
-
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from backends.diffusers_.device.logs import quiet
 from backends.quality.errors import QualityError
 from backends.quality.metric import Floats, Images, checked
+from conf.clip import VIT_L14, ClipModel
 
-VIT_L14 = "openai/clip-vit-large-patch14"
 PICKSCORE = "yuvalkirstain/PickScore_v1"
 PICKSCORE_TOKENIZER = "laion/CLIP-ViT-H-14-laion2B-s32B-b79K"
 
@@ -24,13 +19,10 @@ _BATCH = 32
 
 @dataclass(slots=True)
 class ClipWeights:
-    """A CLIP model and its tokenizer; read at first use and kept.
+    """A CLIP model that scores images.
 
     Args:
-        weights: a local folder as ``save_pretrained`` writes it (config, weights and tokenizer), or a hub id.
-        tokenizer: a folder or hub id of its own, None for the weights' own.
-        device: where to compute.
-        allow_hub: whether a hub id may be fetched.
+        weights, tokenizer, device, allow_hub: see conf.clip.ClipModel.
 
     Raises (at first use):
         QualityError: the weights or the tokenizer are not there, are damaged, or are not a CLIP model.
@@ -40,40 +32,20 @@ class ClipWeights:
     tokenizer: str | None = None
     device: str = "cpu"
     allow_hub: bool = False
-    _loaded: tuple[Any, Any, Any] | None = field(default=None, init=False, repr=False, compare=False)
+    _model: ClipModel = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._model = ClipModel(self.weights, QualityError, self.tokenizer, self.allow_hub, self.device)
 
     def image_vectors(self, images: Images) -> Floats:
         """Embed images, (n, h, w, 3), as (n, d) rows of length 1."""
-        import torch
-
         checked(images)
-        model, _, prepare = self._load()
-        rows = []
-        with torch.no_grad():
-            for start in range(0, len(images), _BATCH):
-                block = list(images[start : start + _BATCH])
-                pixels = prepare(images=block, return_tensors="pt", input_data_format="channels_last")["pixel_values"]
-                pooled = model.vision_model(pixel_values=pixels.to(self.device)).pooler_output
-                rows.append(_unit(model.visual_projection(pooled)))
-        return np.concatenate(rows)
+        channels = {"input_data_format": "channels_last"}
+        return _units(images, lambda block: self._model.image_vectors(block, **channels))
 
     def text_vectors(self, prompts: Sequence[str]) -> Floats:
         """Embed prompts as (n, d) rows of length 1."""
-        import torch
-
-        model, tokenizer, _ = self._load()
-        length = model.config.text_config.max_position_embeddings
-        rows = []
-        with torch.no_grad():
-            for start in range(0, len(prompts), _BATCH):
-                block = list(prompts[start : start + _BATCH])
-                tokens = tokenizer(block, padding=True, truncation=True, max_length=length, return_tensors="pt")
-                pooled = model.text_model(
-                    input_ids=tokens["input_ids"].to(self.device),
-                    attention_mask=tokens["attention_mask"].to(self.device),
-                ).pooler_output
-                rows.append(_unit(model.text_projection(pooled)))
-        return np.concatenate(rows)
+        return _units(prompts, self._model.text_vectors)
 
     def cosines(self, images: Images, prompts: Sequence[str] | None) -> Floats:
         """Cosine of each image and its prompt, (n,) in -1..1: MoDM's text-to-image similarity (MoDM, 3.2).
@@ -90,55 +62,8 @@ class ClipWeights:
 
     @property
     def gain(self) -> float:
-        """What the model multiplies cosines by before its softmax: exp(logit_scale)."""
-        return float(self._load()[0].logit_scale.detach().exp())
-
-    def _load(self) -> tuple[Any, Any, Any]:
-        if self._loaded is None:
-            import transformers
-
-            model = self._model(transformers)
-            tokenizer = self._read(transformers.AutoTokenizer, self.tokenizer or self.weights, "a CLIP tokenizer")
-            # by name, so that images are prepared alike whether or not torchvision is installed
-            processor = getattr(transformers, "CLIPImageProcessorPil", transformers.CLIPImageProcessor)
-            side = model.config.vision_config.image_size
-            prepare = processor(size={"shortest_edge": side}, crop_size={"height": side, "width": side})
-            self._loaded = model.float().eval().to(self.device), tokenizer, prepare
-        return self._loaded
-
-    def _model(self, transformers: Any) -> Any:
-        config = self._read(transformers.AutoConfig, self.weights, "a CLIP model")
-        if config.model_type != "clip":
-            raise QualityError(f"{self.weights}: holds a model of type {config.model_type!r}, expected a CLIP model")
-        model, info = self._read(transformers.CLIPModel, self.weights, "a CLIP model", output_loading_info=True)
-        # what a file lacks is otherwise filled with random numbers, and only a log line says so
-        if info["missing_keys"]:
-            raise QualityError(
-                f"{self.weights}: lacks {len(info['missing_keys'])} of the model's tensors; download the folder anew"
-            )
-        return model
-
-    def _read(self, kind: Any, where: str, what: str, **options: Any) -> Any:
-        from safetensors import SafetensorError
-
-        folder = Path(where).expanduser()
-        local = folder.is_dir()
-        if not local and not self.allow_hub:
-            wanted = where if where in (VIT_L14, PICKSCORE, PICKSCORE_TOKENIZER) else f"{VIT_L14} or {PICKSCORE}"
-            raise QualityError(
-                f"{where}: {what} is needed and there is no such folder; download {wanted} (config.json, "
-                "model.safetensors and the tokenizer's files) into one folder and name it (weights=; on the command "
-                "line --clip or --pickscore), or allow the hub (allow_hub=True; --allow-hub)"
-            )
-        try:
-            with quiet("transformers"):
-                return kind.from_pretrained(str(folder) if local else where, local_files_only=local, **options)
-        except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as broken:
-            reason = " ".join(str(broken).split())[:200]
-            raise QualityError(
-                f"{where}: cannot be read as {what} ({reason}); it must hold config.json, model.safetensors and the "
-                "tokenizer's files, whole"
-            ) from broken
+        """What the model multiplies cosines by before its softmax."""
+        return self._model.gain
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +87,6 @@ class ClipScore:
     def score(
         self, images: Images, *, references: Images | None = None, prompts: Sequence[str] | None = None
     ) -> Floats:
-        """See Metric.score."""
         return 100.0 * self.clip.cosines(images, prompts)
 
 
@@ -187,11 +111,11 @@ class PickScore:
     def score(
         self, images: Images, *, references: Images | None = None, prompts: Sequence[str] | None = None
     ) -> Floats:
-        """See Metric.score."""
         return self.clip.gain * self.clip.cosines(images, prompts)
 
 
-def _unit(rows: Any) -> Floats:
-    """(n, d) tensor -> float64 rows of length 1."""
-    plain = np.asarray(rows.double().cpu().numpy(), np.float64)
-    return np.asarray(plain / np.linalg.norm(plain, axis=1, keepdims=True), np.float64)
+def _units(items: Sequence[str] | Images, embed: Callable[[Any], Any]) -> Floats:
+    """Embed items in batches, as float64 rows of length 1."""
+    blocks = [embed(items[start : start + _BATCH]) for start in range(0, len(items), _BATCH)]
+    rows = np.concatenate([block.double().cpu().numpy() for block in blocks])
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float64)

@@ -16,19 +16,15 @@ Floats = NDArray[np.float64]
 
 @runtime_checkable
 class Metric(Protocol):
-    """Scores images one by one.
+    """Scores images one by one, the better the higher.
 
     Attributes:
         name: as it is written in tables and files.
-        higher_is_better: the direction.
         full_reference: whether it compares with a reference image; otherwise it compares with the prompt.
     """
 
     @property
     def name(self) -> str: ...
-
-    @property
-    def higher_is_better(self) -> bool: ...
 
     @property
     def full_reference(self) -> bool: ...

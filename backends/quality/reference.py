@@ -27,147 +27,98 @@ def least_side(scales: int = _SCALES) -> int:
     return int(_KERNEL * 2 ** (scales - 1))
 
 
-def ssim(images: Images, references: Images, device: str = "cpu") -> Floats:
+@dataclass(frozen=True, slots=True)
+class Ssim:
     """Structural similarity: luminance, contrast and structure in Gaussian windows of 11 pixels.
 
+    Scores are in -1..1; 1 means identical, 0 unrelated. Symmetric. Sides of 11 pixels or more.
+
     Args:
-        images, references: (n, h, w, 3) uint8, sides of 11 pixels or more.
         device: where to compute.
-
-    Returns:
-        (n,) in -1..1; 1 means identical, 0 unrelated. Symmetric.
-
-    Raises:
-        QualityError: not images, or not of one size, or too small.
 
     Source: Wang, Bovik, Sheikh and Simoncelli 2004, with their K1 = 0.01, K2 = 0.03 and sigma = 1.5.
     """
-    _fits(images, references, _KERNEL, "SSIM's window")
-    from torchmetrics.functional.image import structural_similarity_index_measure as measure
-
-    def inside(image: Any, reference: Any) -> Any:
-        # torchmetrics averages over mirrored borders too; the definition has only windows that lie inside
-        options = {"data_range": _RANGE, "reduction": "none", "return_full_image": True}
-        border = _KERNEL // 2
-        return measure(image, reference, **options)[1][..., border:-border, border:-border].mean()
-
-    return _each(inside, images, references, device)
-
-
-def ms_ssim(images: Images, references: Images, device: str = "cpu") -> Floats:
-    """Multi-scale structural similarity over five halvings.
-
-    The number of scales is not adapted to small images: scores over other scales cannot be compared.
-
-    Args:
-        images, references: (n, h, w, 3) uint8, sides of 176 pixels or more (:func:`least_side`).
-        device: where to compute.
-
-    Returns:
-        (n,) in 0..1; 1 means identical. Negative terms of a scale count as 0, borders are mirrored. Symmetric.
-
-    Raises:
-        QualityError: not images, or not of one size, or too small: the message names the least side.
-
-    Source: Wang, Simoncelli and Bovik 2003, with their five weights.
-    """
-    _fits(images, references, least_side(), f"MS-SSIM's {_SCALES} scales; SSIM takes smaller ones")
-    from torchmetrics.functional.image import multiscale_structural_similarity_index_measure as measure
-
-    return _each(
-        lambda image, reference: measure(
-            image, reference, data_range=_RANGE, kernel_size=_KERNEL, reduction="none", normalize="relu"
-        ),
-        images,
-        references,
-        device,
-    )
-
-
-def psnr(images: Images, references: Images) -> Floats:
-    """Peak signal-to-noise ratio, 10 log10(255^2 / mean squared error), in dB.
-
-    Args:
-        images, references: (n, h, w, 3) uint8.
-
-    Returns:
-        (n,) in 0..``PSNR_CAP_DB``. Identical images have no error and would score infinity; they score the cap,
-        and nothing scores above it. Symmetric.
-
-    Raises:
-        QualityError: not images, or not of one size.
-    """
-    _fits(images, references, 1, "PSNR")
-    error = np.square(images.astype(np.float64) - references).mean(axis=(1, 2, 3))
-    floor = _RANGE**2 / 10 ** (PSNR_CAP_DB / 10)
-    return np.asarray(10 * np.log10(_RANGE**2 / np.maximum(error, floor)), np.float64)
-
-
-@dataclass(frozen=True, slots=True)
-class Ssim:
-    """:func:`ssim` as a Metric."""
 
     device: str = "cpu"
     name: ClassVar[str] = "ssim"
-    higher_is_better: ClassVar[bool] = True
     full_reference: ClassVar[bool] = True
 
     def score(
         self, images: Images, *, references: Images | None = None, prompts: Sequence[str] | None = None
     ) -> Floats:
-        """See Metric.score."""
-        return ssim(images, _needed(references, self.name), self.device)
+        references = _fitting(images, references, self.name, _KERNEL, "SSIM's window")
+        from torchmetrics.functional.image import structural_similarity_index_measure as measure
+
+        def inside(image: Any, reference: Any) -> Any:
+            # torchmetrics averages over mirrored borders too; the definition has only windows that lie inside
+            options = {"data_range": _RANGE, "reduction": "none", "return_full_image": True}
+            border = _KERNEL // 2
+            return measure(image, reference, **options)[1][..., border:-border, border:-border].mean()
+
+        return _each(inside, images, references, self.device)
 
 
 @dataclass(frozen=True, slots=True)
 class MsSsim:
-    """:func:`ms_ssim` as a Metric."""
+    """Multi-scale structural similarity over five halvings.
+
+    Scores are in 0..1; 1 means identical. Negative terms of a scale count as 0, borders are mirrored. Symmetric. Sides
+    of 176 pixels or more (:func:`least_side`): the number of scales is not adapted to small images, as scores over
+    other scales cannot be compared.
+
+    Args:
+        device: where to compute.
+
+    Source: Wang, Simoncelli and Bovik 2003, with their five weights.
+    """
 
     device: str = "cpu"
     name: ClassVar[str] = "ms-ssim"
-    higher_is_better: ClassVar[bool] = True
     full_reference: ClassVar[bool] = True
 
     def score(
         self, images: Images, *, references: Images | None = None, prompts: Sequence[str] | None = None
     ) -> Floats:
-        """See Metric.score."""
-        return ms_ssim(images, _needed(references, self.name), self.device)
+        why = f"MS-SSIM's {_SCALES} scales; SSIM takes smaller ones"
+        references = _fitting(images, references, self.name, least_side(), why)
+        from torchmetrics.functional.image import multiscale_structural_similarity_index_measure as measure
+
+        options = {"data_range": _RANGE, "kernel_size": _KERNEL, "reduction": "none", "normalize": "relu"}
+        return _each(lambda image, reference: measure(image, reference, **options), images, references, self.device)
 
 
 @dataclass(frozen=True, slots=True)
 class Psnr:
-    """:func:`psnr` as a Metric."""
+    """Peak signal-to-noise ratio, 10 log10(255^2 / mean squared error), in dB: 0..``PSNR_CAP_DB``.
+
+    Identical images have no error and would score infinity; they score the cap, and nothing scores above it. Symmetric.
+    """
 
     name: ClassVar[str] = "psnr"
-    higher_is_better: ClassVar[bool] = True
     full_reference: ClassVar[bool] = True
 
     def score(
         self, images: Images, *, references: Images | None = None, prompts: Sequence[str] | None = None
     ) -> Floats:
-        """See Metric.score."""
-        return psnr(images, _needed(references, self.name))
+        references = _fitting(images, references, self.name, 1, "PSNR")
+        error = np.square(images.astype(np.float64) - references).mean(axis=(1, 2, 3))
+        floor = _RANGE**2 / 10 ** (PSNR_CAP_DB / 10)
+        return np.asarray(10 * np.log10(_RANGE**2 / np.maximum(error, floor)), np.float64)
 
 
-def _needed(references: Images | None, name: str) -> Images:
+def _fitting(images: Images, references: Images | None, name: str, least: int, why: str) -> Images:
+    """Return ``references``. Raises QualityError where there are none, or they are not images like ``images``."""
     if references is None:
         raise QualityError(f"{name} compares with reference images and none were given; hand over references=")
-    return references
-
-
-def _fits(images: Images, references: Images, least: int, why: str) -> None:
     checked(images)
     checked(references, "references")
     if images.shape != references.shape:
-        raise QualityError(
-            f"images of shape {images.shape} against references of {references.shape}; make both at one size"
-        )
+        said = f"images of shape {images.shape} against references of {references.shape}"
+        raise QualityError(f"{said}; make both at one size")
     height, width = images.shape[1:3]
     if min(height, width) < least:
-        raise QualityError(
-            f"images of {width}x{height} pixels are too small; the least side is {least} pixels for {why}"
-        )
+        raise QualityError(f"images of {width}x{height} pixels are too small; the least side is {least} for {why}")
+    return references
 
 
 def _each(measure: Callable[[Any, Any], Any], images: Images, references: Images, device: str) -> Floats:

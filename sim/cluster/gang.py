@@ -1,17 +1,17 @@
 """How much faster a gang of GPUs steps than one."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated
 
+from annotated_types import Ge
+
+from conf.ranges import Positive
 from sim.errors import ConfigError
 from sim.parts import Run, Worker
 from sim.request import Request
 
-
-def check(speedup: Mapping[int, float], key: str) -> None:
-    """Raise ConfigError, naming ``key``, unless it is GPUs, two or more -> a positive factor."""
-    if not all(gpus > 1 and factor > 0 for gpus, factor in speedup.items()):
-        raise ConfigError(f"{key}: found {speedup}, expected GPUs (2 or more) -> times faster")
+Speedup = dict[Annotated[int, Ge(2)], Positive]
+"""GPUs of a gang -> how many times faster than on one its steps are."""
 
 
 def times_faster(run: Run, worker: Worker, request: Request, speedup: Mapping[int, float], key: str) -> float:
@@ -25,10 +25,8 @@ def times_faster(run: Run, worker: Worker, request: Request, speedup: Mapping[in
         return 1.0
     if gpus in speedup:
         return speedup[gpus]
-    backend: Any = run.backend
-    measured: float | None = None
-    if gpus in getattr(backend, "gangs", ()):
-        measured = backend.times_faster(request.model, request.width, request.height, gpus)
+    assert request.model is not None
+    measured = run.backend.times_faster(request.model, request.width, request.height, gpus)
     if measured is None:
         raise ConfigError(
             f"{key}: a request runs on {gpus} GPUs and nothing says how much faster that is; give a figure, "

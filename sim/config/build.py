@@ -20,8 +20,8 @@ from pydantic_core import SchemaError
 from typing_extensions import get_protocol_members, is_protocol
 
 from sim.config.choices import choices
+from sim.config.plugins import TARGET
 from sim.config.target import located, no_such
-from sim.config.theirs import TARGET
 from sim.config.typed import spelled, validated
 from sim.errors import ConfigError
 

@@ -1,31 +1,35 @@
-"""What a run can be composed of: the groups of conf/, their choices, and ``mezzotint list``.
+"""The groups that a run is composed of, and their choices.
 
-Nothing here is written down twice: a group's line is the comment beside it in conf/config.yaml, a choice's is the
-first comment of its own file.
+conf/groups.yaml lists the groups. A choice is a file of its group's folder, or a kind of GPUs in conf/data/gpus.yaml.
 """
 
-import argparse
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from sim.errors import ConfigError
 
 CONF = resources.files("conf")
-_ENTRY = re.compile(r"  - (?P<name>\w+): \S+ +# (?P<line>.*)")
 _ENDING = ".yaml"
 
-PROFILES = "profiles"
-"""What may be listed beside the groups."""
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group: what is chosen in it, and the choices of another group beside which alone it applies."""
+
+    line: str
+    needs: Mapping[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One file of a group: its name, what it is for, and whether it is from a folder of the user's."""
+    """A choice of a group: its name, what it is for, and whether it is a file of the user's."""
 
     name: str
     line: str
@@ -33,14 +37,31 @@ class Choice:
 
 
 @cache
-def groups() -> dict[str, str]:
-    """Every group, in the order of conf/config.yaml, and what is chosen in it."""
-    lines = (CONF / "config.yaml").read_text(encoding="utf-8").splitlines()
-    return {found["name"]: found["line"] for found in map(_ENTRY.fullmatch, lines) if found}
+def groups() -> dict[str, Group]:
+    """Return every group by name, in the order of conf/groups.yaml."""
+    return {name: Group(said["line"], said.get("with", {})) for name, said in _read("groups.yaml").items()}
+
+
+@cache
+def gpus() -> dict[str, dict[str, Any]]:
+    """Return the settings of `cluster=NAME` for every kind of GPU in conf/data/gpus.yaml, as a file would have them."""
+    return {
+        name: {
+            "defaults": [{"override /models": row["models"]}],
+            "cluster": {
+                "count": row["count"],
+                "gpu": {"_target_": "sim.gpu.Gpu", "name": name, "usd_per_gpu_h": None, **row["gpu"]},
+            },
+        }
+        for name, row in _read("data/gpus.yaml").items()
+    }
 
 
 def choices(group: str, folder: Path | None = None) -> list[Choice]:
-    """What ``group`` can be, by name; a file in ``folder`` goes before ours of the same name, as in a run.
+    """Return the choices of ``group`` by name.
+
+    Args:
+        folder: a folder of the user's, with groups; of two files of one name ours is taken, as in a run.
 
     Raises:
         ConfigError: there is no such group, or no such folder.
@@ -49,13 +70,51 @@ def choices(group: str, folder: Path | None = None) -> list[Choice]:
         raise ConfigError(f"list: there is no group {group!r}; the groups are {', '.join(groups())}")
     if folder is not None and not folder.is_dir():
         raise ConfigError(f"--config-dir: {folder} is no folder; name the one that holds your groups")
-    found = {name: Choice(name, line) for name, line in _lines(CONF / group)}
-    if folder is not None and (folder / group).is_dir():
-        found |= {name: Choice(name, line, own=True) for name, line in _lines(folder / group)}
+    found = {} if folder is None else {name: Choice(name, line, own=True) for name, line in _lines(folder / group)}
+    found |= {name: Choice(name, line) for name, line in _lines(CONF / group)}
+    if group == "cluster":
+        found |= {name: Choice(name, row["line"]) for name, row in _read("data/gpus.yaml").items()}
     return [found[name] for name in sorted(found)]
 
 
+def check_groups(chosen: Any) -> None:
+    """Refuse a group that only applies beside another choice.
+
+    What a choice of the user's goes with is not known, so it is not refused.
+
+    Args:
+        chosen: the choice of each group; None where nothing is chosen.
+
+    Raises:
+        ConfigError: names the group, what is chosen, and the choices that it needs.
+    """
+    for name, group in groups().items():
+        for other, allowed in group.needs.items():
+            mine, theirs = chosen.get(name), chosen.get(other)
+            if mine in (None, "none") or theirs in allowed or theirs not in {None, *(c.name for c in choices(other))}:
+                continue
+            beside = " or ".join(f"{other}={each}" for each in allowed)
+            raise ConfigError(
+                f"{name}={mine}: applies only with {beside}, found {other}={theirs or 'null'}; choose one, or leave "
+                f"{name} out (~{name} where the system brings it)"
+            )
+
+
+def dependents(group: str, choice: str) -> Iterator[str]:
+    """Yield the groups that apply beside ``choice`` of ``group``."""
+    return (name for name, each in groups().items() if choice in each.needs.get(group, ()))
+
+
+@cache
+def _read(name: str) -> dict[str, dict[str, Any]]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    found: dict[str, dict[str, Any]] = yaml.load((CONF / name).read_text(encoding="utf-8"), loader)
+    return found
+
+
 def _lines(folder: Traversable) -> list[tuple[str, str]]:
+    if not folder.is_dir():
+        return []
     files = [file for file in folder.iterdir() if file.name.endswith(_ENDING)]
     return [(file.name.removesuffix(_ENDING), _first_comment(file)) for file in files]
 
@@ -65,52 +124,3 @@ def _first_comment(file: Traversable) -> str:
         if not line.startswith("# @package"):
             return line.removeprefix("#").strip() if line.startswith("#") else ""
     return ""
-
-
-def overview() -> str:
-    """The groups, a line each."""
-    return table([(f"{name}=", line) for name, line in groups().items()])
-
-
-def listed(words: Sequence[str]) -> int:
-    """``mezzotint list``: print the groups, or the choices of one. Raises ConfigError for a name that is none."""
-    parser = argparse.ArgumentParser(
-        prog="mezzotint list", description="Print what a run can be composed of: the groups, or the choices of one."
-    )
-    parser.add_argument(
-        "group", nargs="?", metavar="GROUP", help="such as eviction, or profiles (default: all groups, a line each)"
-    )
-    parser.add_argument(
-        "--config-dir", "-cd", type=Path, metavar="DIR", help="a folder with groups of your own, marked * in the list"
-    )
-    parser.add_argument(
-        "--folder", type=Path, metavar="DIR", help=f"{PROFILES}: a folder of your own profiles beside the shipped ones"
-    )
-    given = parser.parse_args(words)
-    if given.folder is not None and given.group != PROFILES:
-        raise ConfigError(f"--folder: goes with `mezzotint list {PROFILES}` alone")
-    if given.group is None:
-        print(overview())
-        print("\n`mezzotint list GROUP` prints the choices of a group; `mezzotint run GROUP=CHOICE` takes one.")
-        print("`mezzotint list profiles` prints what was measured on which GPU, and by whom.")
-        return 0
-    if given.group == PROFILES:
-        from sim.config.profiles import profiles  # what reads profiles need not be imported to list groups
-
-        if given.config_dir is not None:
-            raise ConfigError("list profiles: takes no --config-dir; name the folder of your profiles with --folder")
-        print(profiles(given.folder))
-        return 0
-    found = choices(given.group.removesuffix("="), given.config_dir)
-    print(table([(f"{choice.name}{' *' if choice.own else ''}", choice.line) for choice in found]))
-    if any(choice.own for choice in found):
-        print(f"\n* from {given.config_dir}")
-    return 0
-
-
-def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Rows of as many cells each, in columns; the last one is as wide as it is."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    widths[-1] = 0
-    lines = ("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sim.config.plugins import TARGET
 from sim.config.target import located
-from sim.config.theirs import TARGET
 from sim.errors import ConfigError
 
 

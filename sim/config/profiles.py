@@ -5,12 +5,11 @@ from pathlib import Path
 
 from backends.base import BackendError
 from backends.profile import Profile, Timing, shipped, within
-from sim.config.choices import table
 from sim.errors import ConfigError
 
 
-def profiles(folder: Path | None = None) -> str:
-    """A line for each shipped profile: GPU, model, sizes, batches, GPUs in parallel, source.
+def profiles(folder: Path | None = None) -> list[tuple[str, ...]]:
+    """A row for each shipped profile: GPU, model, sizes, batches, GPUs in parallel, source.
 
     Args:
         folder: a folder of further ones, which are listed in the place of shipped ones of the same GPU and model.
@@ -23,9 +22,7 @@ def profiles(folder: Path | None = None) -> str:
     except BackendError as error:
         raise ConfigError(str(error)) from None
     found = {(each.gpu, each.model): each for each in every}
-    lines: list[tuple[str, ...]] = [("GPU", "model", "sizes", "batches", "GPUs", "source")]
-    lines += [_line(found[key]) for key in sorted(found)]
-    return table(lines)
+    return [("GPU", "model", "sizes", "batches", "GPUs", "source"), *(_line(found[key]) for key in sorted(found))]
 
 
 def _line(profile: Profile) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ A configuration names a class by its dotted path, and could name anything: what 
 a target is resolved, and called only where it makes what is asked for.
 """
 
-import importlib
 import inspect
 import typing
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from typing import Any
 
 from typing_extensions import get_protocol_members, is_protocol
 
-from sim.config.theirs import OURS, TARGET, refuse_foreign
+from sim.config.plugins import OURS, TARGET, imported
 from sim.errors import ConfigError
 
 
@@ -26,20 +25,14 @@ def located(target: Any, key: str, kind: Any = None) -> Any:
     if not isinstance(target, str) or "." not in target:
         raise ConfigError(f"{where}: found {target!r}, expected the dotted path of a class")
     module, _, name = target.rpartition(".")
-    refuse_foreign(module, where)
     try:
-        made = getattr(importlib.import_module(module), name)
+        made = getattr(imported(module, where), name)
     except AttributeError:
         raise ConfigError(f"{where}: the module {module} has no {name}") from None
-    except Exception as error:  # a module of the user's may fail in any way
-        raise ConfigError(
-            f"{where}: {module} cannot be imported ({type(error).__name__}: {error}); "
-            "correct it, install it or put it on the path"
-        ) from error
     product = made if inspect.isclass(made) else _returned(made)
     if product is None:
         raise ConfigError(f"{where}: found {target}, expected a class, or a function annotated with what it returns")
-    refuse_foreign(str(made.__module__), where)
+    imported(str(made.__module__), where)  # where it was made, if the module that is named imported it
     if made.__module__.partition(".")[0] in OURS and kind is None and not inspect.isclass(made):
         raise ConfigError(f"{where}: found the function {target}, expected a class")
     return _making(made, product, kind, key)
@@ -64,10 +57,16 @@ def _making(made: Any, product: type, kind: Any, key: str) -> Any:
         if issubclass(product, kind):
             return made
         raise no_such(product, kind, key)
-    missing = [name for name in get_protocol_members(kind) if not _has(product, name)]
+    members = get_protocol_members(kind)
+    required = kind.__abstractmethods__ or members
+    missing = [name for name in required if not _has(product, name)]
     methods = [name for name in missing if inspect.isfunction(inspect.getattr_static(kind, name, None))]
-    if methods:
-        raise no_such(product, kind, key, missing)
+    abstract = getattr(product, "__abstractmethods__", ())  # of one that inherits from the protocol
+    if methods or abstract:
+        raise no_such(product, kind, key, [*missing, *abstract])
+    for name in members - required:  # of one that does not inherit: what may be left out has a body in the protocol
+        if not hasattr(product, name):
+            setattr(product, name, inspect.getattr_static(kind, name))
     return made
 
 

@@ -10,8 +10,9 @@ from backends.base import Asset, Backend, Work
 from sim.clock import Clock
 from sim.errors import SimulationError
 from sim.model import Model
-from sim.parts.cluster import Cluster, Worker
+from sim.parts.cluster import Cluster
 from sim.request import COMPLETED, Request
+from sim.worker import Worker
 from sim.workload import Similarity, Workload
 
 

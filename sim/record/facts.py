@@ -26,15 +26,12 @@ PLANNED = {
 ENDED = {
     **dict.fromkeys(("arrival_s", "finish_s"), REAL),
     **dict.fromkeys(("width", "height", "steps"), WHOLE),
-    **dict.fromkeys(("outcome",), CODE),
+    "outcome": CODE,
 }
 """What is written of every request, when it ends."""
 
 SERVED = {
-    **dict.fromkeys(
-        ("start_s", "load_s", "denoise_s", "decode_s", "energy_j"),
-        REAL,
-    ),
+    **dict.fromkeys(("start_s", "load_s", "denoise_s", "decode_s", "energy_j"), REAL),
     **dict.fromkeys(("model", "worker", "left"), WHOLE),
 }
 """What is written besides of one that is completed; the steps that are left only to be checked."""
@@ -44,7 +41,7 @@ SIZE = RECORD.itemsize
 PLACE: dict[str, int] = {name: place[1] for name, place in (RECORD.fields or {}).items()}
 OUTCOME_AT = PLACE["outcome"]
 ENDED_AT = PLACE["arrival_s"]
-write_all = Struct("@" + "".join((PLANNED | ENDED | SERVED).values())).pack_into
+write_planned = Struct("@" + "".join(PLANNED.values())).pack_into
 write_ended = Struct("@" + "".join((ENDED | SERVED).values())).pack_into
 
 SAID = ("request_id", "reason", "source_id", "source_age_trace_s", "quality_factor")
@@ -171,7 +168,7 @@ class Facts:
             or request.search_s
             or request.fetch_s
         ):  # else the record says already that nothing was planned
-            write_all(
+            write_planned(
                 buffer,
                 at,
                 request.search_s,
@@ -182,22 +179,7 @@ class Facts:
                 request.k,
                 request.source,
                 request.lookup,
-                request.arrival_s,
-                now_s,
-                request.width,
-                request.height,
-                request.steps,
-                outcome,
-                request.start_s,
-                request.load_s,
-                request.denoise_s,
-                request.decode_s,
-                request.energy_j,
-                code,
-                request.worker,
-                request.left,
             )
-            return
         write_ended(
             buffer,
             at + ENDED_AT,

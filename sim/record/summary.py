@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.base import Provenance, WithProvenance
 from conf.assumption import EXTRAPOLATED
 from sim.model import reference
 from sim.parts import Run
@@ -154,12 +153,11 @@ def models(run: Run, record: Record) -> list[dict[str, Any]]:
     and source of the service times are null where the backend does not state them.
     """
     held = {reference(run.models).name, *record.ledger.models}
-    documented = run.backend if isinstance(run.backend, WithProvenance) else None
     described = []
     for role, model in sorted(run.models.items()):
         if model.name not in held:
             continue
-        known = Provenance() if documented is None else documented.provenance(model.name)
+        known = run.backend.provenance(model.name)
         native = run.workload.native
         described.append(
             {

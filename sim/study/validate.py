@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from backends.base import Asset
-from backends.calibrate import Plan, calibrate, grid
+from backends.calibrate import Plan, grid
 from backends.patched import PatchTiming, Size
 from backends.profile import write as write_profile
 from conf.atomic import atomic_files
@@ -86,6 +86,8 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
     Raises:
         ConfigError: the backend is not live. Whatever ``simulate`` and ``calibrate`` raise.
     """
+    from backends.calibrate.session import complete  # needs the live extra
+
     settings = check(config)
     assembled = assemble(settings, progress=progress)
     backend: Any = assembled.engine.backend
@@ -117,7 +119,7 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
             apart=beside.stepped_apart,
             lora_rank=beside.lora_rank,
         )
-        profile = calibrate(plan, profiles, progress, model)
+        profile = complete(plan, profiles, progress=progress, model=model).profile
         more: dict[str, Any] = {}
         for side, most in backend.largest_cut(name).items():
             more["patched"] = _patches(model, sizes, side, most)

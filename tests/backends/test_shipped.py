@@ -10,6 +10,8 @@ from backends.profile import Profile, shipped, within
 from backends.profiled import Profiled
 from sim.cli import main
 from sim.cluster.whole import WholeRequest
+from sim.config.build import build
+from sim.errors import ConfigError
 from sim.model import Model
 from sim.parts import Run, Worker
 from sim.request import Request
@@ -72,8 +74,9 @@ def test_the_service_factor_moves_seconds_and_joules_and_no_load(factor: float) 
 
 @pytest.mark.parametrize("factor", [0.0, -1.0, 1e-7, 1e7, 1.797e308, float("nan"), float("inf")])
 def test_a_factor_that_is_none_is_refused(factor: float) -> None:
-    with pytest.raises(BackendError, match="service_factor"):
-        Profiled("h100", service_factor=factor)
+    node = {"_target_": "backends.profiled.Profiled", "gpu": "h100", "service_factor": factor}
+    with pytest.raises(ConfigError, match=r"backend\.service_factor"):
+        build(node, "backend")
 
 
 class InGangs:

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.base import Cost, Work
+from backends.base import Backend, Cost, Work
 from backends.profiled import Profiled
+from conf.assumption import Assumption
 from sim.cluster.patched import Patched
 from sim.cluster.steps import StepByStep
 from sim.config.settings import check
@@ -34,9 +35,8 @@ from tests.benchmarks.families import neighbours
 from tests.sim.lab import configured, engine
 from traces.arrivals.base import Schedule
 from traces.similarity.approximate import Approximate
-from traces.similarity.curves import fifo
 from traces.similarity.exact import Exact
-from traces.similarity.neighbours import Neighbours, remembered
+from traces.similarity.neighbours import Neighbours
 from traces.similarity.remembered import RememberedIndex
 from traces.similarity.search import Found, Index
 from traces.similarity.spaces import Space, TextToText
@@ -260,22 +260,6 @@ def test_search_alone(benchmark: Benchmark, how: str, held: int) -> None:
         benchmark.extra_info["recall"] = sum(matched) / max(1, len(matched))
 
 
-def test_the_fifo_curve_of_all_sizes(benchmark: Benchmark) -> None:
-    rows = 100_000 // SCALE
-    settings = check(configured(f"trace.requests={rows}", "system=nirvana"))
-    space = TextToText()
-    space.bind(assemble(settings).engine.similarity.embeddings(), np.random.default_rng(0))
-    known = remembered(space, rows, FLOOR, rows, f"curve {rows}")
-    benchmark.extra_info |= {"requests": rows, "budget": 500_000}
-    table = dict(zip((5, 10, 15, 20, 25), configured()["scale"]["at"], strict=False))
-
-    def curve() -> None:
-        fifo(known, table, strict=True).hit_rate(range(1, rows))
-
-    benchmark.pedantic(curve, rounds=ROUNDS)
-    weighed(benchmark, curve)
-
-
 def test_synthesis(benchmark: Benchmark) -> None:
     """A million requests with everything that they ask for, in under a minute."""
     rows = 1_000_000 // SCALE
@@ -295,14 +279,10 @@ def test_a_closed_loop(benchmark: Benchmark) -> None:
     timed(benchmark, count, lambda: engine(schedule, np.ones(count), 16))
 
 
-class ThreeSizes:
+class ThreeSizes(Backend):
     """A step of n images of one size takes 0.08 s and 0.02 s for each of them; sizes step one after another."""
 
     live, by_row, quality_basis = False, False, None
-
-    def open(self, asked: object) -> None: ...
-
-    def require(self, model: str) -> None: ...
 
     def begin(self, works: Sequence[Work]) -> Cost:
         return Cost(0.03)
@@ -319,11 +299,7 @@ class ThreeSizes:
     def load(self, asset: object) -> Cost:
         return Cost(0.0)
 
-    def bytes(self, asset: object) -> None: ...
-
-    def peak_bytes(self, works: Sequence[Work]) -> None: ...
-
-    def assumptions(self) -> list[object]:
+    def assumptions(self) -> list[Assumption]:
         return []
 
 

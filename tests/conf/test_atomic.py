@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from conf.atomic import atomic_folder, atomic_write, check_target, output_folder, scratch_folder
+from conf.atomic import atomic_write, check_target, output_folder
 
 
 class OwnError(Exception):
@@ -28,11 +28,10 @@ def test_a_block_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_the_callers_error(tmp_path: Path) -> None:
-    for write in (atomic_write, atomic_folder):
-        said = r"out: cannot be written \(No space left on device\); free the disk"
-        with pytest.raises(OwnError, match=said), write(tmp_path / "out", OwnError):
-            raise OSError(28, "No space left on device")
-        assert not list(tmp_path.iterdir())
+    said = r"out: cannot be written \(No space left on device\); free the disk"
+    with pytest.raises(OwnError, match=said), atomic_write(tmp_path / "out", OwnError):
+        raise OSError(28, "No space left on device")
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_could_never_be_written_is_refused_first(tmp_path: Path) -> None:
@@ -42,23 +41,6 @@ def test_what_could_never_be_written_is_refused_first(tmp_path: Path) -> None:
         check_target(tmp_path / "gone" / "file", OwnError)
     with pytest.raises(OwnError, match="is a device or a pipe"):
         check_target(Path("/dev/null"), OwnError)
-
-
-def test_of_two_who_make_a_folder_the_first_one_stays(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "folder"
-    with atomic_folder(path, OwnError) as slow:
-        (slow / "own").write_text("slow")
-        with atomic_folder(path, OwnError) as fast:
-            (fast / "own").write_text("fast")
-    assert [each.name for each in path.parent.iterdir()] == ["folder"]
-    assert (path / "own").read_text() == "fast"
-
-
-def test_a_scratch_folder_goes_with_all_in_it(tmp_path: Path) -> None:
-    with scratch_folder(tmp_path / "out") as folder:
-        assert folder.parent == tmp_path
-        (folder / "part").write_text("x")
-    assert not list(tmp_path.iterdir())
 
 
 def test_an_output_folder_is_made_with_its_parents_or_refused_by_name(tmp_path: Path) -> None:

@@ -40,10 +40,10 @@ def bomb(levels: int, width: int) -> str:
     ("text", "said"),
     [
         (bomb(30, 9), f"{MOST_VALUES:,} values"),
-        ("a: &a [*a]", "line 1: what stands there is a part of itself"),
-        ("a: 1\nb: &b {c: *b}", "line 2: what stands there is a part of itself"),
+        ("a: &a [*a]", "a part of itself"),
+        ("a: 1\nb: &b {c: *b}", "a part of itself"),
         ("[" * 9999, "line"),
-        ("- " * 9999, ""),
+        ("- " * 9999, "too deeply"),
         ("a: 1\nb: [", "line 3"),
         ("a: 1\n\nb: 'x", "line 3"),
         ("a: 2024-13-45", "line 1: '2024-13-45' is no timestamp"),

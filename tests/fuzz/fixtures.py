@@ -18,9 +18,9 @@ import conf
 from conf.atomic import atomic_write
 from sim.cli import main
 from sim.config.choices import choices, groups
-from sim.config.hydra_node import composed as compose
+from sim.config.compose import composed as compose
+from sim.errors import REFUSED
 from sim.run import again, simulate
-from sim.verbs import REFUSED
 from tests.fuzz.inputs import digest
 
 Tree = dict[str, Any]

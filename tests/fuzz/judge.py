@@ -20,11 +20,9 @@ from hydra.core.global_hydra import GlobalHydra
 
 from conf.document import DocumentError, parse
 from sim.cli import main
-from sim.config.theirs import at_hand
-from sim.refusal import refuse
+from sim.refusal import is_refused, refuse
 from sim.run import save, simulate
 from sim.rundir import CLUSTER, CONFIG, REQUESTS, SUMMARY, claimed
-from sim.verbs import REFUSED
 from tests.fuzz.inputs import Input, digest
 from tests.fuzz.values import MARK
 
@@ -40,8 +38,6 @@ BARE = re.compile(
     r" at 0x[0-9a-f]{6}|\[Errno"
 )
 """Words of Python, numpy or a parser's, which a user can do nothing with."""
-
-REMEMBERED = re.compile(r"\.(ngram|\d+-\w+)[-\w.]*\.(npy|json)$")
 
 
 @dataclass(slots=True)
@@ -90,9 +86,11 @@ def without_hydra(words: Sequence[str]) -> int:
     try:
         tree = parse(Path(CONFIG).read_bytes())
         plain = {str(key): value for key, value in tree.items() if key not in ("defaults", "hydra")}
-        with at_hand(Path.cwd(), plain, Path.cwd()), claimed(Path("out")) as claim:
+        with claimed(Path("out")) as claim:
             save(simulate(plain | {"run": {"dir": "out"}}), claim)
-    except (*REFUSED, DocumentError) as error:
+    except Exception as error:
+        if not is_refused(error) and not isinstance(error, DocumentError):
+            raise
         return refuse(error)
     return 0
 
@@ -179,7 +177,7 @@ def _left(folder: Path, before: dict[str, str], given: Input, status: int | None
 
 def _kept(name: str) -> bool:
     """Whether a file is something remembered, which may be made, mended and thrown away."""
-    return Path(name).parts[0] == "cache" or bool(REMEMBERED.search(name))
+    return Path(name).parts[0] == "cache"
 
 
 def _whole(file: Path, given: Input) -> list[str]:

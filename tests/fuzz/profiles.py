@@ -72,16 +72,8 @@ def _inputs(draw: st.DrawFn) -> Input:
         content = draw(st.sampled_from([content + bomb(), bomb(), b"step: &a [*a]\n" + content]))
     files = [("profiles/mi210_sd3.5-large.yaml", content)]
     if how == "names":
-        odd = st.sampled_from(
-            [
-                "x.yaml",
-                "mi210_sd3.5-large.yml",
-                "mi210_sd3.5-large.json",
-                "a/mi210_sd3.5-large.yaml",
-                "MI210_SD3.5-LARGE.yaml",
-                "é.yaml",
-            ]
-        )
+        model = "mi210_sd3.5-large"
+        odd = st.sampled_from(["x.yaml", f"{model}.yml", f"{model}.json", f"a/{model}.yaml", "MI210.yaml", "é.yaml"])
         files += [(f"profiles/{draw(odd)}", draw(st.sampled_from([content, b"", b"1", b"not: a profile"])))]
         files = files[draw(st.integers(0, 1)) :]
     laid = ((TRACE, trace()), ("config.yaml", written(_base(), [])), *files)

@@ -14,30 +14,7 @@ from tests.fuzz.bytes_ import damaged
 from tests.fuzz.config import bomb, covered, paths, replaced, written
 from tests.fuzz.fixtures import finished
 from tests.fuzz.inputs import Input
-from tests.fuzz.values import hostile, only_yaml
-
-IN_JSON = (
-    *(
-        None,
-        True,
-        False,
-        0,
-        -1,
-        1.5,
-        1e300,
-        -1e300,
-        10**400,
-        2**64,
-        float("nan"),
-        float("inf"),
-        "",
-        "text",
-        "1",
-        [],
-        {},
-    ),
-    *([1], [[]], {"a": 1}, {"": None}, "<script>alert(1)</script>", "\ud800", "a" * 9000, [None] * 50, "\0", "é\u202e"),
-)
+from tests.fuzz.values import IN_JSON, hostile, only_yaml
 
 
 def run_of() -> dict[str, bytes]:

@@ -38,49 +38,22 @@ numbers = (
 ).map(_number)
 
 PLAIN = (
-    *("", " ", "0", "-", "--", "~", "a~b", "a b", "(", ")", "[", "]", "{", "}", "a,b", "a=b", "a:b", "'", '"', "\\"),
-    *("@", "$", "$(id)", "`id`", "%", "%s", "{0}", "#", "!", "|", ">", "&a", "*a", "é", "\u0130", "\u202e", "😀"),
-    *(
-        "\0",
-        "\n",
-        "\t",
-        "\x1b[31m",
-        "\ufeff",
-        "\ud7ff",
-        "\udcff",
-        "nan",
-        "inf",
-        "1e5",
-        "0x10",
-        "1_000",
-        "1,5",
-        "١",
-        "true",
-    ),
-    *(
-        "null",
-        "None",
-        "???",
-        "${",
-        "${}",
-        "${seed}",
-        "${nothing}",
-        "${oc.env:HOME}",
-        "${oc.env:NOTHING_IS_CALLED_THIS}",
-    ),
-    *(
-        "${oc.decode:1}",
-        "${a.${b}}",
-        "${seed:}",
-        "${now:%Y}",
-        "../../..",
-        "/",
-        "/dev/null",
-        "/dev/full",
-        "/proc/self/mem",
-    ),
-    *("s3://bucket/key", "out-2024:01:01", "file:///tmp/x", "CON", "." * 300, "a" * 5000, "a/" * 300, "9" * 5000),
+    *" 0-~()[]{}'\"\\@$%#!|>é\u0130\u202e😀\0\n\t\ufeff\ud7ff\udcff١",
+    *("--", "a~b", "a,b", "a=b", "a:b", "$(id)", "`id`", "%s", "{0}", "&a", "*a", "\x1b[31m", "nan", "inf", "1e5"),
+    *("0x10", "1_000", "1,5", "true", "null", "None", "???"),
+    *("${", "${}", "${seed}", "${nothing}", "${oc.env:HOME}", "${oc.env:NOTHING_IS_CALLED_THIS}", "${oc.decode:1}"),
+    *("${a.${b}}", "${seed:}"),
+    *("${now:%Y}", "../../..", "/", "/dev/null", "/dev/full", "/proc/self/mem", "s3://bucket/key", "out-2024:01:01"),
+    *("file:///tmp/x", "CON"),
+    *("", "a b", "." * 300, "a" * 5000, "a/" * 300, "9" * 5000),
 )
+
+IN_JSON = (
+    *(None, True, False, 0, -1, 1.5, 1e300, -1e300, 10**400, 2**64, math.nan, math.inf, -math.inf, "", "text", "1"),
+    *([], {}, [1], [[]], [None], [["x"]], {"a": 1}, {"": None}, {"": ""}, {"prompt": None}, {"prompt": [1]}),
+    *("<script>alert(1)</script>", "\ud800", "\0", "é\u202e", "9999-12-31", "a" * 9000, "x" * 70_000, [None] * 50),
+)
+"""Where a JSON file has a value."""
 
 texts = (st.sampled_from(PLAIN) | st.text(max_size=8)).map(
     lambda text: Hostile(json.dumps(text), _quoted(text), "text")

@@ -6,7 +6,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from tests.kills.trials import COMMANDS, scorecard, trials
+from tests.kills.trials import COMMANDS, SCORECARD, trials
 
 
 def main() -> int:
@@ -16,7 +16,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="some of the commands")
     asked = parser.parse_args()
-    known = [*COMMANDS, scorecard()]
+    known = [*COMMANDS, SCORECARD]
     chosen = [each for each in known if asked.only is None or each.name in asked.only]
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="mezzotint-kills-") as folder:

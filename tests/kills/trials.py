@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-RUN = ("trace=file", "trace.path=given/t.parquet", "arrivals=poisson", "arrivals.rate_rpm=9", "system=nirvana")
+RUN = "trace=file trace.path=given/t.parquet arrivals=poisson system=nirvana"
+RATED = f"{RUN} arrivals.rate_rpm=9"
 LEAVE_S = 10.0
 """Within which all processes of a command that was told to stop must be gone."""
 LIMIT_S = 300.0
@@ -31,46 +32,26 @@ class Command:
     """
 
     name: str
-    words: tuple[str, ...]
+    words: str
     out: tuple[str, ...]
 
 
 COMMANDS = (
-    Command("run", ("run", *RUN, "run.dir=out"), ("out",)),
-    Command("rerun", ("run", *RUN, "run.dir=given/old"), ("given/old",)),
-    Command(
-        "sweep",
-        ("run", "-m", *RUN, "seed=1,2,3,4", "hydra.launcher.n_jobs=2", "run.dir=sweep"),
-        ("sweep",),
-    ),
+    Command("run", f"run {RATED} run.dir=out", ("out",)),
+    Command("rerun", f"run {RATED} run.dir=given/old", ("given/old",)),
+    Command("sweep", f"run -m {RATED} seed=1,2,3,4 hydra.launcher.n_jobs=2 run.dir=sweep", ("sweep",)),
     Command(
         "rate",
-        (
-            *(
-                "plan",
-                "rate",
-                "trace=file",
-                "trace.path=given/t.parquet",
-                "arrivals=poisson",
-                "system=nirvana",
-                "--jobs",
-                "2",
-                "-o",
-                "rate",
-            ),
-            *("--from", "1", "--to", "60", "--replications", "2", "--tolerance", "1"),
-        ),
+        f"plan rate {RUN} --jobs 2 -o rate --from 1 --to 60 --replications 2 --tolerance 1",
         ("rate",),
     ),
-    Command("import", ("trace", "import", "csv", "given/log.csv", "-o", "mine.parquet"), ("mine.parquet",)),
-    Command("report", ("report", "given/old", "-o", "page/report.html"), ("page",)),
-    Command("describe", ("trace", "describe", "given/t.parquet", "--figures", "figures"), ("figures",)),
+    Command("import", "trace import csv given/log.csv -o mine.parquet", ("mine.parquet",)),
+    Command("report", "report given/old -o page/report.html", ("page",)),
+    Command("describe", "trace describe given/t.parquet --figures figures", ("figures",)),
 )
 
-
-def scorecard() -> Command:
-    """The quick scorecard of one paper; minutes, so only by hand."""
-    return Command("scorecard", ("scorecard", "nirvana", "--quick", "-o", "card", "--work", "work"), ("card", "work"))
+SCORECARD = Command("scorecard", "scorecard nirvana --quick -o card --work work", ("card", "work"))
+"""The quick scorecard of one paper; minutes, so only by hand."""
 
 
 def prepare(home: Path) -> None:
@@ -79,13 +60,10 @@ def prepare(home: Path) -> None:
     given.mkdir(parents=True)
     (home / "page").mkdir()
     for words in (
-        ("trace", "synth", "-o", "given/t.parquet", "--requests", "300", "--seed", "1"),
-        ("run", *RUN, "seed=9", "run.dir=given/old"),
+        "trace synth -o given/t.parquet --requests 300 --seed 1",
+        f"run {RATED} seed=9 run.dir=given/old",
     ):
         subprocess.run(_command(words), cwd=home, env=_environment(home), check=True, stdout=subprocess.DEVNULL)
-    for left in given.glob("t.*.*"):
-        if left.name != "t.parquet":
-            left.unlink()
     rows = [f"{i},{i * 0.5},prompt {i} of many" for i in range(40_000)]
     (given / "log.csv").write_text("request_id,arrival_s,prompt\n" + "\n".join(rows) + "\n")
 
@@ -203,8 +181,8 @@ def _whole(folder: Path) -> None:
     assert pq.read_table(folder / "cluster.parquet").num_rows, folder
 
 
-def _command(words: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "sim.cli", *words]
+def _command(words: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "sim.cli", *words.split()]
 
 
 def _environment(home: Path) -> dict[str, str]:

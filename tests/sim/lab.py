@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from omegaconf import OmegaConf
 
-from backends.base import Asked, Asset, Cost, Work
+from backends.base import Asked, Asset, Backend, Cost, Work
 from conf.assumption import Assumption
 from sim.cluster.cluster import Cluster
 from sim.cluster.whole import WholeRequest
-from sim.config.hydra_node import composed
+from sim.config.compose import composed
 from sim.engine import Engine
 from sim.gpu import Gpu
 from sim.model import Model
@@ -22,7 +22,7 @@ from traces.arrivals.base import Schedule
 from traces.similarity.exact import Exact
 
 
-class Given:
+class Given(Backend):
     """A backend whose full generation of row i takes ``full_s[i]``; the steps that are left take their share.
 
     A batch takes as long as its slowest member alone.

@@ -1,5 +1,6 @@
 """What a run is composed of: groups, their choices, who wins, and how parts find each other."""
 
+import inspect
 import os
 import subprocess
 import sys
@@ -9,14 +10,17 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import pytest
+import yaml
 from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
 
 from backends.base import Backend
 from sim.cli import main
 from sim.config.build import Parts, build
 from sim.config.choices import CONF, choices, groups
-from sim.config.hydra_node import composed
+from sim.config.compose import composed
 from sim.config.settings import PARTS, check
+from sim.config.target import located
 from sim.errors import ConfigError
 from sim.gpu import Gpu
 from sim.model import Model
@@ -65,7 +69,50 @@ NEEDED = {
 
 def test_every_folder_of_choices_is_a_group_and_the_other_way_round() -> None:
     folders = {entry.name for entry in CONF.iterdir() if entry.is_dir() and not entry.name.startswith("_")}
-    assert folders == {*groups(), "data"}
+    assert folders | {"cluster"} == {*groups(), "data"}
+    config = yaml.safe_load((CONF / "config.yaml").read_text())
+    chosen = [next(iter(entry)) for entry in config["defaults"] if isinstance(entry, dict)]
+    assert [group for group in chosen if not group.startswith("override")] == [*groups()]
+
+
+def test_what_a_group_needs_is_what_its_takers_are() -> None:
+    """conf/groups.yaml says so once; the classes of our choices have the parameter."""
+    for group, said in groups().items():
+        for other, allowed in said.needs.items():
+            takers = set()
+            for choice in choices(other):
+                node = configured(*_NEEDED_BY.get(f"{other}={choice.name}", ()), f"{other}={choice.name}")[other]
+                takers |= {choice.name} if group in _taken(node) else set()
+            direct = takers or {"gpt-cache", "modm", "nirvana", "pinecone"}  # through the cache, of these doors alone
+            assert direct == set(allowed), group
+
+
+_NEEDED_BY = {
+    **{
+        f"discipline={name}": ("scheduler=routed", "router=random", "executor=step-by-step")
+        for name in ("capped", "same-size", "shortest-remaining", "slack", "edf", "fifo")
+    },
+    **{f"loras={name}": ("executor=step-by-step",) for name in ("asynchronous", "synchronous")},
+}
+
+
+def _taken(node: Any) -> set[str]:
+    """The groups that the class of ``node`` has a parameter for."""
+    return set(inspect.signature(located(node["_target_"], "it")).parameters) & {*PARTS} if node else set()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["router=random"], "router=random: applies only with scheduler=routed, found scheduler=fcfs"),
+        (["eviction=lru"], "eviction=lru: applies only with door=gpt-cache or door=modm"),
+        (["fetch=katz", "executor=step-by-step", "loras=synchronous"], "fetch=katz: applies only with loras=async"),
+        (["steps=patched"], "steps=patched: applies only with executor=step-by-step, found executor=whole-request"),
+    ],
+)
+def test_a_group_without_the_choice_it_needs_is_refused_when_composed(words: list[str], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        composed(words)
 
 
 @pytest.mark.parametrize("turn", range(max(map(len, SINGLE.values()))))
@@ -75,7 +122,8 @@ def test_every_choice_can_be_taken(turn: int) -> None:
     if "backend=live" in words:
         pytest.importorskip("diffusers")
     words += [add for word in words for add in NEEDED.get(word, ())]
-    settings = check(configured("system=modm-throughput", *words))
+    config = composed(["run.dir=unused", "system=modm-throughput", *words], check=False)
+    settings = check(OmegaConf.to_container(config, resolve=True))
     assert all(build(node, f"models.{role}", Model) for role, node in settings.models.items())
     assert build(settings.cluster.gpu, "cluster.gpu", Gpu)
     for group, kind in KINDS.items():
@@ -103,7 +151,7 @@ def test_every_design_has_its_parts_and_reads_all_of_them(group: str, choice: st
 @pytest.mark.parametrize("group", [*groups()])
 def test_every_choice_is_listed_with_a_line(group: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", group]) == 0
-    said = capsys.readouterr().out.splitlines()
+    said = [line for line in capsys.readouterr().out.splitlines() if not line.lstrip().startswith("with it: ")]
     assert [line.split()[0] for line in said] == [choice.name for choice in choices(group)]
     for line in said:
         words = line.split(maxsplit=1)[1]
@@ -142,30 +190,16 @@ def test_a_group_that_is_none_lists_those_that_are(capsys: pytest.CaptureFixture
 def test_choices_of_one_s_own_are_listed_and_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "eviction").mkdir()
     (tmp_path / "eviction/second-chance.yaml").write_text("# Another look.\n_target_: mine.SecondChance\n")
-    (tmp_path / "eviction/lru.yaml").write_text("_target_: mine.Lru\n")
     assert main(["list", "eviction", "--config-dir", str(tmp_path)]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["second-chance", "*", "Another", "look."] in lines
-    assert ["lru", "*"] in lines
     assert ["*", "from", str(tmp_path)] in lines
     (tmp_path / "eviction/nothing.yaml").write_text("# @package _global_\n")
     assert main(["list", "eviction", "-cd", str(tmp_path)]) == 0
     assert "nothing *" in capsys.readouterr().out.splitlines(), "of which nothing is said"
     assert [line[0] for line in lines if "*" not in line and line] == [
-        *("fifo", "lcbfu", "lcbfu-artifact", "lcbfu-plain", "lfu", "lfu-plain", "optimum", "random"),
+        *("fifo", "lcbfu", "lcbfu-artifact", "lcbfu-plain", "lfu", "lfu-plain", "lru", "optimum", "random"),
     ]
-
-
-def test_the_readme_names_every_choice() -> None:
-    rows = {}
-    for line in (REPOSITORY / "README.md").read_text().splitlines():
-        if line.startswith("| `") and "=` |" in line:
-            group, said = line.removeprefix("| `").split("=` |", 1)
-            rows[group] = said
-    assert rows.keys() == groups().keys() - {"experiment"}
-    for group, said in rows.items():
-        if group != "scale":  # named after their encoders
-            assert [choice.name for choice in choices(group) if f"`{choice.name}`" not in said] == []
 
 
 def test_data_is_no_choice() -> None:
@@ -238,14 +272,12 @@ def _with(folder: Path, *overrides: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["eviction=lru"], "eviction: nothing in system=vanilla takes one"),
-        (["system=nirvana", "door=direct-large"], "cache: nothing in system=nirvana takes one"),
+        (["system=nirvana", "door=direct-large"], "cache=nirvana: applies only with door=gpt-cache or door=modm"),
         (["door=nirvana"], r"door \(sim.reuse.door.Reuse\) needs a cache and none is chosen; add cache=modm"),
         (["system=nirvana", "~eviction"], r"cache \(.*\) needs an eviction and none is chosen; add eviction=fifo"),
-        (["selector=nirvana"], "selector: nothing in system=vanilla takes one"),
         (
             ["+controller._target_=sim.reuse.store.Store"],
-            "controller: .* is no Controller: it lacks arrived, bind",
+            "controller: .* is no Controller: it lacks bind",
         ),
     ],
 )
@@ -256,7 +288,7 @@ def test_a_part_that_is_not_read_or_not_there_is_refused(overrides: list[str], m
 
 def test_what_has_a_default_may_be_left_out() -> None:
     """A door without a database, a store and a predictor finds at once, fetches always and searches for all."""
-    at_once = ("database=at-once", "store=memory", "predictor=none")
+    at_once = ("database=at-once", "predictor=none")
     common = ("system=nirvana", "trace.requests=200")
     said = simulated(*common, *at_once).requests
     assert simulated(*common, "~database", "~store", "~predictor").requests.equals(said)
@@ -302,11 +334,35 @@ def test_what_a_node_gives_goes_before_what_is_chosen() -> None:
 
 def test_a_class_that_lacks_methods_is_told_which() -> None:
     store = {"_target_": "sim.reuse.store.Store"}
-    lacks = "__len__, bind, moved, next, offer"
+    lacks = "__len__, bind, next, offer"
     with pytest.raises(ConfigError, match=rf"s: sim.reuse.store.Store is no Scheduler: it lacks {lacks}"):
         build(store, "s", Scheduler)
     with pytest.raises(ConfigError, match=r"space: sim.reuse.store.Store is no Space: it lacks .*queries"):
         Parts({"cache": {"_target_": "sim.reuse.cache.Cache", "capacity": 3}, "space": store}).get("cache")
+
+
+class Half(Scheduler):
+    """Inherits from the protocol, and has one of the methods that it must have."""
+
+    def bind(self, run: Any) -> None: ...
+
+
+class Alone:
+    """Has the methods that a scheduler must have, and inherits nothing."""
+
+    def bind(self, run: Any) -> None: ...
+    def offer(self, request: Any, now_s: float) -> None: ...
+    def next(self, worker: Any, now_s: float) -> None: ...
+    def __len__(self) -> int:
+        return 0
+
+
+def test_methods_that_may_be_left_out_have_a_body_and_the_others_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"Half is no Scheduler: it lacks __len__, next, offer$"):
+        build(_node("Half"), "scheduler", Scheduler)
+    alone = build(_node("Alone"), "scheduler", Scheduler)
+    assert not alone.keeps(None)
+    alone.moved(None, 0.0)
 
 
 def test_a_part_that_another_one_needs_has_to_be_of_its_kind_too() -> None:

@@ -1,6 +1,5 @@
 """The command line as a user meets it: what it writes, and how it refuses."""
 
-import itertools
 import json
 import os
 import shlex
@@ -12,9 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sim.cli import main
-from sim.config.choices import groups
-from sim.errors import ConfigError
-from tests.conftest import REPOSITORY
+from sim.commands import COMMANDS
 
 
 @pytest.fixture(autouse=True)
@@ -25,13 +22,14 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def mezzotint(*words: str) -> subprocess.CompletedProcess[str]:
     """A process of its own: what sweeps and plug-ins need."""
-    command = [sys.executable, "-m", "sim.cli", *words]
+    command = [sys.executable, "-P", "-m", "sim.cli", *words]
     return subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, "HYDRA_FULL_ERROR": ""}, timeout=120
     )
 
 
 SMALL = ("trace.requests=60", "arrivals.rate_rpm=9")
+LONG = "a" * 300
 
 
 def test_a_run_writes_its_four_files_and_says_where(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -99,13 +97,6 @@ def test_a_sweep_prints_the_same_with_every_launcher(launcher: str) -> None:
         assert errors[1:] == [*said_before, failed]
 
 
-def test_a_sweep_keeps_out_of_a_folder_that_holds_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("sweep/0").mkdir(parents=True)
-    Path("sweep/0/summary.json").write_text("{}")
-    assert main(["run", "system=vanilla", "-m", *SMALL, "seed=7", "run.dir=sweep"]) == 2
-    assert "sweep holds the runs of another sweep" in capsys.readouterr().err
-
-
 def test_a_sweep_may_have_a_folder_for_each_point(capsys: pytest.CaptureFixture[str]) -> None:
     """There is none to claim, and what one point meets is no matter of the others'."""
     words = ["run", "-m", "trace.requests=5", "hydra.launcher.n_jobs=1", "models=sdxl"]
@@ -118,64 +109,15 @@ def test_a_sweep_may_have_a_folder_for_each_point(capsys: pytest.CaptureFixture[
     assert not list(Path("of-3").glob(".*")), "no sweep of ours was begun in it"
 
 
-def test_a_sweep_counts_its_points_where_they_can_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[int | None] = []
-
-    def counted(folder: Path, points: int | None) -> None:
-        told.append(points)
-        raise ConfigError("nothing is run")
-
-    monkeypatch.setattr("sim.verbs.counted", counted)
-    for words in (
-        ["seed=1"],
-        ["system=vanilla,nirvana", "seed=1,2,3"],
-        ["seed=range(1,5)", "slo=[2,4]"],
-        ["experiment=nirvana-figure13", "seed=1,2"],
-        ["system=glob(modm*)", "seed=1,2"],
-    ):
-        assert main(["run", "-m", *words, "run.dir=sweep"]) == 2
-    assert told == [1, 6, 4, None, None]
-
-
 def test_a_fault_of_ours_is_not_put_down_to_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message without its traceback would be all that anybody ever saw of it."""
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ValueError("a fault")
 
-    monkeypatch.setattr("sim.verbs._resolved", broken)
+    monkeypatch.setattr("sim.run.simulate", broken)
     with pytest.raises(ValueError, match="a fault"):
         main(["run", "trace.requests=5", "run.dir=out"])
-
-
-def test_a_sweep_over_all_choices_of_a_name_runs() -> None:
-    words = ["run", "-m", "trace.requests=5", "system=glob(van*)", "hydra.launcher.n_jobs=1", "run.dir=sweep"]
-    assert main(words) == 0
-    assert [path.parent.name for path in Path("sweep").glob("*/summary.json")] == ["0"]
-
-
-def test_a_sweep_by_no_process_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "-m", *SMALL, "seed=1,2", "hydra.launcher.n_jobs=0", "run.dir=sweep"]) == 2
-    assert "hydra.launcher.n_jobs: found 0, expected 1 to 1024" in capsys.readouterr().err
-    assert not Path("sweep").exists()
-
-
-def test_a_finished_run_can_be_run_again(tmp_path: Path) -> None:
-    """From its own config.yaml, by a relative path, into a folder that must be named, with the same bytes."""
-    assert main(["run", *SMALL, "system=nirvana", "run.dir=one"]) == 0
-    assert main(["run", "--config-path", "one", "--config-name", "config", "run.dir=two"]) == 0
-    assert Path("one/requests.parquet").read_bytes() == Path("two/requests.parquet").read_bytes()
-    assert Path("one/config.yaml").read_bytes() == Path("two/config.yaml").read_bytes()
-    assert main(["run", "--config-path", "one", "--config-name", "config"]) == 2
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["one", "two"]
-
-
-def test_a_sweep_finishes_the_runs_that_can_be_finished() -> None:
-    done = mezzotint("run", "-m", *SMALL, "models=sdxl", "cluster=l20,mi210", "run.dir=sweep")
-    assert done.returncode == 2
-    assert "no profile of sdxl on l20" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert Path("sweep/1/summary.json").is_file()
 
 
 def test_import_describe_run_report(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -240,7 +182,7 @@ def test_a_policy_from_outside_is_one_class_and_one_file() -> None:
     Path("my_conf/scheduler/impatient.yaml").write_text("_target_: my_policies.LastComeFirstServed\n")
     words = ("trace.requests=300", "arrivals.rate_rpm=14", "scheduler=impatient", "run.dir=out")
     # A setting that the YAML does not list needs no +: the class says which there are.
-    done = mezzotint("run", "--config-dir", "my_conf", *words, "scheduler.patience_s=100")
+    done = mezzotint("run", "--plugin", "my_policies", "--config-dir", "my_conf", *words, "scheduler.patience_s=100")
     assert done.returncode == 0, done.stderr
     said = json.loads(Path("out/summary.json").read_text())
     assert said["requests"]["discarded"] > 10
@@ -252,10 +194,10 @@ def test_a_policy_from_outside_is_one_class_and_one_file() -> None:
     assert gone.start_s.isna().all()
     assert gone.worker.isna().all()
     assert (gone.finish_s - gone.arrival_s > 100).all()
-    wrong = mezzotint("run", "--config-dir", "my_conf", *words, "scheduler.patience_s=long")
+    wrong = mezzotint("run", "--plugin", "my_policies", "--config-dir", "my_conf", *words, "scheduler.patience_s=long")
     assert wrong.returncode == 2
     assert "scheduler.patience_s: found 'long', expected float" in wrong.stderr
-    missing = mezzotint("run", "--config-dir", "my_conf", *words)
+    missing = mezzotint("run", "--plugin", "my_policies", "--config-dir", "my_conf", *words)
     assert "scheduler.patience_s: my_policies.LastComeFirstServed needs this setting" in missing.stderr
 
 
@@ -267,15 +209,16 @@ def test_a_system_from_outside_chooses_among_ours_and_its_own(capsys: pytest.Cap
     Path("my_conf/scheduler/impatient.yaml").write_text(impatient)
     chosen = "defaults:\n  - vanilla\n  - override /scheduler: impatient\n  - _self_\n"
     Path("my_conf/system/hasty.yaml").write_text(f"# @package _global_\n{chosen}system: {{name: hasty}}\n")
-    assert main(["run", "--config-dir", "my_conf", *SMALL, "system=hasty", "run.dir=out"]) == 0
+    hasty = ["run", "--plugin", "my_policies", "--config-dir", "my_conf", *SMALL, "system=hasty"]
+    assert main([*hasty, "run.dir=out"]) == 0
     assert capsys.readouterr().out.startswith("hasty: ")
     assert "LastComeFirstServed" in Path("out/config.yaml").read_text()
-    assert main(["run", "--config-dir", "my_conf", *SMALL, "system=hasty", "scheduler=fcfs", "run.dir=back"]) == 0
+    assert main([*hasty, "scheduler=fcfs", "run.dir=back"]) == 0
     assert main(["run", *SMALL, "run.dir=vanilla"]) == 0
     assert Path("back/requests.parquet").read_bytes() == Path("vanilla/requests.parquet").read_bytes()
     capsys.readouterr()
     Path("my_conf/system/hasty.yaml").write_text(f"{chosen}name: hasty\n")
-    assert main(["run", "--config-dir", "my_conf", *SMALL, "system=hasty"]) == 2
+    assert main(hasty) == 2
     assert "the file of a system begins with the line: # @package _global_" in capsys.readouterr().err
 
 
@@ -288,68 +231,18 @@ def test_an_experiment_replays_a_trace_of_one_s_own() -> None:
     assert (said["system"], said["trace"]["requests"], said["gpu"]["count"]) == ("nirvana", 90, 1)
 
 
-INSTALLED = """
-import importlib.util, os, sys
-
-ROOT = {root!r}
-
-
-class Finder:
-    '''Answers for our packages only after the path was searched, as an editable install may.'''
-
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name in ("backends", "conf", "sim", "traces"):
-            return importlib.util.spec_from_file_location(name, os.path.join(ROOT, name, "__init__.py"))
-
-
-sys.meta_path[:] = [each for each in sys.meta_path if "editable" not in str(getattr(each, "__module__", ""))]
-sys.meta_path.append(Finder)
-sys.path[:] = [folder for folder in sys.path if not os.path.isdir(os.path.join(folder, "sim"))]
-from sim.cli import main
-
-sys.exit(main())
-"""
-
-
-@pytest.mark.parametrize("packages", [False, True])
-def test_folders_with_our_names_do_not_stand_before_ours(tmp_path: Path, packages: bool) -> None:
-    """In the user's working directory; also not in the worker processes of a sweep."""
-    Path("bin").mkdir()
-    Path("bin/mezzotint").write_text(INSTALLED.format(root=str(REPOSITORY)))
-    for name in ("backends", "conf", "sim", "traces"):
-        Path("here", name).mkdir(parents=True)
-        if packages:
-            Path("here", name, "__init__.py").write_text("raise RuntimeError('theirs')\n")
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    for words in (["run.dir=one"], ["-m", "seed=1,2", "run.dir=two"]):
-        command = [sys.executable, str(tmp_path / "bin/mezzotint"), "run", *SMALL, *words]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, cwd="here")
-        assert done.returncode == 0, done.stderr
-    assert Path("here/one/requests.parquet").read_bytes() == Path("here/two/0/requests.parquet").read_bytes()
-    assert Path("here/two/1/summary.json").is_file()
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["run", "models=null"], "models: found null, expected one of its choices"),
-        (["run", "models=1"], "models: found 1, expected one of its choices"),
-        (["run", "system=[vanilla,null]"], "system: found [vanilla,null], expected one of its choices"),
         (["run", "-m", "models=null,sdxl"], "models: found null,sdxl, expected one of its choices"),
-        (["run", "-m", "models=sdxl", "system=range(1,3)"], "system: found range(1,3), expected one of its choices"),
-        (["run", "system={a:1}"], "Could not override 'system'"),
         (["run", "~system=[vanilla]"], "Config group override deletion value must be a string"),
-        (["run", "++quality.models.sd3.5-large.fid=1"], "++quality.models.sd3.5-large.fid: cannot be read as a key"),
-        (["run", "a..b=1"], "a..b: cannot be read as a key"),
-        (["run", "--slo "], "--slo : cannot be read, expected KEY=VALUE, GROUP=CHOICE or ~GROUP"),
-        (["run", "--", "a{"], "a{: cannot be read, expected KEY=VALUE, GROUP=CHOICE or ~GROUP"),
         (["run", "a{"], "a{: cannot be read, expected KEY=VALUE, GROUP=CHOICE or ~GROUP"),
-        (["run", "hydra.launcher=null"], "hydra.launcher: found None, expected one that"),
-        (["plan"], "plan: found nothing, expected rate or placement"),
-        (["run", "run=5"], "run: "),
-        (["run", "run.dir="], "run.dir: "),
-        (["run", "scheduler._target_=broken.Policy"], "broken cannot be imported (SyntaxError"),
+        (["plan"], "plan: found nothing, expected placement or rate"),
+        (
+            ["run", "--plugin", "broken", "scheduler._target_=broken.Policy"],
+            "--plugin: broken cannot be imported (SyntaxError",
+        ),
         (["run", "system=small-model", "scheduler._target_=sim.schedule.hit_miss.HitMiss"], "no worker may run"),
         (["run", "system=nirvana", "encoder.dim=99999999999"], "dim=99999999999"),
         (["run", "scheduler.patience_s=3"], "scheduler.patience_s: sim.schedule.fcfs.Fcfs takes no such setting"),
@@ -358,37 +251,26 @@ def test_folders_with_our_names_do_not_stand_before_ours(tmp_path: Path, package
             ["run", "eviction=nosuch"],
             "Available options in 'eviction': fifo lcbfu lcbfu-artifact lcbfu-plain lfu lfu-plain lru optimum random",
         ),
-        (["run", "eviction=lru"], "eviction: nothing in system=vanilla takes one"),
-        (["run", "cache.capacity=5"], "cache: nothing in system=vanilla takes one"),
+        (["run", "eviction=lru"], "eviction=lru: applies only with door=gpt-cache"),
         (["run", "system.door.search_s=1"], "system.door: extra inputs are not permitted"),
-        (["run", "nosuch=1"], "Could not override 'nosuch'"),
-        (["run", "+nosuch=1"], "nosuch: extra inputs are not permitted"),
-        (["run", "system=nosuch"], "Could not find 'system/nosuch'"),
         (["run", "cluster=l20", "models=sdxl"], "no profile of sdxl on l20"),
-        (["run", "hydra.mode=MULTIRUN", "seed=1,2"], "hydra.mode: found 'hydra.mode=MULTIRUN'; leave it out, -m alone"),
-        (["run", "seed=abc"], "seed: "),
-        (["run", "seed=-1"], "seed: "),
-        (["run", "cluster.count=0"], "cluster.count: "),
         (["run", "arrivals.rate_rpm=fast"], "arrivals.rate_rpm: found 'fast', expected float"),
-        (["run", "arrivals.rate_rpm=nan"], "rate_rpm"),
         (["run", "shapes=trace"], "outside the measured grid"),
-        (["run", "shapes=square"], "shapes: "),
-        (["run", "extrapolate=yes"], "extrapolate: "),
         (["run", "trace=file"], "trace.path: needs a value"),
         (["run", "trace=file", "trace.path=nowhere.parquet"], "nowhere.parquet: no such file"),
         (["run", "backend.folder=nowhere"], "nowhere: not a folder of profiles"),
-        (["run", "slo=["], "slo=[: cannot be read as KEY=VALUE"),
         (["run", "run.dir=/dev/null/out"], "run.dir: /dev/null/out cannot be used"),
-        (["run", "door.role=[1]"], "door.role: found [1], expected str"),
         (["run", "-m", "seed=1,2", "hydra.launcher.n_jobs=99999"], "n_jobs: found 99999, expected 1 to 1024"),
-        (["run", "-m", "seed=1,2", "hydra.launcher.n_jobs=two"], "n_jobs: found two, expected 1 to 1024"),
         (
             ["run", "-m", "system=glob(zzz*)", "run.dir=out"],
             "-m: found no point to run in system=glob(zzz*) run.dir=out",
         ),
-        (["run", "-m", "seed=1,2", "--cfg", "job"], "-m: found beside --cfg or --info"),
-        (["run", "-m", "seed=1,2", "--cfg=job"], "-m: found beside --cfg or --info"),
-        (["run", "-m", "seed=1,2", "-i"], "-m: found beside --cfg or --info"),
+        (["run", "-m", "seed=1,2", "--cfg", "job"], "-m: found beside --cfg"),
+        (["run", f"run.dir={LONG}"], "File name too long"),
+        (["run", f"--config-dir={LONG}"], "File name too long"),
+        (["run", "trace=file", f"trace.path={LONG}"], "File name too long"),
+        (["trace", "synth", "--requests", "10", "-o", LONG], "File name too long"),
+        (["run", "é=1"], "é=1: cannot be read as KEY=VALUE"),
         (["report", "nowhere"], "nowhere"),
         (["trace", "describe", "nowhere.parquet"], "nowhere.parquet"),
     ],
@@ -413,16 +295,16 @@ def test_words_that_are_no_command_end_with_2(words: list[str]) -> None:
     assert stop.value.code == 2
 
 
-def test_help_names_the_groups(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "--help"]) == 0
+def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
     said = capsys.readouterr().out
-    assert all(f"{group}=" in said for group in groups())
-    for verb in ("plan", "validate"):
-        assert main([verb, "--help"]) == 0
-        assert capsys.readouterr().out.startswith(f"usage: mezzotint {verb}")
+    assert all(f"  {words} " in said for words in COMMANDS)
+    for words in COMMANDS:
+        assert main([*words.split(), "--help"]) == 0
+        assert capsys.readouterr().out.startswith(f"Usage: mezzotint {words}")
 
 
-@pytest.mark.parametrize("name", ["a b/[x] é", "[x]", "it's", "a=b (1)", "2024", "{x}", "1e3"])
+@pytest.mark.parametrize("name", ["a b/[x] é", "it's", "a=b (1)", "1e3"])
 def test_a_run_directory_may_be_called_anything(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What Hydra's grammar has no sign for, and what it would read as a list or a number, is a path."""
     assert main(["run", "trace.requests=5", f"run.dir={name}"]) == 0
@@ -435,47 +317,17 @@ def test_a_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert (tmp_path / "home/one run/summary.json").is_file()
 
 
-LONG = "a" * 300
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["run", f"run.dir={LONG}"], "File name too long"),
-        (["run", f"backend.folder={LONG}"], "File name too long"),
-        (["run", "trace=file", f"trace.path={LONG}"], "File name too long"),
-        (["run", f"--config-dir={LONG}"], "not found"),
-        (["report", LONG], ""),
-        (["trace", "synth", "--requests", "10", "-o", LONG], "File name too long"),
-        (["run", "é=1"], "é=1: cannot be read as KEY=VALUE"),
-        (["run", "--experimental-rerun=x.pickle"], "a pickle can run anything"),
-        (["run", "cluster.count=99999999999999999999"], "cluster.count: "),
-    ],
-)
-def test_odd_words_are_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(words) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("mezzotint: error: ")
-    assert message in said
-    assert said.count("\n") == 1
-
-
-def test_an_option_that_needs_a_value_is_not_left_without(capsys: pytest.CaptureFixture[str]) -> None:
-    """Hydra would take the empty text for its value, and run."""
-    assert main(["run", *SMALL, "--config-dir"]) == 2
-    assert capsys.readouterr().err.startswith("mezzotint: error: --config-dir: found nothing after it")
-    assert not list(Path().iterdir())
-
-
 def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("mezzotint 0.")
 
 
 def test_what_lies_in_the_working_directory_is_not_run() -> None:
-    """Plug-ins of Hydra's, modules called as libraries are; also in the processes of a sweep."""
-    Path("hydra_plugins/bad").mkdir(parents=True)
-    for file in ("hydra_plugins/bad/__init__.py", "hydra_plugins/__init__.py", "faiss.py", "joblib.py", "simpy.py"):
+    """Packages with our names, plug-ins of Hydra's, modules called as libraries are; also in a sweep's processes."""
+    for folder in ("hydra_plugins/bad", "hydra_plugins", "backends", "conf", "sim", "traces"):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        Path(folder, "__init__.py").write_text("open('harm', 'w')\n")
+    for file in ("faiss.py", "joblib.py", "filelock.py"):
         Path(file).write_text("open('harm', 'w')\n")
     done = mezzotint("run", "-m", "trace.requests=5", "seed=1,2", "run.dir=sweep")
     assert done.returncode == 0, done.stderr
@@ -490,8 +342,9 @@ def test_an_error_in_a_key_is_told_before_what_a_run_needs_is_imported() -> None
     assert not {"scipy", "pandas", "matplotlib", "sklearn", "sim.engine"} & set(eval(done.stdout))
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize(("words", "runs"), [(["run"], 1), (["run", "-m", "seed=1,2"], 2)])
+@pytest.mark.parametrize(
+    ("words", "runs", "closed"), [(["run"], 1, ">&-"), (["run", "-m", "seed=1,2"], 2, "<&- >&- 2>&-")]
+)
 def test_a_closed_stream_is_as_one_that_nobody_reads(words: list[str], runs: int, closed: str) -> None:
     done = _in_shell(f"exec {{}} {closed}", *words, *SMALL, "run.dir=out")
     assert (done.returncode, done.stderr) == (0, "")
@@ -500,11 +353,7 @@ def test_a_closed_stream_is_as_one_that_nobody_reads(words: list[str], runs: int
 
 
 @pytest.mark.parametrize(
-    ("words", "unbuffered"),
-    [
-        *itertools.product([["list"], ["run", "seed=1", *SMALL], ["run", "-m", "seed=1,2", *SMALL]], ["", "1"]),
-        (["report", "--help"], ""),  # unbuffered, argparse itself lets go of its output
-    ],
+    ("words", "unbuffered"), [(["list"], ""), (["run", "seed=1", *SMALL], "1"), (["run", "-m", "seed=1,2", *SMALL], "")]
 )
 def test_a_reader_that_has_gone_is_no_error(words: list[str], unbuffered: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command does its work and ends as one that SIGPIPE ends."""
@@ -514,7 +363,7 @@ def test_a_reader_that_has_gone_is_no_error(words: list[str], unbuffered: str, m
     assert bool(list(Path().rglob("summary.json"))) == ("run" in words)
 
 
-@pytest.mark.parametrize("words", [["list"], ["run", "run.dir=/tmp/out"], ["report", "/tmp/out"], ["trace", "synth"]])
+@pytest.mark.parametrize("words", [["list"], ["run", "run.dir=/tmp/out"]])
 def test_a_working_directory_that_is_gone_is_one_line(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -527,7 +376,7 @@ def test_a_working_directory_that_is_gone_is_one_line(
     )
 
 
-@pytest.mark.parametrize("words", [["run"], ["run", "-m", "seed=1,2"], ["report", "out"], ["trace", "describe", "x"]])
+@pytest.mark.parametrize("words", [["run"], ["trace", "describe", "x"]])
 def test_a_limit_under_which_libraries_hang_is_refused(words: list[str]) -> None:
     done = _in_shell("ulimit -v 400000; exec {}", *words)
     assert done.returncode == 2
@@ -556,5 +405,5 @@ def test_memory_that_runs_out_is_one_line(
 
 def _in_shell(script: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a shell script in which ``{}`` is the command."""
-    command = shlex.join([sys.executable, "-m", "sim.cli", *words])
+    command = shlex.join([sys.executable, "-P", "-m", "sim.cli", *words])
     return subprocess.run(["bash", "-c", script.format(command)], capture_output=True, text=True, timeout=120)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import BackendError, Work
-from backends.patched import common_side, cut, patches
+from backends.patched import common_side, counted, cut
 from backends.profiled import Profiled
 from sim.cluster.patched import Patched
 from sim.cluster.steps import StepByStep
@@ -156,7 +156,7 @@ def test_the_side_of_a_patch_is_what_all_sizes_share() -> None:
     assert common_side(SIZES, 64) == 256
     assert common_side([(512, 768), (640, 512)], 64) == 128
     assert common_side([(512, 512), (904, 512)], 64) == 64  # 8 would be mostly border: 904 is padded to 960
-    assert patches((904, 512), 64) == 15 * 8
+    assert counted([(904, 512)], 64)[0] == 15 * 8
     assert cut((512, 512), 512) == (1, 1)
 
 

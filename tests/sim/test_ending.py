@@ -4,16 +4,15 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from omegaconf.errors import ConfigAttributeError
 
 from sim.cli import main
-from sim.ending import LOOK_S, Terminated, _watch, told_to_stop
-from sim.errors import ConfigError
+from sim.ending import Terminated
 
 POINTS = 4
 
@@ -28,7 +27,7 @@ def test_a_sweep_that_is_terminated_takes_its_processes_along_and_goes_on(
     mark = f"mezzotint-test={os.getpid()}-{tmp_path.name}"
     name, _, value = mark.partition("=")
     command = subprocess.Popen(
-        [sys.executable, "-m", "sim.cli", *words],
+        [sys.executable, "-P", "-m", "sim.cli", *words],
         env=os.environ | {name: value},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -49,52 +48,38 @@ def test_a_sweep_that_is_terminated_takes_its_processes_along_and_goes_on(
     assert all(path.read_bytes() == was for path, was in done.items())
 
 
-@pytest.mark.parametrize(("stop", "status"), [(KeyboardInterrupt, 130), (Terminated, 143)])
-def test_an_interruption_while_a_class_is_made_is_one(
-    stop: type[KeyboardInterrupt], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def in_a_class(stop: type[KeyboardInterrupt]) -> None:
     """Python turns what is raised by ``__set_name__`` into a RuntimeError; any import makes classes."""
 
     class Interrupts:
         def __set_name__(self, owner: type, name: str) -> None:
             raise stop
 
-    monkeypatch.setattr("sim.verbs.run", lambda given: type("Late", (), {"field": Interrupts()}))
-    assert main(["run"]) == status
-    assert capsys.readouterr().err == "mezzotint: interrupted\n"
+    type("Late", (), {"field": Interrupts()})
 
 
-def test_an_error_that_is_no_interruption_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(given: object) -> int:
-        raise ZeroDivisionError("ours")
-
-    monkeypatch.setattr("sim.verbs.run", run)
-    with pytest.raises(ZeroDivisionError, match="ours"):
-        main(["run"])
+def in_a_library(stop: type[KeyboardInterrupt]) -> None:
+    """As in OmegaConf, whose clearing up fails on what was begun when it came."""
+    try:
+        try:
+            raise stop
+        finally:
+            None._invalidate_flags_cache()  # type: ignore[attr-defined]
+    except AttributeError as error:
+        raise ConfigAttributeError(str(error)) from None
 
 
 @pytest.mark.parametrize(("stop", "status"), [(KeyboardInterrupt, 130), (Terminated, 143)])
-@pytest.mark.parametrize("kind", [ConfigError, ConfigAttributeError])
-def test_what_a_library_makes_of_an_interruption_is_one(
-    kind: type[Exception],
+@pytest.mark.parametrize("raised", [in_a_class, in_a_library])
+def test_what_comes_of_an_interruption_is_one(
+    raised: Callable[[type[KeyboardInterrupt]], None],
     stop: type[KeyboardInterrupt],
     status: int,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """As OmegaConf does, whose clearing up fails on what was begun when it came."""
-
-    def resolved(*_: object) -> None:
-        try:
-            try:
-                raise stop
-            finally:
-                None._invalidate_flags_cache()  # type: ignore[attr-defined]
-        except AttributeError as error:
-            raise kind(str(error)) from None
-
-    monkeypatch.setattr("sim.verbs._resolved", resolved)
-    assert main(["run", "trace.requests=5"]) == status
+    monkeypatch.setattr("sim.cli.run_command", lambda words, options: raised(stop))
+    assert main(["run"]) == status
     assert capsys.readouterr().err == "mezzotint: interrupted\n"
 
 
@@ -131,37 +116,3 @@ def _with(mark: str) -> list[str]:
         except OSError:
             continue
     return found
-
-
-def test_a_thread_is_told_to_stop_by_nobody() -> None:
-    """Signals are the main thread's; what runs a command in another one keeps its own way of ending it."""
-    done: list[object] = []
-    before = signal.getsignal(signal.SIGTERM)
-
-    def command() -> None:
-        with told_to_stop():
-            done.append(signal.getsignal(signal.SIGTERM))
-
-    thread = threading.Thread(target=command)
-    thread.start()
-    thread.join()
-    assert done == [before]
-    with told_to_stop():
-        assert signal.getsignal(signal.SIGTERM) is not before
-        with pytest.raises(Terminated):
-            signal.raise_signal(signal.SIGTERM)
-    assert signal.getsignal(signal.SIGTERM) is before
-
-
-def test_a_worker_ends_at_once_when_whom_it_works_for_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not while that is there, however often it looks."""
-    parents = iter([7, 7, 7, 1])
-    looks: list[float] = []
-    monkeypatch.setattr(os, "getppid", lambda: next(parents))
-    monkeypatch.setattr(time, "sleep", looks.append)
-    ended: list[int] = []
-    monkeypatch.setattr(os, "_exit", ended.append)
-    _watch(7)
-    assert ended == [1]
-    assert looks == [LOOK_S] * 3
-    assert next(parents, None) is None

@@ -11,7 +11,7 @@ import yaml
 
 from sim.cli import main
 from sim.config.choices import choices
-from sim.config.hydra_node import composed
+from sim.config.compose import composed
 from traces.table.ingest import ORDER_ONLY
 from traces.table.trace import make, write
 

@@ -1,25 +1,26 @@
 """The life of a run directory and of a sweep's folder: whole or absent, one writer, and nothing of the user's lost."""
 
-import ctypes
 import errno
 import io
+import itertools
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conf.part import part_path
+from conf.atomic import clear
 from sim.cli import main
 from sim.errors import ConfigError
-from sim.rundir import CONFIG, REQUESTS, SUMMARY, check_folder, claimed, unclaimed
-from sim.sweep import claimed_sweep, counted, failed, is_claimed, mark_done, mark_failed
+from sim.rundir import CONFIG, REQUESTS, SUMMARY, TIMELINE, check_folder, claimed, unclaimed
+from sim.sweep import claimed_sweep, counted, ended_points, is_claimed, mark
 
 SMALL = ("trace.requests=40", "arrivals.rate_rpm=9")
 
@@ -30,11 +31,11 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
 
 
-def put(folder: Path, text: str, **claim: bool) -> Path:
+def put(folder: Path, text: str, *more: str, **claim: bool) -> Path:
     """A directory as a run would leave it, all of whose files say ``text``."""
     with claimed(folder, **claim) as place:
         (place.staging / SUMMARY).write_text(json.dumps({"schema": 1, "text": text}))
-        for name in (CONFIG, REQUESTS):
+        for name in (CONFIG, REQUESTS, *more):
             (place.staging / name).write_text(text)
         place.publish()
     return place.folder
@@ -45,9 +46,11 @@ def names(folder: Path) -> list[str]:
 
 
 def test_a_run_replaces_a_run_and_nothing_else(tmp_path: Path) -> None:
-    put(tmp_path / "out", "one")
-    put(tmp_path / "out", "two")
-    assert (tmp_path / "out" / CONFIG).read_text() == "two"
+    out = put(tmp_path / "out", "one", TIMELINE)
+    (out / "report.html").write_text("page")
+    put(out, "two")
+    assert (out / CONFIG).read_text() == "two"
+    assert names(out) == [CONFIG, "report.html", REQUESTS, SUMMARY], "no file of the run before"
     assert names(tmp_path) == ["out"]
     for there in (CONFIG, SUMMARY, "notes.txt"):
         mine = tmp_path / there.partition(".")[0]
@@ -55,21 +58,10 @@ def test_a_run_replaces_a_run_and_nothing_else(tmp_path: Path) -> None:
         (mine / there).write_text("mine")
         with pytest.raises(ConfigError, match="holds what is not a run's"):
             put(mine, "theirs")
+        with pytest.raises(ConfigError, match=rf"holds what is not a run's \({there}\)"):
+            check_folder(mine)
         assert (mine / there).read_text() == "mine"
         assert names(mine) == [there]
-    (tmp_path / "out" / "notes.txt").write_text("mine")
-    with pytest.raises(ConfigError, match=r"holds what is not a run's \(notes.txt\)"):
-        check_folder(tmp_path / "out")
-
-
-def test_a_report_stays_with_its_folder(tmp_path: Path) -> None:
-    out = put(tmp_path / "out", "one")
-    (out / "report.html").write_text("page")
-    (out / "figures").mkdir()
-    (out / "figures" / "slo.png").write_text("drawn")
-    put(out, "two")
-    assert names(out) == [CONFIG, "figures", "report.html", REQUESTS, SUMMARY]
-    assert (out / "figures" / "slo.png").read_text() == "drawn"
 
 
 def test_the_folder_that_one_stands_in_stays_the_same_folder(tmp_path: Path) -> None:
@@ -101,33 +93,58 @@ def test_what_failed_leaves_nothing_not_even_the_parents_that_it_made(tmp_path: 
     assert names(tmp_path) == []
 
 
-def test_a_reader_finds_one_run_whole_whoever_writes(tmp_path: Path) -> None:
-    """Through a descriptor of the folder, as one who opened it once sees it: all files are of one run."""
-    out, stop = put(tmp_path / "out", "0"), threading.Event()
+@pytest.mark.parametrize("moment", range(8))
+def test_a_kill_while_a_run_is_replaced_loses_neither(moment: int, tmp_path: Path) -> None:
+    """At every moment there is the old run, or the new one once somebody writes into the folder."""
+    out = put(tmp_path / "out", "old")
 
+    def killed() -> None:
+        calls = itertools.count()
+        for name in ("rename", "replace", "unlink"):
+            real = getattr(os, name)
+
+            def stopped(*given: Any, real: Callable[..., Any] = real) -> Any:
+                return os._exit(9) if next(calls) == moment else real(*given)
+
+            setattr(os, name, stopped)
+        put(out, "new")
+
+    writer = multiprocessing.get_context("fork").Process(target=killed)
+    writer.start()
+    writer.join()
+    assert writer.exitcode == 9
+    for _ in range(2):
+        if (out / SUMMARY).exists():
+            said = json.loads((out / SUMMARY).read_text())["text"]
+            assert [(out / name).read_text() for name in (CONFIG, REQUESTS)] == [said] * 2
+        clear(out)
+    assert names(out) == [CONFIG, REQUESTS, SUMMARY]
+
+
+def test_writers_that_wait_take_turns(tmp_path: Path) -> None:
     def write(name: str) -> None:
-        for number in range(100):
-            put(out, f"{name}{number}", wait=True)
+        for number in range(20):
+            put(tmp_path / "out", f"{name}{number}", wait=True)
 
     writers = [threading.Thread(target=write, args=(name,)) for name in "ab"]
     for writer in writers:
         writer.start()
-    looks = 0
-    while any(writer.is_alive() for writer in writers) and not stop.is_set():
-        folder = os.open(out, os.O_RDONLY)  # never absent
-        try:
-            with open(os.open(CONFIG, os.O_RDONLY, dir_fd=folder)) as file:
-                config = file.read()
-            with open(os.open(REQUESTS, os.O_RDONLY, dir_fd=folder)) as file:
-                assert file.read() == config
-            looks += 1
-        except FileNotFoundError:
-            pass  # the folder was replaced and removed while we looked
-        finally:
-            os.close(folder)
     for writer in writers:
         writer.join()
-    assert looks > 0
+    assert names(tmp_path) == ["out"]
+    assert (tmp_path / "out" / CONFIG).read_text() == (tmp_path / "out" / REQUESTS).read_text()
+
+
+def test_a_file_system_without_locks_is_written_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refused)
+    for text in ("one", "two"):
+        put(tmp_path / "out", text)
+    with claimed_sweep(tmp_path / "sweep", []):
+        mark(tmp_path / "sweep", 0, "done", "line")
+    assert (tmp_path / "out" / CONFIG).read_text() == "two"
     assert names(tmp_path) == ["out"]
 
 
@@ -151,7 +168,6 @@ def test_what_a_killed_run_left_is_nobodys(tmp_path: Path) -> None:
     holder.kill()
     holder.wait()
     assert len(names(tmp_path)) == 1
-    part_path(tmp_path).write_text("of another that was killed")
     put(Path("out"), "mine")
     assert names(tmp_path) == ["out"]
 
@@ -163,30 +179,24 @@ def test_a_directory_named_after_the_moment_is_a_new_one() -> None:
     assert names(Path("results")) == [year, f"{year}-2"]
 
 
-def test_a_name_that_is_a_uri_to_arrow_or_too_long_is_seen_before_the_run(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_name_may_be_a_uri_to_arrow() -> None:
     assert main(["trace", "synth", "-o", "t:1.parquet", "--requests", "40"]) == 0
     assert main(["run", "trace=file", "trace.path=t:1.parquet", "run.dir=out-2024:01:01"]) == 0
-    assert main(["report", "out-2024:01:01"]) == 0
-    capsys.readouterr()
-    assert main(["run", *SMALL, f"run.dir={'x' * 300}"]) == 2
-    assert "File name too long" in capsys.readouterr().err
-    assert main(["trace", "synth", "-o", "x" * 300, "--requests", "40"]) == 2
-    said = capsys.readouterr().err
-    assert "File name too long" in said
-    assert said.count("\n") == 1
+    assert Path("out-2024:01:01", REQUESTS).is_file()
 
 
-def test_config_yaml_means_the_same_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_run_can_be_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From its own config.yaml, in any folder, into one that must be named, with the same bytes."""
     assert main(["trace", "synth", "-o", "t.parquet", "--requests", "40"]) == 0
-    (tmp_path / "profiles").mkdir()
     assert main(["run", "trace=file", "trace.path=t.parquet", "run.dir=one"]) == 0
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert main(["run", "--config-path", "../one", "--config-name", "config", "run.dir=two"]) == 0
-    assert Path("two/requests.parquet").read_bytes() == Path("../one/requests.parquet").read_bytes()
-    assert Path("two/config.yaml").read_bytes() == Path("../one/config.yaml").read_bytes()
+    again = ["run", "--config-path", "../one", "--config-name", "config"]
+    assert main(again) == 2
+    assert main([*again, "run.dir=two"]) == 0
+    assert names(Path()) == ["two"]
+    for name in (REQUESTS, CONFIG):
+        assert Path("two", name).read_bytes() == Path("../one", name).read_bytes()
 
 
 def test_a_sweep_goes_on_with_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -208,7 +218,7 @@ def test_a_sweep_goes_on_with_what_is_missing(capsys: pytest.CaptureFixture[str]
     config.write_text(config.read_text().replace("seed: 2", "seed: 4"))
     assert main(words) == 2
     said = capsys.readouterr()
-    assert said.err.count("holds a run of another sweep") == 1
+    assert said.err.count("holds a run of another configuration") == 1
     assert "seed=2" in said.err
     assert "seed=1" in said.out
     assert "seed=2" not in said.out
@@ -241,63 +251,23 @@ def test_a_new_folder_is_numbered_after_those_that_are_taken(tmp_path: Path) -> 
 
 def test_a_file_is_no_run_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(ConfigError, match=r"file cannot be used \(it is no folder\); name another one"):
-        put(tmp_path / "file", "theirs")
+    for write in (check_folder, unclaimed, lambda folder: put(folder, "theirs")):
+        for folder in (tmp_path / "file", tmp_path / "file/out"):
+            with pytest.raises(ConfigError, match=r"cannot be used \(.*file is no folder to write in\)"):
+                write(folder)
     assert (tmp_path / "file").read_text() == "mine"
-    with pytest.raises(ConfigError, match=r"file/out cannot be used \(.*file is no folder to write in\)"):
-        unclaimed(tmp_path / "file/out")
     assert names(tmp_path) == ["file"]
 
 
-def test_what_a_run_made_beside_its_files_goes_with_its_folder(tmp_path: Path) -> None:
-    """Images of a live backend, which lie there when it publishes over a run that is there."""
-    out = put(tmp_path / "out", "one")
+def test_images_of_a_live_backend_stay_beside_the_run(tmp_path: Path) -> None:
+    """They lie in the folder before the run is put there."""
+    out = tmp_path / "out"
     with claimed(out) as place:
-        (out / "images").mkdir()
+        (out / "images").mkdir(parents=True)
         (out / "images/0.png").write_text("drawn")
         (place.staging / SUMMARY).write_text(json.dumps({"schema": 1}))
         place.publish()
-    assert names(out) == ["images", SUMMARY], "and no file of the run before"
-    assert (out / "images/0.png").read_text() == "drawn"
-    assert names(tmp_path) == ["out"]
-
-
-@dataclass
-class System:
-    """The C library of a system that cannot swap two folders, and says so with ``number``; None: knows no such call."""
-
-    number: int | None
-
-    def __call__(self, name: None, use_errno: bool) -> Any:
-        return self if self.number is not None else object()
-
-    def renameat2(self, *given: Any) -> int:
-        assert self.number is not None
-        ctypes.set_errno(self.number)
-        return -1
-
-
-@pytest.mark.parametrize("number", [None, errno.EINVAL, errno.ENOSYS, errno.EXDEV])
-def test_a_run_replaces_a_run_where_the_system_cannot_swap_folders(
-    number: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = put(tmp_path / "out", "one")
-    (out / "report.html").write_text("page")
-    monkeypatch.setattr(ctypes, "CDLL", System(number))
-    put(out, "two")
-    assert (out / CONFIG).read_text() == "two"
-    assert names(out) == [CONFIG, "report.html", REQUESTS, SUMMARY]
-    assert names(tmp_path) == ["out"]
-
-
-def test_a_run_that_cannot_be_put_in_its_place_leaves_the_one_that_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = put(tmp_path / "out", "one")
-    monkeypatch.setattr(ctypes, "CDLL", System(errno.EACCES))
-    with pytest.raises(ConfigError, match=r"run.dir: .*out cannot be used \(Permission denied\)"):
-        put(out, "two")
-    assert (out / CONFIG).read_text() == "one"
+    assert names(out) == ["images", SUMMARY]
     assert names(tmp_path) == ["out"]
 
 
@@ -316,13 +286,14 @@ def test_a_folder_that_is_empty_or_holds_a_report_is_a_sweep_s(tmp_path: Path) -
 
 def test_points_that_failed_are_forgotten_when_the_sweep_goes_on(tmp_path: Path) -> None:
     folder, words = tmp_path / "sweep", ["seed=1,2,3"]
-    with claimed_sweep(folder, words):
-        for number in (2, 10, 1):
-            mark_failed(folder, number, "why")
-        assert failed(folder) == [1, 2, 10]
-    assert failed(folder) == [1, 2, 10]
-    with claimed_sweep(folder, words):
-        assert failed(folder) == []
+    (folder / "report.html").parent.mkdir()
+    (folder / "report.html").write_text("page")
+    for _ in range(2):
+        with claimed_sweep(folder, words):
+            assert not ended_points(folder)
+            for number in (2, 10, 1):
+                mark(folder, number, "failed", "why")
+            assert ended_points(folder)["failed"] == 3
 
 
 def test_a_terminal_is_shown_how_many_points_are_there(
@@ -339,13 +310,13 @@ def test_a_terminal_is_shown_how_many_points_are_there(
     monkeypatch.setattr("sim.sweep.LOOK_S", 0.001)
     (tmp_path / "sweep").mkdir()
     with counted(tmp_path / "sweep", 3):
-        mark_done(tmp_path / "sweep", 0, "one", kept=False)
-        mark_failed(tmp_path / "sweep", 1, "two")
+        mark(tmp_path / "sweep", 0, "done", "one")
+        mark(tmp_path / "sweep", 1, "failed", "two")
         until = time.monotonic() + 20
         while "2/3" not in shown.getvalue() and time.monotonic() < until:
             time.sleep(0.01)
         assert "2/3" in shown.getvalue(), "while the sweep runs"
-        mark_done(tmp_path / "sweep", 2, "three", kept=True)
+        mark(tmp_path / "sweep", 2, "kept", "three")
     assert capsys.readouterr().out == "one\nthree\n"
     assert "two\n" in shown.getvalue()
     assert "sweep: 100%" in shown.getvalue()
@@ -353,5 +324,5 @@ def test_a_terminal_is_shown_how_many_points_are_there(
     assert not [each for each in threading.enumerate() if "look" in each.name], "nobody looks any more"
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     with claimed_sweep(tmp_path / "again", []), counted(tmp_path / "again", 1):
-        mark_done(tmp_path / "again", 0, "one", kept=False)
+        mark(tmp_path / "again", 0, "done", "one")
     assert sys.stderr.getvalue() == "", "no terminal"  # type: ignore[attr-defined]

@@ -10,8 +10,8 @@ from omegaconf import OmegaConf
 
 from sim.cli import main
 from sim.config.build import build
-from sim.config.hydra_node import composed, refuse
-from sim.config.theirs import at_hand
+from sim.config.compose import composed
+from sim.config.plugins import named
 from sim.errors import ConfigError
 from sim.parts import Allocation, Delay, Eviction, Scheduler, Steps
 from sim.reuse.door import Reuse
@@ -74,23 +74,36 @@ def test_a_class_of_another_kind_is_refused_before_it_is_made() -> None:
     assert made == []
 
 
-def test_modules_come_from_the_working_directory_by_name_only(tmp_path: Path) -> None:
-    """The one that is named, what it imports from there, and no other."""
+def test_modules_come_from_the_working_directory_if_the_user_named_them(tmp_path: Path) -> None:
+    """A plug-in, and what it imports from there, also late; no other, and nothing that stands before a library."""
     Path("mine.py").write_text(
         "import beside\nclass Part:\n    def late(self):\n        import later\n        return later.X\n"
     )
     Path("beside.py").write_text("X = 1\n")
     Path("later.py").write_text("X = 2\n")
-    Path("faiss_of_old.py").write_text("open('harm', 'w')\n")
-    node = {"_target_": "mine.Part"}
-    with at_hand(tmp_path, {"scheduler": node, "others": [{"_target_": "os.system"}]}):
-        assert build(node, "it").late() == 2
-        with pytest.raises(ModuleNotFoundError):
-            __import__("faiss_of_old")
-    assert "mine" not in sys.modules
-    assert str(tmp_path) not in sys.path
-    with pytest.raises(ConfigError, match="mine cannot be imported"):
-        build(node, "it")
+    Path("evil.py").write_text("open('harm', 'w')\nclass Part: pass\n")
+    with pytest.raises(ConfigError, match="found mine, expected a module of mezzotint or of a plug-in"):
+        build({"_target_": "mine.Part"}, "it")
+    with named(["mine"]):
+        assert build({"_target_": "mine.Part"}, "it").late() == 2
+        with pytest.raises(ConfigError, match="found evil, expected a module of mezzotint or of a plug-in"):
+            build({"_target_": "evil.Part"}, "it")
+    with pytest.raises(ConfigError, match="found mine"):
+        build({"_target_": "mine.Part"}, "it")
+    with pytest.raises(ConfigError, match="--plugin: absent cannot be imported"), named(["absent"]):
+        pass
+    assert not Path("harm").exists()
+
+
+def test_an_installed_package_offers_a_plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("offered_policies.py").write_text("class Part: pass\n")
+    Path("offered-1.dist-info").mkdir()
+    Path("offered-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: offered\nVersion: 1\n")
+    Path("offered-1.dist-info/entry_points.txt").write_text("[mezzotint.plugins]\nmine = offered_policies\n")
+    with pytest.raises(ConfigError, match="found offered_policies"):
+        build({"_target_": "offered_policies.Part"}, "it")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert type(build({"_target_": "offered_policies.Part"}, "it")).__name__ == "Part"
 
 
 @pytest.mark.parametrize(
@@ -102,68 +115,29 @@ def test_modules_come_from_the_working_directory_by_name_only(tmp_path: Path) ->
             "sim.rundir.SUMMARY",
             "found sim.rundir.SUMMARY, expected a class, or a function annotated with what it returns",
         ),
-        ("__hello__.main", "__hello__ is an installed package, expected a class of ours"),
-        ("os.system", "os is Python's own, expected a class of ours"),
-        ("absent.Part", r"absent cannot be imported \(found no module absent\); put its file in the working directory"),
+        ("os.system", "found os, expected a module of mezzotint or of a plug-in; name yours with --plugin os"),
+        ("sim.nowhere.Part", r"sim.nowhere cannot be imported \(ModuleNotFoundError"),
     ],
 )
-def test_a_target_that_names_no_class_is_told_by_its_key(target: Any, told: str, tmp_path: Path) -> None:
-    with at_hand(tmp_path, {"it": {"_target_": target}}), pytest.raises(ConfigError, match=rf"^it\._target_: {told}"):
+def test_a_target_that_names_no_class_is_told_by_its_key(target: Any, told: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^it\._target_: {told}"):
         build({"_target_": target}, "it")
 
 
-def test_a_package_of_the_working_directory_brings_what_any_of_its_files_imports(tmp_path: Path) -> None:
-    Path("pack/deep").mkdir(parents=True)
-    for file in ("pack/__init__.py", "pack/deep/__init__.py"):
-        Path(file).write_text("")
-    Path("pack/part.py").write_text("from .deep import other\nclass Part:\n    x = other.X\n")
-    Path("pack/deep/other.py").write_text("import beside\nfrom further.on import Y\nX = beside.X + Y\n")
-    Path("beside.py").write_text("X = 1\n")
-    Path("further").mkdir()
-    Path("further/on.py").write_text("Y = 2\n")
-    with at_hand(tmp_path, {"_target_": "pack.part.Part"}):
-        assert build({"_target_": "pack.part.Part"}, "it").x == 3
-    assert not {"pack", "pack.deep.other", "beside", "further.on"} & set(sys.modules)
-
-
-def test_the_folder_of_a_run_holds_data(tmp_path: Path) -> None:
-    """Neither as the working directory nor as a package below it."""
+def test_a_run_s_own_configuration_names_no_plug_in(capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither does a module beside it run, nor one that is named like a library."""
     Path("out").mkdir()
-    for file in ("out/__init__.py", "out/evil.py", "evil.py"):
+    for file in ("out/__init__.py", "out/evil.py", "evil.py", "simpy.py"):
         Path(file).write_text("open('harm', 'w')\nclass Part: pass\n")
-    for target, data in (("out.evil.Part", "out"), ("evil.Part", ".")):
-        node = {"_target_": target}
-        with at_hand(tmp_path, node, Path(data)), pytest.raises(ConfigError, match="cannot be imported"):
-            build(node, "it")
+    for node in (*HARM, {"_target_": "evil.Part"}, {"_target_": "out.evil.Part"}):
+        config: Any = OmegaConf.to_container(composed(["run.dir=out"]), resolve=True)
+        Path("out/config.yaml").write_text(yaml.safe_dump({**config, "scheduler": node, "plugins": ["evil"]}))
+        assert main(["run", "--config-path", "out", "run.dir=again"]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("mezzotint: error: ")
+        assert said.count("\n") == 1
     assert not Path("harm").exists()
-
-
-LAUNCHER = "hydra_plugins.hydra_joblib_launcher.joblib_launcher.JoblibLauncher"
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "told"),
-    [
-        ("launcher", None, "hydra.launcher: found None, expected one that `hydra/launcher=` on the command line names"),
-        ("launcher", {"_target_": "os.system"}, "hydra.launcher: found .*os.system.*, expected one that"),
-        ("sweeper", {"_target_": LAUNCHER}, "hydra.sweeper: found .*JoblibLauncher.*, expected one that"),
-        (
-            "launcher",
-            {"_target_": LAUNCHER, "x": {"_args_": [1]}},
-            r"hydra.launcher.x._args_: found \[1\], expected plain",
-        ),
-        ("launcher", {"_target_": LAUNCHER, "x": [0, [{"_target_": "y"}]]}, r"launcher.x.1.0._target_: found 'y'"),
-        ("launcher", {"_target_": LAUNCHER, "n_jobs": 3, "x": [{"y": "_z"}]}, ""),
-    ],
-)
-def test_a_launcher_or_sweeper_calls_nothing_by_the_way(key: str, value: Any, told: str) -> None:
-    node: Any = OmegaConf.to_container(composed(["run.dir=x"], hydra_too=True).hydra, resolve=False)
-    plain = OmegaConf.create({**node, key: value})
-    if told:
-        with pytest.raises(ConfigError, match=told):
-            refuse(plain)
-    else:
-        refuse(plain)
+    assert not Path("again").exists()
 
 
 HYDRA = [

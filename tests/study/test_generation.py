@@ -8,7 +8,7 @@ import pytest
 from backends.profile import read
 from sim.cli import main
 from sim.study.generation.cells import Cell, cells
-from sim.study.generation.command import _backend
+from sim.study.generation.command import backend
 from sim.study.generation.fit import LEAST_AROUND, fit
 from sim.study.generation.observed import Observed, begins, observed
 from sim.study.generation.window import longest, split, windows
@@ -39,7 +39,7 @@ def service(requests: int = 40_000, slow: float = 0.0) -> Trace:
 
 
 def fitted_cells(seen: Observed, later: Observed) -> list[Cell]:
-    return cells(later, _backend(fit(seen, gpu="g", model="m", source="s")), "m", 100)
+    return cells(later, backend(fit(seen, gpu="g", model="m", source="s")), "m", 100)
 
 
 def test_mean_and_slowest_tenth_of_what_was_held_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """The placement of ControlNets against every placement there is."""
 
 import json
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,16 +12,7 @@ from hypothesis import strategies as st
 from sim.cli import main
 from sim.errors import ConfigError
 from sim.study.placement.demand import Demand, head, of_service, of_trace
-from sim.study.placement.solve import (
-    GAP,
-    exhaustive,
-    fewest,
-    in_turn,
-    judged,
-    objective,
-    one_each,
-    solve,
-)
+from sim.study.placement.solve import GAP, LIGHT, Placement, fewest, in_turn, judged, one_each, solve
 from traces.table.trace import Trace, make, write
 
 NAMES = "abcde"
@@ -38,6 +30,24 @@ def demands(draw: st.DrawFn) -> Demand:
         )
     )
     return Demand((*groups.items(), ((), 0.1)), draw(st.floats(0.05, 0.3)))
+
+
+def objective(demand: Demand, found: Placement, room: int) -> float:
+    """What ``solve`` minimises, of any placement."""
+    even = max(found.load) + found.copies / (room * len(found.share) * len(found.load))
+    return found.turns_s + LIGHT * demand.call_s * even
+
+
+def exhaustive(demand: Demand, servers: int, limit: float, room: int) -> Placement | None:
+    """The best of all placements with a single copy of each."""
+    best: tuple[float, Placement] | None = None
+    for at in product(range(servers), repeat=len(demand.load)):
+        whole = {name: [float(s == own) for s in range(servers)] for name, own in zip(demand.load, at, strict=True)}
+        found = judged(demand, whole)
+        fits = max(map(len, found.servers)) <= room and max(found.load) <= limit + 1e-9
+        if fits and (best is None or objective(demand, found, room) < best[0]):
+            best = objective(demand, found, room), found
+    return None if best is None else best[1]
 
 
 @settings(max_examples=15)
@@ -97,6 +107,8 @@ def test_the_command_says_what_a_run_takes(capsys: pytest.CaptureFixture[str]) -
         (["--limit", "2"], "--limit"),
         (["--servers", "1"], "give more --servers"),
         (["--service", "C"], "--service: found 'C'"),
+        (["--limit", "nan"], "'--limit': Input should be less than or equal to 1, found 'nan'"),
+        (["--trace", "t.parquet"], "expected one of --service and --trace"),
     ):
         assert main([*asked, *wrong]) == 2
         assert named in capsys.readouterr().err

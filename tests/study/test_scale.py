@@ -14,7 +14,7 @@ from sim.run import simulate
 from sim.study.scale.command import TARGETS
 from sim.study.scale.fit import fit, misfit
 from sim.study.scale.replay import replay
-from sim.study.scale.rows import KS, Aim, Passes, aims, numbers, passes
+from sim.study.scale.rows import KS, Aim, Passes, aims, numbers
 from sim.study.scorecard.targets import Target, load_targets
 from tests.sim.lab import configured
 from traces.encoders.embeddings import embed
@@ -111,22 +111,10 @@ def test_only_rows_of_role_fit_are_aimed_at() -> None:
         aims({"nirvana": [other]})
 
 
-def test_each_cache_is_asked_for_once() -> None:
-    asked: list[tuple[float, int, int]] = []
-
-    def replayed(floor: float, prompts: int, preload: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        asked.append((floor, prompts, preload))
-        return np.array([np.nan, 0.9, 0.8])
-
-    found = passes(0.5, replayed, sizes=(3, 30), preload=1)
-    assert asked == [(0.5, 3, 0), (0.5, 30, 0), (0.5, 30, 1)]
-    assert found.numbers(LIMITS)[:2] == pytest.approx([2 / 3, 2 / 3])
-
-
 def test_the_command_writes_a_scale_that_a_run_takes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sim.study.scale.rows.PRELOAD", 100)
+    monkeypatch.setattr("sim.study.scale.command.PRELOAD", 100)
     trace = write(Synthetic(requests=400, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
     words = ["calibrate", "scale", "--trace", str(trace.path), "--floors", "0.5,0.6", "-o", str(tmp_path)]
     assert main([*words, "--check", str(trace.path), "--rows", "300"]) == 0
@@ -142,7 +130,7 @@ def test_without_another_trace_nothing_is_shown_beside(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One floor, which leaves none to be tried beside it; all requests of a trace that has no more than may be read."""
-    monkeypatch.setattr("sim.study.scale.rows.PRELOAD", 100)
+    monkeypatch.setattr("sim.study.scale.command.PRELOAD", 100)
     trace = write(Synthetic(requests=200, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
     out = tmp_path / "new" / "scale"
     words = ["calibrate", "scale", "--trace", str(trace.path), "--floors", "0.5", "-o", str(out / "s.yaml")]
@@ -169,7 +157,7 @@ def test_without_another_trace_nothing_is_shown_beside(
     [
         (["--floors", "0.5,x"], "--floors: found '0.5,x'"),
         (["--floors", "0.99"], "--floors: found '0.99'"),
-        (["--encoder", "clip"], "--encoder: found 'clip', expected ngram or minilm"),
+        (["--encoder", "clip"], "'clip' is not one of 'ngram', 'minilm'"),
         (["--rows", "10"], "--rows: found 10"),
     ],
 )
@@ -178,24 +166,3 @@ def test_what_cannot_be_fitted_is_refused(
 ) -> None:
     assert main(["calibrate", "scale", "--trace", "t.parquet", "-o", str(tmp_path), *words]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_a_trace_of_which_nothing_would_be_measured_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sim.study.scale.rows.PRELOAD", 100)
-    trace = write(Synthetic(requests=100, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
-    words = ["calibrate", "scale", "--trace", str(trace.path), "--floors", "0.5", "-o", str(tmp_path)]
-    assert main([*words, "--rows", "300"]) == 2
-    assert "found 100 requests, expected more than the 100 that are preloaded" in capsys.readouterr().err
-
-
-def test_one_floor_has_no_other_beside_it_and_no_check_nothing_shown(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sim.study.scale.rows.PRELOAD", 100)
-    trace = write(Synthetic(requests=300, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
-    words = ["calibrate", "scale", "--trace", str(trace.path), "--floors", "0.5", "-o", str(tmp_path)]
-    assert main([*words, "--rows", "300"]) == 0
-    assert capsys.readouterr().out.count("misfit") == 1
-    assert "shown" not in yaml.safe_load((tmp_path / "ngram.yaml").read_text())

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +22,17 @@ import sim.cli  # noqa: E402
 from backends.base import BackendError  # noqa: E402
 from backends.quality import ClipWeights, PickScore  # noqa: E402
 from backends.quality.clip import PICKSCORE, PICKSCORE_TOKENIZER  # noqa: E402
+from sim.commands import run_command  # noqa: E402
 from sim.config.build import build  # noqa: E402
 from sim.errors import ConfigError  # noqa: E402
 from sim.reuse.selector import Thresholds  # noqa: E402
-from sim.study.selector import command as selector  # noqa: E402
+from sim.study.selector import live  # noqa: E402
 from sim.study.selector.figure import draw  # noqa: E402
 from sim.study.selector.journal import Scores  # noqa: E402
-from sim.study.selector.options import Options, checked  # noqa: E402
+from sim.study.selector.options import Options  # noqa: E402
 from sim.study.selector.pairs import Pair  # noqa: E402
 from sim.study.selector.rule import Threshold  # noqa: E402
-from tests.backends.quality.lab import tiny_clip  # noqa: E402
+from tests.traces.lab import tiny_clip  # noqa: E402
 from traces.error import TraceError  # noqa: E402
 from traces.sources.synthetic import Synthetic  # noqa: E402
 from traces.table.trace import write  # noqa: E402
@@ -45,11 +46,7 @@ def _one_thread() -> None:
 
 
 def calibrate(folder: Path, *words: str) -> int:
-    parser = argparse.ArgumentParser()
-    selector.add_parser(parser.add_subparsers(dest="family"))
-    args = parser.parse_args(["selector", *TINY, "-o", str(folder), *words])
-    status: int = args.run(args)
-    return status
+    return run_command("calibrate selector", [*TINY, "-o", str(folder), *words])
 
 
 class Planted:
@@ -75,7 +72,7 @@ def falls_with_k(similarity: float, k: int) -> float:
 @pytest.fixture
 def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[Planted], Planted]:
     def put(planted: Planted) -> Planted:
-        monkeypatch.setattr(selector, "_live", lambda options: planted)
+        monkeypatch.setattr("sim.study.selector.live.opened", lambda options: planted)
         return planted
 
     return put
@@ -160,6 +157,13 @@ def test_no_pair_is_measured_twice(tmp_path: Path, plant: Any, capsys: Any) -> N
     assert len(other.seen) == 3
 
 
+def test_a_score_that_is_no_number_is_read_again(tmp_path: Path, plant: Any) -> None:
+    for measured in (3, 0):
+        planted = plant(Planted(lambda similarity, k: 1.0 if k == 5 else np.nan))
+        assert calibrate(tmp_path, "--pairs", "3") == 0
+        assert len(planted.seen) == measured
+
+
 def test_the_whole_trace_of_an_interrupted_run_ends_the_same(tmp_path: Path, plant: Any) -> None:
     plant(Planted(falls_with_k, stop_after=4))
     with pytest.raises(KeyboardInterrupt):
@@ -225,17 +229,17 @@ def test_refining_on_another_family_with_a_score_of_prompts(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "refused", "message"),
     [
-        ("--metric lpips", ConfigError, r"--metric: found 'lpips', expected one of ssim"),
+        ("--metric lpips", ConfigError, r"'--metric': 'lpips' is not one of 'ssim'"),
         ("--family dalle", BackendError, r"unknown model family 'dalle'; live families are"),
         ("--refine-family dalle", BackendError, r"'dalle'"),
         ("--variant big", BackendError, r"no tiny variant 'big'"),
         ("--ks 5,50", ConfigError, r"--ks: found 5,50, .*1 to 49"),
         ("--ks 0", ConfigError, r"--ks"),
         ("--ks five", ConfigError, r"whole numbers"),
-        ("--alpha 0", ConfigError, r"--alpha: found 0.0"),
+        ("--alpha 0", ConfigError, r"--alpha.*found '0'"),
         ("--alpha 1.5", ConfigError, r"--alpha"),
         ("--alpha nan", ConfigError, r"--alpha"),
-        ("--pairs 0", ConfigError, r"--pairs: found 0"),
+        ("--pairs 0", ConfigError, r"--pairs.*found '0'"),
         ("--pairs 500", TraceError, r"200 prompts make 199 pairs, expected 500"),
         ("--trace nowhere.parquet", TraceError, r"nowhere.parquet"),
         ("--encoder bert", ConfigError, r"--encoder"),
@@ -247,7 +251,7 @@ def test_refining_on_another_family_with_a_score_of_prompts(tmp_path: Path) -> N
         ("--metric clipscore --clip nowhere --pairs 2", BackendError, r"nowhere: a CLIP model.*--clip"),
         ("--refine-dtype float32", ConfigError, r"need --refine-family"),
         ("--device tpu0", BackendError, r"tpu0"),
-        ("--dtype int8", ConfigError, r"--dtype: found 'int8'"),
+        ("--dtype int8", ConfigError, r"--dtype.*'int8' is not one of"),
         ("--weights nowhere --pairs 2", BackendError, r"'nowhere' is not a folder"),
     ],
 )
@@ -260,31 +264,24 @@ def test_what_cannot_be_done_is_one_message(tmp_path: Path, words: str, refused:
 def test_a_journal_that_is_not_one_names_its_line(tmp_path: Path, plant: Any) -> None:
     plant(Planted(falls_with_k))
     (tmp_path / "journal.jsonl").write_text('{"query": 1}\n')
-    with pytest.raises(ConfigError, match=r"journal.jsonl: line 1 is not a measured pair"):
+    with pytest.raises(BackendError, match=r"journal.jsonl: line 1: conditions: .*name another folder with -o"):
         calibrate(tmp_path, "--pairs", "2")
 
 
 @pytest.mark.parametrize(
-    ("words", "size"),
+    ("said", "size"),
     [
-        (("--family", "sdxl", "--scale", "tiny"), (128, 128)),
-        (("--family", "sd15"), (512, 512)),
-        (("--family", "flux"), (1024, 1024)),
-        (("--family", "flux", "--size", "640"), (640, 640)),
-        (("--family", "sd15", "--size", "640x384"), (640, 384)),
+        ({"family": "sdxl", "scale": "tiny"}, (128, 128)),
+        ({"family": "sd15"}, (512, 512)),
+        ({"family": "flux"}, (1024, 1024)),
+        ({"family": "flux", "pixels": "640"}, (640, 640)),
+        ({"family": "sd15", "pixels": "640x384"}, (640, 384)),
     ],
 )
 def test_pixels_are_those_that_a_model_was_trained_at_unless_they_are_said(
-    words: tuple[str, ...], size: tuple[int, int]
+    said: dict[str, Any], size: tuple[int, int]
 ) -> None:
-    options = asked(*words)
-    assert (options.width, options.height) == size
-
-
-def asked(*words: str) -> Options:
-    parser = argparse.ArgumentParser()
-    selector.add_parser(parser.add_subparsers(dest="family"))
-    return checked(parser.parse_args(["selector", "-o", "unused", *words]))
+    assert Options(output=Path("unused"), **said).size == size
 
 
 def test_a_larger_k_that_would_do_with_less_is_told_to_be_raised(tmp_path: Path, plant: Any) -> None:
@@ -317,19 +314,19 @@ def test_more_k_than_fit_in_a_row_have_rows_and_no_empty_panel() -> None:
 
 
 def test_a_score_that_needs_no_weights_is_computed_and_one_that_does_reads_the_named_folder(tmp_path: Path) -> None:
+    asked = partial(Options, output=tmp_path, family="sdxl")
     dark, light = np.zeros((1, 16, 16, 3), np.uint8), np.full((1, 16, 16, 3), 255, np.uint8)
-    psnr = selector._metric(asked("--family", "sdxl", "--metric", "psnr"), None)
+    psnr = live.metric(asked(metric="psnr"), None)
     assert psnr.score(dark, references=light) == pytest.approx([0.0])  # 10 log10(255^2 / 255^2) dB
     tiny_clip(tmp_path)
-    named = ("--family", "sdxl", "--metric", "pickscore", "--pickscore", str(tmp_path))
-    scored = selector._metric(asked(*named), None).score(light, prompts=["a cat"])
+    scored = live.metric(asked(metric="pickscore", pickscore=str(tmp_path)), None).score(light, prompts=["a cat"])
     assert scored == pytest.approx(PickScore(ClipWeights(str(tmp_path))).score(light, prompts=["a cat"]))
-    hub = selector._metric(asked("--family", "sdxl", "--metric", "pickscore", "--allow-hub"), None)
+    hub = live.metric(asked(metric="pickscore", allow_hub=True), None)
     assert isinstance(hub, PickScore)
     assert (hub.clip.weights, hub.clip.tokenizer) == (PICKSCORE, PICKSCORE_TOKENIZER)
 
 
 def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selector, "find_spec", lambda name: None if name == "torchmetrics" else True)
+    monkeypatch.setattr("sim.study.selector.command.find_spec", lambda name: None if name == "torchmetrics" else True)
     with pytest.raises(BackendError, match=r"needs torchmetrics; install with: pip install 'mezzotint\[live\]'"):
         calibrate(tmp_path)

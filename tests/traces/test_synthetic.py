@@ -18,7 +18,7 @@ from traces.error import TraceError
 from traces.sources.synthetic import Synthetic
 from traces.synthetic.lineage import Descent, Order, by, lags
 from traces.table.sessions import SESSION_GAP_S, sessions
-from traces.table.trace import Trace, validate
+from traces.table.trace import Trace, make
 
 
 def met(trace: Trace) -> People:
@@ -108,7 +108,7 @@ def test_laws_of_every_trace(
     parts = {"history": 300, **parts}
     source = Synthetic(requests=requests, rate_rpm=rate_rpm, users=users, sizes=sizes, steps=[[28, 1]], **parts)
     trace = source.load(np.random.default_rng(seed))
-    validate(trace.table, "t")
+    make(trace.table, name="n", source="s")
     assert len(trace) == requests
     assert (np.diff(trace.arrival_s) >= 0).all()
     assert trace.arrival_s[0] >= 0

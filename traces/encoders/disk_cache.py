@@ -1,18 +1,28 @@
-"""The disk cache of what is remembered from run to run and lies beside no trace: embeddings and neighbours, by content.
+"""The disk cache: embeddings and neighbours by content, kept block by block as they are computed.
 
-All of it can be made again. So there is only so much: what was used longest ago goes when there is more. So what was
-damaged is made again, and where nothing can be kept nothing is, both of which are said: the answers are the same.
+An entry is a folder, named by a hash of everything that decides its content. It holds a file of plain values for each
+of its arrays, and `blocks`: for each block of rows the CRC-32 of its values and the bytes that the arrays have with it.
+So an interrupted computation goes on behind its last whole block, and what was damaged is computed again. The cache is
+of limited size; the entries that were used longest ago go first. Where nothing can be written, nothing is kept.
 """
 
+import fcntl
+import hashlib
+import json
 import os
-import re
 import shutil
+import struct
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import platformdirs
+from numpy.typing import NDArray
 
 from traces.error import TraceError
 
@@ -20,12 +30,14 @@ GIB = 1 << 30
 MOST_GIB = 20.0
 """What is kept unless $MEZZOTINT_CACHE_GIB says otherwise: ten million embeddings of 512 dimensions."""
 
-_VECTORS = re.compile(r"[0-9a-f]{32,64}\.[\w.-]+\.(npy|json)")
-_LISTS = re.compile(r"[0-9a-f]{32}")
+BLOCKS = "blocks"
 
+Columns = Mapping[str, tuple[Any, tuple[int, ...]]]
+"""The arrays of an entry: name -> type of the values and shape of a row."""
 
-class Unwritable(TraceError):
-    """What should be remembered cannot be written where it belongs."""
+Arrays = dict[str, NDArray[Any]]
+Make = Callable[[Arrays], Iterable[Sequence[NDArray[Any]]]]
+"""Given the rows that there are, it gives the arrays of one block after another of those behind them."""
 
 
 def home() -> Path:
@@ -33,60 +45,51 @@ def home() -> Path:
     return Path(os.environ.get("MEZZOTINT_CACHE") or platformdirs.user_cache_dir("mezzotint"))
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder and those above it. Raises Unwritable where that cannot be."""
+def cached(kind: str, facts: Mapping[str, Any], rows: int, columns: Columns, make: Make) -> Arrays:
+    """Return the arrays of an entry, computing and keeping what is not there yet.
+
+    Of two processes that want one entry, the second waits for the first. What cannot be kept goes into temporary
+    files. That, and that an entry was damaged, is said on standard error: the arrays are the same.
+
+    Args:
+        kind: the folder of the entry: embeddings, images or neighbours.
+        facts: everything that decides the values, the version of the arithmetic included; plain JSON.
+        rows: the length of the first array once all is there.
+        columns: the arrays.
+        make: computes them; each block has the same values, whichever block the computation began with.
+
+    Returns:
+        read-only, memory-mapped arrays by name.
+
+    Raises:
+        TraceError: $MEZZOTINT_CACHE_GIB is no number, or there is no room for temporary files either; and what
+            ``make`` raises.
+    """
+    allowed = most_bytes()  # a wrong setting is found before the work, not after it
+    key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+    folder = home() / kind / key
+    with suppress(OSError), ExitStack() as stack:
+        entry = _Entry(folder, key, rows, columns, "rb", stack)
+        if entry.is_whole:
+            return entry.arrays()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        found = _computed(folder, key, rows, columns, make)
+        _make_room(folder, allowed)
+        return found
     except OSError as error:
-        raise Unwritable(
-            f"{folder}: cannot be made ({error.strerror}); set MEZZOTINT_CACHE to a folder that can"
+        _tell(f"{folder}: cannot be written ({error}); {kind} are computed for this run alone; set MEZZOTINT_CACHE")
+    try:
+        with tempfile.TemporaryDirectory(prefix="mezzotint-") as temporary:
+            return _computed(Path(temporary), key, rows, columns, make)
+    except OSError as error:
+        raise TraceError(
+            f"{tempfile.gettempdir()}: {kind} cannot be written ({error}), neither here nor where they are kept; free "
+            "the disk, or set MEZZOTINT_CACHE and TMPDIR"
         ) from error
 
 
-def used(*paths: Path) -> None:
-    """Note that these files or folders are of use now; what lies elsewhere stays as it is."""
-    for path in paths:
-        if path.is_relative_to(home()):
-            with suppress(OSError):  # another user's, or gone: it is as it was
-                os.utime(path)
-
-
-def tell(what: str) -> None:
-    """Say in a line on standard error what became of something remembered; it changes no result."""
-    print(f"mezzotint: note: {' '.join(what.split())}", file=sys.stderr, flush=True)
-
-
-def make_room(newest: Path) -> None:
-    """Remove what was used longest ago until what is kept takes no more than it may; ``newest`` stays.
-
-    Only what Mezzotint wrote is counted or removed. A run that has a removed file open goes on reading it.
-
-    Args:
-        newest: what was just written, a folder or a stem (what files are called before .npy and .json). Where it
-            lies elsewhere, there is nothing to do.
-
-    Raises:
-        TraceError: $MEZZOTINT_CACHE_GIB is not a number of 0 or more.
-    """
-    if not newest.is_relative_to(home()):
-        return
-    allowed = most_bytes()
-    items: dict[Path, list[Path]] = {}
-    for path in _entries():
-        items.setdefault(path if path.is_dir() else path.with_suffix(""), []).append(path)
-    states = {item: _state(paths) for item, paths in items.items()}
-    total = sum(size for _, size in states.values())
-    for item in sorted(items, key=lambda item: (states[item][0], item)):
-        if total <= allowed:
-            break
-        if item != newest:
-            for path in sorted(items[item]):  # the JSON first, without which vectors are an unfinished write
-                remove(path)
-            total -= states[item][1]
-
-
 def most_bytes() -> float:
-    """How much may be kept. Raises TraceError: see ``make_room``."""
+    """The size of the cache. Raises TraceError if $MEZZOTINT_CACHE_GIB is not a number of 0 or more."""
     given = os.environ.get("MEZZOTINT_CACHE_GIB") or str(MOST_GIB)
     try:
         gib = float(given)
@@ -97,31 +100,117 @@ def most_bytes() -> float:
     return gib * GIB
 
 
-def _entries() -> list[Path]:
-    """What Mezzotint wrote there: files of vectors, and folders of neighbours."""
-    there: list[Path] = []
-    for folder in (home(), home() / "images", home() / "neighbours"):
-        with suppress(OSError):  # it is not there, or another user's
-            there += folder.iterdir()
-    return [path for path in there if (_LISTS if path.is_dir() else _VECTORS).fullmatch(path.name)]
+def _computed(folder: Path, key: str, rows: int, columns: Columns, make: Make) -> Arrays:
+    """Go on with an entry until it is whole. Raises OSError where it cannot be written."""
+    with ExitStack() as stack:
+        folder.mkdir(parents=True, exist_ok=True)
+        entry = _Entry(folder, key, rows, columns, "r+b", stack)
+        if entry.is_damaged:
+            _tell(f"{folder}: was damaged; computed again")
+        if not entry.is_whole:
+            for block in make(entry.arrays()):
+                entry.append(block)
+        return entry.arrays()
 
 
-def _state(paths: Sequence[Path]) -> tuple[float, int]:
-    """When they were last used, and their size in bytes."""
-    try:
-        files = [file for path in paths for file in (path.iterdir() if path.is_dir() else (path,))]
-        return max(path.stat().st_mtime for path in paths), sum(file.stat().st_size for file in files)
-    except OSError:  # removed by another process meanwhile
-        return 0.0, 0
+class _Entry:
+    """An open entry and what there is of it.
+
+    Rows that are there already are written with the values that they have, so whoever maps them sees no change.
+    """
+
+    def __init__(self, folder: Path, key: str, rows: int, columns: Columns, mode: str, stack: ExitStack) -> None:
+        self._columns, self._seed = columns, zlib.crc32(key.encode())
+        self._record = struct.Struct(f"<I{len(columns)}Q")
+        self._files = []
+        for name in (BLOCKS, *columns):
+            if mode != "rb":
+                (folder / name).touch()
+            self._files.append(stack.enter_context((folder / name).open(mode)))
+            if mode != "rb" and name == BLOCKS:
+                self._lock(folder)
+        with suppress(OSError):  # another user's, which stays as it was
+            os.utime(folder)  # it is of use now
+        self._total = rows * _row_bytes(*next(iter(columns.values())))
+        self._ends = [0] * len(columns)
+        self.is_damaged = False
+        self._verify()
+
+    @property
+    def is_whole(self) -> bool:
+        return self._ends[0] == self._total
+
+    def arrays(self) -> Arrays:
+        """What there is, mapped: a file that is removed meanwhile stays readable."""
+        found = {}
+        for (name, (kind, shape)), file, end in zip(self._columns.items(), self._files[1:], self._ends, strict=True):
+            size = (end // _row_bytes(kind, shape), *shape)
+            found[name] = np.memmap(file, kind, "r", shape=size) if end else np.empty(size, kind)
+        return found
+
+    def append(self, block: Sequence[NDArray[Any]]) -> None:
+        """Write one block behind the others, its record last."""
+        total = self._seed
+        for at, (values, (kind, _)) in enumerate(zip(block, self._columns.values(), strict=True)):
+            data, file = np.ascontiguousarray(values, kind).tobytes(), self._files[at + 1]
+            file.seek(self._ends[at])
+            file.write(data)
+            file.flush()
+            self._ends[at] += len(data)
+            total = zlib.crc32(data, total)
+        self._files[0].write(self._record.pack(total, *self._ends))
+        self._files[0].flush()
+
+    def _lock(self, folder: Path) -> None:
+        """Hold the entry until its file of blocks is closed; raises OSError where it was removed meanwhile."""
+        log = self._files[0]
+        try:
+            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _tell(f"{folder}: another process is computing it; waiting")
+            fcntl.flock(log, fcntl.LOCK_EX)
+        except OSError:  # a file system without locks
+            return
+        if not os.path.samestat(os.fstat(log.fileno()), os.stat(folder / BLOCKS)):
+            raise FileNotFoundError("removed by another process")
+
+    def _verify(self) -> None:
+        """Read the blocks up to the first that is not whole, and leave the file of blocks behind the last whole one."""
+        log, *files = self._files
+        sizes = [os.fstat(file.fileno()).st_size for file in files]
+        while not self.is_whole and len(record := log.read(self._record.size)) == self._record.size:
+            wanted, *ends = self._record.unpack(record)
+            fits = all(old <= new <= size for old, new, size in zip(self._ends, ends, sizes, strict=True))
+            total = self._seed
+            for file, old, new in zip(files, self._ends, ends, strict=True):
+                total = zlib.crc32(file.read(new - old), total) if fits else total
+            if not fits or total != wanted:
+                self.is_damaged = True
+                log.seek(-len(record), os.SEEK_CUR)
+                break
+            self._ends = ends
+        if log.writable():
+            log.seek(log.tell() // self._record.size * self._record.size)
+            log.truncate()
 
 
-def remove(path: Path) -> None:
-    """Remove a file or a folder of the cache at once, so that nobody finds half of it; what cannot go stays."""
-    if path.is_dir():
-        leaving = path.with_name(f".{path.name}.{os.getpid()}.part")
-        with suppress(OSError):
-            os.replace(path, leaving)
-            shutil.rmtree(leaving, ignore_errors=True)
-    else:
-        with suppress(OSError):
-            path.unlink()
+def _row_bytes(kind: Any, shape: tuple[int, ...]) -> int:
+    return int(np.dtype(kind).itemsize * np.prod(shape, dtype=np.int64))
+
+
+def _make_room(newest: Path, allowed: float) -> None:
+    """Remove the entries that were used longest ago until the rest fits; ``newest`` stays."""
+    entries = []
+    for blocks in home().glob(f"*/{'[0-9a-f]' * 32}/{BLOCKS}"):
+        with suppress(OSError):  # removed by another process meanwhile
+            size = sum(file.stat().st_size for file in blocks.parent.iterdir())
+            entries.append((blocks.parent.stat().st_mtime, blocks.parent, size))
+    total = sum(size for _, _, size in entries)
+    for _, folder, size in sorted(entries):
+        if total > allowed and folder != newest:
+            shutil.rmtree(folder, ignore_errors=True)
+            total -= size
+
+
+def _tell(what: str) -> None:
+    print(f"mezzotint: note: {' '.join(what.split())}", file=sys.stderr, flush=True)

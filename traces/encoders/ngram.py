@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge, Le
 from tqdm import tqdm
 
-from traces.encoders.embeddings import BLOCK, Vectors, hide_bar
-from traces.error import TraceError
-from traces.table.validation import check_count
+from traces.encoders.embeddings import BLOCK, Vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,18 +19,10 @@ class HashedNgrams:
     Source: feature hashing, Weinberger et al. 2009, as scikit-learn's HashingVectorizer does it.
 
     Args:
-        dim: number of buckets.
-
-    Raises:
-        TraceError: `dim` is not a whole number of 1 or more.
+        dim: number of buckets; a row of more would not fit in memory.
     """
 
-    dim: int = 512
-
-    def __post_init__(self) -> None:
-        check_count("encoder", "dim", self.dim)
-        if self.dim > 65_536:
-            raise TraceError(f"encoder: dim={self.dim}, expected at most 65536; a row of it would not fit in memory")
+    dim: Annotated[int, Ge(1), Le(65_536)] = 512
 
     @property
     def name(self) -> str:
@@ -43,7 +35,7 @@ class HashedNgrams:
             analyzer="char_wb", ngram_range=(3, 5), lowercase=True, n_features=self.dim, dtype=np.float32
         )
         vectors = np.zeros((len(prompts), self.dim), np.float32)
-        for start in tqdm(range(0, len(prompts), BLOCK), "encode", disable=hide_bar(progress), unit="block"):
+        for start in tqdm(range(0, len(prompts), BLOCK), "encode", disable=not progress, unit="block"):
             block = slice(start, start + BLOCK)
             vectors[block] = vectorizer.transform(prompts[block]).toarray()
         return vectors

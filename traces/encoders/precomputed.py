@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from traces.encoders.vectors import BLOCK, Floats, digest, mapped, unit
+from conf.digest import digest
+from traces.encoders.vectors import BLOCK, Floats, mapped, unit
 from traces.error import TraceError
 from traces.table.limits import regular_file
 from traces.table.validation import shown
@@ -25,9 +26,6 @@ APART = 1e-3
 """Two vectors of length 1 for one prompt agree where no number differs by more: half precision is good to that."""
 
 READ_BYTES = 1 << 20
-
-KEY_BYTES = 16
-"""Prompts are told apart by hashes of this length, so that a million of them take 24 MB."""
 
 
 @dataclass(slots=True)
@@ -53,7 +51,7 @@ class Precomputed:
     prompts: str | Path | None = None
     _name: str | None = field(default=None, init=False, repr=False, compare=False)
     _dim: int | None = field(default=None, init=False, repr=False, compare=False)
-    _table: "_Table | None" = field(default=None, init=False, repr=False, compare=False)
+    _table: tuple[dict[bytes, int], NDArray[Any]] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if (Path(self.path).suffix == ".npy") != (self.prompts is not None):
@@ -64,39 +62,35 @@ class Precomputed:
 
     @property
     def name(self) -> str:
-        """See Encoder.name: the content of the files."""
         if self._name is None:
-            self._name = f"given-{digest(self._files())[:16]}-v1"
+            self._name = f"given-{digest(self._files(), TraceError)[:16]}-v1"
         return self._name
 
     @property
     def dim(self) -> int:
-        """See Encoder.dim."""
         if self._dim is None:
             self._dim = self._width()
         return self._dim
 
     def encode(self, prompts: Sequence[str], progress: bool) -> Floats:
-        """See Encoder.encode.
+        """Look up the vectors.
 
         Raises:
             TraceError: some of ``prompts`` have no vector: how many, and the first of them.
         """
         if self._table is None:
             self._table = self._read()
-        table = self._table
-        vectors = np.zeros((len(prompts), table.rows.shape[1]), np.float32)
-        filled = np.array([index for index, prompt in enumerate(prompts) if prompt.strip()], np.int64)
-        keys = _keys([prompts[index] for index in filled])
-        at = np.minimum(np.searchsorted(table.keys, keys), max(len(table.keys) - 1, 0))
-        known = table.keys[at] == keys if len(table.keys) else np.zeros(len(keys), np.bool_)
-        if not known.all():
-            first = prompts[filled[np.flatnonzero(~known)[0]]]
+        row_of, rows = self._table
+        vectors = np.zeros((len(prompts), rows.shape[1]), np.float32)
+        filled = [index for index, prompt in enumerate(prompts) if prompt.strip()]
+        missing = [prompts[index] for index in filled if _key(prompts[index]) not in row_of]
+        if missing:
             raise TraceError(
-                f"{self._files()[-1]}: has no vector for {int((~known).sum())} of {len(filled)} prompts asked for, the "
-                f"first is {shown(repr(first))}; add them, each exactly as the trace spells it"
+                f"{self._files()[-1]}: has no vector for {len(missing)} of {len(filled)} prompts asked for, the "
+                f"first is {shown(repr(missing[0]))}; add them, each exactly as the trace spells it"
             )
-        vectors[filled] = unit(table.rows[table.at[at]], 0, Path(self.path))
+        if filled:
+            vectors[filled] = unit(rows[[row_of[_key(prompts[index])] for index in filled]], 0, Path(self.path))
         return vectors
 
     def _width(self) -> int:
@@ -109,29 +103,39 @@ class Precomputed:
     def _files(self) -> list[Path]:
         return [Path(self.path)] + ([] if self.prompts is None else [Path(self.prompts)])
 
-    def _read(self) -> "_Table":
-        """Check every vector, and index them by prompt."""
-        path = Path(self.path)
-        keys: list[NDArray[Any]] = []
-        numbers: list[NDArray[np.int64]] = []
-        copy, row = None if self.prompts else tempfile.TemporaryFile(prefix="mezzotint-"), 0  # noqa: SIM115
+    def _read(self) -> tuple[dict[bytes, int], NDArray[Any]]:
+        """Check every vector; returns the row of each prompt, by its hash, and the vectors."""
+        path, row_of, row = Path(self.path), dict[bytes, int](), 0
+        repeats: list[tuple[int, int]] = []
+        copy = None if self.prompts else tempfile.TemporaryFile(prefix="mezzotint-")  # noqa: SIM115
         for prompts, block in self._pieces():
             scaled = unit(block, row, path)
-            filled = np.array([bool(prompt and prompt.strip()) for prompt in prompts])
-            zero = filled & ~scaled.any(axis=1)
-            if zero.any():
-                at = int(np.flatnonzero(zero)[0])
-                raise TraceError(
-                    f"{path}: row {row + at}: found a vector of zeros for {shown(repr(prompts[at]))}, expected a "
-                    "direction; encode the prompt again or drop the row"
-                )
+            lengths = np.abs(scaled).max(axis=1).tolist()
+            for at, (prompt, length) in enumerate(zip(prompts, lengths, strict=True), row):
+                if not prompt or not prompt.strip():
+                    continue
+                if not length:
+                    raise TraceError(
+                        f"{path}: row {at}: found a vector of zeros for {shown(repr(prompt))}, expected a direction; "
+                        "encode the prompt again or drop the row"
+                    )
+                first = row_of.setdefault(_key(prompt), at)
+                if first != at:
+                    repeats.append((first, at))
             if copy is not None:
                 copy.write(scaled.tobytes())
-            keys.append(_keys([prompts[at] for at in np.flatnonzero(filled)]))
-            numbers.append(row + np.flatnonzero(filled))
             row += len(prompts)
         rows = mapped(path) if copy is None else _mapped_copy(copy, row, self.dim)
-        return _indexed(np.concatenate(keys), np.concatenate(numbers), rows, self._files())
+        for start in range(0, len(repeats), BLOCK):
+            one, other = np.array(repeats[start : start + BLOCK]).T
+            gap = np.abs(unit(rows[one], 0, path) - unit(rows[other], 0, path)).max(axis=1)
+            if (gap > APART).any():
+                at = int(np.flatnonzero(gap > APART)[0])
+                raise TraceError(
+                    f"{self._files()[-1]}: rows {one[at]} and {other[at]} hold one prompt and their vectors disagree "
+                    f"by {gap[at]:.2g}, expected {APART:g} at most; keep one of them"
+                )
+        return row_of, rows
 
     def _pieces(self) -> Iterator[tuple[list[str | None], NDArray[Any]]]:
         """The prompts and their vectors, some rows at a time."""
@@ -150,37 +154,9 @@ class Precomputed:
             row += len(batch)
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """The user's vectors: ``rows[at[i]]`` is that of the prompt with hash ``keys[i]``; the keys rise."""
-
-    keys: NDArray[Any]
-    at: NDArray[np.int64]
-    rows: NDArray[Any]
-
-
-def _indexed(keys: NDArray[Any], numbers: NDArray[np.int64], rows: NDArray[Any], files: list[Path]) -> _Table:
-    order = np.argsort(keys, kind="stable")
-    keys, numbers = keys[order], numbers[order]
-    first = np.ones(len(keys), np.bool_)
-    first[1:] = keys[1:] != keys[:-1]
-    repeats = np.flatnonzero(~first)
-    originals = np.maximum.accumulate(np.where(first, np.arange(len(keys)), 0))[repeats]
-    for start in range(0, len(repeats), BLOCK):
-        one, other = (numbers[at[start : start + BLOCK]] for at in (originals, repeats))
-        gap = np.abs(unit(rows[one], 0, files[0]) - unit(rows[other], 0, files[0])).max(axis=1)
-        if (gap > APART).any():
-            at = int(np.flatnonzero(gap > APART)[0])
-            raise TraceError(
-                f"{files[-1]}: rows {one[at]} and {other[at]} hold one prompt and their vectors disagree by "
-                f"{gap[at]:.2g}, expected {APART:g} at most; keep one of them"
-            )
-    return _Table(keys[first], numbers[first], rows)
-
-
-def _keys(prompts: Sequence[str | None]) -> NDArray[Any]:
-    hashes = [hashlib.blake2b((prompt or "").encode(), digest_size=KEY_BYTES).digest() for prompt in prompts]
-    return np.array(hashes, f"S{KEY_BYTES}")
+def _key(prompt: str) -> bytes:
+    """A hash in place of the prompt, so that a million of them take 140 MB."""
+    return hashlib.blake2b(prompt.encode(), digest_size=16).digest()
 
 
 def _mapped_copy(copy: IO[bytes], rows: int, dim: int) -> NDArray[np.float32]:

@@ -1,12 +1,12 @@
 """Vectors that somebody else made: read from a file, checked, and scaled to length 1."""
 
-import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from traces.error import TraceError
 
@@ -16,21 +16,13 @@ BLOCK = 4096
 """Rows of a mapped file that are in memory at a time."""
 
 
-def digest(files: Iterable[Path]) -> str:
-    """SHA-256 over the names and the bytes of ``files``, 64 hexadecimal digits.
-
-    Raises:
-        TraceError: one cannot be read.
-    """
-    total = hashlib.sha256()
-    for path in files:
-        try:
-            with path.open("rb") as file:
-                own = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise TraceError(f"{path}: cannot be read ({error.strerror}); check the path") from error
-        total.update(f"{path.name} {own}\n".encode())
-    return total.hexdigest()
+def by_length(prompts: Sequence[str], batch: int, progress: bool) -> Iterator[tuple[list[int], list[str]]]:
+    """Prompts that are not empty and their places, ``batch`` at a time, in order of length, to pad little."""
+    filled = [index for index, prompt in enumerate(prompts) if prompt.strip()]
+    filled.sort(key=lambda index: len(prompts[index]))
+    for start in tqdm(range(0, len(filled), batch), "encode", disable=not progress, unit="batch"):
+        rows = filled[start : start + batch]
+        yield rows, [prompts[row] for row in rows]
 
 
 def mapped(path: Path) -> NDArray[Any]:

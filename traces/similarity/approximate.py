@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from conf.ranges import Count
 from traces.error import TraceError
 from traces.similarity.bound import Bound, fit
 from traces.similarity.search import Found, Index
@@ -41,21 +42,22 @@ class Approximate:
         block: queries searched at a time.
 
     Raises:
-        TraceError: a number that cannot be, or faiss is missing (the ``ann`` extra).
+        TraceError: ``axes`` is no such multiple, or faiss is missing (the ``ann`` extra).
     """
 
-    candidates: int = 128
-    axes: int = 216
-    axes_per_code: int = 3
-    block: int = 256
+    candidates: Count = 128
+    axes: Count = 216
+    axes_per_code: Count = 3
+    block: Count = 256
 
     def __post_init__(self) -> None:
-        if min(self.candidates, self.axes, self.axes_per_code, self.block) < 1 or self.axes % self.axes_per_code:
-            raise TraceError(f"search: found {self}, expected numbers of 1 or more and axes % axes_per_code = 0")
+        if self.axes % self.axes_per_code:
+            raise TraceError(
+                f"search: found axes={self.axes}, expected a multiple of axes_per_code={self.axes_per_code}"
+            )
         _faiss()
 
     def open(self, space: Space, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
-        """See traces.similarity.search.Search.open."""
         axes = fit(space, rows, self.axes).axes
         count = axes.shape[1] // self.axes_per_code * self.axes_per_code
         sample = np.unique(np.linspace(0, rows - 1, min(rows, TRAINED_ON)).astype(np.int64))
@@ -104,7 +106,6 @@ class ApproximateIndex:
         return len(self._slots)
 
     def add(self, entry: int, row: int) -> None:
-        """See Index.add."""
         if self._waiting == UNCODED:
             self._code()
             self._stop = self._start
@@ -115,13 +116,12 @@ class ApproximateIndex:
         self._waiting += 1
 
     def remove(self, entry: int) -> None:
-        """See Index.remove."""
         self._slots.remove(entry)
         if self._waiting == 0 or entry < self._first_waiting:
             self._gone += 1
 
     def best(self, row: int) -> Found | None:
-        """See Index.best; an artifact that the codes rank low may be missed."""
+        """Find the best of what the codes rank high; an artifact that they rank low may be missed."""
         if not len(self._slots):
             return None
         if not self._start <= row < self._stop:

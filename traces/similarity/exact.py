@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traces.error import TraceError
+from conf.ranges import Count
 from traces.similarity.bound import Bound, cheapest
 from traces.similarity.search import Found, Index
 from traces.similarity.slots import Slots
@@ -16,14 +16,9 @@ from traces.similarity.spaces import Floats, Space
 class Exact:
     """Compares coming queries with the cache as it is, ``block`` of them at a time."""
 
-    block: int = 256
-
-    def __post_init__(self) -> None:
-        if self.block < 1:
-            raise TraceError(f"search.block: found {self.block}, expected 1 or more")
+    block: Count = 256
 
     def open(self, space: Space, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
-        """See Search.open."""
         bound = cheapest(space, rows, floor, nearest=True)
         return lambda: ExactIndex(space, rows, floor, bound, self.block)
 
@@ -52,15 +47,12 @@ class ExactIndex:
         return len(self._slots)
 
     def add(self, entry: int, row: int) -> None:
-        """See Index.add."""
         self._changed[self._slots.add(entry, row)] = None
 
     def remove(self, entry: int) -> None:
-        """See Index.remove."""
         self._changed[self._slots.remove(entry)] = None
 
     def best(self, row: int) -> Found | None:
-        """See Index.best."""
         if not len(self._slots):
             return None
         if not self._start <= row < self._stop:

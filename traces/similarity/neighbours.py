@@ -6,19 +6,14 @@ in the cache then.
 """
 
 import hashlib
-import json
-import os
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from conf.atomic import atomic_folder
-from traces.encoders import disk_cache
+from traces.encoders.disk_cache import cached
 from traces.similarity.bound import SLACK, Bound, cheapest
 from traces.similarity.spaces import DECIMALS, Floats, Space, similarity
 
@@ -34,12 +29,9 @@ QUERIES, ARTIFACTS, PAIRS = 512, 16_384, 1024
 BLOCK, HEAD = 4096, 16
 """Rows whose neighbours are read at a time, and how many of each; one of these is in most caches."""
 
-READ_BYTES = 1 << 22
-"""Bytes of a file that are checked at a time."""
-
 BAR = "{desc}: {percentage:3.0f} %|{bar}| {elapsed}, {remaining} left"
 
-FILES = ("ends", "rows", "units", "complete")
+FILES = {"ends": (np.int64, ()), "rows": (np.int32, ()), "units": (np.int32, ()), "complete": (np.bool_, ())}
 
 
 @dataclass(slots=True)
@@ -88,42 +80,24 @@ class Neighbours:
 
 
 def remembered(space: Space, rows: int, floor: float, most: int, content: str | None) -> Neighbours:
-    """The neighbours of every row, from disk where they are, else found and kept there.
-
-    What is on disk is checked whenever it is opened (CRC-32; a GB takes 0.6 s). What was damaged is found
-    again, and where nothing can be kept nothing is; both are said on standard error.
+    """The neighbours of every row, from the disk cache where they are, else found and kept there.
 
     Args:
         space, rows, floor, most: see ``find``.
         content: names the trace and the encoder; None finds them and keeps nothing.
 
     Raises:
-        TraceError: $MEZZOTINT_CACHE_GIB is no number.
+        TraceError: see ``traces.encoders.disk_cache.cached``.
     """
     if content is None:
         return find(space, rows, floor, most)
     facts = {"version": VERSION, "content": content, "space": space.key, "floor": floor, "most": most, "rows": rows}
-    name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
-    folder = disk_cache.home() / "neighbours" / name
-    if os.path.isdir(folder):
-        known = _read(folder, facts)
-        if known is not None:
-            disk_cache.used(folder)
-            return known
-    disk_cache.most_bytes()  # a wrong setting is found before the work, not after it
-    found = find(space, rows, floor, most, progress=True)
-    if os.path.isdir(folder):  # another process was faster, or it is damaged and cannot be removed
-        return found
-    try:
-        _keep(found, facts, folder)
-    except disk_cache.Unwritable as error:
-        disk_cache.tell(f"{error}; neighbours are found for this run alone")
-    else:
-        disk_cache.make_room(folder)
-    return found
+    return Neighbours(
+        **cached("neighbours", facts, rows, FILES, lambda done: _blocks(space, rows, floor, most, done["ends"]))
+    )
 
 
-def find(space: Space, rows: int, floor: float, most: int, progress: bool = False) -> Neighbours:
+def find(space: Space, rows: int, floor: float, most: int) -> Neighbours:
     """Every row's earlier rows whose similarity is at least ``floor``, the ``most`` most similar of them.
 
     Exact: bounds leave out what cannot reach the floor, the rest is compared in full (traces.similarity.bound). Equal
@@ -131,29 +105,34 @@ def find(space: Space, rows: int, floor: float, most: int, progress: bool = Fals
 
     Args:
         space: bound to a trace of ``rows`` rows.
-        progress: show a bar with the time left, where standard error is a terminal.
+    """
+    blocks = _blocks(space, rows, floor, most, np.empty(0, np.int64), progress=False)
+    return Neighbours(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
+
+
+def _blocks(
+    space: Space, rows: int, floor: float, most: int, done: Indices, progress: bool = True
+) -> Iterator[tuple[Indices, NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]]:
+    """The neighbours of the rows after those that are ``done`` (their ends), block by block.
+
+    ``progress`` shows a bar with the time left, where standard error is a terminal.
     """
     bound = cheapest(space, rows, floor)
     parts = [np.arange(at, min(at + ARTIFACTS, rows)) for at in range(0, rows, ARTIFACTS)]
     kept = _alike(space.artifacts(part) for part in parts)
     short = np.concatenate([bound.short(space.artifacts(some)) for some in _cut(kept.first, ARTIFACTS)])
-    counts = np.zeros(rows, np.int64)
-    complete = np.ones(rows, np.bool_)
-    lists: list[NDArray[np.int32]] = []
-    units: list[NDArray[np.int32]] = []
+    begin, end = len(done), int(done[-1]) if len(done) else 0
     off = None if progress else True
-    with tqdm(total=rows * rows, desc="find neighbours", bar_format=BAR, disable=off) as bar:
-        for start in range(0, rows, QUERIES):
+    with tqdm(total=rows * rows, initial=begin**2, desc="find neighbours", bar_format=BAR, disable=off) as bar:
+        for start in range(begin, rows, QUERIES):
             stop = min(start + QUERIES, rows)
             at, neighbour, unit = _sorted(*_block(space, bound, kept, short, start, stop, floor), rows)
             found = np.bincount(at, minlength=stop - start)
             rank = np.arange(len(at)) - np.repeat(np.cumsum(found) - found, found)
-            complete[start:stop] = found <= most
-            counts[start:stop] = np.minimum(found, most)
-            lists.append(neighbour[rank < most].astype(np.int32))
-            units.append(unit[rank < most].astype(np.int32))
+            ends = end + np.cumsum(np.minimum(found, most))
+            end = int(ends[-1])
+            yield ends, neighbour[rank < most].astype(np.int32), unit[rank < most].astype(np.int32), found <= most
             bar.update(stop**2 - start**2)  # a row is compared with all before it
-    return Neighbours(np.cumsum(counts), np.concatenate(lists), np.concatenate(units), complete)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,35 +245,3 @@ def _spread(start: Indices, count: Indices) -> tuple[Indices, Indices]:
 def _cut(rows: Indices, size: int) -> Iterator[Indices]:
     for at in range(0, len(rows), size):
         yield rows[at : at + size]
-
-
-def _keep(found: Neighbours, facts: dict[str, object], folder: Path) -> None:
-    disk_cache.make_folder(folder.parent)
-    with atomic_folder(folder, disk_cache.Unwritable, "free the disk or set MEZZOTINT_CACHE") as part:
-        for name in FILES:
-            np.save(part / f"{name}.npy", getattr(found, name))
-        sums = {name: _sum(part / f"{name}.npy") for name in FILES}
-        text = json.dumps({**facts, "crc32": sums}, indent=2) + "\n"
-        (part / "facts.json").write_text(text, encoding="utf-8")
-
-
-def _read(folder: Path, facts: dict[str, object]) -> Neighbours | None:
-    """What ``_keep`` wrote; None, and the folder is removed, if it is not as it was written."""
-    try:
-        written = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
-        if written == {**facts, "crc32": {name: _sum(folder / f"{name}.npy") for name in FILES}}:
-            return Neighbours(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in FILES))
-        found = "was damaged"
-    except (OSError, ValueError, RecursionError) as error:
-        found = f"cannot be read ({error})"
-    disk_cache.tell(f"{folder}: {found}; the neighbours are found again")
-    disk_cache.remove(folder)
-    return None
-
-
-def _sum(path: Path) -> int:
-    total = 0
-    with path.open("rb") as file:
-        while data := file.read(READ_BYTES):
-            total = zlib.crc32(data, total)
-    return total

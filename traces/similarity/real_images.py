@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from conf.assumption import Assumption
 from traces.encoders.images import Images, Opened
-from traces.encoders.vectors import BLOCK, digest, unit
+from traces.encoders.vectors import BLOCK, unit
 from traces.error import TraceError
 from traces.similarity.scale import Identity, Scale
 from traces.similarity.spaces import Floats
@@ -35,7 +35,7 @@ class TextToRealImage:
     _without: int = field(init=False, default=0, repr=False, compare=False)
 
     def bind(self, embeddings: Floats, rng: np.random.Generator, scale: Scale | None = None) -> None:
-        """See Space.bind. Every vector is checked."""
+        """Check every vector and take the mean cosine of a prompt and its own image."""
         if scale is not None and not isinstance(scale, Identity):
             raise TraceError(
                 f"scale: found {type(scale).__name__}, expected the identity: real image vectors need encoder=clip, or "
@@ -43,7 +43,7 @@ class TextToRealImage:
             )
         self._text = embeddings
         opened = self._opened = self.images.open(len(embeddings), embeddings.shape[1])
-        self._key = f"real-images-{digest([opened.path])[:32]}"
+        self._key = f"real-images-{opened.key}"
         self._without, total, pairs = 0, 0.0, 0
         for start in range(0, len(embeddings), BLOCK):
             images = unit(opened.rows[start : start + BLOCK], start, opened.path)
@@ -57,28 +57,22 @@ class TextToRealImage:
         self._own = total / pairs
 
     def similar(self, product: float) -> float:
-        """See Space.similar: the product is the cosine."""
         return product
 
     def product(self, similarity: float) -> float:
-        """See Space.product."""
         return similarity
 
     def queries(self, start: int, stop: int) -> Floats:
-        """See Space.queries."""
         return np.asarray(self._text[start:stop])
 
     def artifacts(self, rows: NDArray[np.int64]) -> Floats:
-        """See Space.artifacts."""
         return unit(self._opened.rows[rows], 0, self._opened.path)
 
     @property
     def key(self) -> str:
-        """See Space.key: the content of the vectors' file."""
         return self._key
 
     def assumptions(self) -> list[Assumption]:
-        """See Space.assumptions."""
         source = f"measured; image vectors {self._opened.source}"
         said = [
             Assumption("text-to-image similarity", "cosine of text and image vectors, without a scale", source),

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge
 
-from traces.error import TraceError
+from conf.ranges import Count
 from traces.similarity.exact import Exact
 from traces.similarity.neighbours import UNIT, Neighbours, remembered
 from traces.similarity.search import Found, Index
@@ -26,15 +28,10 @@ class Remembered:
             more, the cache itself is searched.
     """
 
-    longest: int = 200_000
-    most: int = 1024
-
-    def __post_init__(self) -> None:
-        if self.longest < 0 or self.most < 1:
-            raise TraceError(f"search: found longest={self.longest}, most={self.most}; expected 0 or more, 1 or more")
+    longest: Annotated[int, Ge(0)] = 200_000
+    most: Count = 1024
 
     def open(self, space: Space, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
-        """See Search.open."""
         if rows > self.longest or floor == -np.inf:
             return Exact().open(space, rows, floor, content)
         known = remembered(space, rows, floor, self.most, content)
@@ -61,20 +58,17 @@ class RememberedIndex:
         return len(self._row_of)
 
     def add(self, entry: int, row: int) -> None:
-        """See Index.add."""
         self._entry_of[row] = entry
         self._row_of[entry] = row
         if self._fallback is not None:
             self._late.append(entry)
 
     def remove(self, entry: int) -> None:
-        """See Index.remove."""
         del self._entry_of[self._row_of.pop(entry)]
         if self._fallback is not None:
             self._late.append(~entry)
 
     def best(self, row: int) -> Found | None:
-        """See Index.best."""
         rows, units, its, alone = self._known.head(row)
         found = self._among(rows, units, its)
         # Among equals the oldest is found; those at the end of what is known may not be all equals.

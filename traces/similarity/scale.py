@@ -8,10 +8,11 @@ what, and how well it fits.
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import isfinite, isinf
+from math import isinf
 from typing import Protocol, runtime_checkable
 
 from conf.assumption import Assumption
+from conf.ranges import Number
 from traces.error import TraceError
 
 
@@ -34,15 +35,12 @@ class Identity:
     """The encoder is CLIP, or its similarity is taken as if it were CLIP's."""
 
     def to_clip(self, similarity: float) -> float:
-        """See Scale.to_clip."""
         return similarity
 
     def from_clip(self, similarity: float) -> float:
-        """See Scale.from_clip."""
         return similarity
 
     def assumptions(self) -> list[Assumption]:
-        """See Scale.assumptions."""
         return [Assumption("scale of similarity", "the encoder's own, taken as CLIP's", "scale=identity")]
 
 
@@ -53,20 +51,11 @@ class Fitted:
     Args:
         target: its id in the scorecard, and which of its values.
         paper, ours: the two numbers, in the unit of the target.
-
-    Raises:
-        TraceError: one of them is no finite number.
     """
 
     target: str
-    paper: float
-    ours: float
-
-    def __post_init__(self) -> None:
-        if isinstance(self.paper, bool) or isinstance(self.ours, bool) or not isfinite(self.paper + self.ours):
-            raise TraceError(
-                f"scale.fitted: found paper {self.paper} and ours {self.ours}, expected two finite numbers"
-            )
+    paper: Number
+    ours: Number
 
 
 @dataclass(slots=True)
@@ -100,15 +89,12 @@ class Knots:
             )
 
     def to_clip(self, similarity: float) -> float:
-        """See Scale.to_clip."""
         return _along(similarity, self._own, self._clip)
 
     def from_clip(self, similarity: float) -> float:
-        """See Scale.from_clip."""
         return _along(similarity, self._clip, self._own)
 
     def assumptions(self) -> list[Assumption]:
-        """See Scale.assumptions."""
         said = [
             Assumption(
                 "scale of similarity: the encoder's -> CLIP's",

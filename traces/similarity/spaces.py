@@ -64,33 +64,26 @@ class TextToText:
     _scale: Scale = field(init=False, default_factory=Identity, repr=False)
 
     def bind(self, embeddings: Floats, rng: np.random.Generator, scale: Scale | None = None) -> None:
-        """See Space.bind."""
         self._embeddings = embeddings
         self._scale = scale or Identity()
 
     def similar(self, product: float) -> float:
-        """See Space.similar: the encoder's cosine on CLIP's scale."""
         return self._scale.to_clip(product)
 
     def product(self, similarity: float) -> float:
-        """See Space.product."""
         return self._scale.from_clip(similarity)
 
     def queries(self, start: int, stop: int) -> Floats:
-        """See Space.queries."""
         return np.asarray(self._embeddings[start:stop])
 
     def artifacts(self, rows: NDArray[np.int64]) -> Floats:
-        """See Space.artifacts."""
         return np.asarray(self._embeddings[rows])
 
     @property
     def key(self) -> str:
-        """See Space.key."""
         return "text"
 
     def assumptions(self) -> list[Assumption]:
-        """See Space.assumptions."""
         return self._scale.assumptions()
 
 
@@ -125,36 +118,30 @@ class TextToImage:
             )
 
     def bind(self, embeddings: Floats, rng: np.random.Generator, scale: Scale | None = None) -> None:
-        """See Space.bind. The images' own scores are drawn here, one per row whatever the cache does."""
+        """Draw the images' own scores, too: one per row, whatever the cache does."""
         self._embeddings = embeddings
         self._scale = scale or Identity()
         own = rng.normal(self.clip_score, self.spread, len(embeddings))
         self._gain = (np.maximum(own - self.unrelated, 0.0) / (self.clip_score - self.unrelated)).astype(np.float32)
 
     def similar(self, product: float) -> float:
-        """See Space.similar."""
         return self.unrelated + (self.clip_score - self.unrelated) * self._scale.to_clip(product)
 
     def product(self, similarity: float) -> float:
-        """See Space.product."""
         return self._scale.from_clip((similarity - self.unrelated) / (self.clip_score - self.unrelated))
 
     def queries(self, start: int, stop: int) -> Floats:
-        """See Space.queries."""
         return np.asarray(self._embeddings[start:stop])
 
     def artifacts(self, rows: NDArray[np.int64]) -> Floats:
-        """See Space.artifacts."""
         vectors: Floats = self._embeddings[rows] * self._gain[rows, None]
         return vectors
 
     @property
     def key(self) -> str:
-        """See Space.key."""
         return f"image-{self.clip_score:g}-{self.spread:g}-{self.unrelated:g}"
 
     def assumptions(self) -> list[Assumption]:
-        """See Space.assumptions."""
         u, c = f"{self.unrelated:g}", f"{self.clip_score:g}"
         model = f"s = {u} + ({c} - {u}) f(g cos(text, text)), f the scale of similarity"
         drawn = f"g = (a - {u}) / ({c} - {u}), a ~ N({c}, {self.spread:g}) per image"

@@ -8,45 +8,27 @@ import pyarrow as pa
 from traces.error import TraceError
 from traces.table.validation import Origin, shown
 
-UNITS: Mapping[str, str] = {
-    "request_id": "unique name of the request",
-    "arrival_s": "seconds since the start of the trace",
-    "user_id": "name of the user",
-    "prompt": "text",
-    "width": "pixels",
-    "height": "pixels",
-    "steps": "denoising steps",
-    "images": "images per request",
-    "base_model": "name of the base model",
-    "controlnets": "names of ControlNets",
-    "loras": "names of LoRAs",
-    "seed": "seed of the noise",
-    "gen_s": "seconds that the service took to generate it",
-    "extras": "what else the source's own format says of the request, a JSON object",
+_COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
+    "request_id": (pa.string(), "unique name of the request"),
+    "arrival_s": (pa.float64(), "seconds since the start of the trace"),
+    "user_id": (pa.string(), "name of the user"),
+    "prompt": (pa.string(), "text"),
+    "width": (pa.int32(), "pixels"),
+    "height": (pa.int32(), "pixels"),
+    "steps": (pa.int32(), "denoising steps"),
+    "images": (pa.int32(), "images per request"),
+    "base_model": (pa.string(), "name of the base model"),
+    "controlnets": (pa.list_(pa.string()), "names of ControlNets"),
+    "loras": (pa.list_(pa.string()), "names of LoRAs"),
+    "seed": (pa.int64(), "seed of the noise"),
+    "gen_s": (pa.float64(), "seconds that the service took to generate it"),
+    "extras": (pa.string(), "what else the source's own format says of the request, a JSON object"),
 }
 
-
-def _field(name: str, kind: pa.DataType, *, nullable: bool = True) -> pa.Field:
-    return pa.field(name, kind, nullable=nullable, metadata={"unit": UNITS[name]})
-
-
+NEEDED = ("request_id", "arrival_s")
+UNITS = {name: unit for name, (_, unit) in _COLUMNS.items()}
 SCHEMA: pa.Schema = pa.schema(
-    [
-        _field("request_id", pa.string(), nullable=False),
-        _field("arrival_s", pa.float64(), nullable=False),
-        _field("user_id", pa.string()),
-        _field("prompt", pa.string()),
-        _field("width", pa.int32()),
-        _field("height", pa.int32()),
-        _field("steps", pa.int32()),
-        _field("images", pa.int32()),
-        _field("base_model", pa.string()),
-        _field("controlnets", pa.list_(pa.string())),
-        _field("loras", pa.list_(pa.string())),
-        _field("seed", pa.int64()),
-        _field("gen_s", pa.float64()),
-        _field("extras", pa.string()),
-    ]
+    [pa.field(name, kind, name not in NEEDED, {"unit": unit}) for name, (kind, unit) in _COLUMNS.items()]
 )
 """The columns of every trace. What a source lacks is null; an empty list says "none were used"."""
 
@@ -66,14 +48,14 @@ def conform(table: pa.Table | Mapping[str, Any], origin: Origin) -> pa.Table:
         TraceError: a column is unknown, required and missing, of another length, or holds values
             that its type cannot.
     """
-    columns = {name: table.column(name) for name in table.column_names} if isinstance(table, pa.Table) else table
+    columns = dict(zip(table.column_names, table.columns, strict=True)) if isinstance(table, pa.Table) else table
     unknown = [name for name in columns if name not in SCHEMA.names]
     if unknown:
         raise TraceError(
             f"{origin.where}: column {shown(unknown[0])}: not a column of a trace, expected only"
             f" {', '.join(SCHEMA.names)}; rename or drop it"
         )
-    for name in ("request_id", "arrival_s"):
+    for name in NEEDED:
         if name not in columns:
             raise TraceError(f"{origin.where}: column {name}: missing, every trace needs it; add it")
     count = len(columns["request_id"])

@@ -1,17 +1,12 @@
 """A name for the content of a trace that does not depend on how the file is laid out."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from traces.table.columns import LATER
-
-Numbers = npt.NDArray[Any]
 
 BLOCK = 65_536
 """Rows hashed at a time: part of the digest's definition, so never changed."""
@@ -24,72 +19,30 @@ def content_digest(table: pa.Table) -> str:
     groups, compression, metadata and the file's name do not enter. What lies behind a null does not
     either, and -0.0 is 0.0. A column of `traces.table.columns.LATER` that is null throughout does not enter.
     """
-    return streamed_digest(table.schema, table.num_rows, lambda name: table.column(name).chunks)
-
-
-def streamed_digest(schema: pa.Schema, rows: int, chunks: Callable[[str], Iterable[pa.Array]]) -> str:
-    """`content_digest` of a table that need not be in memory.
-
-    Args:
-        schema: the table's columns.
-        rows: the number of its rows.
-        chunks: gives one column's values from its name, in pieces of any length. Each column is asked
-            for in order, two or three times; of its values one piece is held at a time.
-    """
-    total = hashlib.sha256(f"mezzotint trace 1: {rows} rows".encode())
-    for field in schema:
-        if field.name in LATER and all(chunk.null_count == len(chunk) for chunk in chunks(field.name)):
+    total = hashlib.sha256(f"mezzotint trace 1: {table.num_rows} rows".encode())
+    for field in table.schema:
+        column = table.column(field.name)
+        if field.name in LATER and column.null_count == len(column):
             continue
         # Parquet renames the items of lists, so the type's own text is not stable
         kind = f"list of {field.type.value_type}" if pa.types.is_list(field.type) else str(field.type)
         total.update(f"\n{field.name}: {kind}\n".encode())
-        # where a block's values begin and end is hashed before the values themselves
-        values = _pieces(chunks(field.name))
-        for shape in _shapes(_pieces(chunks(field.name))):
-            total.update(shape)
-            for piece, ends in values:
-                total.update(_content(piece))
-                if ends:
-                    break
+        for start in range(0, len(column), BLOCK):
+            block = column.slice(start, BLOCK)
+            total.update(_shape(block))
+            for chunk in block.chunks:
+                total.update(_content(chunk))
     return total.hexdigest()
 
 
-def _pieces(chunks: Iterable[pa.Array]) -> Iterator[tuple[pa.Array, bool]]:
-    """The same values in pieces that are each of one block, and whether the block of `BLOCK` rows ends there."""
-    missing = BLOCK
-    for chunk in chunks:
-        while len(chunk):
-            piece, chunk = chunk.slice(0, missing), chunk.slice(missing)
-            missing -= len(piece)
-            yield piece, not missing
-            missing = missing or BLOCK
-
-
-def _shapes(pieces: Iterable[tuple[pa.Array, bool]]) -> Iterator[bytes]:
-    """For each block: which values are null and how long each is; of lists, then the same of their items."""
-    block: list[list[Numbers]] = []
-    for piece, ends in pieces:
-        block.append(_shape(piece))
-        if ends:
-            yield _joined(block)
-            block = []
-    if block:
-        yield _joined(block)
-
-
-def _shape(piece: pa.Array) -> list[Numbers]:
-    shape = [piece.is_null().to_numpy(zero_copy_only=False)]
-    if pa.types.is_list(piece.type):
-        shape.append(piece.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))
-        shape += _shape(pc.list_flatten(piece))
-    elif pa.types.is_string(piece.type):
-        shape.append(pc.binary_length(piece).fill_null(0).to_numpy(zero_copy_only=False))
+def _shape(block: pa.ChunkedArray) -> bytes:
+    """Which values are null and how long each is; of lists, then the same of their items."""
+    shape: bytes = np.packbits(block.is_null().to_numpy()).tobytes()
+    if pa.types.is_list(block.type):
+        shape += pc.list_value_length(block).fill_null(0).to_numpy().tobytes() + _shape(pc.list_flatten(block))
+    elif pa.types.is_string(block.type):
+        shape += pc.binary_length(block).fill_null(0).to_numpy().tobytes()
     return shape
-
-
-def _joined(block: Sequence[Sequence[Numbers]]) -> bytes:
-    parts = (np.concatenate(part) for part in zip(*block, strict=True))
-    return b"".join((np.packbits(part) if part.dtype == np.bool_ else part).tobytes() for part in parts)
 
 
 def _content(piece: pa.Array) -> bytes | memoryview:

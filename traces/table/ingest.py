@@ -1,7 +1,10 @@
-"""Turn the requests of a source into a trace, in memory or, whatever their number, on disk."""
+"""Turn the requests of a source into a trace, in memory.
+
+Two million requests in no order, with prompts of 150 characters, take 1.4 GiB at the peak.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,21 +12,25 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from conf.atomic import atomic_write, scratch_folder
+from conf.atomic import atomic_write
 from traces.error import TraceError
 from traces.table.columns import SCHEMA, conform
-from traces.table.digest import content_digest, streamed_digest
-from traces.table.duplicates import Names
-from traces.table.external_sort import Runs, Spool, regrouped
+from traces.table.digest import content_digest
 from traces.table.limits import Limits
-from traces.table.trace import Trace, check_notes, write_tables
-from traces.table.validation import Origin, check_cells, check_span, check_text, check_times, repeated
+from traces.table.trace import Trace, check_notes, write_table
+from traces.table.validation import Origin, check_cells, check_span, check_text, check_times, check_unique
 
 ORDER_ONLY = "the order of the rows, a second apart; not times: needs an arrival process"
 """The note on arrivals of a source that has an order and no times."""
 
 ROWS = 1 << 16
 """Rows of a batch, at most: what sources hand over at once."""
+
+TEXT_BYTES = 1 << 25
+"""Text of a batch, at most, where it is packed in the source."""
+
+WIDE = {pa.string(): pa.large_string(), pa.list_(pa.string()): pa.large_list(pa.large_string())}
+"""Types whose values together may take more than 2 GiB -> such that can be one array then."""
 
 Tables = Iterator[pa.Table]
 
@@ -46,25 +53,19 @@ class Batch:
     relative: bool = False
 
 
-def own_clock(tables: Tables) -> Tables:
+def own_clock(table: pa.Table) -> pa.Table:
     """Arrivals as the source has them."""
-    for table in tables:
-        yield arriving(table, table.column("time"))
+    return arriving(table, table.column("time"))
 
 
-def since_earliest(tables: Tables) -> Tables:
+def since_earliest(table: pa.Table) -> pa.Table:
     """Arrivals counted from the first."""
-    first: Any = None
-    for table in tables:
-        times = table.column("time")
-        if pa.types.is_timestamp(times.type):
-            ticks = times.cast(pa.int64()).to_numpy()
-            first = ticks[0] if first is None else first
-            yield arriving(table, (ticks - first) / 1e6)
-        else:
-            seconds = times.to_numpy()
-            first = seconds[0] if first is None else first
-            yield arriving(table, seconds - first)
+    times = table.column("time")
+    if pa.types.is_timestamp(times.type):
+        ticks = times.cast(pa.int64()).to_numpy()
+        return arriving(table, (ticks - ticks[0]) / 1e6)
+    seconds = times.to_numpy()
+    return arriving(table, seconds - seconds[0])
 
 
 def arriving(table: pa.Table, arrival_s: npt.NDArray[np.float64] | pa.ChunkedArray) -> pa.Table:
@@ -94,118 +95,76 @@ class Reading:
     source: str
     batches: Iterator[Batch]
     notes: dict[str, Any] = field(default_factory=dict)
-    settle: Callable[[Tables], Tables] = own_clock
+    settle: Callable[[pa.Table], pa.Table] = own_clock
     limits: Limits = field(default_factory=Limits)
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A trace that was written to disk: `requests` rows over `span_s` seconds at `path`.
-
-    Attributes:
-        skipped: rows of the source that are not in it, by reason.
-    """
-
-    path: Path
-    requests: int
-    span_s: float
-    digest: str
-    skipped: Mapping[str, int] = field(default_factory=dict)
 
 
 def gather(reading: Reading) -> Trace:
     """Read a source into memory.
 
     Raises:
-        TraceError: a cell is not valid (see `traces.table.trace.validate`), a text is too long, two
+        TraceError: a cell is not valid (see `traces.table.trace.make`), a text is too long, two
             requests have one name, there are no requests; and whatever the source raises.
     """
-    table = pa.concat_tables(_settled(reading, None))
+    origin, batches, named = Origin(reading.where), [], False
+    for batch in reading.batches:
+        if len(batch.times):
+            origin, named = batch.origin, named or "request_id" in batch.columns
+            batches.append(_checked(batch, reading))
+    if not batches:
+        raise TraceError(f"{reading.where}: found no rows, expected at least one request; name another file")
+    table = pa.concat_tables(batches)
+    columns = dict(zip(table.column_names, table.columns, strict=True))
+    del batches, table
+    if named:
+        check_unique(columns["request_id"], replace(origin, rows=columns["row"].to_numpy()))
+    _sort(columns)
+    table = reading.settle(pa.table(columns))
+    check_span(table.column("arrival_s"), table.column("row"), origin)
     check_notes(reading.notes, reading.where)
-    return Trace(
-        table=table, name=reading.name, source=reading.source, digest=content_digest(table), notes=reading.notes
-    )
+    table = table.select(SCHEMA.names).cast(SCHEMA)
+    return Trace(table, reading.name, reading.source, content_digest(table), reading.notes)
 
 
-def store(reading: Reading, path: Path) -> Written:
-    """Read a source and write it as a trace, in memory that does not grow with the number of requests.
-
-    What is on the way is kept in a temporary folder beside `path`: about three times what the requests
-    take unpacked. The file appears once it is whole. `traces.table.trace.read` of it gives what `gather` of
-    the same source gives.
+def store(reading: Reading, path: Path) -> Trace:
+    """Read a source and write it as a trace; the file appears once it is whole.
 
     Raises:
         TraceError: as `gather`, or the path cannot be written.
     """
-    with atomic_write(path, TraceError) as temporary, scratch_folder(path) as folder:
-        spool = Spool(folder / "settled", SCHEMA)
-        span = Span()
-        for table in _settled(reading, folder):
-            span.add(table.column("arrival_s"))
-            spool.append(table)
-        spool.close()
-        check_notes(reading.notes, reading.where)
-        digest = streamed_digest(SCHEMA, spool.rows, spool.column)
-        write_tables(
-            temporary,
-            regrouped(spool.tables()),
-            name=reading.name,
-            source=reading.source,
-            notes=reading.notes,
-            digest=digest,
-        )
-    return Written(path, spool.rows, span.last_s - span.first_s, digest, reading.notes.get("skipped", {}))
+    with atomic_write(path, TraceError) as temporary:
+        trace = gather(reading)
+        write_table(trace, temporary)
+    return replace(trace, path=path)
 
 
-@dataclass(slots=True)
-class Span:
-    """The first and the last arrival seen, seconds."""
+def _sort(columns: dict[str, pa.ChunkedArray]) -> None:
+    """Sort the rows of (n,) columns by `time`, in place; those of one time keep their order.
 
-    first_s: float = np.inf
-    last_s: float = 0.0
-
-    def add(self, arrival_s: pa.ChunkedArray) -> None:
-        """Take note of sorted arrivals that follow those before."""
-        self.first_s = min(self.first_s, arrival_s[0].as_py())
-        self.last_s = arrival_s[-1].as_py()
-
-
-def _settled(reading: Reading, folder: Path | None) -> Tables:
-    """The source's requests, checked, in order of arrival, with the columns of `SCHEMA`."""
-    runs = Runs("time", folder)
-    names = Names(None if folder is None else folder / "names")
-    origin = Origin(reading.where)
-    for batch in reading.batches:
-        if len(batch.times):
-            origin = batch.origin
-            runs.add(_checked(batch, reading, names))
-    if not runs.rows:
-        raise TraceError(f"{reading.where}: found no rows, expected at least one request; name another file")
-    repeat = names.repeat(lambda: (table.select(["request_id", "row"]) for table in runs.tables()))
-    if repeat is not None:
-        raise repeated(*repeat, origin)
-    first: int | None = None
-    for table in reading.settle(runs.tables()):
-        if first is None:
-            first = table.column("row")[0].as_py()
-        check_span(table.column("arrival_s"), table.column("row"), first, origin)
-        yield table.select(SCHEMA.names)
+    One column after another, so that only one of them is in memory twice.
+    """
+    times = columns["time"]
+    keys = (times.cast(pa.int64()) if pa.types.is_timestamp(times.type) else times).to_numpy()
+    if (keys[1:] >= keys[:-1]).all():
+        return
+    order = pa.array(np.argsort(keys, kind="stable"))
+    for name in list(columns):
+        pa.default_memory_pool().release_unused()
+        kind = columns[name].type
+        whole = columns.pop(name).cast(WIDE.get(kind, kind)).combine_chunks()
+        pieces = (whole.take(order.slice(start, ROWS)) for start in range(0, len(order), ROWS))
+        columns[name] = pa.chunked_array([piece.cast(kind) for piece in pieces], kind)
 
 
-def _checked(batch: Batch, reading: Reading, names: Names) -> pa.Table:
+def _checked(batch: Batch, reading: Reading) -> pa.Table:
     count, origin = len(batch.times), batch.origin
     rows = np.arange(count) if origin.rows is None else origin.rows
-    columns = dict(batch.columns)
-    unnamed = "request_id" not in columns
-    if unnamed:
-        columns["request_id"] = pa.array(rows).cast(pa.string())
+    columns = {"request_id": pa.array(rows).cast(pa.string()), **batch.columns}
     times = pa.chunked_array([batch.times]) if isinstance(batch.times, pa.Array) else batch.times
     check_times(times, origin, relative=batch.relative)
     table = conform({**columns, "arrival_s": pa.repeat(0.0, count)}, origin)
     check_cells(table, origin)
     check_text(table, origin, reading.limits.max_prompt_bytes)
-    if not unnamed:
-        names.add(table.column("request_id"))
     return table.append_column("time", times).append_column("row", pa.array(rows, pa.int64()))
 
 

@@ -1,7 +1,7 @@
 """The canonical trace: one typed table of requests in the order of their arrival."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 
 from conf.atomic import atomic_write
 from traces.error import TraceError
-from traces.table.columns import LATER, SCHEMA, UNITS, conform
+from traces.table.columns import SCHEMA, UNITS, conform
 from traces.table.digest import content_digest
 from traces.table.limits import FREE_BYTES, RATIO, regular_file
 from traces.table.validation import Origin, check_cells, check_order, check_unique, shown
 
-__all__ = ["SCHEMA", "Origin", "Trace", "TraceError", "about", "content_digest", "make", "read", "validate", "write"]
+__all__ = ["SCHEMA", "Origin", "Trace", "TraceError", "about", "content_digest", "make", "read", "write"]
 
 VERSION = 1
 """Version of the file layout, kept in the file's metadata."""
@@ -98,73 +98,38 @@ class Trace:
         return self.table.column("prompt")
 
 
-def validate(table: pa.Table, where: str) -> None:
-    """Check that `table` is a canonical trace.
-
-    Args:
-        table: the table to check, (n, 14).
-        where: what error messages call it, usually the file's name.
-
-    Raises:
-        TraceError: a column is unknown, missing or of the wrong type; there are no rows; a required
-            value is null; text is not UTF-8; an arrival is negative, not finite, or earlier than the
-            one before it; a request_id occurs twice; a size is not positive; a seed is negative.
-    """
-    for name in table.column_names:
-        if name not in SCHEMA.names:
-            raise TraceError(
-                f"{where}: column {shown(name)}: not a column of a trace; expected only {', '.join(SCHEMA.names)};"
-                " drop it, or import the file with `mezzotint trace import csv`"
-            )
-    for field in SCHEMA:
-        found = table.schema.get_all_field_indices(field.name)
-        if len(found) != 1:
-            state = "missing" if not found else f"found {len(found)} times"
-            raise TraceError(f"{where}: column {field.name}: {state}, expected once; write the file again")
-        kind = table.schema.field(found[0]).type
-        if kind != field.type:
-            raise TraceError(
-                f"{where}: column {field.name}: found type {kind}, expected {field.type}; convert the column"
-            )
-    check_cells(table, Origin(where))
-    check_unique(table.column("request_id"), Origin(where))
-    check_order(table, Origin(where))
-
-
 def make(
     table: pa.Table | Mapping[str, Any],
     *,
     name: str,
     source: str,
     notes: dict[str, Any] | None = None,
-    where: str | Origin = "trace",
+    where: str = "trace",
+    path: Path | None = None,
 ) -> Trace:
     """Make a trace out of columns: conform, check, digest.
 
     Args:
-        table: columns by name, (n,) each; see `conform`. In order of arrival if `where` is text.
+        table: columns by name, (n,) each, in order of arrival; see `conform`.
         name: what reports call the trace.
         source: where it came from, in words.
         notes: JSON-able facts about it.
-        where: what error messages call the columns. An `Origin` says that the rows are still in the
-            order of the source: they are checked, and complained about, in the source's own terms and
-            then sorted by arrival (ties keep the source's order).
+        where: what error messages call the columns.
+        path: the file that they were read from, if any.
 
     Raises:
-        TraceError: as `conform` and `validate`; or `notes` is not JSON-able.
+        TraceError: as `conform`; there are no rows; a required value is null; text is not UTF-8; an arrival is
+            negative, not finite, or earlier than the one before it; a request_id occurs twice; a size is not
+            positive; a seed is negative; or `notes` is not JSON-able.
     """
-    origin = where if isinstance(where, Origin) else Origin(where)
     notes = dict(notes or {})
-    check_notes(notes, origin.where)
+    check_notes(notes, where)
+    origin = Origin(where)
     canonical = conform(table, origin)
     check_cells(canonical, origin)
     check_unique(canonical.column("request_id"), origin)
-    if isinstance(where, Origin):
-        order = np.argsort(canonical.column("arrival_s").to_numpy(), kind="stable")
-        canonical = canonical.take(pa.array(order))
-    else:
-        check_order(canonical, origin)
-    return Trace(table=canonical, name=name, source=source, digest=content_digest(canonical), notes=notes)
+    check_order(canonical, origin)
+    return Trace(canonical, name, source, content_digest(canonical), notes, path)
 
 
 def check_notes(notes: dict[str, Any], where: str) -> None:
@@ -183,32 +148,23 @@ def write(trace: Trace, path: Path | str) -> Trace:
     """
     path = Path(path)
     with atomic_write(path, TraceError) as temporary:
-        write_tables(
-            temporary, [trace.table], name=trace.name, source=trace.source, notes=trace.notes, digest=trace.digest
-        )
+        write_table(trace, temporary)
     return replace(trace, path=path)
 
 
-def write_tables(
-    path: Path, tables: Iterable[pa.Table], *, name: str, source: str, notes: dict[str, Any], digest: str
-) -> None:
-    """Write the file of a trace whose rows come in `tables`, one after another; see `Trace` for the rest.
-
-    Raises:
-        OSError: the disk is full, or permission is lacking.
-    """
+def write_table(trace: Trace, path: Path) -> None:
+    """Write the file of a trace. Raises OSError: the disk is full, or permission is lacking."""
     about = {
         "schema": VERSION,
-        "name": name,
-        "source": source,
+        "name": trace.name,
+        "source": trace.source,
         "units": dict(UNITS),
-        "notes": notes,
-        "digest": digest,
+        "notes": trace.notes,
+        "digest": trace.digest,
     }
     schema = SCHEMA.with_metadata({METADATA_KEY: json.dumps(about, sort_keys=True)})
     with path.open("wb") as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
-        for table in tables:
-            writer.write_table(table.cast(schema))
+        writer.write_table(trace.table.cast(schema))
 
 
 def read(path: Path | str) -> Trace:
@@ -216,31 +172,17 @@ def read(path: Path | str) -> Trace:
 
     Raises:
         TraceError: the file is missing, cut short, not Parquet, not a mezzotint trace, of a later
-            version, invalid (see `validate`), or not the content that its digest was taken of.
+            version, invalid (see `make`), or not the content that its digest was taken of.
     """
     path = Path(path)
     table, about = _read_parquet(path)
-    table = table.replace_schema_metadata(None)
-    for name in LATER:
-        if name not in table.column_names:
-            table = table.append_column(SCHEMA.field(name), pa.nulls(table.num_rows, SCHEMA.field(name).type))
-    if set(table.column_names) == set(SCHEMA.names):
-        table = table.select(SCHEMA.names)  # where only one of several had come
-    validate(table, str(path))
-    digest = content_digest(table)
-    if digest != about["digest"]:
+    trace = make(table, **{key: about[key] for key in ("name", "source", "notes")}, where=str(path), path=path)
+    if trace.digest != about["digest"]:
         raise TraceError(
-            f"{path}: found content with digest {digest[:12]}, expected {about['digest'][:12]} as its"
+            f"{path}: found content with digest {trace.digest[:12]}, expected {about['digest'][:12]} as its"
             " metadata says; the file was changed after it was written, import it again"
         )
-    return Trace(
-        table=table,
-        name=about["name"],
-        source=about["source"],
-        digest=digest,
-        notes=about["notes"],
-        path=path,
-    )
+    return trace
 
 
 def about(path: Path | str) -> tuple[int, str]:
@@ -268,6 +210,12 @@ def _read_parquet(path: Path) -> tuple[pa.Table, dict[str, Any]]:
             opened = pq.ParquetFile(file)
             about = _read_about(opened.schema_arrow, path)
             _check_size(opened.metadata, packed, path)
+            for field in opened.schema_arrow:
+                wanted = SCHEMA.field(field.name).type if field.name in SCHEMA.names else field.type
+                if field.type != wanted:
+                    raise TraceError(
+                        f"{path}: column {field.name}: found type {field.type}, expected {wanted}; write the file again"
+                    )
             return opened.read(), about
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: a column's name
         raise _unreadable(path, error) from error

@@ -65,7 +65,7 @@ def check_cells(table: pa.Table, origin: Origin) -> None:
         origin: how to name the file, its rows and columns.
 
     Raises:
-        TraceError: see `traces.table.trace.validate`.
+        TraceError: see `traces.table.trace.make`.
     """
     if table.num_rows == 0:
         raise TraceError(f"{origin.where}: found no rows, expected at least one request; name another file")
@@ -111,8 +111,8 @@ def check_times(times: pa.ChunkedArray, origin: Origin, *, relative: bool = True
         refuse(times, bad, "arrival_s", f"seconds since 1970, between 1900 and 2100{MILLISECONDS}", origin)
 
 
-def check_span(arrival_s: pa.ChunkedArray, rows: pa.ChunkedArray, first: int, origin: Origin) -> None:
-    """Check that sorted arrivals, (n,) seconds since that of row `first`, end within `LONGEST_S`.
+def check_span(arrival_s: pa.ChunkedArray, rows: pa.ChunkedArray, origin: Origin) -> None:
+    """Check that sorted arrivals, (n,) seconds since the first, end within `LONGEST_S`.
 
     Args:
         rows: (n,) row numbers in the source.
@@ -125,8 +125,8 @@ def check_span(arrival_s: pa.ChunkedArray, rows: pa.ChunkedArray, first: int, or
         row, years = rows[late].as_py(), arrival_s[late].as_py() / 31_557_600
         raise TraceError(
             f"{origin.where}: row {row}, column {origin.columns.get('arrival_s', 'arrival_s')}: found a time"
-            f" {years:,.0f} years after that of row {first}, expected at most {LONGEST_S:g} s (31.7 years) from the"
-            " first request to the last; fix or drop one of the two"
+            f" {years:,.0f} years after that of row {rows[0].as_py()}, expected at most {LONGEST_S:g} s (31.7 years)"
+            " from the first request to the last; fix or drop one of the two"
         )
 
 

@@ -1,14 +1,12 @@
 """ControlNets on devices of their own, in virtual time: the denoiser's encoder beside them, then its decoder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from backends.diffusers_.addons.residuals import Residuals, StepInput
+from backends.diffusers_.addons.residuals import Residuals, StepInput, summed
 from backends.diffusers_.device.stopwatch import Stopwatch
 from backends.diffusers_.errors import LiveError
 from backends.diffusers_.families.base import Family
@@ -21,7 +19,7 @@ class Parts:
     Attributes:
         encoder_s, decoder_s: of the denoiser.
         controlnet_s: of each ControlNet.
-        receive_s: to bring what all of them say to the denoiser's device and add it up.
+        receive_s: to add up what all of them say.
     """
 
     encoder_s: float
@@ -62,7 +60,7 @@ class Apart:
             raise LiveError("ControlNets add to every block of this denoiser, so none can run beside; use sd15 or sdxl")
 
     def predict(self, pipe: Any, step: StepInput) -> torch.Tensor:
-        """See Beside.predict."""
+        """Return the denoiser's output with what the ControlNets add, (rows, c, h, w)."""
         halves = self.family.halves
         assert halves is not None
         watch = Stopwatch(step.x.device)
@@ -72,9 +70,7 @@ class Apart:
         for each in self.controls:
             answers.append(each(step))
             seconds.append(watch.lap())
-        total = answers[0].to(step.x.device)
-        for answer in answers[1:]:
-            total = total + answer.to(step.x.device)
+        total = summed(answers)
         receive_s = watch.lap()
         predicted = halves.decode(pipe, half, total)
         self.parts.append(Parts(encoder_s, tuple(seconds), receive_s, watch.lap()))

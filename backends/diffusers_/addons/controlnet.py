@@ -1,40 +1,32 @@
-"""ControlNets beside the denoiser: in its loop, or apart from it as a service on another device or thread.
+"""ControlNets in the denoise loop: built or read, given a picture, and run one after another."""
 
-Both are a ``ResidualSource``, so the loop does not know which it was given (SwiftDiffusion, section 4.1).
-"""
-
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import diffusers
 import numpy as np
 import torch
 
 from backends.diffusers_ import autoencoder
-from backends.diffusers_.addons.residuals import Residuals, ResidualSource, StepInput
-from backends.diffusers_.device.memory import ensure_fits, usable_device, weight_bytes
+from backends.diffusers_.addons.residuals import Residuals, ResidualSource, StepInput, summed
+from backends.diffusers_.device.memory import ensure_fits, weight_bytes
 from backends.diffusers_.device.stopwatch import Stopwatch
-from backends.diffusers_.errors import LiveError, require
+from backends.diffusers_.errors import LiveError
+from backends.diffusers_.families.base import Steering
+from backends.diffusers_.model import LiveModel
 from backends.diffusers_.networks.architectures import Part
 from backends.diffusers_.networks.checkpoint import folder_weight_bytes
 from backends.diffusers_.networks.components import with_random_weights
 
-if TYPE_CHECKING:
-    from backends.diffusers_.families.base import Steering
-    from backends.diffusers_.model import LiveModel
-
 
 @dataclass(frozen=True, slots=True)
 class ControlNet:
-    """A ControlNet on a device, and the seconds it took to build."""
+    """A ControlNet beside its model, and the seconds it took to build."""
 
     net: Any
     steering: Steering
-    device: torch.device
     load_s: float
 
     @property
@@ -45,7 +37,7 @@ class ControlNet:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A ControlNet with the picture it steers by: the residuals of each step, computed where the net is.
+    """A ControlNet with the picture it steers by: a step -> its residuals.
 
     Attributes:
         hint: (rows, ...) what the net reads, rows doubled under classifier-free guidance.
@@ -57,53 +49,42 @@ class Control:
     scale: float = 1.0
 
     def __call__(self, step: StepInput) -> Residuals:
-        """Residuals for one step, on the ControlNet's device."""
-        near = step.to(self.controlnet.device)
-        with torch.no_grad():  # the setting is per thread, so the loop's own does not reach a service
-            return self.controlnet.steering.run(self.controlnet.net, near, self.hint, self.scale)
+        return self.controlnet.steering.run(self.controlnet.net, step, self.hint, self.scale)
 
 
-def random_controlnet(
-    model: LiveModel, name: str | None = None, seed: int = 0, device: str | torch.device | None = None
-) -> ControlNet:
-    """Build a ControlNet for ``model`` from its configuration, with random weights (none of them zero).
-
-    Args:
-        name: which one; None takes the usual one of the model's variant.
-        device: where it runs; None puts it beside the model.
+def random_controlnet(model: LiveModel, seed: int = 0) -> ControlNet:
+    """Build the usual ControlNet of ``model`` from its configuration, with random weights (none of them zero).
 
     Raises:
-        LiveError: this architecture has no such ControlNet, or too little memory.
+        LiveError: this architecture has no ControlNet, or too little memory.
     """
-    part = _part(model, name)
-    place = model.device if device is None else usable_device(device)
+    part, steering = _usual(model)
     dtype = model.spec.torch_dtype
-    ensure_fits(f"ControlNet {part.name}", weight_bytes([part], dtype), place)
-    watch = Stopwatch(place)
-    net = with_random_weights(part, place, dtype, seed)
-    return ControlNet(net, _steering(model), place, watch.lap())
+    ensure_fits(f"ControlNet {part.name}", weight_bytes([part], dtype), model.device)
+    watch = Stopwatch(model.device)
+    net = with_random_weights(part, model.device, dtype, seed)
+    return ControlNet(net, steering, watch.lap())
 
 
-def open_controlnet(model: LiveModel, folder: Path, device: str | torch.device | None = None) -> ControlNet:
+def open_controlnet(model: LiveModel, folder: Path) -> ControlNet:
     """Read a ControlNet for ``model`` from a folder as ``save_pretrained`` writes it.
 
     Raises:
         LiveError: not such a folder, not this family's kind of ControlNet, or too little memory.
     """
-    part = _part(model, None)
-    place = model.device if device is None else usable_device(device)
+    part, steering = _usual(model)
     if not (folder / "config.json").is_file():
         raise LiveError(f"{folder} is not a ControlNet folder: it has no config.json; point at one that has")
     dtype = model.spec.torch_dtype
-    ensure_fits(f"ControlNet {folder}", folder_weight_bytes(folder, dtype), place)
-    watch = Stopwatch(place)
-    kind = getattr(require("diffusers"), part.class_name.split(".")[1])
+    ensure_fits(f"ControlNet {folder}", folder_weight_bytes(folder, dtype), model.device)
+    watch = Stopwatch(model.device)
+    kind = getattr(diffusers, part.class_name.split(".")[1])
     try:
         net = kind.from_pretrained(str(folder), torch_dtype=dtype, local_files_only=True)
     except (OSError, ValueError, RuntimeError, KeyError, TypeError) as broken:
         raise LiveError(f"{folder} could not be loaded as {kind.__name__}: {broken}") from broken
-    net = net.to(place).eval().requires_grad_(False)
-    return ControlNet(net, _steering(model), place, watch.lap())
+    net = net.to(model.device).eval().requires_grad_(False)
+    return ControlNet(net, steering, watch.lap())
 
 
 def control(
@@ -123,12 +104,12 @@ def control(
     """
     pixels = autoencoder.as_pixels(images, width, height, model.device)
     with torch.no_grad():
-        hint = controlnet.steering.hint(model.pipe, controlnet.net, pixels).to(controlnet.device)
+        hint = controlnet.steering.hint(model.pipe, controlnet.net, pixels)
     return Control(controlnet, torch.cat([hint, hint]) if guided else hint, scale)
 
 
 def inline(controls: Sequence[Control]) -> ResidualSource:
-    """Several ControlNets one after another in the denoise loop, their residuals summed on its device.
+    """Several ControlNets one after another in the denoise loop, their residuals summed.
 
     Raises:
         LiveError: no ControlNet.
@@ -137,61 +118,14 @@ def inline(controls: Sequence[Control]) -> ResidualSource:
         raise LiveError("no ControlNet to run in line; give at least one, or residuals=None")
 
     def residuals(step: StepInput) -> Residuals:
-        return _summed([each(step) for each in controls], step.x.device)
+        return summed([each(step) for each in controls])
 
     return residuals
 
 
-@dataclass(slots=True)
-class ControlService:
-    """ControlNets apart from the denoiser, each answering from a thread of its own.
-
-    Their weights can be on other devices than the denoiser's; step inputs travel there and residuals back.
-
-    Attributes:
-        controls: the ControlNets that answer, or anything else that turns a step into residuals.
-        wait_s: seconds that each step waited for all of them, in order.
-    """
-
-    controls: Sequence[Callable[[StepInput], Residuals]]
-    wait_s: list[float] = field(default_factory=list)
-    _workers: ThreadPoolExecutor = field(init=False)
-
-    def __post_init__(self) -> None:
-        if not self.controls:
-            raise LiveError("a ControlNet service needs at least one ControlNet")
-        self._workers = ThreadPoolExecutor(max_workers=len(self.controls))
-
-    def __call__(self, step: StepInput) -> Residuals:
-        """Residuals of one step, summed and brought to the denoiser's device."""
-        watch = Stopwatch(step.x.device)
-        answers = [self._workers.submit(each, step) for each in self.controls]
-        total = _summed([answer.result() for answer in answers], step.x.device)
-        self.wait_s.append(watch.lap())
-        return total
-
-    def close(self) -> None:
-        """End the threads."""
-        self._workers.shutdown()
-
-
-def _summed(answers: Sequence[Residuals], device: torch.device) -> Residuals:
-    total = answers[0].to(device)
-    for answer in answers[1:]:
-        total = total + answer.to(device)
-    return total
-
-
-def _steering(model: LiveModel) -> Steering:
-    if model.family.steering is None:
-        raise LiveError(f"{model.spec.family} runs without ControlNets here; use sd15, sdxl, sd3 or flux")
-    return model.family.steering
-
-
-def _part(model: LiveModel, name: str | None) -> Part:
-    offered = model.architecture.controlnets
-    for each in offered:
-        if name is None or each.name == name:
-            return each
-    names = ", ".join(each.name for each in offered) or "none"
-    raise LiveError(f"{model.architecture.variant} has no ControlNet {name or ''!r}; it has: {names}")
+def _usual(model: LiveModel) -> tuple[Part, Steering]:
+    """The usual ControlNet of the model's architecture, and how its family calls it."""
+    offered, steering = model.architecture.controlnets, model.family.steering
+    if not offered or steering is None:
+        raise LiveError(f"{model.architecture.variant} has no ControlNet here; use sd15, sdxl, sd3 or flux")
+    return offered[0], steering

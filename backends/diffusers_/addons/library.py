@@ -1,7 +1,5 @@
 """The ControlNets and LoRAs of a live model, under the names that a trace gives them."""
 
-from __future__ import annotations
-
 import hashlib
 import zlib
 from collections.abc import Mapping, Sequence
@@ -21,8 +19,7 @@ from backends.diffusers_.addons.controlnet import (
     open_controlnet,
     random_controlnet,
 )
-from backends.diffusers_.addons.in_place import InPlace
-from backends.diffusers_.addons.lora import Loras, LoraWeights, read_lora, write_random_lora
+from backends.diffusers_.addons.lora import InPlace, Loras, LoraWeights, read_lora, write_random_lora
 from backends.diffusers_.addons.residuals import ResidualSource
 from backends.diffusers_.errors import LiveError
 from backends.diffusers_.model import LiveModel
@@ -82,10 +79,6 @@ class AddOns:
                 self._nets.clear()  # on the cluster they would be elsewhere; here they take turns
                 self._nets[name] = self._loaded(name)
         return self._nets[name]
-
-    def controlnet_bytes(self, name: str) -> int:
-        """Bytes of the weights of ControlNet ``name``."""
-        return self.controlnet(name).nbytes
 
     def hint(self, name: str, width: int, height: int, seed: int) -> torch.Tensor:
         """What ControlNet ``name`` reads, (1, ...), of a picture drawn from ``seed``."""

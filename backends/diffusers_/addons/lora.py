@@ -1,20 +1,20 @@
-"""LoRA adapters on a live model: read, attach, fuse, unfuse, also between two steps of a run."""
+"""LoRAs on a live model: attached and fused as adapters, or merged into the weights in place, also in mid-run."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 
-from backends.diffusers_.device.logs import quiet
 from backends.diffusers_.device.stopwatch import Stopwatch
-from backends.diffusers_.errors import LiveError, require
+from backends.diffusers_.errors import LiveError
 from backends.diffusers_.model import LiveModel
+from conf.quiet import quiet
 
 ATTENTION = ("to_q", "to_k", "to_v", "to_out.0")
+DOWN, UP = ".lora_A.weight", ".lora_B.weight"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,6 @@ class LoraWeights:
     tensors: Mapping[str, torch.Tensor]
     read_s: float
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all tensors."""
-        return sum(each.nbytes for each in self.tensors.values())
-
 
 def read_lora(path: Path, name: str) -> LoraWeights:
     """Read a LoRA file (safetensors) into host memory; the model is not touched.
@@ -45,41 +40,32 @@ def read_lora(path: Path, name: str) -> LoraWeights:
     """
     if not path.is_file():
         raise LiveError(f"no LoRA file {path}; give the path of a .safetensors file")
-    safetensors = require("safetensors.torch")
     watch = Stopwatch(torch.device("cpu"))
     try:
-        tensors = safetensors.load_file(str(path))
+        tensors = load_file(str(path))
     except Exception as broken:
         raise LiveError(f"{path} is not a readable safetensors file ({broken}); fetch it anew") from broken
     return LoraWeights(name, tensors, watch.lap())
 
 
-def write_random_lora(
-    model: LiveModel, path: Path, rank: int, seed: int, std: float = 0.02, targets: Sequence[str] = ATTENTION
-) -> None:
-    """Write a LoRA file for the denoiser of ``model`` with random weights, both factors drawn from a normal.
+def write_random_lora(model: LiveModel, path: Path, rank: int, seed: int, std: float = 0.02) -> None:
+    """Write a LoRA file for the denoiser's attention layers, with random weights: both factors drawn from a normal.
 
     Args:
         rank: of the two factors.
         std: standard deviation of their entries.
-        targets: endings of the names of the linear layers that it changes.
-
-    Raises:
-        LiveError: no layer has such a name.
     """
     generator = torch.Generator().manual_seed(seed)
     tensors = {}
     for name, layer in model.denoiser.named_modules():
         name = name.removesuffix(".base_layer")  # where another LoRA is attached already
-        if isinstance(layer, torch.nn.Linear) and name.endswith(tuple(targets)):
+        if isinstance(layer, torch.nn.Linear) and name.endswith(ATTENTION):
             stem = f"{model.family.denoiser}.{name}"
             down = torch.randn(rank, layer.in_features, generator=generator) * std
             up = torch.randn(layer.out_features, rank, generator=generator) * std
-            tensors[f"{stem}.lora_A.weight"] = down.to(layer.weight.dtype).contiguous()
-            tensors[f"{stem}.lora_B.weight"] = up.to(layer.weight.dtype).contiguous()
-    if not tensors:
-        raise LiveError(f"no linear layer of {model.spec.family} ends in {', '.join(targets)}")
-    require("safetensors.torch").save_file(tensors, str(path))
+            tensors[stem + DOWN] = down.to(layer.weight.dtype).contiguous()
+            tensors[stem + UP] = up.to(layer.weight.dtype).contiguous()
+    save_file(tensors, str(path))
 
 
 @dataclass(slots=True)
@@ -118,10 +104,10 @@ class Loras:
             if not self.attached:
                 self.model.pipe.unload_lora_weights()
             raise LiveError(f"LoRA {weights.name!r} does not fit {self.model.spec.family}: {misfit}") from misfit
-        if not self._has(weights.name):
+        if weights.name not in self.model.pipe.get_list_adapters().get(self.model.family.denoiser, ()):
             raise LiveError(f"LoRA {weights.name!r} changes no layer of {self.model.spec.family}; check its family")
         self.attached.append(weights.name)
-        self._activate()
+        self.model.pipe.set_adapters(list(self.attached))
         return watch.lap()
 
     def fuse(self, scale: float = 1.0) -> float:
@@ -166,9 +152,67 @@ class Loras:
             self.attached = []
         return watch.lap()
 
-    def _activate(self) -> None:
-        self.model.pipe.set_adapters(list(self.attached))
 
-    def _has(self, name: str) -> bool:
-        held: Any = self.model.pipe.get_list_adapters()
-        return name in held.get(self.model.family.denoiser, ())
+@dataclass(slots=True)
+class InPlace:
+    """LoRAs merged into one model's denoiser: no layer is created or replaced (SwiftDiffusion, 4.2).
+
+    Both methods return the seconds they took, device included.
+
+    Weights that a LoRA changes are kept as they were on the same device, so that to take LoRAs out is to copy: what is
+    there after ``restore`` is what was there before the first ``merge``, to the bit.
+
+    Attributes:
+        model: the model they are in.
+        merged: their names.
+    """
+
+    model: LiveModel
+    merged: list[str] = field(default_factory=list)
+    _kept: dict[str, torch.Tensor] = field(default_factory=dict, repr=False)
+
+    def merge(self, weights: Sequence[LoraWeights], scale: float = 1.0) -> float:
+        """Add each, times ``scale``, to the layers that it changes; at once, or none at all.
+
+        Raises:
+            LiveError: one is merged already, changes no layer, or one that the denoiser does not have in that shape.
+        """
+        changes = [list(self._changes(each)) for each in weights]
+        watch = Stopwatch(self.model.device)
+        with torch.no_grad():
+            for each, found in zip(weights, changes, strict=True):
+                for name, layer, down, up in found:
+                    near = {"device": layer.weight.device, "dtype": layer.weight.dtype}
+                    if name not in self._kept:
+                        self._kept[name] = layer.weight.detach().clone()
+                    layer.weight.addmm_(up.to(**near), down.to(**near), alpha=scale)
+                self.merged.append(each.name)
+        return watch.lap()
+
+    def restore(self) -> float:
+        """Take all of them out."""
+        watch = Stopwatch(self.model.device)
+        with torch.no_grad():
+            for name, weight in self._kept.items():
+                self.model.denoiser.get_submodule(name).weight.copy_(weight)
+        self._kept.clear()
+        self.merged.clear()
+        return watch.lap()
+
+    def _changes(self, weights: LoraWeights) -> Iterator[tuple[str, Any, torch.Tensor, torch.Tensor]]:
+        if weights.name in self.merged:
+            raise LiveError(f"LoRA {weights.name!r} is merged already; restore the weights or give another name")
+        prefix = f"{self.model.family.denoiser}."
+        stems = [key.removesuffix(DOWN) for key in weights.tensors if key.endswith(DOWN)]
+        if not stems:
+            raise LiveError(f"LoRA {weights.name!r} changes no layer of {self.model.spec.family}; check its family")
+        for stem in stems:
+            down, up = weights.tensors[stem + DOWN], weights.tensors.get(stem + UP)
+            name = stem.removeprefix(prefix)
+            try:
+                layer = self.model.denoiser.get_submodule(name)
+            except AttributeError:
+                layer = None
+            if layer is None or up is None or layer.weight.shape != (up.shape[0], down.shape[1]):
+                raise LiveError(f"LoRA {weights.name!r} does not fit {self.model.spec.family}: its layer {stem}")
+            yield name, layer, down, up

@@ -1,12 +1,12 @@
-"""Whether a device is there and a model fits on it, and how much memory it took once it ran."""
+"""Whether a device is there and a model fits on it."""
 
-from __future__ import annotations
-
+import gc
 from collections.abc import Iterable
 
+import psutil
 import torch
 
-from backends.diffusers_.errors import LiveError, require
+from backends.diffusers_.errors import LiveError
 from backends.diffusers_.networks.architectures import Part
 from backends.diffusers_.networks.components import on_meta
 
@@ -36,21 +36,20 @@ def available_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(free)
-    return int(require("psutil").virtual_memory().available)
+    return int(psutil.virtual_memory().available)
 
 
-def ensure_fits(what: str, needed_bytes: int, device: torch.device, available: int | None = None) -> None:
+def ensure_fits(what: str, needed_bytes: int, device: torch.device) -> None:
     """Refuse to build what cannot fit.
 
     Args:
         what: name for the message.
         needed_bytes: weights alone.
-        available: bytes to hold it against; None asks the device.
 
     Raises:
         LiveError: more bytes are needed than are free.
     """
-    free = available_bytes(device) if available is None else available
+    free = available_bytes(device)
     if needed_bytes > free:
         raise LiveError(
             f"{what} needs at least {needed_bytes / 2**30:.2f} GiB for its weights and {device} has "
@@ -59,15 +58,11 @@ def ensure_fits(what: str, needed_bytes: int, device: torch.device, available: i
         )
 
 
-def reset_peak(device: torch.device) -> None:
-    """Start a new measurement of peak memory (nothing to do off a GPU)."""
+def free_memory(device: torch.device) -> None:
+    """Give back the memory of what nobody holds any more."""
+    gc.collect()
     if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-
-
-def peak_bytes(device: torch.device) -> int | None:
-    """Most bytes allocated on a GPU since :func:`reset_peak`; None where the device does not count them."""
-    return int(torch.cuda.max_memory_allocated(device)) if device.type == "cuda" else None
+        torch.cuda.empty_cache()
 
 
 def _parameters(part: Part) -> float:

@@ -1,7 +1,5 @@
 """Seconds of work on a device, which on a GPU runs behind the host unless it is waited for."""
 
-from __future__ import annotations
-
 from time import perf_counter, process_time
 
 import torch

@@ -1,7 +1,5 @@
 """What the denoise loop has to know of a model family."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +9,7 @@ import torch
 
 from backends.diffusers_.addons.residuals import Residuals, StepInput
 from backends.diffusers_.conditioning import Tensors
+from backends.diffusers_.errors import LiveError
 
 Inputs = dict[str, torch.Tensor]
 
@@ -21,13 +20,11 @@ class Prompts:
 
     Attributes:
         texts: the prompts.
-        negatives: as many negative ones; None stands for the family's empty prompt.
-        guided: whether the negative ones are read at all (classifier-free guidance).
+        guided: whether the empty prompt is encoded too (classifier-free guidance).
         tokens: longest prompt of an encoder that has no length of its own.
     """
 
     texts: list[str]
-    negatives: list[str] | None
     guided: bool
     tokens: int
 
@@ -58,11 +55,6 @@ class Halves:
     decode: Callable[[Any, Any, Residuals | None], torch.Tensor]
 
 
-def as_encoded(pipe: Any, rows: Mapping[str, torch.Tensor], latents: torch.Tensor, guidance: float) -> Inputs:
-    """Inputs of a family whose denoiser reads nothing but the encoded prompts."""
-    return dict(rows)
-
-
 @dataclass(frozen=True, slots=True)
 class Family:
     """The family's side of the loop; ``pipe`` is the stock pipeline with the networks.
@@ -90,7 +82,7 @@ class Family:
     encode: Callable[[Any, Prompts], tuple[Tensors, Tensors | None]]
     predict: Callable[[Any, StepInput, Residuals | None], torch.Tensor]
     steering: Steering | None = None
-    inputs: Callable[[Any, Mapping[str, torch.Tensor], torch.Tensor, float], Inputs] = as_encoded
+    inputs: Callable[[Any, Mapping[str, torch.Tensor], torch.Tensor, float], Inputs] = lambda _, rows, *__: dict(rows)
     sigmas: Callable[[int], np.ndarray | None] = lambda steps: None
     two_passes: bool = True
     packs: int = 1
@@ -98,6 +90,12 @@ class Family:
     predict_patched: Callable[[Any, Sequence[StepInput], int], list[torch.Tensor]] | None = None
     upcasts_vae: bool = False
     halves: Halves | None = None
+
+    def check_size(self, name: str, width: int, height: int) -> None:
+        """Raise LiveError for an image that models of this family, called ``name``, cannot make."""
+        unit = self.pixel_multiple
+        if width < unit or height < unit or width % unit or height % unit:
+            raise LiveError(f"{name} makes images whose sides are multiples of {unit}, not {width}x{height}")
 
     def latent_channels(self, pipe: Any) -> int:
         """Channels of a latent."""

@@ -4,8 +4,6 @@ Latents stay (n, c, h, w) between steps, so that their size can be read off them
 with the solver's arithmetic.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,13 +17,11 @@ from backends.diffusers_.families.base import Family, Inputs, Prompts, Steering
 
 
 def encode(pipe: Any, prompts: Prompts) -> tuple[Tensors, Tensors | None]:
-    """See Family.encode."""
     hidden, pooled, _ = pipe.encode_prompt(prompts.texts, None, device=pipe.device, max_sequence_length=prompts.tokens)
     return {"hidden": hidden, "pooled": pooled}, None
 
 
 def inputs(pipe: Any, rows: Mapping[str, torch.Tensor], latents: torch.Tensor, guidance: float) -> Inputs:
-    """See Family.inputs."""
     batch, _, height, width = latents.shape
     hidden = rows["hidden"]
     ids = torch.zeros(height // 2, width // 2, 3, device=hidden.device, dtype=hidden.dtype)
@@ -40,7 +36,6 @@ def inputs(pipe: Any, rows: Mapping[str, torch.Tensor], latents: torch.Tensor, g
 
 
 def predict(pipe: Any, step: StepInput, residuals: Residuals | None) -> torch.Tensor:
-    """See Family.predict."""
     predicted: torch.Tensor = pipe.transformer(
         **_arguments(pipe.transformer, step),
         controlnet_block_samples=None if residuals is None else residuals.blocks or None,

@@ -4,8 +4,6 @@ Prompts are encoded without the paper's instruction to the language model ("comp
 are kept in float32, as the stock pipeline does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,11 +15,9 @@ from backends.diffusers_.families.base import Family, Inputs, Prompts
 
 
 def encode(pipe: Any, prompts: Prompts) -> tuple[Tensors, Tensors | None]:
-    """See Family.encode."""
     hidden, mask, no_hidden, no_mask = pipe.encode_prompt(
         prompts.texts,
         prompts.guided,
-        negative_prompt="" if prompts.negatives is None else prompts.negatives,
         device=pipe.device,
         max_sequence_length=prompts.tokens,
     )
@@ -29,12 +25,10 @@ def encode(pipe: Any, prompts: Prompts) -> tuple[Tensors, Tensors | None]:
 
 
 def inputs(pipe: Any, rows: Mapping[str, torch.Tensor], latents: torch.Tensor, guidance: float) -> Inputs:
-    """See Family.inputs."""
     return {**rows, "hidden": rows["hidden"].to(pipe.transformer.dtype)}
 
 
 def predict(pipe: Any, step: StepInput, residuals: Residuals | None) -> torch.Tensor:
-    """See Family.predict."""
     predicted: torch.Tensor = pipe.transformer(
         step.x.to(pipe.transformer.dtype),
         encoder_hidden_states=step.inputs["hidden"],

@@ -1,7 +1,5 @@
 """Stable Diffusion 3 and 3.5: a joint transformer over image and text tokens, trained by flow matching."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -13,14 +11,12 @@ from backends.diffusers_.families.base import Family, Prompts, Steering
 
 
 def encode(pipe: Any, prompts: Prompts) -> tuple[Tensors, Tensors | None]:
-    """See Family.encode."""
     hidden, no_hidden, pooled, no_pooled = pipe.encode_prompt(
         prompts.texts,
         None,
         None,
         device=pipe.device,
         do_classifier_free_guidance=prompts.guided,
-        negative_prompt=prompts.negatives,
         max_sequence_length=prompts.tokens,
     )
     positive = {"hidden": hidden, "pooled": pooled}
@@ -28,7 +24,6 @@ def encode(pipe: Any, prompts: Prompts) -> tuple[Tensors, Tensors | None]:
 
 
 def predict(pipe: Any, step: StepInput, residuals: Residuals | None) -> torch.Tensor:
-    """See Family.predict."""
     blocks = None if residuals is None else residuals.blocks
     predicted: torch.Tensor = pipe.transformer(**_arguments(step), block_controlnet_hidden_states=blocks)[0]
     return predicted

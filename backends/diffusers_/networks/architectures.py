@@ -4,8 +4,6 @@ The numbers live in ``architectures.yaml`` (full size, sources at its head) and 
 CPU).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -51,6 +49,7 @@ class Architecture:
     """Everything needed to build one variant of a family with random weights.
 
     Attributes:
+        name: as the simulator spells it, ``sd3.5-large``; a tiny one ends in ``-tiny``, as it is no such model.
         parts: pipeline slot (``unet``, ``vae``, ``text_encoder_2``...) to network.
         tokenizers: pipeline slot to tokenizer kind (``clip``, ``t5``, ``gemma``).
         scheduler_class, scheduler_config: the single-step solver it runs with.
@@ -61,6 +60,7 @@ class Architecture:
 
     family: str
     variant: str
+    name: str
     scale: Scale
     parts: Mapping[str, Part]
     tokenizers: Mapping[str, str]
@@ -73,10 +73,7 @@ class Architecture:
 
 def families() -> dict[str, FamilyEntry]:
     """The live families by name."""
-    listed = _data("full")["families"]
-    return {
-        name: FamilyEntry(name, entry["adapter"], entry["pipeline"], entry["default"]) for name, entry in listed.items()
-    }
+    return {name: FamilyEntry(name, **entry) for name, entry in _data("full")["families"].items()}
 
 
 def family_entry(family: str) -> FamilyEntry:
@@ -112,9 +109,11 @@ def architecture(family: str, variant: str | None = None, scale: Scale = "full")
     if chosen not in variants:
         raise LiveError(f"family {family!r} has no {scale} variant {chosen!r}; choose one of {', '.join(variants)}")
     model = data["models"][chosen]
+    name = model.get("name", chosen.replace("_", "-"))
     return Architecture(
         family=family,
         variant=chosen,
+        name=f"{name}-tiny" if scale == "tiny" else name,
         scale=scale,
         parts={slot: part(name, scale) for slot, name in model["parts"].items()},
         tokenizers=dict(model["tokenizers"]),
@@ -137,12 +136,6 @@ def part(name: str, scale: Scale = "full") -> Part:
         raise LiveError(f"no {scale} network {name!r}; there are {', '.join(sorted(components))}")
     entry = components[name]
     return Part(name, entry["class"], dict(entry["config"]), entry.get("parameters_millions"))
-
-
-def published_parts() -> tuple[Part, ...]:
-    """Every full-size network whose parameter count is published, in the data file's order."""
-    found = (part(name) for name in _data("full")["components"])
-    return tuple(each for each in found if each.parameters_millions is not None)
 
 
 @cache

@@ -1,16 +1,14 @@
 """Turn a spec into a live model on a device."""
 
-from __future__ import annotations
-
 import zlib
 from importlib import import_module
 from typing import Any
 
+import diffusers
 import torch
 
 from backends.diffusers_.device.memory import ensure_fits, usable_device, weight_bytes
 from backends.diffusers_.device.stopwatch import Stopwatch
-from backends.diffusers_.errors import require
 from backends.diffusers_.families.base import Family
 from backends.diffusers_.model import LiveModel
 from backends.diffusers_.networks.architectures import Architecture, architecture, family_entry
@@ -21,17 +19,13 @@ from backends.diffusers_.networks.tokenizers import spelled
 from backends.diffusers_.solvers import ensure_resumable, swapped
 
 
-def build(spec: ModelSpec, device: str | torch.device = "cpu", available: int | None = None) -> LiveModel:
+def build(spec: ModelSpec, device: str | torch.device = "cpu") -> LiveModel:
     """Build the model that ``spec`` names, all networks on ``device``.
 
-    Args:
-        available: bytes of memory to plan with; None asks the device.
-
     Raises:
-        LiveError: no such device, unknown family or variant, weights that are not a pipeline folder, too
-        little memory, or a solver
-            that cannot be resumed from step K. All but the last are raised before anything is allocated.
-        ImportError: a package of the live extra is missing.
+        LiveError: no such device, unknown family or variant, weights that are not a pipeline folder, too little
+            memory, or a solver that cannot be resumed from step K. All but the last are raised before anything is
+            allocated.
     """
     place = usable_device(device)
     watch = Stopwatch(place)
@@ -39,23 +33,24 @@ def build(spec: ModelSpec, device: str | torch.device = "cpu", available: int | 
     shape = architecture(spec.family, spec.variant, spec.scale)
     if spec.weights == "random":
         needed = weight_bytes(shape.parts.values(), spec.torch_dtype)
-        ensure_fits(f"{shape.scale} {shape.variant} in {spec.dtype}", needed, place, available)
+        ensure_fits(f"{shape.scale} {shape.variant} in {spec.dtype}", needed, place)
         pipe = _random_pipeline(spec, shape, entry.pipeline, place)
     else:
-        pipe = open_checkpoint(spec, entry, place, available)
+        pipe = open_checkpoint(spec, entry, place)
     if spec.scheduler is not None:
         pipe.scheduler = swapped(pipe.scheduler, spec.scheduler)
     ensure_resumable(pipe.scheduler)
-    family = _adapter(entry.adapter)
+    family = family_of(spec.family)
     if family.upcasts_vae and pipe.vae.dtype == torch.float16 and pipe.vae.config.force_upcast:
         pipe.vae.to(torch.float32)
     return LiveModel(spec, shape, family, pipe, place, watch.lap())
 
 
 def _random_pipeline(spec: ModelSpec, shape: Architecture, pipeline: str, device: torch.device) -> Any:
-    diffusers = require("diffusers")
     networks = {
-        slot: with_random_weights(each, device, spec.torch_dtype, _slot_seed(spec.seed, slot))
+        slot: with_random_weights(
+            each, device, spec.torch_dtype, (spec.seed * 1_000_003 + zlib.crc32(slot.encode())) % 2**63
+        )
         for slot, each in shape.parts.items()
     }
     tokenizers = {slot: spelled(kind, shape.text_tokens or 77) for slot, kind in shape.tokenizers.items()}
@@ -64,11 +59,8 @@ def _random_pipeline(spec: ModelSpec, shape: Architecture, pipeline: str, device
     return getattr(diffusers, pipeline)(**slots, **unwanted_slots(pipeline))
 
 
-def _slot_seed(seed: int, slot: str) -> int:
-    return (seed * 1_000_003 + zlib.crc32(slot.encode())) % 2**63
-
-
-def _adapter(path: str) -> Family:
-    module, name = path.rsplit(".", 1)
+def family_of(family: str) -> Family:
+    """Return the adapter of ``family``, which calls its models. Raises LiveError for one that there is not."""
+    module, _, name = family_entry(family).adapter.rpartition(".")
     adapter: Family = getattr(import_module(module), name)
     return adapter

@@ -1,14 +1,10 @@
 """Networks built from their configuration, with random weights drawn where they will live."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import torch
 
-from backends.diffusers_.errors import require
 from backends.diffusers_.networks.architectures import Part
 
 
@@ -31,34 +27,23 @@ def with_random_weights(part: Part, device: torch.device, dtype: torch.dtype, se
     Returns:
         The network in evaluation mode, gradients off.
     """
-    with _seeded(seed, device), _default_dtype(dtype), torch.device(device):
-        network = _construct(part)
-        for weight in network.parameters():
-            if weight.dim() > 1 and not weight.any():
-                torch.nn.init.normal_(weight, std=0.02)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.device(device):
+            torch.manual_seed(seed)
+            network = _construct(part)
+            for weight in network.parameters():
+                if weight.dim() > 1 and not weight.any():
+                    torch.nn.init.normal_(weight, std=0.02)
+    finally:
+        torch.set_default_dtype(before)
     return network.to(device).eval().requires_grad_(False)
 
 
 def _construct(part: Part) -> Any:
     package, name = part.class_name.split(".")
-    network = getattr(require(package), name)
+    network = getattr(import_module(package), name)
     if package == "transformers":
         return network(network.config_class(**part.config))
     return network(**part.config)
-
-
-@contextmanager
-def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield
-
-
-@contextmanager
-def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)

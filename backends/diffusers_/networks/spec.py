@@ -1,7 +1,5 @@
 """What to build: the key of a live model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal

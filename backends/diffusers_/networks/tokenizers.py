@@ -4,11 +4,12 @@ They spell words out in characters or bytes. Prompts are padded to the lengths o
 that reach the networks, and with them the times, are the real ones; only where a long prompt is cut differs.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
-from backends.diffusers_.errors import LiveError, require
+import transformers
+from tokenizers.pre_tokenizers import ByteLevel
+
+from backends.diffusers_.errors import LiveError
 
 _PRINTABLE = [chr(code) for code in range(33, 127)]
 
@@ -23,9 +24,8 @@ def spelled(kind: str, length: int) -> Any:
     Raises:
         LiveError: unknown kind.
     """
-    transformers = require("transformers")
     if kind == "clip":
-        letters = sorted(require("tokenizers").pre_tokenizers.ByteLevel.alphabet())
+        letters = sorted(ByteLevel.alphabet())
         pieces = [*letters, *(letter + "</w>" for letter in letters), "<|startoftext|>", "<|endoftext|>"]
         return transformers.CLIPTokenizer(
             vocab={piece: index for index, piece in enumerate(pieces)}, merges=[], model_max_length=77

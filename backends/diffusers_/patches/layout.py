@@ -1,7 +1,5 @@
 """Which patch belongs where: images of several sizes cut into squares, and which squares lie beside which."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

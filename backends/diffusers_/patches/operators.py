@@ -4,8 +4,6 @@ Pixel-wise ones run as they are. A convolution gets the border of each patch fro
 PatchedServe), a GroupNorm the statistics of the whole image, attention the images put together again, a size at a time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

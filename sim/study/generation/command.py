@@ -1,101 +1,81 @@
 """`mezzotint calibrate log`: a profile from the seconds that a service's own log tells."""
 
-import argparse
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated
+
+from typer import Argument, Option
 
 from backends.base import BackendError
 from backends.profile import Profile, write
 from backends.profiled import Profiled
 from conf.atomic import atomic_write, check_ours, check_target, output_folder
+from conf.page import render
 from sim.errors import ConfigError
 from sim.study.generation.cells import Cell, cells, told
 from sim.study.generation.fit import fit
 from sim.study.generation.observed import Observed, begins, observed
-from sim.study.generation.page import Tried, render
 from sim.study.generation.window import longest, split, windows
-from traces.table.trace import Trace, read
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
+from traces.table.trace import read
 
 
-def add_parser(subparsers: "_SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `log` to what can be calibrated; the parsed arguments carry `run` under `run`."""
-    parser = subparsers.add_parser(
-        "log",
-        help="a profile from the seconds in a service's own log",
-        description="Fit a profile on the generation seconds of a trace, by size and steps, with their scatter, and "
-        "check it on the last fifth of the requests, which is not used. The fit uses a recent window, which the "
-        "earlier requests choose.",
-    )
-    parser.add_argument("trace", type=Path, metavar="TRACE", help="a trace whose requests tell their gen_s")
-    parser.add_argument("--gpu", required=True, metavar="NAME", help="as the profile's file spells it")
-    parser.add_argument("--model", required=True, metavar="NAME", help="as the simulator spells it")
-    parser.add_argument(
-        "--least", type=int, default=200, metavar="N", help="requests of a cell to check (default: 200)"
-    )
-    parser.add_argument("--notes", help="what else is to be known, for the profile")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="where the profile goes")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="write the check as a page too (Markdown)")
-    parser.set_defaults(run=run)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Fit, check, write, and say how near it comes.
+def log(
+    trace: Annotated[Path, Argument(metavar="TRACE", help="a trace whose requests tell their gen_s")],
+    gpu: Annotated[str, Option(metavar="NAME", help="as the profile's file spells it")],
+    model: Annotated[str, Option(metavar="NAME", help="as the simulator spells it")],
+    output: Annotated[Path, Option("-o", "--output", metavar="FOLDER", help="where the profile goes")],
+    least: Annotated[int, Option(help="requests of a cell to check")] = 200,
+    notes: Annotated[str | None, Option(help="what else is to be known, for the profile")] = None,
+    page: Annotated[Path | None, Option(metavar="FILE", help="write the check as a page too (Markdown)")] = None,
+) -> None:
+    """Fit a profile on the generation seconds of a trace, by size and steps, with their scatter, and check it on the
+    last fifth of the requests, which is not used. The fit uses a recent window, which the earlier requests choose.
 
     Raises:
         ConfigError, TraceError, BackendError: the trace tells no seconds, or a file cannot be read or written.
     """
-    path = args.output / f"{args.gpu}_{args.model}.yaml"
+    path = output / f"{gpu}_{model}.yaml"
     check_ours(path, ConfigError, "a profile", b"", b"gpu:", b"schema:")
-    if args.page is not None:
-        check_ours(args.page, ConfigError, "a page of calibrate log", b"# Generation seconds")
-    trace = read(args.trace)
-    training, held_out = split(observed(trace))
-    output_folder(args.output, ConfigError)
-    for file in (path, args.page):
+    if page is not None:
+        check_ours(page, ConfigError, "a page of calibrate log", b"# Generation seconds")
+    requests = read(trace)
+    began = begins(requests)
+    training, held_out = split(observed(requests))
+    output_folder(output, ConfigError)
+    for file in (path, page):
         if file is not None:
             check_target(file, ConfigError)
 
     def fitted(seen: Observed) -> Profile:
-        return fit(seen, gpu=args.gpu, model=args.model, source=_source(trace, seen), notes=args.notes)
+        source = f"{requests.source}: fitted on the seconds of {len(seen):,} requests, {seen.period(began)}"
+        return fit(seen, gpu=gpu, model=model, source=source, notes=notes)
 
     def check(seen: Observed, later: Observed) -> list[Cell]:
         try:
-            return cells(later, _backend(fitted(seen)), args.model, args.least)
+            return cells(later, backend(fitted(seen)), model, least)
         except BackendError:  # sizes that a short window lacks
             return []
 
     tried = windows(training, check)
     window = longest(tried)
     profile = fitted(training[window.start :])
-    found = cells(held_out, _backend(profile), args.model, args.least)
-    began = begins(trace)
+    found = cells(held_out, backend(profile), model, least)
     later = held_out.period(began)
     profile = profile.model_copy(update={"validation": f"{told(found)}; held out: the last fifth of the log, {later}"})
     write(profile, path)
-    if args.page is not None:
-        shown = [
-            Tried(part.period(began), len(part), each, each is window)
-            for each in tried
-            for part in (training[each.start :],)
-        ]
-        with atomic_write(args.page, ConfigError) as temporary:
-            temporary.write_text(render(found, shown, profile, later, args.least), encoding="utf-8")
+    if page is not None:
+        text = render(
+            "sim.study.generation", "page.md.jinja", profile=profile, held_out=later, min_requests=least, cells=found,
+            tried=[(training[each.start :], each) for each in tried], begins=began, taken=window,
+        )  # fmt: skip
+        with atomic_write(page, ConfigError) as temporary:
+            temporary.write_text(text, encoding="utf-8")
     print(f"fitted on {training[window.start :].period(began)}, checked on {later}: {told(found)}")
     print(path)
-    return 0
 
 
-def _source(trace: Trace, fitted: Observed) -> str:
-    period = fitted.period(begins(trace))
-    return f"{trace.source}: fitted on the seconds of {len(fitted):,} requests, {period}"
-
-
-def _backend(profile: Profile) -> Profiled:
-    """The profile as a run would look it up."""
+def backend(profile: Profile) -> Profiled:
+    """Return the backend that looks a run's costs up in ``profile``."""
     with tempfile.TemporaryDirectory() as folder:
         write(profile, Path(folder) / f"{profile.gpu}_{profile.model}.yaml")
         return Profiled(profile.gpu, folder=folder)

@@ -39,8 +39,11 @@ def fit(seen: Observed, *, gpu: str, model: str, source: str, notes: str | None 
     fixed = _fixed(seen)
     sizes, step_s = _steps(seen, fixed)
     typical_s = np.polyval(fixed, pixels) + seen.steps * np.interp(pixels, sizes, step_s)
-    named = {size: _usual(seen, size) for size in sizes.tolist()}
-    ends = [int(sizes[0]), int(sizes[-1])]
+
+    def point(size: int, seconds: float) -> Point:
+        width, height = _usual(seen, size)
+        return Point(width=width, height=height, seconds=_short(seconds))
+
     return Profile(
         schema=1,
         model=model,
@@ -48,15 +51,9 @@ def fit(seen: Observed, *, gpu: str, model: str, source: str, notes: str | None 
         source=source,
         basis="measured",
         notes=notes,
-        step=[
-            Point(width=named[size][0], height=named[size][1], seconds=_short(seconds))
-            for size, seconds in zip(sizes.tolist(), step_s.tolist(), strict=True)
-        ],
+        step=list(map(point, sizes.tolist(), step_s.tolist())),
         vae_decode=[
-            Point(
-                width=named[size][0], height=named[size][1], seconds=_short(max(float(np.polyval(fixed, size)), 1e-6))
-            )
-            for size in dict.fromkeys(ends)
+            point(size, max(float(np.polyval(fixed, size)), 1e-6)) for size in dict.fromkeys(sizes[[0, -1]].tolist())
         ],
         scatter=_scatter(seen.seconds / typical_s, typical_s),
     )

@@ -1,7 +1,9 @@
 """What is asked of ControlNet servers: which ControlNets are called together, how often, and for how long."""
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from sim.errors import ConfigError
 from traces.describe.loads import together
@@ -25,21 +27,19 @@ class Demand:
     @property
     def load(self) -> dict[str, float]:
         """By name: servers that its calls keep busy, the most called first."""
-        found: dict[str, float] = {}
+        found: dict[str, float] = defaultdict(float)
         for names, rate in self.together:
             for name in names:
-                found[name] = found.get(name, 0.0) + rate * self.call_s
+                found[name] += rate * self.call_s
         return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))
 
     @property
     def pairs(self) -> dict[tuple[str, str], float]:
         """By pair of names, in their order: requests per second that call both."""
-        found: dict[tuple[str, str], float] = {}
+        found: dict[tuple[str, str], float] = defaultdict(float)
         for names, rate in self.together:
-            for at, one in enumerate(names):
-                for other in names[at + 1 :]:
-                    key = (min(one, other), max(one, other))
-                    found[key] = found.get(key, 0.0) + rate
+            for one, other in combinations(sorted(names), 2):
+                found[one, other] += rate
         return found
 
     @property
@@ -54,7 +54,7 @@ def of_service(name: str, rate_rpm: float, call_s: float) -> Demand:
     if name not in known:
         raise ConfigError(f"--service: found {name!r}, expected one of {', '.join(known)}")
     names, shares = service(known[name], name).combinations()
-    return _made([(tuple(each), float(share)) for each, share in zip(names, shares, strict=True)], rate_rpm, call_s)
+    return _of_shares(zip(names, map(float, shares), strict=True), rate_rpm, call_s)
 
 
 def of_trace(trace: Trace, rate_rpm: float | None, call_s: float) -> Demand:
@@ -69,23 +69,27 @@ def of_trace(trace: Trace, rate_rpm: float | None, call_s: float) -> Demand:
         if not trace.span_s > 0:
             raise ConfigError(f"trace {trace.name}: all requests come at one time; say --rate-rpm")
         rate_rpm = (len(trace) - 1) / trace.span_s * 60.0
-    return _made(shares, rate_rpm, call_s)
+    return _of_shares(shares, rate_rpm, call_s)
 
 
 def head(demand: Demand, most: int) -> Demand:
     """The demand of the ``most`` ControlNets that are called most, the others left out."""
     kept = set(list(demand.load)[:most])
-    merged: dict[tuple[str, ...], float] = {}
-    for names, rate in demand.together:
-        key = tuple(name for name in names if name in kept)
-        merged[key] = merged.get(key, 0.0) + rate
-    return Demand(tuple(sorted(merged.items(), key=lambda pair: (-pair[1], pair[0]))), demand.call_s)
+    called = ((tuple(name for name in names if name in kept), rate) for names, rate in demand.together)
+    return _demand(_merged(called), demand.call_s)
 
 
-def _made(shares: Sequence[tuple[tuple[str, ...], float]], rate_rpm: float, call_s: float) -> Demand:
-    merged: dict[tuple[str, ...], float] = {}
-    for names, share in shares:
-        key = tuple(sorted(set(names)))
-        merged[key] = merged.get(key, 0.0) + share
-    rates: Mapping[tuple[str, ...], float] = {names: share * rate_rpm / 60.0 for names, share in merged.items()}
+def _of_shares(shares: Iterable[tuple[Sequence[str], float]], rate_rpm: float, call_s: float) -> Demand:
+    return _demand({names: share * rate_rpm / 60.0 for names, share in _merged(shares).items()}, call_s)
+
+
+def _merged(parts: Iterable[tuple[Sequence[str], float]]) -> dict[tuple[str, ...], float]:
+    """Sum what is said of the same names, whatever their order."""
+    merged: dict[tuple[str, ...], float] = defaultdict(float)
+    for names, part in parts:
+        merged[tuple(sorted(set(names)))] += part
+    return merged
+
+
+def _demand(rates: Mapping[tuple[str, ...], float], call_s: float) -> Demand:
     return Demand(tuple(sorted(rates.items(), key=lambda pair: (-pair[1], pair[0]))), call_s)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -73,11 +72,6 @@ def one_each(demand: Demand, servers: int) -> Placement:
 def in_turn(demand: Demand, servers: int) -> Placement:
     """As many on each server: dealt out by how often they are called."""
     return judged(demand, _whole(demand, servers, [rank % servers for rank in range(len(demand.load))]))
-
-
-def everywhere(demand: Demand, servers: int) -> Placement:
-    """All of them on every server."""
-    return judged(demand, dict.fromkeys(demand.load, (1.0 / servers,) * servers))
 
 
 def _whole(demand: Demand, servers: int, at: Sequence[int]) -> dict[str, list[float]]:
@@ -152,23 +146,6 @@ def solve(demand: Demand, servers: int, limit: float, room: int) -> Placement | 
     shares = np.where(found.x[y] > 0.5, np.clip(found.x[x], 0.0, 1.0), 0.0)
     shares /= shares.sum(1, keepdims=True)
     return judged(demand, {name: shares[i].tolist() for i, name in enumerate(names)})
-
-
-def objective(demand: Demand, found: Placement, room: int) -> float:
-    """What ``solve`` minimises, of any placement."""
-    even = max(found.load) + found.copies / (room * len(found.share) * len(found.load))
-    return found.turns_s + LIGHT * demand.call_s * even
-
-
-def exhaustive(demand: Demand, servers: int, limit: float, room: int) -> Placement | None:
-    """The best of all placements with a single copy of each: for a few ControlNets, to check ``solve`` with."""
-    best: tuple[float, Placement] | None = None
-    for at in product(range(servers), repeat=len(demand.load)):
-        found = judged(demand, _whole(demand, servers, at))
-        fits = max(map(len, found.servers)) <= room and max(found.load) <= limit + 1e-9
-        if fits and (best is None or objective(demand, found, room) < best[0]):
-            best = objective(demand, found, room), found
-    return None if best is None else best[1]
 
 
 def _sparse(

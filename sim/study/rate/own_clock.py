@@ -1,13 +1,10 @@
 """The search along a log's own arrivals, scaled in time."""
 
-from dataclasses import dataclass
-from pathlib import Path
-
 from omegaconf import DictConfig, OmegaConf
 
 from sim.config.build import build
+from sim.config.plugins import TARGET
 from sim.config.settings import Settings
-from sim.config.theirs import TARGET, at_hand
 from sim.errors import ConfigError
 from sim.streams import stream
 from traces.arrivals.trace_clock import TraceClock, own_rpm
@@ -37,35 +34,14 @@ def replications(config: DictConfig, asked: int | None) -> int:
     return 1
 
 
-@dataclass(frozen=True, slots=True)
-class OwnClock:
-    """The mean rate of a trace's own arrivals, requests per minute."""
-
-    rate_rpm: float
-
-    def facts(self, answer_rpm: float) -> dict[str, float]:
-        """Return the own rate and the scale of the answer, for rate.json."""
-        return {"rate_rpm": self.rate_rpm, "scale": answer_rpm / self.rate_rpm}
-
-    def line(self, answer_rpm: float, seeds: int) -> str:
-        """Return the scale of the answer as a line."""
-        alone = ", one log: the interval is what bisection left open" if seeds == 1 else ""
-        return (
-            f"arrivals: the trace's own times, {answer_rpm / self.rate_rpm:.4g} times as fast; "
-            f"its own mean rate is {self.rate_rpm:.4g} requests per minute{alone}"
-        )
-
-
-def own_clock(config: DictConfig, settings: Settings, data: Path | None) -> OwnClock | None:
-    """Return the own rate of the requests that are served; None where an arrival process draws their times.
+def mean_rpm(config: DictConfig, settings: Settings) -> float | None:
+    """Return the mean rate of the trace's own arrivals, requests per minute; None where a process draws their times.
 
     Raises:
         ConfigError, TraceError: the trace cannot be read, or all of its requests arrive at once.
     """
     if not is_own_clock(config):
         return None
-    plain = {"trace": settings.trace}
-    with at_hand(Path.cwd(), plain, data):
-        source: Source = build(settings.trace, "trace", Source)
-        trace = source.load(stream(settings.seed, "trace"))
-    return OwnClock(own_rpm(trace.arrival_s[settings.preload :]))
+    source: Source = build(settings.trace, "trace", Source)
+    trace = source.load(stream(settings.seed, "trace"))
+    return own_rpm(trace.arrival_s[settings.preload :])

@@ -1,6 +1,7 @@
 """What a search for the highest rate found: the file that holds it, its line, and its figure."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 from conf.palette import COLOURS, GREY, house_style, plain_numbers
-from sim.study.compare import limit_words
+from sim.study.compare import Spread, limit_words
 from sim.study.palette import below
-from sim.study.rate.search import CONFIDENCE, Found, Mean, Point, Question, interval
+from sim.study.rate.search import CONFIDENCE, Found, Point, Question, interval
 
 SCHEMA = 1
 
@@ -30,28 +31,22 @@ def facts(
 
     ``seed`` tells that of a replication, ``name`` the folder of a run by replication and rate.
     """
-    replications = range(question.replications)
+    asked = asdict(question)
+    del asked["replications"]
+    ends = zip(found.carried_rpm, found.not_carried_rpm, strict=True)
     return {
         "schema": SCHEMA,
         "system": system,
-        "violations": question.violations,
-        "slo": question.slo,
-        "from_rpm": question.from_rpm,
-        "to_rpm": question.to_rpm,
-        "tolerance": question.tolerance,
+        **asked,
         "confidence": CONFIDENCE,
-        "rate_rpm": _facts(found.rate_rpm),
+        "rate_rpm": _ends(found.rate_rpm),
         "at_rate": {
-            "violation_rate": _facts(found.violation_rate),
+            "violation_rate": _ends(found.violation_rate),
             "backlog_grows": sum(point.backlog_grows for point in found.at_rate),
         },
         "replications": [
-            {
-                "seed": seed(each),
-                "carried_rpm": found.carried_rpm[each],
-                "not_carried_rpm": found.not_carried_rpm[each],
-            }
-            for each in replications
+            {"seed": seed(each), "carried_rpm": carried_rpm, "not_carried_rpm": not_carried_rpm}
+            for each, (carried_rpm, not_carried_rpm) in enumerate(ends)
         ],
         "runs": [
             {
@@ -87,16 +82,8 @@ def draw(system: str, question: Question, found: Found) -> Figure:
     _band(panel, question, found, colour)
     for grows, marker in ((False, "o"), (True, "x")):
         some = [point for point in found.points if point.backlog_grows is grows]
-        panel.plot(
-            [point.rate_rpm for point in some],
-            [point.violation_rate for point in some],
-            linestyle="",
-            marker=marker,
-            markersize=4,
-            color=colour,
-            zorder=3,
-            clip_on=False,
-        )
+        rates, shares = [point.rate_rpm for point in some], [point.violation_rate for point in some]
+        panel.plot(rates, shares, marker, markersize=4, color=colour, zorder=3, clip_on=False)
     panel.axhline(question.violations, color=GREY, linestyle="--")
     panel.axvspan(rate.low, rate.high, color=COLOURS[1], alpha=0.2, linewidth=0)
     panel.axvline(rate.mean, color=COLOURS[1])
@@ -145,5 +132,5 @@ def _of(question: Question) -> str:
     return f"{CONFIDENCE:.0%} interval" if question.replications > 1 else "from"
 
 
-def _facts(mean: Mean) -> dict[str, float]:
-    return {"mean": mean.mean, "low": mean.low, "high": mean.high}
+def _ends(found: Spread) -> dict[str, float]:
+    return {"mean": found.mean, "low": found.low, "high": found.high}

@@ -1,6 +1,5 @@
 """The runs of a search: each a run directory, made once and kept."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,11 +8,9 @@ from joblib import Parallel, delayed
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
-from sim.config.theirs import at_hand
 from sim.ending import workers_end_with_us
 from sim.errors import ConfigError, SimulationError
-from sim.run import again, save, simulate
-from sim.rundir import SUMMARY, claimed, config_of, holds_run
+from sim.run import simulated
 from sim.study.rate.own_clock import is_own_clock
 from sim.study.rate.search import DIGITS, Point
 
@@ -25,7 +22,6 @@ class Points:
 
     Args:
         config: composed and not resolved, so that what refers to the rate or the seed follows them.
-        data: the folder that the configuration lies in, if it is a run's; see ``at_hand``.
         slo: the name of the limit.
         jobs: worker processes.
         bar: goes on by one with every run.
@@ -34,10 +30,8 @@ class Points:
         ConfigError: the arrivals have no rate, or are the same for every seed.
     """
 
-    def __init__(
-        self, config: DictConfig, folder: Path, data: Path | None, slo: str, jobs: int, bar: "tqdm[Any]"
-    ) -> None:
-        self._config, self._folder, self._data = config.copy(), folder, data
+    def __init__(self, config: DictConfig, folder: Path, slo: str, jobs: int, bar: "tqdm[Any]") -> None:
+        self._config, self._folder = config.copy(), folder
         self._slo, self._jobs, self._bar = slo, jobs, bar
         if not isinstance(OmegaConf.select(config, RATE), int | float) and not is_own_clock(config):
             raise ConfigError(
@@ -62,7 +56,7 @@ class Points:
     def measure(self, asked: Sequence[tuple[int, float]]) -> list[Point]:
         """Run what is not there yet. Raises what ``simulate`` raises, and ConfigError for a folder of another run."""
         workers_end_with_us()
-        calls = (delayed(_run)(self._folder / self.name(*each), self._at(*each), self._data) for each in asked)
+        calls = (delayed(_run)(self._folder / self.name(*each), self._at(*each)) for each in asked)
         found = []
         for each, summary in zip(asked, Parallel(n_jobs=self._jobs, return_as="generator")(calls), strict=True):
             late = summary["slo"][self._slo]["violation_rate"]
@@ -78,18 +72,9 @@ class Points:
         return {str(key): value for key, value in resolved.items()}
 
 
-def _run(folder: Path, config: dict[str, Any], data: Path | None) -> dict[str, Any]:
+def _run(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
     """The summary of one run, made here or in a worker process unless it is there already."""
-    with claimed(folder) as claim:
-        if not holds_run(folder):
-            try:
-                with at_hand(Path.cwd(), config, data):
-                    outcome = simulate(config)
-            except SimulationError as error:  # of one rate and seed, perhaps, and not of the others
-                raise SimulationError(f"{folder.name}: {error}") from None
-            save(outcome, claim)
-            return outcome.summary
-        if config_of(folder) != again(config):
-            raise ConfigError(f"run.dir: {folder} holds a run of another search; remove it or name another folder")
-    said: dict[str, Any] = json.loads((folder / SUMMARY).read_bytes())
-    return said
+    try:
+        return simulated(config, folder, keep=True)[0]
+    except SimulationError as error:  # of one rate and seed, perhaps, and not of the others
+        raise SimulationError(f"{folder.name}: {error}") from None

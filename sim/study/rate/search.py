@@ -23,12 +23,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from sim.errors import ConfigError
+from sim.study.compare import Spread
+
 CONFIDENCE = 0.95
 DIGITS = 6
 """Of a rate: enough for any tolerance, and few enough that a rate names a folder."""
 
 
-class NotBracketed(ValueError):
+class NotBracketed(ConfigError):
     """The rate that is searched for does not lie between the two given; the message says on which side."""
 
 
@@ -76,15 +79,6 @@ Measure = Callable[[Sequence[tuple[int, float]]], list[Point]]
 
 
 @dataclass(frozen=True, slots=True)
-class Mean:
-    """A mean over replications and its interval of CONFIDENCE."""
-
-    mean: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
 class Found:
     """The answer.
 
@@ -97,11 +91,11 @@ class Found:
         points: every run, by replication and rate.
     """
 
-    rate_rpm: Mean
+    rate_rpm: Spread
     carried_rpm: tuple[float, ...]
     not_carried_rpm: tuple[float, ...]
     at_rate: tuple[Point, ...]
-    violation_rate: Mean
+    violation_rate: Spread
     points: tuple[Point, ...]
 
 
@@ -122,8 +116,8 @@ def search(question: Question, measure: Measure) -> Found:
         points.extend(found)
         return found
 
-    _refuse_low(question, run([(each, low) for each in everyone]))
-    _refuse_high(question, run([(each, high) for each in everyone]))
+    _check(question, run([(each, low) for each in everyone]), f"--from {question.from_rpm:g}", is_carried=True)
+    _check(question, run([(each, high) for each in everyone]), f"--to {question.to_rpm:g}", is_carried=False)
     between = dict.fromkeys(everyone, (low, high))
     while asked := [(each, _middle(*ends)) for each, ends in between.items() if _open(*ends, question.tolerance)]:
         for point in run(asked):
@@ -136,22 +130,21 @@ def search(question: Question, measure: Measure) -> Found:
     at_rate = run([(each, answer) for each in everyone])
     share = interval([point.violation_rate for point in at_rate])
     return Found(
-        Mean(answer, max(0.0, inside.low), beyond.high),
+        Spread(answer, max(0.0, inside.low), beyond.high, question.replications),
         carried_rpm,
         not_carried_rpm,
         tuple(at_rate),
-        Mean(share.mean, max(0.0, share.low), min(1.0, share.high)),
+        Spread(share.mean, max(0.0, share.low), min(1.0, share.high), question.replications),
         tuple(sorted(set(points), key=lambda point: (point.replication, point.rate_rpm))),
     )
 
 
-def interval(values: Sequence[float]) -> Mean:
+def interval(values: Sequence[float]) -> Spread:
     """The mean of independent values and its interval by Student's t; of one value, itself."""
-    mean = float(np.mean(values))
-    if len(values) == 1:
-        return Mean(mean, mean, mean)
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
-    return Mean(mean, mean - half, mean + half)
+    mean, count, half = float(np.mean(values)), len(values), 0.0
+    if count > 1:
+        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, count - 1) * np.std(values, ddof=1) / math.sqrt(count))
+    return Spread(mean, mean - half, mean + half, count)
 
 
 def _open(low: float, high: float, tolerance: float) -> bool:
@@ -166,24 +159,14 @@ def _rounded(rate_rpm: float) -> float:
     return float(f"{rate_rpm:.{DIGITS}g}")
 
 
-def _refuse_low(question: Question, points: Sequence[Point]) -> None:
-    failing = [point for point in points if not point.carried(question.violations)]
-    if failing:
-        raise NotBracketed(f"--from {question.from_rpm:g}: {_said(question, failing)}; lower --from, or take more GPUs")
-
-
-def _refuse_high(question: Question, points: Sequence[Point]) -> None:
-    carrying = [point for point in points if point.carried(question.violations)]
-    if carrying:
-        raise NotBracketed(f"--to {question.to_rpm:g}: {_said(question, carrying)}; raise --to")
-
-
-def _said(question: Question, points: Sequence[Point]) -> str:
-    """What the first of ``points`` is, and of how many replications."""
-    first = points[0]
-    grows = "the backlog grows" if first.backlog_grows else f"{first.violation_rate:.1%} of the requests are"
-    over = "" if first.backlog_grows else f" over {question.slo}"
-    return (
-        f"there {grows}{over} ({len(points)} of {question.replications} replications; "
-        f"at most {question.violations:.1%} over {question.slo} is asked for)"
+def _check(question: Question, points: Sequence[Point], end: str, *, is_carried: bool) -> None:
+    """Raise NotBracketed unless every replication carries the rate of one ``end``, or none does."""
+    wrong = [point for point in points if point.carried(question.violations) is not is_carried]
+    if not wrong:
+        return
+    share = f"{wrong[0].violation_rate:.1%} of the requests are over {question.slo}"
+    raise NotBracketed(
+        f"{end}: there {'the backlog grows' if wrong[0].backlog_grows else share} ({len(wrong)} of "
+        f"{question.replications} replications; at most {question.violations:.1%} over {question.slo} is asked for); "
+        f"{'lower --from, or take more GPUs' if is_carried else 'raise --to'}"
     )

@@ -4,7 +4,6 @@ Which requests hit follows from the floor alone, and so does what is in the cach
 many steps a hit skips changes nothing of it. So one pass for each floor and size serves all tables of thresholds.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -97,7 +96,3 @@ class _Cut:
         exact = similarity(np.repeat(query, len(near), axis=0), artifacts)
         units: int = round(float(exact.max()) * UNIT)
         return units
-
-
-Replays = Callable[[float, int, int], Floats]
-"""Floor, prompts in the cache, rows to preload -> the similarities of ``replay``."""

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.errors import ConfigError
-from sim.study.scale.replay import Replays
 from sim.study.scorecard.nirvana import CAPACITIES
 from sim.study.scorecard.targets import Target
 
@@ -62,12 +61,6 @@ class Passes:
     def numbers(self, limits: Sequence[float]) -> list[float]:
         """What the aims are met with, in their order, with these thresholds for the K beyond the first."""
         return numbers(self.share_above(np.array([self.floor, *limits]))[None])[0].tolist()  # type: ignore[no-any-return]
-
-
-def passes(floor: float, replay: Replays, sizes: Sequence[int], preload: int) -> Passes:
-    """Send the trace through Table 3's caches and through the preloaded one of Figure 15."""
-    found = [replay(floor, size, 0) for size in sizes] + [replay(floor, sizes[-1], preload)]
-    return Passes(floor, tuple(np.sort(each[~np.isnan(each)]) for each in found), tuple(len(each) for each in found))
 
 
 def numbers(above: Floats) -> Floats:

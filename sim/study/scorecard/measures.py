@@ -1,10 +1,12 @@
 """What is measured of finished runs, in the words of the targets: pure functions of their summaries and requests."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from sim.study.scorecard.finished import Finished, Runs, mean
-from sim.study.scorecard.targets import Value
+from sim.study.scorecard.targets import Value, read_data
 
 Measure = Callable[[Runs], Value]
 Number = Callable[[Runs], float]
@@ -30,6 +32,21 @@ class Measured:
     fixed_by: str
     basis: str = ""
     real_prompts: bool = False
+
+
+def load_measures(path: Path, measures: Mapping[str, Measure]) -> dict[str, Measured]:
+    """Read how each target is measured, and add the arithmetic: by target id, in the order of ``measures``."""
+    said = read_data(path, dict[str, dict[str, Any]])
+    words: dict[str, str] = {}
+    for name, text in said["words"].items():
+        words[name] = text.format(**words)
+    found = {}
+    for target, measure in measures.items():
+        row = said["measures"][target]
+        texts = {key: row[key].format(**words) for key in ("fixed_by", "basis") if key in row}
+        experiments = tuple(row.get("experiments", ()))
+        found[target] = Measured(experiments, measure, real_prompts=row.get("real_prompts", False), **texts)
+    return found
 
 
 def latency_s(system: str, statistic: str = "mean") -> Number:

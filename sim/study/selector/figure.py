@@ -36,34 +36,22 @@ def draw(
     columns = min(COLUMNS, len(thresholds))
     rows = -(-len(thresholds) // columns)
     figure, axes = panels(columns, rows, width=max(4.2, 2.1 * columns + 0.6), height=2.5 * rows + 0.8)
-    shown = quality[np.isfinite(quality)]
-    low, high = (float(shown.min()), float(shown.max())) if shown.size else (0.0, 1.0)
-    low, high = min(low, alpha), max(high, alpha)
-    margin = 0.06 * (high - low) + 1e-3
-    left, right = similarity.min(), similarity.max()
+    finite = quality[np.isfinite(quality)]
     reach = [published[each.k] for each in thresholds if each.k in published]
-    left, right = min([left, *reach]), max([right, *reach])
-    air = 0.04 * (right - left) + 1e-3
+    x_limits = _limits([*similarity, *reach], 0.04)
+    y_limits = _limits([*(finite if finite.size else (0.0, 1.0)), alpha], 0.06)
     for index, each in enumerate(thresholds):
         panel = axes[index // columns][index % columns]
         panel.scatter(similarity, quality[:, index], s=12, color=_POINT, alpha=0.65, linewidths=0)
         panel.axhline(alpha, color=_ALPHA, linestyle="--", linewidth=1.0)
-        panel.set_ylim(low - margin, high + margin)
-        panel.set_xlim(left - air, right + air)
+        panel.set(xlim=x_limits, ylim=y_limits)
         said = "none"
         if each.at_least is not None:
             panel.axvline(each.at_least, color=_OWN)
             said = f"{each.at_least:.3f}"
         if each.k in published:
-            panel.plot(
-                published[each.k],
-                0.02,
-                transform=panel.get_xaxis_transform(),
-                color=GREY,
-                marker="^",
-                markersize=7,
-                clip_on=False,
-            )
+            below = panel.get_xaxis_transform()
+            panel.plot(published[each.k], 0.02, "^", transform=below, color=GREY, markersize=7, clip_on=False)
         panel.set_title(f"K = {each.k}: {said}")
         if index % columns == 0:
             panel.set_ylabel("Quality, share of the full run's")
@@ -82,3 +70,9 @@ def draw(
     if warning:
         figure.suptitle(warning, fontsize=8.5, color=_OWN)
     return figure
+
+
+def _limits(values: Sequence[float], margin: float) -> tuple[float, float]:
+    """The range of ``values`` with a share of it on both sides."""
+    air = margin * (max(values) - min(values)) + 1e-3
+    return min(values) - air, max(values) + air

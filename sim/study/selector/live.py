@@ -1,16 +1,17 @@
 """What a pair scores, by really making its images: in full, and from the cached artifact at each K."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from backends.base import BackendError
-from backends.diffusers_ import LiveModel
-from backends.diffusers_.device.logs import quiet
-from backends.quality import ClipWeights, Images, Metric
+from backends.diffusers_ import LiveModel, build
+from backends.quality import ClipScore, ClipWeights, Images, Metric, MsSsim, PickScore, Psnr, Ssim
+from backends.quality.clip import PICKSCORE, PICKSCORE_TOKENIZER
+from conf.quiet import quiet
 from sim.study.selector.journal import Scores
+from sim.study.selector.options import Options
 from sim.study.selector.pairs import Pair
 from traces.similarity.spaces import DECIMALS
 
@@ -31,21 +32,14 @@ class LivePairs:
         metric: what scores an image.
         clip: given, the pair's similarity is the cosine of the query and the cached image (MoDM, 3.2), not that of
             the two prompts.
-        width, height: pixels.
-        steps: of a full run, N.
-        ks: steps skipped, each in 1..N-1.
-        seed: decides the noise.
+        options: size, steps of a full run, steps skipped, and the seed that decides the noise.
     """
 
     large: LiveModel
     small: LiveModel | None
     metric: Metric
     clip: ClipWeights | None
-    width: int
-    height: int
-    steps: int
-    ks: Sequence[int]
-    seed: int
+    options: Options
 
     def check(self) -> None:
         """Refuse before long work what the models or the metric cannot do.
@@ -56,8 +50,8 @@ class LivePairs:
         """
         for model in (self.large, self.small):
             if model is not None:
-                model.latent_shape(self.width, self.height)
-        grey = np.full((1, self.height, self.width, 3), 128, np.uint8)
+                model.latent_shape(*self.options.size)
+        grey = np.full((1, *self.options.size[::-1], 3), 128, np.uint8)
         self.metric.score(grey, references=grey, prompts=["a cat"])
         if self.clip is not None:
             self.clip.cosines(grey, ["a cat"])
@@ -74,33 +68,31 @@ class LivePairs:
                 return self._scores(pair)
         except torch.OutOfMemoryError as full:
             raise BackendError(
-                f"{self.width}x{self.height} pixels do not fit into the memory of {self.large.device}; take a smaller "
-                "--size, or --dtype bfloat16. Finished pairs are kept"
+                f"{'x'.join(map(str, self.options.size))} pixels do not fit into the memory of {self.large.device}; "
+                "take a smaller --size, or --dtype bfloat16. Finished pairs are kept"
             ) from full
 
     def _scores(self, pair: Pair) -> Scores:
+        size, steps, ks = self.options.size, self.options.steps, self.options.ks
         seed = self._seed(pair.query)
         own = seed if self.metric.full_reference else self._seed(pair.cached)
         full = self._full(pair.query_prompt, seed)
         needs_image = self.small is not None or self.clip is not None
         conditioning = self.large.encode([pair.cached_prompt])
-        noise = self.large.noise(self.width, self.height, [own], self.steps)
-        cached = self.large.denoise(
-            conditioning, noise, self.steps, last_step=None if needs_image else max(self.ks), capture=self.ks
-        )
+        noise = self.large.noise(*size, [own], steps)
+        last = None if needs_image else max(ks)
+        cached = self.large.denoise(conditioning, noise, steps, last_step=last, capture=ks)
         image = self.large.decode(cached.latents).images if needs_image else None
         runner = self.small or self.large
         conditioning = runner.encode([pair.query_prompt])
         made = []
-        for k in self.ks:
+        for k in ks:
             if self.small is None:
-                latents = self.large.denoise(conditioning, cached.captured[k], self.steps, first_step=k).latents
+                done = self.large.denoise(conditioning, cached.captured[k], steps, first_step=k)
             else:
                 assert image is not None
-                latents = self.small.refine(
-                    conditioning, list(image), self.width, self.height, [seed], k, self.steps
-                ).latents
-            made.append(runner.decode(latents).images)
+                done = self.small.refine(conditioning, list(image), *size, [seed], k, steps)
+            made.append(runner.decode(done.latents).images)
         similarity = pair.similarity
         if self.clip is not None:
             assert image is not None
@@ -110,13 +102,49 @@ class LivePairs:
         scores = self.metric.score(
             images, references=np.repeat(full, len(images), axis=0), prompts=[pair.query_prompt] * len(images)
         )
-        return Scores(similarity, float(scores[0]), dict(zip(self.ks, scores[1:].tolist(), strict=True)))
+        return Scores(similarity, float(scores[0]), dict(zip(ks, scores[1:].tolist(), strict=True)))
 
     def _full(self, prompt: str, seed: int) -> Images:
-        noise = self.large.noise(self.width, self.height, [seed], self.steps)
-        latents = self.large.denoise(self.large.encode([prompt]), noise, self.steps).latents
+        noise = self.large.noise(*self.options.size, [seed], self.options.steps)
+        latents = self.large.denoise(self.large.encode([prompt]), noise, self.options.steps).latents
         images: Images = self.large.decode(latents).images
         return images
 
     def _seed(self, row: int) -> int:
-        return int(np.random.SeedSequence(self.seed, spawn_key=(row,)).generate_state(1)[0])
+        return int(np.random.SeedSequence(self.options.seed, spawn_key=(row,)).generate_state(1)[0])
+
+
+def opened(options: Options) -> LivePairs:
+    """Build the models, and see that they and the metric can do what is asked. Raises as ``LivePairs.check``."""
+    from transformers.utils import logging
+
+    # diffusers' pipelines import image processors that say what they fall back to; the first logger of
+    # transformers sets its level, so it is asked for before that level is lowered
+    logging.get_logger()
+    with quiet("transformers"):
+        clip = None
+        if options.needs_clip:
+            given = {} if options.clip is None else {"weights": options.clip}
+            clip = ClipWeights(device=options.device, allow_hub=options.allow_hub, **given)
+        live = LivePairs(
+            large=build(options.large, options.device),
+            small=None if options.small is None else build(options.small, options.device),
+            metric=metric(options, clip),
+            clip=clip if options.similarity == "image" else None,
+            options=options,
+        )
+        live.check()
+        return live
+
+
+def metric(options: Options, clip: ClipWeights | None) -> Metric:
+    """What scores an image; ``clip`` is for CLIPScore."""
+    if clip is not None and options.metric == "clipscore":
+        return ClipScore(clip)
+    if options.metric == "pickscore":
+        own = options.pickscore is None  # from the hub, where the tokenizer lies elsewhere
+        weights, tokenizer = options.pickscore or PICKSCORE, PICKSCORE_TOKENIZER if own else None
+        return PickScore(ClipWeights(weights, tokenizer, options.device, options.allow_hub))
+    if options.metric == "psnr":
+        return Psnr()
+    return MsSsim(options.device) if options.metric == "ms-ssim" else Ssim(options.device)

@@ -8,10 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from conf.atomic import atomic_files, check_ours
+from conf.atomic import atomic_files, check_ours, output_folder
+from conf.page import render
 from sim.errors import ConfigError
 from sim.study.selector.figure import draw
 from sim.study.selector.journal import Scores
+from sim.study.selector.options import Options
 from sim.study.selector.pairs import Pair
 from sim.study.selector.rule import Floats, Threshold
 
@@ -25,34 +27,37 @@ class Findings:
 
     Attributes:
         facts: what was measured and how, in words: shown on the page and at the head of the YAML.
-        warning: why the numbers mean nothing, None where they do.
         pairs, scores: (n,) each.
         similarity: (n,), what the thresholds are about.
         quality: (n, len(thresholds)), share of the full image's score.
         thresholds: one per K, rising.
-        alpha: the quality asked for.
-        steps: N.
-        refines: whether a small model refined images (MoDM), rather than the large one resuming latents (NIRVANA).
-        of_images: whether ``similarity`` is of prompt and image rather than of two prompts.
-        encoder: the encoder's choice in conf/encoder.
         published: K -> the paper's threshold; empty where it is of another similarity.
-        paper: whose they are.
     """
 
+    options: Options
     facts: Mapping[str, str]
-    warning: str | None
     pairs: Sequence[Pair]
     scores: Sequence[Scores]
     similarity: Floats
     quality: Floats
     thresholds: Sequence[Threshold]
-    alpha: float
-    steps: int
-    refines: bool
-    of_images: bool
-    encoder: str
     published: Mapping[int, float]
-    paper: str
+
+    @property
+    def warning(self) -> str | None:
+        """Why the numbers mean nothing; None where they do."""
+        weights = (self.options.weights, self.options.refine_weights if self.refines else None)
+        return "random weights: the images, and so these thresholds, mean nothing" if "random" in weights else None
+
+    @property
+    def refines(self) -> bool:
+        """Whether a small model refined images (MoDM), rather than the large one resuming latents (NIRVANA)."""
+        return self.options.refine_family is not None
+
+    @property
+    def paper(self) -> str:
+        """Whose the published thresholds are."""
+        return "MoDM" if self.options.similarity == "image" else "NIRVANA"
 
     @property
     def at_least(self) -> dict[int, float]:
@@ -60,13 +65,18 @@ class Findings:
         return {each.k: each.at_least for each in self.thresholds if each.at_least is not None}
 
     @property
+    def unscored(self) -> int:
+        """Pairs that have no quality."""
+        return int((~np.isfinite(self.quality).all(axis=1)).sum())
+
+    @property
     def command(self) -> str:
         """What runs a system with these thresholds, but for the folder."""
         chosen = ["system=modm-throughput" if self.refines else "system=nirvana"]
-        chosen += ["selector=measured", f"encoder={self.encoder}"]
+        chosen += ["selector=measured", f"encoder={self.options.encoder}"]
         if not self.refines:
             chosen.append(f"cache.latents_at=[{','.join(map(str, self.at_least))}]")
-        elif not self.of_images:
+        elif self.options.similarity == "text":
             chosen.append("space=text")
         return f"mezzotint run --config-dir FOLDER {' '.join(chosen)}"
 
@@ -74,7 +84,7 @@ class Findings:
 def publish(found: Findings, folder: Path) -> list[Path]:
     """Write all files of ``found`` under ``folder``, each whole or not at all.
 
-    Where no K has a threshold there is nothing that a run could read: the YAML files are then absent, and those of
+    Where no K has a threshold there is nothing that a run could read: the YAML file is then absent, and that of
     an earlier call removed.
 
     Returns:
@@ -84,50 +94,20 @@ def publish(found: Findings, folder: Path) -> list[Path]:
         ConfigError: the folder cannot be written to.
     """
     check_ours(folder / PAGE, ConfigError, "a page of calibrate selector", b"# How many steps")
-    try:
-        (folder / SELECTOR).parent.mkdir(parents=True, exist_ok=True)
-        written = {SELECTOR: _selector(found)}
-        if not found.at_least:
-            for name in written:
-                (folder / name).unlink(missing_ok=True)
-            written = {}
-    except OSError as error:
-        raise ConfigError(f"{folder}: cannot be written ({error.strerror}); name another folder with -o") from error
-    texts = written | {PAGE: _page(found)}
-    with atomic_files([folder / name for name in (PAIRS, FIGURE, *texts)], ConfigError) as (pairs, image, *others):
+    output_folder((folder / SELECTOR).parent, ConfigError)
+    templates = {**({SELECTOR: "measured.yaml.jinja"} if found.at_least else {}), PAGE: "page.md.jinja"}
+    files = [folder / name for name in (PAIRS, FIGURE, *templates)]
+    with atomic_files(files, ConfigError, gone=[] if found.at_least else [folder / SELECTOR]) as (pairs, image, *texts):
         with pairs.open("wb") as file:
             pq.write_table(_table(found), file)
-        figure = draw(
-            found.similarity, found.quality, found.thresholds, found.alpha, found.published, found.paper, found.warning
-        )
-        figure.savefig(image, format="png")
-        for temporary, text in zip(others, texts.values(), strict=True):
+        alpha = found.options.alpha
+        draw(
+            found.similarity, found.quality, found.thresholds, alpha, found.published, found.paper, found.warning
+        ).savefig(image, format="png")
+        for temporary, template in zip(texts, templates.values(), strict=True):
+            text = render("sim.study.selector", template, found=found, figure=FIGURE)
             temporary.write_text(text, encoding="utf-8")
-    return [folder / name for name in (*written, PAIRS, FIGURE, PAGE)]
-
-
-def _head(found: Findings) -> str:
-    lines = [f"{what}: {value}" for what, value in found.facts.items()]
-    if found.warning:
-        lines.insert(0, f"WARNING: {found.warning}")
-    return "".join(f"# {line}\n" for line in lines)
-
-
-def _selector(found: Findings) -> str:
-    table = ", ".join(f"{k}: {limit:.6f}" for k, limit in found.at_least.items())
-    without = [str(each.k) for each in found.thresholds if each.at_least is None]
-    said = f"# no similarity of the pairs sufficed for K = {', '.join(without)}: left out\n" if without else ""
-    return (
-        "# How many steps a similarity allows to skip, measured by `mezzotint calibrate selector`.\n"
-        f"# {found.command}\n{_head(found)}{said}"
-        "_target_: sim.reuse.selector.Thresholds\n"
-        f"at_least: {{{table}}}\n"
-        f"of_steps: {found.steps}\n"
-        "strict: false  # the pairs at a threshold were good enough themselves\n"
-        f"alpha: {found.alpha:g}\n"
-        "# quality=alpha asks for alpha_for too: the models that this was measured on, by their names in profiles,\n"
-        "# the space, and the table once more. conf/selector/nirvana.yaml has one.\n"
-    )
+    return [folder / name for name in (*list(templates)[:-1], PAIRS, FIGURE, PAGE)]
 
 
 def _table(found: Findings) -> pa.Table:
@@ -149,44 +129,3 @@ def _table(found: Findings) -> pa.Table:
             "quality": pa.array(found.quality.reshape(-1), from_pandas=True),
         }
     )
-
-
-def _page(found: Findings) -> str:
-    published = f" {found.paper} |" if found.published else ""
-    rows = []
-    for each in found.thresholds:
-        own = "none suffices" if each.at_least is None else f"{each.at_least:.4f}"
-        if each.at_least is not None and each.at_least != each.alone:
-            own += " (raised)"
-        worst, mean = (f"{value:.4f}" if np.isfinite(value) else "-" for value in (each.worst, each.mean))
-        theirs = f" {found.published[each.k]:g} |" if each.k in found.published else " - |" if published else ""
-        rows.append(f"| {each.k} | {own} | {each.pairs} | {worst} | {mean} |{theirs}")
-    unscored = int((~np.isfinite(found.quality).all(axis=1)).sum())
-    notes = [
-        "Quality is the image's score over that of the full run's image.",
-        "*raised*: by itself this K would do with a lower similarity than a smaller K; thresholds never fall as K "
-        "grows, and a K for which none suffices leaves out the larger ones.",
-        "Pairs are drawn evenly over the range of similarities, not as traffic brings them, so that every part of a "
-        "curve rests on as many.",
-    ]
-    if unscored:
-        notes.append(f"{unscored} pairs have no quality: their full image scores 0 or less. They count as bad.")
-    if found.published:
-        notes.append(
-            f"{found.paper}'s thresholds are of its own model, its metric and CLIP's similarity: to be compared in "
-            "shape only."
-        )
-    end = "|---|---|---|---|---|" + ("---|" if published else "")
-    parts = [
-        "# How many steps a similarity allows to skip",
-        f"**{found.warning}**" if found.warning else "",
-        "\n".join(f"- {what}: {value}" for what, value in found.facts.items()),
-        f"| K | similarity at least | pairs there | worst quality | mean quality |{published}\n{end}\n"
-        + "\n".join(rows),
-        f"![Quality against similarity, a panel for each K]({FIGURE})",
-        "\n\n".join(notes),
-        f"`{found.command}` runs {'MoDM' if found.refines else 'NIRVANA'} with these thresholds, FOLDER being this one."
-        if found.at_least
-        else "There is no YAML for a run to read: no K has a threshold.",
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"

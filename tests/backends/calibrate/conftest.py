@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ pytest.importorskip("peft")
 from backends.calibrate import Cell, Plan, grid  # noqa: E402
 from backends.calibrate.journal import Measured  # noqa: E402
 from backends.diffusers_ import ModelSpec  # noqa: E402
-from backends.diffusers_.networks import architectures  # noqa: E402
 
 FAMILIES = ("sd15", "sdxl", "sd3", "flux", "sana")
 
@@ -29,14 +27,6 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _parsed_once() -> Iterator[None]:
-    """The architectures' data files are parsed once, not eight times per calibration."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(architectures, "_data", cache(architectures._data))
-        yield
 
 
 @pytest.fixture

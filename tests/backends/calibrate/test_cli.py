@@ -15,7 +15,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
 from backends.calibrate.bench import Bench  # noqa: E402
-from backends.cli import FAMILIES  # noqa: E402
 from backends.diffusers_.networks.architectures import families  # noqa: E402
 from backends.profile import read  # noqa: E402
 from sim.cli import main  # noqa: E402
@@ -71,19 +70,15 @@ def test_interrupted_it_says_one_line_and_goes_on(
     assert asked[2] == asked[3]
 
 
-def test_every_family_has_a_verb() -> None:
-    assert set(FAMILIES) == set(families())
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["sdxl", "--sizes", "64,6y4"], r"--sizes: found '6y4', expected .*512,768x1024"),
+        (["sdxl", "--sizes", "64,6y4"], r"--sizes: found '64,6y4', expected .*512,768x1024"),
         (["sdxl", "--sizes", "60"], "sdxl makes images whose sides are multiples of 8, not 60x60"),
-        (["sdxl", "--sizes", "0"], "must all be 1 or more"),
+        (["sdxl", "--sizes", "0"], r"--sizes: found '0'"),
         (["sdxl", "--batches", "1,,2"], r"--batches: found '1,,2', expected whole numbers"),
-        (["sdxl", "--repeats", "0"], "must all be 1 or more"),
-        (["sdxl", "--warmup", "-1"], "must be 0 or more"),
+        (["sdxl", "--repeats", "0"], "'--repeats'.*greater than or equal to 1"),
+        (["sdxl", "--warmup", "-1"], "'--warmup'.*greater than or equal to 0"),
         (["sdxl", "--weights", "nowhere"], "weights 'nowhere' is not a folder"),
         (["sdxl", "--weights", "."], "not a pipeline folder"),
         (["sdxl", "--variant", "sdxl_huge"], "has no tiny variant 'sdxl_huge'"),
@@ -111,7 +106,7 @@ def test_an_unknown_family_lists_those_there_are(capsys: pytest.CaptureFixture[s
     assert stopped.value.code == 2
     said = capsys.readouterr().err
     assert "sd9" in said
-    assert all(family in said for family in FAMILIES)
+    assert all(family in said for family in families())
 
 
 def test_too_little_memory_is_one_clear_error(

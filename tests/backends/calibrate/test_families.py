@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
 from backends.base import Asset, BackendError, Work, whole  # noqa: E402
-from backends.calibrate import Cell, calibrate, grid, model_name  # noqa: E402
+from backends.calibrate import Cell, grid  # noqa: E402
 from backends.calibrate.bench import Bench, ran_out_of_memory  # noqa: E402
 from backends.calibrate.machine import machine  # noqa: E402
 from backends.calibrate.session import complete  # noqa: E402
@@ -30,7 +30,7 @@ LARGE = {"sd15": (128, 4), "sdxl": (128, 4), "sd3": (192, 4), "flux": (192, 4), 
 def test_a_calibrated_family_can_be_simulated(plan: Any, tmp_path: Path, family: str) -> None:
     side, batch = LARGE[family]
     wanted = plan(family, lora_rank=2, shapes=((64, 64, 1), (side, side, 1), (side, side, batch)))
-    profile = calibrate(wanted, tmp_path, progress=False)
+    profile = complete(wanted, tmp_path, progress=False).profile
     assert read(tmp_path / f"cpu_{family}-tiny.yaml") == profile
     backend = Profiled("cpu", folder=str(tmp_path))
     backend.require(wanted.model)
@@ -58,7 +58,7 @@ def test_a_calibrated_family_can_be_simulated(plan: Any, tmp_path: Path, family:
 
 def test_controlnets_raise_the_step_time(plan: Any, tmp_path: Path) -> None:
     wanted = plan("sdxl", shapes=grid([(192, 192)], [2]), controlnets=(0, 1, 3), repeats=3, controlnet_batches=(2,))
-    profile = calibrate(wanted, tmp_path, progress=False)
+    profile = complete(wanted, tmp_path, progress=False).profile
     extra = {nets: table.at(192 * 192, 2) for nets, table in profile.controlnet_tables.items()}
     assert set(extra) == {1, 3}
     assert 0 < extra[1] < extra[3]
@@ -79,7 +79,7 @@ def test_controlnets_raise_the_step_time(plan: Any, tmp_path: Path) -> None:
 def test_the_parts_of_a_step_and_loras_in_place_are_measured_and_used(plan: Any, tmp_path: Path) -> None:
     """SwiftDiffusion, 4.1 and 4.2; a denoiser that has no halves goes without."""
     wanted = plan("sdxl", shapes=grid([(64, 64)], [1]), repeats=2, apart=True, lora_rank=4)
-    profile = calibrate(wanted, tmp_path, progress=False)
+    profile = complete(wanted, tmp_path, progress=False).profile
     (parts,), lora = profile.apart, profile.lora
     assert min(parts.encoder_s, parts.controlnet_s, parts.receive_s) > 0
     assert parts.encoder_s < profile.tables["step"].at(64 * 64, 1)
@@ -130,19 +130,19 @@ def test_a_model_that_is_built_is_not_built_again(plan: Any, tmp_path: Path, mon
     wanted = plan("sana", shapes=((64, 64, 1),))
     model = build(wanted.spec)
     monkeypatch.setattr("backends.calibrate.bench.build", None)
-    assert calibrate(wanted, tmp_path, progress=False, model=model).step[0].seconds > 0
+    assert complete(wanted, tmp_path, progress=False, model=model).profile.step[0].seconds > 0
 
 
 def test_loading_is_measured_from_a_folder_only(plan: Any, tmp_path: Path) -> None:
     wanted = plan("sana", shapes=((64, 64, 1),), load_from_disk=True)
-    profile = calibrate(wanted, tmp_path, progress=False)
+    profile = complete(wanted, tmp_path, progress=False).profile
     assert profile.load_s is not None
     assert profile.load_s > 0
     assert (
         Profiled("cpu", folder=str(tmp_path)).load(Asset("model", "sana-tiny", "sana-tiny")).seconds == profile.load_s
     )
     with pytest.raises(BackendError, match="built already"):
-        calibrate(wanted, tmp_path, model=build(wanted.spec))
+        complete(wanted, tmp_path, model=build(wanted.spec))
 
 
 def test_what_runs_on_a_cpu_is_never_put_among_the_shipped_profiles(plan: Any, stub: Any) -> None:
@@ -155,10 +155,10 @@ def test_what_runs_on_a_cpu_is_never_put_among_the_shipped_profiles(plan: Any, s
 
 def test_models_are_named_as_the_simulator_spells_them() -> None:
     assert set(families()) == set(FAMILIES)
-    usual = [model_name(family, None, "full") for family in FAMILIES]
+    usual = [architecture(family).name for family in FAMILIES]
     assert usual == ["sd1.5", "sdxl", "sd3.5-large", "flux-dev", "sana-1.6b"]
-    assert model_name("sdxl", None, "tiny") == "sdxl-tiny"
-    assert model_name("sd3", "sd35_medium", "full") == "sd3.5-medium"
+    assert architecture("sdxl", None, "tiny").name == "sdxl-tiny"
+    assert architecture("sd3", "sd35_medium").name == "sd3.5-medium"
 
 
 def test_too_little_memory_is_known_from_other_errors() -> None:
@@ -174,7 +174,7 @@ def test_a_size_that_a_family_cannot_make_is_refused_before_anything_is_built(
 ) -> None:
     monkeypatch.setattr("backends.calibrate.bench.build", None)
     with pytest.raises(BackendError, match="multiples of 32, not 80x64"):
-        calibrate(plan("sana", shapes=((80, 64, 1),)), tmp_path)
+        complete(plan("sana", shapes=((80, 64, 1),)), tmp_path)
 
 
 def test_a_spec_is_part_of_what_is_resumed(plan: Any, tmp_path: Path, stub: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+pynvml = pytest.importorskip("pynvml")
 pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
-from backends.calibrate import Cell
-from backends.calibrate.bench import Bench
-from backends.calibrate.machine import machine, short_name, spelled
-from backends.calibrate.nvml import Nvml, open_nvml
-from backends.calibrate.session import complete
+from backends.calibrate import Cell  # noqa: E402
+from backends.calibrate.bench import Bench  # noqa: E402
+from backends.calibrate.machine import Machine, machine, open_nvml, short_name, spelled  # noqa: E402
+from backends.calibrate.session import complete  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -48,48 +48,61 @@ def test_a_cpu_says_how_many_threads() -> None:
 
 
 class Driver:
-    """A management library whose device draws 1.5 J between any two readings; ``refuses`` names what it lacks."""
+    """pynvml for a device that draws 1.5 J between any two readings; ``lacks`` is what it does not report."""
 
-    def __init__(self, refuses: str = "") -> None:
-        self.refuses = refuses
+    NVMLError = pynvml.NVMLError
+    NVML_CLOCK_SM = pynvml.NVML_CLOCK_SM
+
+    def __init__(self, lacks: str = "") -> None:
+        self.lacks = lacks
         self.readings = count(1)
 
-    def nvmlInit_v2(self) -> int:
-        return 0
+    def nvmlInit(self) -> None:
+        if self.lacks == "driver":
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 
-    def nvmlDeviceGetHandleByUUID(self, uuid: bytes, handle: Any) -> int:
-        return 0 if uuid == b"GPU-12ab" else 6
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
+        if uuid != "GPU-12ab":
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        return "handle"
 
-    def nvmlDeviceGetTotalEnergyConsumption(self, handle: Any, millijoules: Any) -> int:
-        millijoules._obj.value = 1500 * next(self.readings)
-        return 3 if self.refuses == "energy" else 0
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: Any) -> int:
+        if self.lacks == "energy":
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return 1500 * next(self.readings)
 
-    def nvmlDeviceGetClockInfo(self, handle: Any, kind: int, megahertz: Any) -> int:
-        megahertz._obj.value = 1980
-        return 3 if self.refuses == "clock" else 0
-
-    def nvmlSystemGetDriverVersion(self, text: Any, length: ctypes.c_uint) -> int:
-        text.value = b"570.86.15"
-        return 0
+    def nvmlDeviceGetClockInfo(self, handle: Any, kind: int) -> int:
+        assert kind == pynvml.NVML_CLOCK_SM
+        return 1980
 
 
-def test_the_driver_is_asked_in_its_own_units() -> None:
-    nvml = open_nvml("12ab", Driver())
-    assert nvml is not None
-    assert (nvml.energy_j(), nvml.clock_mhz(), nvml.driver()) == (1.5, 1980, "570.86.15")
-    assert open_nvml("elsewhere", Driver()) is None
-    lacking = open_nvml("12ab", Driver("energy"))
-    assert lacking is not None
-    assert lacking.energy_j() is None
+@pytest.fixture
+def metered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Machine]:
+    """A machine whose meters are those of a ``Driver``, built as for a GPU."""
+
+    def made(lacks: str = "") -> Machine:
+        monkeypatch.setattr("backends.calibrate.machine.pynvml", Driver(lacks))
+        return replace(machine("cpu"), nvml=open_nvml("12ab"))
+
+    return made
+
+
+def test_the_driver_is_asked_in_its_own_units(metered: Any) -> None:
+    nvml = metered().nvml
+    assert (nvml.energy_j(), nvml.clock_mhz()) == (1.5, 1980)
+    assert open_nvml("elsewhere") is None
+    lacking = metered("energy").nvml
+    assert (lacking.energy_j(), lacking.clock_mhz()) == (None, 1980)
+    assert metered("driver").nvml is None
 
 
 def test_energy_per_step_is_what_the_counter_rose_by(
-    plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plan: Any, metered: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("backends.calibrate.bench.ENERGY_WINDOW_S", 0.0)
     wanted = plan("sana", shapes=((64, 64, 1),), repeats=2, steps_timed=2)
-    metered = replace(machine("cpu"), nvml=Nvml(Driver(), None))
-    monkeypatch.setattr("backends.calibrate.session.machine", lambda device: metered)
+    here = metered()
+    monkeypatch.setattr("backends.calibrate.session.machine", lambda device: here)
     profile = complete(wanted, tmp_path, progress=False).profile
     assert profile.energy[0].joules == pytest.approx(1.5 / 6), "two rounds of a dropped step and two timed ones"
     assert profile.power_w is not None
@@ -98,10 +111,12 @@ def test_energy_per_step_is_what_the_counter_rose_by(
     assert "drew" in (tmp_path / "cpu_sana-tiny.md").read_text()
 
 
-def test_a_short_cell_is_run_on_until_the_counter_has_moved(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_cell_is_run_on_until_the_counter_has_moved(
+    plan: Any, metered: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("backends.calibrate.bench.ENERGY_WINDOW_S", 0.3)
     wanted = plan("sana", repeats=1, steps_timed=1)
-    bench = Bench(wanted, replace(machine("cpu"), nvml=Nvml(Driver(), None)))
+    bench = Bench(wanted, metered())
     got = bench(Cell(operation="step", width=64, height=64, batch=1))
     assert got.power_w is not None
     assert got.power_w <= 1.5 / 0.3

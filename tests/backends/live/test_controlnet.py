@@ -1,4 +1,4 @@
-"""ControlNets in the loop and apart from it give the same image; the stock pipelines are the oracle."""
+"""ControlNets in the loop steer the image; the stock pipelines are the oracle."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ import pytest
 torch = pytest.importorskip("torch")
 diffusers = pytest.importorskip("diffusers")
 
-from backends.diffusers_ import (  # noqa: E402
+from backends.diffusers_ import LiveError  # noqa: E402
+from backends.diffusers_.addons.controlnet import (  # noqa: E402
     Control,
-    ControlService,
-    LiveError,
-    ModelSpec,
-    build,
     control,
     inline,
     open_controlnet,
@@ -33,24 +30,17 @@ def _control(model: Any, guided: bool, seed: int, scale: float, batch: int = 1) 
 
 
 @pytest.mark.parametrize("family", ["sd15", "sdxl", "sd3", "flux"])
-@pytest.mark.parametrize("nets", [1, 3])
-def test_in_line_and_apart_give_the_same_latents(tiny: dict[str, Any], family: str, nets: int) -> None:
+def test_several_in_line_steer_together_whatever_their_order(tiny: dict[str, Any], family: str) -> None:
     model = tiny[family]
-    conditioning = model.encode(["a house", "a boat"])
-    start = model.noise(64, 64, [1, 2], STEPS)
-    scales = [0.5 + 0.25 * each for each in range(nets)]
-    here = [_control(model, conditioning.guided, seed, s, 2) for seed, s in enumerate(scales)]
-    there = [_control(model, conditioning.guided, seed, s, 2) for seed, s in enumerate(scales)]
-    in_line = model.denoise(conditioning, start, STEPS, residuals=inline(here)).latents
-    service = ControlService(there)
-    try:
-        apart = model.denoise(conditioning, start, STEPS, residuals=service).latents
-    finally:
-        service.close()
-    assert torch.equal(in_line, apart)
-    assert len(service.wait_s) == STEPS
-    without = model.denoise(conditioning, start, STEPS).latents
-    assert not torch.allclose(in_line, without, atol=1e-3)
+    conditioning, start = model.encode(["a house", "a boat"]), model.noise(64, 64, [1, 2], STEPS)
+    nets = [_control(model, conditioning.guided, seed, 0.5 + 0.25 * seed, 2) for seed in range(3)]
+    some, one, other, without = (
+        model.denoise(conditioning, start, STEPS, residuals=inline(those) if those else None).latents
+        for those in (nets[:1], nets, nets[::-1], [])
+    )
+    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(one, some, atol=1e-3)
+    assert not torch.allclose(some, without, atol=1e-3)
 
 
 @pytest.mark.parametrize("family", ["sd15", "sdxl"])
@@ -111,23 +101,7 @@ def test_a_controlnet_reads_back_from_its_folder(tiny: dict[str, Any], tmp_path:
 
 
 def test_what_has_no_controlnet_says_so(tiny: dict[str, Any]) -> None:
-    with pytest.raises(LiveError, match="sana has no ControlNet"):
+    with pytest.raises(LiveError, match="has no ControlNet here"):
         random_controlnet(tiny["sana"])
-    with pytest.raises(LiveError, match="it has: controlnet_sdxl"):
-        random_controlnet(tiny["sdxl"], name="depth")
     with pytest.raises(LiveError, match="at least one"):
         inline([])
-
-
-def test_an_error_in_a_service_reaches_the_run() -> None:
-    model = build(ModelSpec("sd15", scale="tiny"))
-
-    def broken(step: Any) -> Any:
-        raise RuntimeError("the service is down")
-
-    service = ControlService([broken])
-    try:
-        with pytest.raises(RuntimeError, match="service is down"):
-            model.denoise(model.encode(["x"]), model.noise(64, 64, [1], 2), 2, residuals=service)
-    finally:
-        service.close()

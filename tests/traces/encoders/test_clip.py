@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conf.clip import ClipModel
 from sim.config.build import build
 from tests.sim.lab import configured
 from tests.traces.lab import needs_clip, tiny_clip
-from traces.encoders.clip import Clip, ClipWeights
+from traces.encoders.clip import Clip
 from traces.encoders.embeddings import Encoder, embed
 from traces.error import TraceError
-from traces.table.trace import Trace, write
+from traces.table.trace import Trace
 
 TEXTS = ["a red fox", "a lighthouse at dusk, oil on canvas", "x", "", "a queen " * 60]
 
@@ -81,13 +82,13 @@ def test_the_name_follows_the_weights_and_nothing_else(folder: Path, copy: Path)
     assert Clip(str(copy)).name == Clip(str(copy)).name
 
 
-def test_what_it_gave_is_remembered_by_that_name(folder: Path, copy: Path, trace: Trace, tmp_path: Path) -> None:
-    stored = write(trace, tmp_path / "t.parquet")
-    first = np.array(embed(stored, Clip(str(folder))))
+def test_what_it_gave_is_remembered_by_that_name(
+    folder: Path, copy: Path, trace: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = np.array(embed(trace, Clip(str(folder))))
     assert first.shape == (3, 24)
-    again = Clip(str(copy))
-    np.testing.assert_array_equal(embed(stored, again), first)
-    assert again._loaded is None  # no model was read for it
+    monkeypatch.setattr(ClipModel, "text_vectors", lambda *_: pytest.fail("was encoded again"))
+    np.testing.assert_array_equal(embed(trace, Clip(str(copy))), first)
 
 
 def test_a_text_side_alone_will_do(folder: Path, tmp_path: Path) -> None:
@@ -102,7 +103,7 @@ def test_a_text_side_alone_will_do(folder: Path, tmp_path: Path) -> None:
     expected = Clip(str(folder)).encode(TEXTS, False)
     np.testing.assert_allclose(Clip(str(alone)).encode(TEXTS, False), expected, atol=1e-6)
     with pytest.raises(TraceError, match="'clip_text_model', expected CLIP's vision side"):
-        ClipWeights(str(alone)).vision()
+        ClipModel(str(alone), TraceError).image_vectors([])
 
 
 def test_without_weights_the_error_says_what_to_do(tmp_path: Path) -> None:
@@ -112,8 +113,6 @@ def test_without_weights_the_error_says_what_to_do(tmp_path: Path) -> None:
             _ = Clip(where).name
     with pytest.raises(TraceError, match=r"found no config\.json; put"):
         _ = Clip(str(tmp_path)).dim
-    with pytest.raises(TraceError, match="batch=0"):
-        Clip(batch=0)
 
 
 def _no_tokenizer(copy: Path) -> None:

@@ -12,12 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from conf.assumption import Assumption
+from conf.clip import ClipModel
 from sim.config.build import build
 from sim.run import simulate
 from tests.sim.lab import configured, simulated
 from tests.traces.lab import needs_clip, tiny_clip
 from traces.encoders import images
-from traces.encoders.clip import Clip, ClipWeights
+from traces.encoders.clip import Clip
 from traces.encoders.images import ClipImages, GivenImages
 from traces.error import TraceError
 from traces.similarity.real_images import TextToRealImage
@@ -170,9 +171,9 @@ def test_images_are_encoded_as_clip_itself_does(weights: Path, folder: Path) -> 
 def test_images_are_encoded_once(weights: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def counting(weights: ClipWeights, paths: list[Path], batch: int) -> Any:
+    def counting(model: ClipModel, paths: list[Path], batch: int) -> Any:
         asked.append(len(paths))
-        return original(weights, paths, batch)
+        return original(model, paths, batch)
 
     original = images.image_vectors
     monkeypatch.setattr(images, "image_vectors", counting)
@@ -203,7 +204,6 @@ def test_a_folder_that_does_not_fit_the_trace(weights: Path, folder: Path, tmp_p
     (folder / "2.webp").write_bytes(b"no image")
     with pytest.raises(TraceError, match=r"2\.webp: cannot be read as an image"):
         source.open(3, 24)
-    assert not list((tmp_path / "cache" / "images").iterdir())  # nothing half-made stays
 
 
 def test_the_images_take_the_encoder_s_weights(weights: Path) -> None:

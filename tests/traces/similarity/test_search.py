@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from traces.encoders import disk_cache
 from traces.error import TraceError
 from traces.similarity import neighbours
 from traces.similarity.bound import SLACK, cheapest
@@ -126,85 +125,37 @@ def test_the_cache_itself_is_searched_only_where_the_list_is_cut_and_holds_nothi
     assert index.best(4) == (1, 0.9998)
 
 
-def test_neighbours_are_found_once_and_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path))
-    space = TextToText()
-    space.bind(unit(np.random.default_rng(0).normal(size=(300, 4))), np.random.default_rng(0))
-    first = neighbours.remembered(space, 300, 0.5, 8, "trace encoder")
-    monkeypatch.setattr(neighbours, "find", None)
-    again = neighbours.remembered(space, 300, 0.5, 8, "trace encoder")
-    for name in neighbours.FILES:
-        np.testing.assert_array_equal(getattr(first, name), getattr(again, name))
-    assert not list(tmp_path.rglob("*.part"))
-    with pytest.raises(TypeError):
-        neighbours.remembered(space, 300, 0.6, 8, "trace encoder")
-
-
-def test_whatever_byte_is_flipped_and_wherever_it_is_cut_the_neighbours_are_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_neighbours_are_found_once_and_an_interrupted_search_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path))
+    monkeypatch.setattr(neighbours, "QUERIES", 100)
     space = TextToText()
-    space.bind(unit(np.random.default_rng(0).normal(size=(60, 3))), np.random.default_rng(0))
-    whole = neighbours.find(space, 60, 0.5, 8)
+    vectors = unit(np.random.default_rng(0).normal(size=(300, 4)))
+    space.bind(vectors, np.random.default_rng(0))
+    whole = neighbours.find(space, 300, 0.5, 8)
+    asked: list[int] = []
 
-    def same() -> str:
-        found = neighbours.remembered(space, 60, 0.5, 8, "x")
+    class Watched(TextToText):
+        def queries(self, start: int, stop: int) -> np.ndarray:
+            if stop - start == 100:
+                if asked == [0, 100]:
+                    asked.append(-1)
+                    raise KeyboardInterrupt
+                asked.append(start)
+            return super().queries(start, stop)
+
+    watched = Watched()
+    watched.bind(vectors, np.random.default_rng(0))
+    with pytest.raises(KeyboardInterrupt):
+        neighbours.remembered(watched, 300, 0.5, 8, "trace encoder")
+    for _ in range(2):
+        found = neighbours.remembered(watched, 300, 0.5, 8, "trace encoder")
         for name in neighbours.FILES:
             np.testing.assert_array_equal(getattr(found, name), getattr(whole, name))
-        return capsys.readouterr().err
-
-    names = [*(f"{name}.npy" for name in neighbours.FILES), "facts.json"]
-
-    @given(name=st.sampled_from(names), place=st.integers(0, 10_000), flipped=st.integers(0, 255))
-    def damaged(name: str, place: int, flipped: int) -> None:
-        for other, kept in sound.items():
-            other.write_bytes(kept)
-        [file] = tmp_path.rglob(name)
-        content = bytearray(file.read_bytes())
-        at = place % len(content)
-        if flipped:
-            content[at] ^= flipped
-        else:
-            del content[at:]
-        file.write_bytes(bytes(content))
-        said = same()
-        assert said.count("\n") <= 1
-        assert name == "facts.json" or "found again" in said
-        assert same() == ""
-        assert not list(tmp_path.rglob("*.part"))
-
-    same()
-    sound = {file: file.read_bytes() for name in names for file in tmp_path.rglob(name)}
-    damaged()
-
-
-def test_where_neighbours_cannot_be_kept_they_are_found_and_it_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").touch()
-    space = TextToText()
-    space.bind(unit(np.ones((50, 3))), np.random.default_rng(0))
-    whole = neighbours.find(space, 50, 0.5, 8)
-    for home in (str(tmp_path / "file" / "below"), "n" * 300):
-        monkeypatch.setenv("MEZZOTINT_CACHE", home)
-        found = neighbours.remembered(space, 50, 0.5, 8, "x")
-        np.testing.assert_array_equal(found.rows, whole.rows)
-        assert capsys.readouterr().err.endswith("; neighbours are found for this run alone\n")
-
-
-def test_neighbours_that_are_damaged_and_cannot_be_removed_are_found_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path))
-    space = TextToText()
-    space.bind(unit(np.ones((50, 3))), np.random.default_rng(0))
-    whole = neighbours.remembered(space, 50, 0.5, 8, "x")
-    [file] = tmp_path.rglob("rows.npy")
-    file.unlink()
-    monkeypatch.setattr(disk_cache, "remove", lambda _: None)  # tests may run as root, whom no mode stops
-    np.testing.assert_array_equal(neighbours.remembered(space, 50, 0.5, 8, "x").rows, whole.rows)
-    assert "found again" in capsys.readouterr().err
+        assert asked == [0, 100, -1, 200]
+    neighbours.remembered(watched, 300, 0.6, 8, "trace encoder")
+    assert asked[4:] == [0, 100, 200]
 
 
 def test_among_equals_the_oldest_is_found() -> None:

@@ -1,6 +1,5 @@
 """The canonical trace: what it accepts, what it refuses and in which words, and its digest."""
 
-import itertools
 import json
 import os
 import resource
@@ -19,8 +18,7 @@ from hypothesis import strategies as st
 from traces.error import TraceError
 from traces.table.columns import SCHEMA
 from traces.table.digest import content_digest
-from traces.table.trace import Trace, make, read, validate, write
-from traces.table.validation import Origin
+from traces.table.trace import Trace, make, read, write
 
 requests = st.fixed_dictionaries(
     {
@@ -84,14 +82,6 @@ def test_writing_and_reading_keep_the_content(table: pa.Table, rows: int, compre
     raw = pq.read_table(tmp_path / "t.parquet")
     pq.write_table(raw, tmp_path / "other.parquet", row_group_size=rows, compression=compression)
     assert read(tmp_path / "other.parquet").digest == trace.digest
-
-
-@settings(max_examples=80)
-@given(table=traces, cuts=st.lists(st.integers(0, 12), max_size=4))
-def test_the_digest_does_not_see_chunks(table: pa.Table, cuts: list[int]) -> None:
-    edges = sorted({0, table.num_rows, *(min(cut, table.num_rows) for cut in cuts)})
-    parts = [table.slice(a, b - a) for a, b in itertools.pairwise(edges)]
-    assert content_digest(pa.concat_tables(parts)) == content_digest(table)
 
 
 @settings(max_examples=80)
@@ -175,31 +165,27 @@ def test_notes_must_be_json(columns: dict[str, Any]) -> None:
             make(columns, name="n", source="s", notes={"x": bad})
 
 
-def test_validate_wants_the_exact_schema(trace: Trace) -> None:
-    validate(trace.table, "t")
-    with pytest.raises(TraceError, match="column cfg: not a column of a trace"):
-        validate(trace.table.append_column("cfg", pa.array([1, 2, 3])), "t")
-    with pytest.raises(TraceError, match="column steps: missing, expected once"):
-        validate(trace.table.drop_columns("steps"), "t")
-    with pytest.raises(TraceError, match="column seed: found 2 times"):
-        validate(trace.table.append_column("seed", trace.table["seed"]), "t")
-    with pytest.raises(TraceError, match="column width: found type int64, expected int32"):
-        validate(trace.table.set_column(4, "width", trace.table["width"].cast(pa.int64())), "t")
+def test_a_file_s_columns_are_those_of_a_trace(trace: Trace, tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    write(trace, path)
+    table = pq.read_table(path)
+    wide = pa.array([1, 2, 3])
+    for changed, message in (
+        (table.append_column("cfg", wide), "column cfg: not a column of a trace"),
+        (table.drop_columns("request_id"), "column request_id: missing"),
+        (table.drop_columns("seed"), "the file was changed"),
+        (table.set_column(4, "width", wide), "column width: found type int64, expected int32"),
+        (table.append_column("width", wide), "column width: found type int64, expected int32"),
+    ):
+        pq.write_table(changed, path)
+        with pytest.raises(TraceError, match=message):
+            read(path)
 
 
 def test_text_that_is_not_utf8_is_refused(trace: Trace) -> None:
     bad = pa.array([b"ok", b"\xff\xfe", b"ok"], pa.binary()).view(pa.string())
     with pytest.raises(TraceError, match="UTF-8"):
-        validate(trace.table.set_column(3, "prompt", bad), "t")
-
-
-def test_an_origin_speaks_in_the_source_s_terms_and_sorts(columns: dict[str, Any]) -> None:
-    origin = Origin("in.csv", {"steps": "step"}, np.array([10, 20, 30]))
-    columns["arrival_s"] = [5.0, 1.0, 1.0]
-    made = make(columns, name="n", source="s", where=origin)
-    assert made.table.column("request_id").to_pylist() == ["b", "c", "a"]
-    with pytest.raises(TraceError, match=r"in\.csv: row 20, column step: found -3"):
-        make({**columns, "steps": [1, -3, 1]}, name="n", source="s", where=origin)
+        make(trace.table.set_column(3, "prompt", bad), name="n", source="s")
 
 
 def test_pandas_columns_are_taken(columns: dict[str, Any]) -> None:
@@ -269,8 +255,11 @@ def test_writing_where_one_cannot(trace: Trace, tmp_path: Path) -> None:
 
 def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     count = 50_000
-    columns = {"request_id": [str(i) for i in range(count)], "arrival_s": np.random.default_rng(0).random(count)}
-    big = make(columns, name="n", source="s", where=Origin("t"))
+    columns = {
+        "request_id": [str(i) for i in range(count)],
+        "arrival_s": np.sort(np.random.default_rng(0).random(count)),
+    }
+    big = make(columns, name="n", source="s")
     path = tmp_path / "t.parquet"
     path.write_text("old")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

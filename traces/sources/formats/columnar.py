@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from traces.error import TraceError
-from traces.table.external_sort import RUN_BYTES
-from traces.table.ingest import ROWS
+from traces.table.ingest import ROWS, TEXT_BYTES
 from traces.table.limits import Limits, unchanged
 from traces.table.validation import shown
 
@@ -67,13 +66,13 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _small(table: pa.Table) -> Iterator[pa.Table]:
-    """`table` in pieces whose text takes at most about `RUN_BYTES` each, or single rows."""
+    """`table` in pieces whose text takes at most about `TEXT_BYTES` each, or single rows."""
     size = np.zeros(table.num_rows, np.int64)
     for column in table.columns:
         for chunk in column.chunks if pa.types.is_dictionary(column.type) else []:
             each = pc.binary_length(chunk.dictionary).cast(pa.int64())
             size += each.take(chunk.indices).fill_null(0).to_numpy()
-    part = np.cumsum(size) // RUN_BYTES
+    part = np.cumsum(size) // TEXT_BYTES
     edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), table.num_rows]
     for start, end in itertools.pairwise(edges):
         yield table.slice(start, end - start)
