@@ -44,10 +44,13 @@ def _source_in(module: ModuleType) -> type[Streamed] | None:
 
 
 def import_from(word: str | None) -> Callable[..., None]:
-    """Return the command that imports from the source `word`; without one, the command that names all of them.
+    """Make a trace from a published table.
 
     Args:
         word: a name of `sources`, or module.Class of a module that Python finds, in the working directory too.
+
+    Returns:
+        The command that imports from that source; without a word, the one that names all of them.
 
     Raises:
         TraceError: there is no such source.
