@@ -99,7 +99,7 @@ def load_targets(path: Path) -> dict[str, list[Target]]:
     Raises:
         ConfigError: the file cannot be read, or the first entry that is wrong, by system, place and id.
     """
-    targets = read_data(path, dict[str, list[Target]])
+    targets: dict[str, list[Target]] = read_data(path, dict[str, list[Target]])
     seen: set[str] = set()
     for system, listed in targets.items():
         for target in listed:
