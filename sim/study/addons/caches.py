@@ -66,14 +66,14 @@ def curves(sizes: Sequence[int] = SIZES, *, seed: int = 1, share: float = 1.0) -
         requests = int(known[name]["requests"] * share)
         asked, fitted = (made(name, requests, seed, share, law) for law in (None, fitted_locality(name)))
         for kind in KINDS:
-            measured_at = dict(zip(known["sizes"], known[name][kind], strict=True))
-            loads, fits = (
-                {policy: per_request(of[kind], sizes, policy) for policy in POLICIES} for of in (asked, fitted)
-            )
-            found.append(
-                Curve(name, kind, sizes, measured_at, loads, fits, asked[kind].distinct / asked[kind].requests)
-            )
+            told = dict(zip(known["sizes"], known[name][kind], strict=True))
+            loads, fits = (_loads(of[kind], sizes) for of in (asked, fitted))
+            found.append(Curve(name, kind, sizes, told, loads, fits, asked[kind].distinct / asked[kind].requests))
     return found
+
+
+def _loads(asked: Lookups, sizes: Sequence[int]) -> dict[str, list[float]]:
+    return {policy: per_request(asked, sizes, policy) for policy in POLICIES}
 
 
 def of_trace(trace: Trace, name: str, sizes: Sequence[int] = SIZES) -> list[Curve]:
@@ -82,8 +82,9 @@ def of_trace(trace: Trace, name: str, sizes: Sequence[int] = SIZES) -> list[Curv
     for kind in KINDS:
         asked = lookups(trace, kind)
         if asked is not None and asked.total:
-            loads = {policy: per_request(asked, sorted(sizes), policy) for policy in POLICIES}
-            found.append(Curve(name, kind, tuple(sorted(sizes)), {}, loads, {}, asked.distinct / asked.requests))
+            ascending = tuple(sorted(sizes))
+            loads = _loads(asked, ascending)
+            found.append(Curve(name, kind, ascending, {}, loads, {}, asked.distinct / asked.requests))
     return found
 
 

@@ -50,11 +50,11 @@ def sustained_rpm(systems: Sequence[str], slo: str) -> Number:
 
 def _crossing(runs: Runs, slo: str) -> float:
     late = {rate: mean([run.number("slo", slo, "violation_rate") for run in at]) for rate, at in by_rate(runs).items()}
-    lowest, *_, highest = late
+    lowest = min(late)
     if late[lowest] > SUSTAINED:
         raise Unmeasured(f"more than {SUSTAINED:.0%} of the requests are late at {lowest:g}/min already")
     rate = crossing(late, SUSTAINED, rises=True)
-    return highest if rate is None else rate
+    return max(late) if rate is None else rate
 
 
 def by_rate(runs: Runs) -> dict[float, list[Finished]]:

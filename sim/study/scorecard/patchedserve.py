@@ -57,7 +57,7 @@ def _supported(shares: Mapping[float, float], least: float) -> float:
     Raises:
         Unmeasured: it is below at the lowest rate already, or at none.
     """
-    lowest, *_, highest = shares
+    lowest, highest = min(shares), max(shares)
     rate = crossing(shares, least, rises=False)
     if shares[lowest] < least or rate is None:
         where = f"at {lowest:g}/min already" if shares[lowest] < least else f"at none up to {highest:g}/min"

@@ -76,9 +76,7 @@ def settings(which: Callable[[str, int, int], bool] = lambda *_: True) -> list[S
                 for statistic, prefix in columns.items()
             }
             took = stages(simulate(config(*of)))
-            ours = {
-                statistic: {stage: took[statistic][stage] for stage in known} for statistic, known in logged.items()
-            }
+            ours = {statistic: {stage: took[statistic][stage] for stage in told} for statistic, told in logged.items()}
             found.append(Setting(*of, logged, ours))
     return found
 
