@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from pathlib import Path
+from typing import TypeVar
 
 from conf.page import number
 from sim.commands import COMMANDS
@@ -14,10 +15,10 @@ from sim.study.scorecard.columns import SYNTHETIC, Column, Feed, follows_from, r
 from sim.study.scorecard.figure import draw
 from sim.study.scorecard.finished import Runs
 from sim.study.scorecard.measures import Measured, load_measures
-from sim.study.scorecard.observations import observe
+from sim.study.scorecard.observations import Observation, observe
 from sim.study.scorecard.points import sweep
 from sim.study.scorecard.readings import EXPERIMENTS as READ
-from sim.study.scorecard.readings import measure
+from sim.study.scorecard.readings import Reading, measure
 from sim.study.scorecard.rows import Row, judged_again, score
 from sim.study.scorecard.runner import finish
 from sim.study.scorecard.targets import Reasons, Targets, load_reasons, load_targets, read_data, reasons_of
@@ -32,6 +33,8 @@ MEASURES: Mapping[str, Measured] = load_measures(
 """Of all systems."""
 
 Overrides = Mapping[str, Sequence[str]]
+
+T = TypeVar("T", Row, Reading, Observation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +128,9 @@ def make(study: Study, work: Path, jobs: int = 1, feeds: Sequence[Feed] = (Feed(
     columns, failed = [], dict[str, list[str]]()
     for feed, of, listed in zip(feeds, said, points, strict=True):
         runs = Runs(tuple(next(outcomes) for _ in listed))
-        columns.append(_column(study, feed, of, runs, work))
         for point, error in runs.failed():
             failed.setdefault(error, []).append(point.command)
+        columns.append(_column(study, feed, of, runs, work))
     return Card(study, columns, failed)
 
 
@@ -137,13 +140,13 @@ def _column(study: Study, feed: Feed, said: str, runs: Runs, work: Path) -> Colu
         for name in study.experiments()
     }
     rows = score(study.targets, study.measures, runs, reasons_of(feed.name, study.reasons), overrides)
-    rows = [replace(row, reason=None if row.reason is None else feed.public(row.reason)) for row in rows]
-    read, seen = [], []
-    if study.beside:
-        read = [replace(one, reason=one.reason and feed.public(one.reason)) for one in measure(runs)]
-        seen = observe(runs.of(["nirvana-table2"]), work)
-        seen = [replace(one, reason=one.reason and feed.public(one.reason)) for one in seen]
-    return Column(feed.name, said, follows_from(study.overrides), rows, read, seen)
+    read = measure(runs) if study.beside else []
+    seen = observe(runs.of(["nirvana-table2"]), work) if study.beside else []
+
+    def public(listed: Sequence[T]) -> list[T]:
+        return [replace(one, reason=one.reason and feed.public(one.reason)) for one in listed]
+
+    return Column(feed.name, said, follows_from(study.overrides), public(rows), public(read), public(seen))
 
 
 def beside(card: Card, before: Path) -> tuple[Card, list[str]]:

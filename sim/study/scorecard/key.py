@@ -2,10 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,8 @@ def digest(config: Config) -> str:
     backend = config.get("backend", {})
     said = {key: _by_content(value) for key, value in config.items() if key not in ("run", "backend")}
     said["backend"] = {key: value for key, value in backend.items() if key != "folder"}
-    return joined(arithmetic(), tables(), _profiles(str(backend.get("gpu")), backend.get("folder")), said)
+    beside = [repr(list_prices()), settings("trace"), _profiles(str(backend.get("gpu")), backend.get("folder"))]
+    return joined(arithmetic(), beside, said)
 
 
 @cache
@@ -55,28 +55,16 @@ def arithmetic() -> str:
 
 
 @cache
-def tables() -> str:
-    """Return the digest of what is read beside a run's configuration: list prices, and the laws of synthetic traces."""
-    return joined({name: repr(price) for name, price in list_prices().items()}, settings("trace"))
-
-
-@cache
 def settings(*groups: str) -> dict[str, Any]:
     """Return the parsed YAML files of conf, by path: of these groups, or of all; comments do not count."""
-    conf = resources.files("conf")
-    roots = [(group, conf / group) for group in groups] or [("", conf)]
-    return {name: text for path, root in roots for name, text in sorted(_parsed(root, path))}
-
-
-def _parsed(folder: Traversable, path: str) -> Iterator[tuple[str, Any]]:
-    for entry in folder.iterdir():
-        name = f"{path}/{entry.name}"
-        if entry.is_dir() and name != "/data":  # targets and reasons are judged anew at every writing
-            yield from _parsed(entry, name)
-        elif name.endswith(".yaml"):
-            text = entry.read_text(encoding="utf-8")
+    conf, found = Path(str(resources.files("conf"))), {}
+    for file in sorted(conf.rglob("*.yaml")):
+        name = file.relative_to(conf)
+        if name.parts[0] in groups or not (groups or name.parts[0] == "data"):  # targets are judged at every writing
+            text = file.read_text(encoding="utf-8")
             package = [line for line in text.splitlines() if line.startswith("# @package")]
-            yield name, [package, yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))]
+            found[str(name)] = [package, yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))]
+    return found
 
 
 @cache

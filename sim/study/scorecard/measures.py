@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,23 @@ def per_size(
     return lambda runs: [
         mean([of(run) for run in runs.where(eviction=eviction, capacity=capacity)]) for capacity in capacities
     ]
+
+
+def crossing(at: Mapping[float, float], limit: float, *, rises: bool) -> float | None:
+    """Return the rate at which a number passes ``limit``, on the line between two rates that were run.
+
+    Args:
+        at: the number by rate, from the lowest rate on.
+        limit: which the number at the lowest rate has not passed.
+        rises: whether a number above the limit has passed it, or one below.
+
+    Returns:
+        None where no number passes it.
+    """
+    for (low, before), (high, after) in pairwise(at.items()):
+        if after > limit if rises else after < limit:
+            return low + (high - low) * (limit - before) / (after - before)
+    return None
 
 
 def hits(run: Finished) -> float:

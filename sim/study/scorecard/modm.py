@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from sim.study.scorecard.finished import Finished, Runs, Unmeasured, mean
-from sim.study.scorecard.measures import Measure, Number, hits, ratio, reduction
+from sim.study.scorecard.measures import Measure, Number, crossing, hits, ratio, reduction
 
 SIZES = (1_000, 10_000, 100_000)
 """Images of Figure 9's caches; NIRVANA holds five latents for each."""
@@ -49,19 +49,12 @@ def sustained_rpm(systems: Sequence[str], slo: str) -> Number:
 
 
 def _crossing(runs: Runs, slo: str) -> float:
-    at = by_rate(runs)
-    rates, shares = (
-        list(at),
-        [mean([run.number("slo", slo, "violation_rate") for run in seeds]) for seeds in at.values()],
-    )
-    over = [share > SUSTAINED for share in shares]
-    if over[0]:
-        raise Unmeasured(f"more than {SUSTAINED:.0%} of the requests are late at {rates[0]:g}/min already")
-    if not any(over):
-        return rates[-1]
-    after = over.index(True)
-    low, high = shares[after - 1], shares[after]
-    return rates[after - 1] + (rates[after] - rates[after - 1]) * (SUSTAINED - low) / (high - low)
+    late = {rate: mean([run.number("slo", slo, "violation_rate") for run in at]) for rate, at in by_rate(runs).items()}
+    lowest = min(late)
+    if late[lowest] > SUSTAINED:
+        raise Unmeasured(f"more than {SUSTAINED:.0%} of the requests are late at {lowest:g}/min already")
+    rate = crossing(late, SUSTAINED, rises=True)
+    return max(late) if rate is None else rate
 
 
 def by_rate(runs: Runs) -> dict[float, list[Finished]]:

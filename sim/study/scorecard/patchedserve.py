@@ -6,7 +6,7 @@ import numpy as np
 
 from backends.profiled import Profiled
 from sim.study.scorecard.finished import Finished, Runs, Unmeasured, mean
-from sim.study.scorecard.measures import Measure
+from sim.study.scorecard.measures import Measure, crossing
 from sim.study.scorecard.modm import by_rate
 
 SLO = "5x"
@@ -57,14 +57,12 @@ def _supported(shares: Mapping[float, float], least: float) -> float:
     Raises:
         Unmeasured: it is below at the lowest rate already, or at none.
     """
-    rates = list(shares)
-    below = [shares[rate] < least for rate in rates]
-    if below[0] or not any(below):
-        where = f"at {rates[0]:g}/min already" if below[0] else f"at none up to {rates[-1]:g}/min"
+    lowest, highest = min(shares), max(shares)
+    rate = crossing(shares, least, rises=False)
+    if shares[lowest] < least or rate is None:
+        where = f"at {lowest:g}/min already" if shares[lowest] < least else f"at none up to {highest:g}/min"
         raise Unmeasured(f"fewer than {least:.0%} are in time {where}")
-    after = below.index(True)
-    low, high = rates[after - 1], rates[after]
-    return low + (high - low) * (shares[low] - least) / (shares[low] - shares[high])
+    return rate
 
 
 def _ahead(runs: Runs, of: str) -> list[float]:
