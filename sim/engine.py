@@ -166,9 +166,15 @@ class Engine:
         self.record.assume(what, value, source)
 
     def fact(
-        self, name: str, kind: type = float, *, default: float | int | bool | None = None, shown: bool = True
+        self,
+        name: str,
+        kind: type = float,
+        *,
+        default: float | int | bool | None = None,
+        shown: bool = True,
+        total: str = "",
     ) -> Fact:
-        return self.record.facts.declare(name, kind, shown, default)
+        return self.record.facts.declare(name, kind, shown, default, total)
 
     def gauge(self, name: str, read: Callable[[float], float | int | bool]) -> None:
         self.record.gauge(name, read)

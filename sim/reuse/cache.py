@@ -107,8 +107,8 @@ class Cache:
         """
         alike = run.similarity
         vectors = alike.embeddings()
-        self._holes = run.fact("hole", bool, shown=False)
-        self._evictions = run.fact("evictions", int, default=0, shown=False)
+        self._holes = run.fact("hole", bool, shown=False, total="cache.holes")
+        self._evictions = run.fact("evictions", int, default=0, shown=False, total="cache.evictions")
         self.space.bind(vectors, stream(0, IMAGES.format(alike.content)), alike.scale)
         for said in self.space.assumptions():
             run.assume(said.what, said.value, said.source)

@@ -143,7 +143,7 @@ class Reuse(Door):
         self._interrupted = bool(self.database.outages or self.store.outages)
         self.cache.bind(run, self.selector, self.database, self.predictor if self._predicts else None)
         self.predictor.bind(run, self.cache.space)
-        self._wasted = run.fact("wasted_s", default=0.0, shown=False)
+        self._wasted = run.fact("wasted_s", default=0.0, shown=False, total="cache.predictor.wasted_search_s")
         run.gauge("database_up", self.database.outage.up_at)
         run.gauge("store_up", self.store.outage.up_at)
         self._assume(run)
