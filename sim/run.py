@@ -140,7 +140,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         _check_completed(engine, settings.warmup)
         bar.update(engine.rows - bar.n)
     judged: Judgement | None = None
-    if settings.feature_cache:
+    if config.get("feature_cache"):
         judged = unknown(
             len(record.facts["quality"]), "feature_cache changes every image, and no table is of such ones"
         )

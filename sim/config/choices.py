@@ -21,9 +21,16 @@ _ENDING = ".yaml"
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group: what is chosen in it, and the choices of another group beside which alone it applies."""
+    """A group.
+
+    Attributes:
+        line: what is chosen in it.
+        part: ``needed`` or ``optional``, if its choices may need those of other groups; None if not.
+        needs: the choices of another group beside which alone it applies.
+    """
 
     line: str
+    part: str | None = None
     needs: Mapping[str, list[str]] = field(default_factory=dict)
 
 
@@ -39,7 +46,9 @@ class Choice:
 @cache
 def groups() -> dict[str, Group]:
     """Return every group by name, in the order of conf/groups.yaml."""
-    return {name: Group(said["line"], said.get("with", {})) for name, said in _read("groups.yaml").items()}
+    return {
+        name: Group(said["line"], said.get("part"), said.get("with", {})) for name, said in _read("groups.yaml").items()
+    }
 
 
 @cache

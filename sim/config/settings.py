@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
 from conf.assumption import Assumption
 from sim.config.build import Parts
+from sim.config.choices import groups
 from sim.config.typed import Real, Truth, Whole
 from sim.errors import ConfigError
 from sim.record.cost import Service
@@ -84,29 +85,6 @@ class Settings(BaseModel):
     cluster: Cluster
     backend: dict[str, Any]
     quality: dict[str, Any]
-    door: Needed
-    cache: Chosen = None
-    space: Chosen = None
-    selector: Chosen = None
-    admission: Chosen = None
-    eviction: Chosen = None
-    database: Chosen = None
-    store: Chosen = None
-    predictor: Chosen = None
-    scheduler: Needed
-    router: Chosen = None
-    discipline: Chosen = None
-    latency: Chosen = None
-    executor: Needed
-    steps: Chosen = None
-    feature_cache: Chosen = None
-    controlnets: Chosen = None
-    loras: Chosen = None
-    fetch: Chosen = None
-    kernels: Chosen = None
-    allocation: Needed
-    controller: Chosen = None
-    failures: Chosen = None
     system: System
 
     def parts(self) -> Parts:
@@ -114,18 +92,21 @@ class Settings(BaseModel):
         return Parts({name: getattr(self, name) for name in PARTS})
 
 
-PARTS = (
-    *("door", "cache", "space", "selector", "admission", "eviction", "database", "store", "predictor"),
-    *("scheduler", "router", "discipline", "latency", "executor", "steps", "feature_cache"),
-    *("controlnets", "loras", "fetch", "kernels", "allocation", "controller", "failures"),
-)
+PARTS = {name: group.part for name, group in groups().items() if group.part is not None}
 """Groups whose choices may need each other."""
+
+_WITH_PARTS = create_model(
+    "Settings",
+    __base__=Settings,
+    **{name: (Needed, ...) if part == "needed" else (Chosen, None) for name, part in PARTS.items()},  # type: ignore[call-overload]
+)
 
 
 def check(config: Mapping[str, Any]) -> Settings:
     """The configuration with its types checked. Raises ConfigError naming the first key that is wrong."""
     try:
-        return Settings.model_validate(config)
+        checked: Settings = _WITH_PARTS.model_validate(config)
+        return checked
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
