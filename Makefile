@@ -48,5 +48,5 @@ $(VENV)/base.stamp: pyproject.toml constraints.txt
 # torch is pinned by name first: a range would take the newest build with several GB of CUDA packages.
 $(VENV)/test.stamp: $(VENV)/base.stamp
 	$(PIP) torch==2.13.0
-	$(PIP) --editable '.[ann,dev,live,notebooks,text]'
+	$(PIP) --editable '.[ann,dev,hub,live,notebooks,text]'
 	touch $@

@@ -3,16 +3,13 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from conf.ranges import Amount, Count
 from traces.error import TraceError
@@ -24,7 +21,7 @@ from traces.table.ingest import Batch, Reading, arriving, slices
 from traces.table.limits import Limits
 from traces.table.validation import Origin, shown
 
-HUB_FILE = "https://huggingface.co/datasets/poloclub/diffusiondb/resolve/main/metadata.parquet"
+HUB_FILE = "hf://datasets/poloclub/diffusiondb/metadata.parquet"
 
 COLUMNS = {
     "arrival_s": "timestamp",
@@ -62,7 +59,7 @@ class DiffusionDB(Streamed):
 
     Args:
         path: metadata.parquet, metadata-large.parquet or a CSV with the same columns; None loads the
-            table of DiffusionDB 2M (text only) from the Hugging Face hub.
+            table of DiffusionDB 2M (text only) from the Hugging Face hub by way of `datasets` (the `hub` extra).
         nsfw_max: drop rows whose image or prompt has a higher NSFW score (a likelihood from 0 to 1), or
             has none. The score 2.0 says that Stable Diffusion's own filter blurred the image, so 1.0
             drops only these. None keeps everything.
@@ -148,12 +145,17 @@ def _columns(table: pa.Table, origin: Origin) -> dict[str, Any]:
 
 def _from_hub() -> pa.Table:
     try:
-        with urlopen(HUB_FILE, timeout=60) as answer:
-            return pq.read_table(pa.BufferReader(answer.read()))
-    except (OSError, HTTPException, pa.ArrowException) as error:
+        import datasets
+    except ImportError:
         raise TraceError(
-            f"{HUB_FILE}: cannot be loaded ({shown(str(error))}); where the network can be reached, download"
-            " metadata.parquet from there, and name that file as the path"
+            f"{HUB_FILE}: fetching it needs datasets; install it with pip install 'mezzotint[hub]', or name a file"
+        ) from None
+    try:
+        return datasets.load_dataset("parquet", data_files=HUB_FILE, split="train").with_format("arrow")[:]
+    except Exception as error:  # whatever its layers of network code raise, the way out is the same
+        raise TraceError(
+            f"{HUB_FILE}: cannot be loaded ({type(error).__name__}: {shown(str(error))}); where the network can be"
+            " reached, download metadata.parquet from huggingface.co/datasets/poloclub/diffusiondb, and name that file"
         ) from error
 
 
