@@ -1,9 +1,11 @@
 """The commands of README.md: every one is composed or parsed as it is written there; nothing is run or measured."""
 
 import argparse
+import functools
+import inspect
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from sim.cli import main
+from sim.commands import function_of
 from sim.config.settings import check
 from sim.study.placement.command import parser
 from tests.conftest import REPOSITORY
@@ -76,11 +79,21 @@ def composed(run_before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             found.run = lambda args: 0
         return found
 
+    def accepting(words: str) -> Callable[..., int]:
+        @functools.wraps(command := function_of(words))
+        def accepted(*args: Any, **options: Any) -> int:
+            assert inspect.signature(command).bind(*args, **options)
+            done.append(words)
+            return 0
+
+        return accepted
+
     def placed(words: Sequence[str]) -> int:
         parser().parse_args(words)
         done.append("plan placement")
         return 0
 
+    monkeypatch.setattr("sim.commands.function_of", accepting)
     monkeypatch.setattr("sim.verbs.job", task)
     monkeypatch.setattr("sim.verbs.validation", task)
     monkeypatch.setattr("sim.verbs.ended_points", lambda folder: len(done))
