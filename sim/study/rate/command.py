@@ -25,7 +25,6 @@ from sim.config.options import (
 )
 from sim.config.plugins import named
 from sim.config.settings import Settings, check
-from sim.ending import end_workers
 from sim.errors import ConfigError
 from sim.rundir import check_place, unclaimed
 from sim.slo import parse_limit
@@ -132,9 +131,6 @@ def find(asked: Asked, config: DictConfig, settings: Settings, folder: Path) -> 
                 found = search(question, points.measure)
         except NotBracketed as error:
             raise ConfigError(str(error)) from None
-        except KeyboardInterrupt:
-            end_workers()  # before their folder is tidied
-            raise
         files = [folder / "rate.png", folder / "rate.json"]
         with atomic_files(files, ConfigError) as (figure, told):
             draw(name, question, found).savefig(figure, format="png", dpi=DPI, metadata={"Software": None})
