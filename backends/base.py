@@ -220,6 +220,10 @@ class Backend(Protocol):
     def assumptions(self) -> list[Assumption]:
         """What the answers given so far rest on besides the measured tables."""
 
+    def provenance(self, model: str) -> Provenance:
+        """Return how the costs of ``model`` are known."""
+        return Provenance()
+
     def gangs(self) -> Collection[int]:
         """Return the numbers of GPUs that step one request at once, and of which the speed was measured."""
         return ()
@@ -258,14 +262,6 @@ class Taken(Protocol):
 
     def faster(self, model: str, kernels: Sequence[str]) -> float:
         """How many times faster than plain a step is with ``kernels``."""
-
-
-@runtime_checkable
-class WithProvenance(Protocol):
-    """A backend that states how its costs are known."""
-
-    def provenance(self, model: str) -> Provenance:
-        """Return how the costs of ``model`` are known."""
 
 
 @runtime_checkable

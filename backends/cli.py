@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from backends import baselines, likeness
 from backends.base import BackendError
-from backends.calibrate import Plan, grid, model_name
+from backends.calibrate import Plan, grid
 from backends.profile import check_replaced, file_name, write
 from conf.atomic import check_ours, output_folder
 
@@ -25,33 +25,29 @@ Folder = Annotated[Path, Option("-o", "--output", metavar="FOLDER", help="where 
 
 def calibrate(
     context: typer.Context,
-    variant: Annotated[
-        str | None, Option(help="a model of the family, such as sd35_medium; none: its usual one")
-    ] = None,
+    variant: Annotated[str | None, Option(help="such as sd35_medium; default: the usual one")] = None,
     scale: Annotated[Scale, Option(help="tiny runs on a CPU")] = "full",
-    weights: Annotated[str, Option(help="random, a pipeline folder, or with --allow-hub a hub id")] = "random",
+    weights: Annotated[str, Option(help="random, a folder, or with --allow-hub a hub id")] = "random",
     allow_hub: Annotated[bool, Option("--allow-hub", help="let --weights be fetched from the hub")] = False,
     dtype: Annotated[
         Dtype | None,
-        Option(help="none: float32 on a CPU; on a GPU float16 for sd15 and sdxl, bfloat16 for the others"),
+        Option(help="default: float32 on a CPU; else float16 (sd15, sdxl) or bfloat16"),
     ] = None,
-    device: Annotated[str | None, Option(help="cpu, cuda or cuda:N; none: cuda where there is one")] = None,
-    sizes: Annotated[str | None, Option(metavar="N|WxH,...", help="pixels; 512,768,1024, or tiny 64,128,256")] = None,
-    batches: Annotated[str | None, Option(metavar="N,...", help="images; 1,2,4,8,16, or tiny 1,2,4")] = None,
+    device: Annotated[str | None, Option(help="cpu, cuda or cuda:N; default: cuda where there is one")] = None,
+    sizes: Annotated[str | None, Option(metavar="N|WxH,...", help="pixels (512,768,1024; tiny: 64,128,256)")] = None,
+    batches: Annotated[str | None, Option(metavar="N,...", help="images (1,2,4,8,16; tiny: 1,2,4)")] = None,
     controlnets: Annotated[str, Option(metavar="N,...", help="numbers in line")] = "0,1,3",
-    controlnet_batches: Annotated[str | None, Option(metavar="N,...", help="batches to run them at; --batches")] = None,
+    controlnet_batches: Annotated[str | None, Option(metavar="N,...", help="of images (--batches)")] = None,
     apart: Annotated[bool, Option(help="measure ControlNets beside the encoder")] = True,
     loras: Annotated[bool, Option(help="measure a LoRA")] = True,
     lora_rank: Annotated[int, Option(min=1, help="its rank")] = 64,
-    load_from_disk: Annotated[
-        bool, Option("--load-from-disk", help="save random weights and read them back, timed")
-    ] = False,
+    load_from_disk: Annotated[bool, Option("--load-from-disk", help="time reading saved weights")] = False,
     energy: Annotated[Literal["auto", "off"], Option(help="where the device counts it")] = "auto",
     steps_timed: Annotated[int, Option(min=1, help="steps per repeat")] = 5,
     warmup: Annotated[int, Option(min=0, help="untimed calls per cell")] = 2,
     repeats: Annotated[int, Option(min=1, help="repeats per cell")] = 5,
-    gpu: Annotated[str | None, Option(help="as the profile's file spells it; none: from the device, h100")] = None,
-    model: Annotated[str | None, Option(help="as the simulator spells it; none: from the variant, sdxl")] = None,
+    gpu: Annotated[str | None, Option(help="as the profile's file spells it; default: from the device, h100")] = None,
+    model: Annotated[str | None, Option(help="as the simulator spells it; default: from the variant, sdxl")] = None,
     output: Folder = OUTPUT,
     fresh: Annotated[bool, Option("--fresh", help="measure everything anew")] = False,
 ) -> int:
@@ -66,6 +62,7 @@ def calibrate(
     from backends.calibrate.machine import short_name
     from backends.calibrate.session import Interrupted, complete, unmeasured
     from backends.diffusers_ import ModelSpec
+    from backends.diffusers_.networks.architectures import architecture
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     gpu = gpu or short_name(device)  # refuses a device that is not there, before torch does
@@ -75,7 +72,7 @@ def calibrate(
     plan = Plan(
         ModelSpec(family, variant=variant, weights=weights, scale=scale, dtype=dtype, allow_hub=allow_hub),
         gpu=gpu,
-        model=model or model_name(family, variant, scale),
+        model=model or architecture(family, variant, scale).name,
         shapes=grid(_sizes(sizes or usual_sizes), _numbers("--batches", batches or usual_batches)),
         device=device,
         warmup=warmup,
@@ -103,11 +100,9 @@ def calibrate_likeness(
     families: Annotated[list[str], Argument(metavar="FAMILY...", help="sd15, sdxl or sd3")],
     scale: Annotated[Scale, Option(help="tiny runs on a CPU")] = "full",
     weights: Annotated[str, Option(help="random or a pipeline folder")] = "random",
-    device: Annotated[str | None, Option(help="cpu, cuda or cuda:N; none: cuda where there is one")] = None,
-    sizes: Annotated[
-        str | None, Option(metavar="N,...", help="sides in pixels; 512,768,1024, or tiny 64,128,192")
-    ] = None,
-    patch: Annotated[int | None, Option(min=1, help="side of a patch in pixels; 256, or tiny 64")] = None,
+    device: Annotated[str | None, Option(help="cpu, cuda or cuda:N; default: cuda where there is one")] = None,
+    sizes: Annotated[str | None, Option(metavar="N,...", help="pixels (512,768,1024; tiny: 64,128,192)")] = None,
+    patch: Annotated[int | None, Option(min=1, help="side of a patch in pixels (256; tiny: 64)")] = None,
     threshold: Annotated[float, Option(min=1e-12, help="PatchedServe's is 0.1")] = 0.1,
     steps: Annotated[int, Option(min=2, help="of a full run")] = 50,
     images: Annotated[int, Option(min=1, help="of each size; the paper takes 1,000")] = 4,
@@ -136,7 +131,7 @@ def calibrate_likeness(
         half: Dtype = "bfloat16" if family == "sd3" else "float16"
         dtype: Dtype = half if place.type == "cuda" and not tiny else "float32"
         model = build(ModelSpec(family, weights=weights, scale=scale, dtype=dtype), place)
-        name = model_name(family, None, scale)
+        name = model.architecture.name
         for side in sides:
             found = measure(model, name, side, side, patch or (64 if tiny else 256), threshold, steps, images)
             rows.append(found)

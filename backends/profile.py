@@ -322,8 +322,12 @@ def within(folder: Path | Traversable, beginning: str = "") -> list[Profile]:
 
     Raises BackendError when one of them cannot be read as a profile, or two are of one GPU and model.
     """
+    try:
+        files = sorted(folder.iterdir(), key=lambda each: each.name)
+    except OSError as error:
+        raise BackendError(f"{folder}: cannot be read ({error.strerror}); name a folder of profiles") from None
     found: dict[tuple[str, str], tuple[str, Profile]] = {}
-    for file in sorted(_entries(folder), key=lambda each: each.name):
+    for file in files:
         if file.name.startswith(".") or not file.name.startswith(beginning) or not file.name.lower().endswith(SUFFIXES):
             continue
         try:
@@ -338,13 +342,6 @@ def within(folder: Path | Traversable, beginning: str = "") -> list[Profile]:
             )
         found[key] = file.name, profile
     return [profile for _, profile in found.values()]
-
-
-def _entries(folder: Path | Traversable) -> list[Path | Traversable]:
-    try:
-        return list(folder.iterdir())
-    except OSError as error:
-        raise BackendError(f"{folder}: cannot be read ({error.strerror}); name a folder of profiles") from None
 
 
 def shipped() -> Traversable:

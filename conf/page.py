@@ -24,6 +24,7 @@ def _environment(package: str) -> jinja2.Environment:
     name, _, folder = package.rpartition(".")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader(name or folder, folder if name else ""),
+        autoescape=jinja2.select_autoescape(("html.jinja",), default=False),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -35,12 +36,15 @@ def _environment(package: str) -> jinja2.Environment:
 
 
 def number(value: float | bool | Sequence[float] | None, digits: int = 4) -> str:
-    """Format a value in ``digits`` significant digits; a list in a row, None as a dash."""
+    """Format a value in ``digits`` significant digits, large ones as whole numbers; a list in a row, None as a dash."""
     if value is None:
         return DASH
     if isinstance(value, bool):
         return "true" if value else "false"
-    return " · ".join(f"{each:.{digits}g}" for each in (value if isinstance(value, Sequence) else [value]))
+    return " · ".join(
+        f"{each:,.0f}" if 10**digits - 0.5 <= abs(each) < 1e12 else f"{each:.{digits}g}"
+        for each in (value if isinstance(value, Sequence) else [value])
+    )
 
 
 def percent(value: float | None, decimals: int = 1, sign: bool = False) -> str:

@@ -47,7 +47,6 @@ from sim.schedule.latency import Known
 from sim.schedule.routed import Routed
 from sim.schedule.routers import LeastOutstanding
 from sim.schedule.slack import Slack
-from sim.study.optimum import Asked, most_in_time
 from sim.study.scorecard.card import study
 from sim.study.scorecard.experiment import runs_of
 from sim.study.scorecard.finished import Finished, Runs
@@ -55,6 +54,7 @@ from sim.study.scorecard.modm import by_rate
 from sim.study.scorecard.patchedserve import batch_s, cuts
 from sim.study.shown import show
 from sim.workload import Similarity, Workload, standalone
+from tests.oracles.optimum import Asked, most_in_time
 from traces.arrivals.base import Schedule
 from traces.similarity.exact import Exact
 

@@ -5,9 +5,8 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from sim.commands import command_of, overview, run_command
+from sim.commands import command_of, overview, refuse_words, run_command
 from sim.ending import Terminated, end_workers, interruption, told_to_stop
-from sim.errors import ConfigError
 from sim.refusal import OUTPUT_GONE, USAGE_ERROR, check_memory_limit, is_refused, refuse
 
 
@@ -45,7 +44,7 @@ def _done(given: Sequence[str]) -> int:
             if words is not None:
                 return run_command(words, given[len(words.split()) :])
             if given and given[0] not in ("-h", "--help"):
-                raise ConfigError(f"{given[0]}: is no command; `mezzotint --help` lists them")
+                refuse_words(given)
             print(overview())
             return 0 if given else USAGE_ERROR
     except BrokenPipeError:

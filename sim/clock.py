@@ -51,17 +51,19 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         self._instant, self._calls = -inf, 0
         self._allowed: float = FEW
 
-    def at(self, time_s: float, order: int, call: Callable[[Any], None], arg: Any = None) -> None:
+    def at(self, time_s: float, order: int, call: Callable[[Any], None], arg: Any = None) -> Entry:
         """Have ``call(arg)`` made at ``time_s``, in its ``order`` among the events of that instant.
 
-        Calls of the same instant and order are made in the order of asking. Raises SimulationError for a time that is
-        past or NaN.
+        Calls of the same instant and order are made in the order of asking. Returns what ``cancel`` takes back. Raises
+        SimulationError for a time that is past or NaN.
         """
         if not time_s > self._now:
             self._calls = calls = self._calls + 1
             if calls > self._allowed or time_s != self._now:
                 self._look(time_s)
-        heappush(self._queue, (time_s, order, self._number(), call, arg))
+        entry = (time_s, order, self._number(), call, arg)
+        heappush(self._queue, entry)
+        return entry
 
     def _look(self, time_s: float) -> None:
         """Allow more calls that do not advance the clock, unless all of them were made at one instant."""
@@ -75,15 +77,16 @@ class Clock(simpy.Environment):  # type: ignore[misc]
             more = self.overdue()
         self._instant, self._allowed = time_s, self._calls + more
 
-    def cancel(self, unwanted: Callable[[Callable[[Any], None], Any], bool]) -> list[tuple[float, Any]]:
-        """Take back the calls for which ``unwanted(call, arg)`` holds: their times and arguments, in the order of being
-        made. Every call that waits is looked at, so that whoever asks for one need not be able to."""
+    def cancel(self, entry: Entry) -> bool:
+        """Take back a call that was asked for; False where it was made, or taken back, before."""
         queue = self._queue
-        gone = sorted(entry for entry in queue if unwanted(entry[3], entry[4]))
-        taken = {entry[2] for entry in gone}
-        queue[:] = [entry for entry in queue if entry[2] not in taken]
+        place = next((place for place, each in enumerate(queue) if each is entry), None)
+        if place is None:
+            return False
+        queue[place] = queue[-1]
+        queue.pop()
         heapify(queue)
-        return [(entry[0], entry[4]) for entry in gone]
+        return True
 
     def feed(self, times: Iterable[float], order: int, call: Callable[[Any], None], args: Iterable[Any]) -> None:
         """Have ``call(arg)`` made at each of ``times``, which do not fall: as ``at``, asked for each as the one before

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 from pydantic import ValidationError
@@ -12,6 +12,7 @@ from typer.exceptions import TyperException
 from sim.errors import ConfigError
 
 COMMANDS: dict[str, str] = {
+    "report": "sim.study.report:report",
     "run": "sim.verbs:run",
     "list": "sim.config.listing:listed",
     "validate": "sim.verbs:validate",
@@ -32,6 +33,11 @@ COMMANDS: dict[str, str] = {
     "calibrate selector": "sim.study.selector.command:selector",
     "plan placement": "sim.study.placement.command:placement",
     "plan rate": "sim.study.rate.command:rate",
+    "scorecard": "sim.study.scorecard.command:compare",
+    "scorecard addons": "sim.study.addons.command:compare",
+    "scorecard compositions": "sim.study.compositions.command:compare",
+    "scorecard hardware": "sim.study.hardware.command:replay",
+    "scorecard stages": "sim.study.stages.command:compare",
 }
 """The module and function of each command, by the words that call it. A module is imported when it is called."""
 
@@ -44,6 +50,15 @@ def overview() -> str:
     lines = [f"  {words:<24} {_description(function_of(words)).partition(chr(10))[0]}" for words in COMMANDS]
     about = "Replay text-to-image traffic through published serving designs."
     return "\n".join(["usage: mezzotint COMMAND [OPTIONS]", "", about, "", *lines])
+
+
+def refuse_words(given: Sequence[str]) -> NoReturn:
+    """Raise ConfigError for words that are no command."""
+    after = [words.split()[1] for words in COMMANDS if words.startswith(f"{given[0]} ")]
+    if after:
+        found = given[1] if len(given) > 1 else "nothing"
+        raise ConfigError(f"{given[0]}: found {found}, expected {' or '.join(after)}")
+    raise ConfigError(f"{given[0]}: is no command; `mezzotint --help` lists them")
 
 
 def command_of(given: Sequence[str]) -> str | None:
@@ -73,7 +88,7 @@ def run_command(words: str, options: Sequence[str]) -> int:
 
 
 def parsed(words: str, options: Sequence[str]) -> Any:
-    """Return the context of command ``words``, with its ``options`` read, for ``with``. Raises TyperException where they cannot be."""
+    """Return a context manager: command ``words`` with its ``options`` read. Raises TyperException for a wrong one."""
     function = function_of(words)
     if words in BY_NEXT_WORD:
         word = options[0] if options and not options[0].startswith("-") else None

@@ -11,7 +11,7 @@ from sim.errors import SimulationError
 
 MACHINERY = (
     *("sim.engine", "sim.clock", "sim.request", "sim.record.", "sim.culprit", "sim.reuse.delay", "simpy."),
-    *("sim.cluster.cluster", "sim.cluster.memory", "sim.cluster.worker", "sim.cluster.rooms"),
+    *("sim.cluster.cluster", "sim.cluster.memory", "sim.worker", "sim.cluster.rooms"),
 )
 """Modules that act for the part that called them."""
 

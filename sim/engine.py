@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import simpy
@@ -30,7 +30,11 @@ from sim.record.facts import Fact, Facts
 from sim.record.record import LOADS, Log, Record
 from sim.request import COMPLETED, HIT, LOOKUPS, MISSING, Guarded, Request
 from sim.streams import stream
+from sim.worker import Worker
 from sim.workload import Similarity, Workload
+
+ARITHMETIC = 1
+"""Raise it with a change that alters any number of a run's results: the scorecard then repeats its finished runs."""
 
 PATIENCE = 1_000
 """Samples in a row in which nothing came, ran or ended: then nothing ever will, whatever controllers still do."""
@@ -108,7 +112,8 @@ class Engine:
         self._ended = 0
         self._seen, self._idle = -1, 0
         self._area_s = 0.0
-        self._tell_ended: Callable[[Request, float], None] | None = getattr(scheduler, "ended", None)
+        default = type(scheduler).ended is Scheduler.ended  # a call for each request, of which most make nothing
+        self._tell_ended = None if default else scheduler.ended
         self._parts: dict[str, object] = {"door": door, "scheduler": scheduler, "executor": executor}
         self._parts |= {"backend": backend} | {
             f"controller{number or ''}": controller for number, controller in enumerate(controllers)
@@ -117,21 +122,17 @@ class Engine:
     # -- what a part is given and declares: see sim.parts.Run ----------------------------------------------------
 
     def rng(self, name: str) -> np.random.Generator:
-        """See Run.rng."""
         return stream(self.seed, name)
 
     def model(self, role: str) -> Model:
-        """See Run.model."""
         model = in_role(self.models, role)
         self.backend.require(model.name)
         return model
 
     def request(self, row: int, now_s: float) -> Request:
-        """See Run.request."""
         return Request(row, now_s, self._width[row], self._height[row], self._steps[row])
 
     def assign(self, request: Request, model: Model) -> None:
-        """See Run.assign."""
         request.model = request.planned = model.name
         if self._native:
             request.width, request.height, request.steps = model.width, model.height, model.steps
@@ -142,7 +143,6 @@ class Engine:
             request.left = request.steps
 
     def work(self, request: Request) -> Work:
-        """See Run.work."""
         if request.model is None:
             raise SimulationError(f"request in row {request.row} is to be run and its plan names no model")
         addons = request.addons
@@ -163,52 +163,48 @@ class Engine:
         )
 
     def assume(self, what: str, value: Any, source: str) -> None:
-        """See Run.assume."""
         self.record.assume(what, value, source)
 
     def fact(
-        self, name: str, kind: type = float, *, default: float | int | bool | None = None, shown: bool = True
+        self,
+        name: str,
+        kind: type = float,
+        *,
+        default: float | int | bool | None = None,
+        shown: bool = True,
+        total: str = "",
     ) -> Fact:
-        """See Run.fact."""
-        return self.record.facts.declare(name, kind, shown, default)
+        return self.record.facts.declare(name, kind, shown, default, total)
 
     def gauge(self, name: str, read: Callable[[float], float | int | bool]) -> None:
-        """See Run.gauge."""
         self.record.gauge(name, read)
 
     def log(self, name: str) -> Log:
-        """See Run.log."""
         return self.record.log(name)
 
     def process(self, actor: Generator[simpy.Event, Any, Any]) -> simpy.Process:
-        """See Run.process."""
         return self.clock.process(actor)
 
     def loaded(self, asset: Asset, seconds: float) -> None:
-        """See Run.loaded."""
         if not 0.0 <= seconds < math.inf:
             raise SimulationError(f"{caller()} loads {asset.name} in {seconds} s; expected 0 or more seconds")
         self.record.logs[LOADS[asset.kind]].add(self.clock._now, seconds)
 
     def decided(self, what: str, **details: Any) -> None:
-        """See Run.decided."""
         self.record.decisions.append((self.clock._now, what, details))
 
     @property
     def in_system(self) -> int:
-        """See Run."""
         return self.arrived - self._ended
 
     @property
     def waiting(self) -> int:
-        """See Run."""
         try:
             return len(self.scheduler)
         except (ValueError, TypeError, OverflowError) as error:
             raise self.wrong("scheduler", f"reports how many requests wait, and {error}") from error
 
     def wrong(self, kind: str, what: str) -> SimulationError:
-        """See Run.wrong."""
         return SimulationError(f"{named(self._parts, kind)} {what}")
 
     # -- the run -------------------------------------------------------------------------------------------------
@@ -235,9 +231,8 @@ class Engine:
 
     def _open(self) -> None:
         """Bind every part to this run."""
-        limit = getattr(self.executor, "limit", 1)
-        keeps = getattr(self.scheduler, "keeps", None)  # most schedulers keep nothing for one worker
-        self.cluster.open(self.clock, self.record, limit, self._parts, self.pull, self.scheduler.moved, keeps)
+        scheduler, limit = self.scheduler, self.executor.limit
+        self.cluster.open(self.clock, self.record, limit, self._parts, self.pull, scheduler.moved, scheduler.keeps)
         self.clock.overdue = self._overdue
         if self._addons is not None:
             for name in LOADS.values():
@@ -246,8 +241,8 @@ class Engine:
         self.gauge("in_system", lambda _: self.in_system)
         self.gauge("queued", lambda _: self.waiting)
         self.gauge("busy", self.cluster.busy)
-        for part in (self.door, self.scheduler, self.executor, *self.controllers):
-            cast(Any, part).bind(self)
+        for bind in (self.door.bind, scheduler.bind, self.executor.bind, *(each.bind for each in self.controllers)):
+            bind(self)
 
     # -- the way of a request ------------------------------------------------------------------------------------
 
@@ -277,7 +272,7 @@ class Engine:
             if request.model is None:
                 self._enter(request)
                 return
-            worker: Any = self.scheduler.offer(request, now_s)
+            worker = self.scheduler.offer(request, now_s)
             if worker is not None:  # as _enter, which would be a call more for each request
                 self.cluster.take(worker)
                 if request.worker >= 0:
@@ -296,7 +291,7 @@ class Engine:
             request.start_s = now_s
             self.clock.at(now_s + request.fetch_s, COMPLETION, self.end, request)
             return
-        worker: Any = self.scheduler.offer(request, now_s)
+        worker = self.scheduler.offer(request, now_s)
         if worker is not None:
             self.cluster.take(worker)
             if request.worker >= 0:
@@ -304,8 +299,7 @@ class Engine:
             request.worker = worker.id
             self.executor.accept(worker, request)
 
-    def pull(self, worker: Any) -> None:
-        """See Run.pull."""
+    def pull(self, worker: Worker) -> None:
         while worker.open and worker.aboard < worker.limit:
             request = self.scheduler.next(worker, self.clock._now)
             if request is None:
@@ -324,7 +318,7 @@ class Engine:
             request.worker = worker.id
             self.executor.accept(worker, request)
 
-    def _refuse(self, worker: Any, request: Any) -> None:
+    def _refuse(self, worker: Worker, request: object) -> None:
         """Raise SimulationError for what the scheduler handed to ``worker``, which is no request that waits."""
         if not isinstance(request, Request):
             raise self.wrong("scheduler", f"handed {request!r} to {worker}; expected a request or None")
@@ -353,13 +347,11 @@ class Engine:
         raise self.wrong("door", f"planned for row {request.row} {what}")
 
     def made(self, request: Request, work: Work) -> None:
-        """See Run.made."""
         request.made = work.made
         if work.quality is not None:
             self.record.facts.quality[request.row] = work.quality
 
     def end(self, request: Request, outcome: int = COMPLETED, reason: str = "") -> None:
-        """See Run.end."""
         clock = self.clock
         now_s = clock._now
         try:
@@ -401,17 +393,10 @@ class Engine:
 
     # -- GPUs that fail ------------------------------------------------------------------------------------------
 
-    def fail(self, worker: Any) -> list[Request]:
-        """See Run.fail. Raises SimulationError where the executor cannot lose a GPU."""
+    def fail(self, worker: Worker) -> list[Request]:
+        """Raises SimulationError where the executor cannot lose a GPU."""
         now_s = self.clock._now
-        abort = getattr(self.executor, "abort", None)
-        if abort is None:
-            executor = type(self.executor)
-            raise SimulationError(
-                f"{worker} fails and the executor ({executor.__module__}.{executor.__qualname__}) has no method abort; "
-                "choose another executor= or failures=none"
-            )
-        lost: list[Request] = abort(worker, now_s)
+        lost = self.executor.abort(worker, now_s)
         if len(lost) > worker.aboard:
             raise self.wrong("executor", f"lost {len(lost)} requests with {worker}, which has {worker.aboard} aboard")
         self.gpu_failures += 1
@@ -420,7 +405,6 @@ class Engine:
         return lost
 
     def requeue(self, request: Request) -> None:
-        """See Run.requeue."""
         request.worker = MISSING
         request.start_s = request.load_s = request.denoise_s = request.decode_s = request.energy_j = 0.0
         request.left = request.steps - request.skipped

@@ -1,8 +1,11 @@
 """Kinds of GPU: what one draws, holds and costs."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from conf.ranges import Amount
+from annotated_types import Ge
+
+from conf.ranges import Amount, Count
 from sim.errors import ConfigError
 
 
@@ -26,20 +29,13 @@ class Gpu:
     idle_w: Amount | None
     source: str
     usd_per_gpu_h: Amount | None = None
-    gpus_per_instance: int = 1
-    memory_bytes: int | None = None
+    gpus_per_instance: Count = 1
+    memory_bytes: Annotated[int, Ge(1)] | None = None
 
     def __post_init__(self) -> None:
-        active_w, idle_w, price = (0.0 if v is None else v for v in (self.active_w, self.idle_w, self.usd_per_gpu_h))
-        sane = float("inf") > active_w >= idle_w >= 0 and 0 <= price < float("inf")
-        if (self.active_w is None) != (self.idle_w is None) or not sane:
-            raise ConfigError(
-                f"cluster.gpu: expected active_w >= idle_w >= 0 W (or both null) and a price of 0 or more, found {self}"
-            )
-        if self.gpus_per_instance < 1:
-            raise ConfigError(f"cluster.gpu.gpus_per_instance: found {self.gpus_per_instance}, expected 1 or more GPUs")
-        if self.memory_bytes is not None and self.memory_bytes < 1:
-            raise ConfigError(f"cluster.gpu.memory_bytes: found {self.memory_bytes}, expected bytes or null")
+        active_w, idle_w = self.active_w or 0.0, self.idle_w or 0.0
+        if (self.active_w is None) != (self.idle_w is None) or active_w < idle_w:
+            raise ConfigError(f"cluster.gpu: expected active_w >= idle_w >= 0 W (or both null), found {self}")
 
     def energy_j(self, seconds: float) -> float:
         """Joules of working for ``seconds``; NaN where the power is not known."""

@@ -9,7 +9,7 @@ from omegaconf.errors import KeyValidationError, MissingMandatoryValue, OmegaCon
 
 from conf.printable import printable
 from sim.ending import interruption
-from sim.errors import ConfigError, SimulationError
+from sim.errors import REFUSED, ConfigError
 
 USAGE_ERROR = 2
 OUTPUT_GONE = 141
@@ -26,16 +26,12 @@ LONGEST = 1000
 
 
 def is_refused(error: Exception) -> bool:
-    """Return True for what the user can put right: a SimulationError is a policy's, which may be the user's own."""
+    """Return True for what the user can put right."""
     from hydra.errors import HydraException  # takes a while, and most commands fail at nothing
     from yaml import YAMLError
 
-    from backends.base import BackendError
-    from traces.error import TraceError
-
-    ours = (ConfigError, SimulationError, TraceError, BackendError)
     libraries = (HydraException, OmegaConfBaseException, YAMLError, OSError, MemoryError, BrokenProcessPool)
-    return isinstance(error, ours + libraries)
+    return isinstance(error, REFUSED + libraries)
 
 
 def refuse(error: Exception, where: str = "") -> int:

@@ -38,7 +38,7 @@ from sim.request import COMPLETED, Addons
 from sim.reuse.cache import Cache
 from sim.rundir import CLUSTER, CONFIG, REQUESTS, SUMMARY, TIMELINE, Claim, claimed, config_of, holds_run
 from sim.slo import Limit
-from sim.streams import stream
+from sim.streams import ARRIVALS, TRACE, stream
 from sim.workload import Shapes, Similarity, Workload, addon_bytes, standalone
 from traces.arrivals.base import Arrivals
 from traces.arrivals.trace_clock import TraceClock
@@ -194,7 +194,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     quality: Quality = build(settings.quality, "quality", Quality)
     if trace is None:
         source: Source = build(settings.trace, "trace", Source)
-        trace = source.load(stream(settings.seed, "trace"))
+        trace = source.load(stream(settings.seed, TRACE))
     _check_left(trace, settings)
     models: dict[str, Model] = {role: build(m, f"models.{role}", Model) for role, m in settings.models.items()}
     backend: Backend = build(settings.backend, "backend", Backend)
@@ -211,7 +211,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         )
         return embed(rows, encoder, progress=None if progress else False)
 
-    schedule = arrivals.schedule(trace.arrival_s[settings.preload :], stream(settings.seed, "arrivals"))
+    schedule = arrivals.schedule(trace.arrival_s[settings.preload :], stream(settings.seed, ARRIVALS))
     if schedule.rows is not None:
         trace = trace.head(settings.preload + schedule.rows)
     _check_left(trace, settings)

@@ -4,11 +4,10 @@ What the user got wrong is one message on standard error and exit status 2; a tr
 needs is imported once its configuration holds: an error is told before seconds of imports.
 """
 
-import json
 import sys
 import time
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -37,7 +36,7 @@ from sim.config.settings import check
 from sim.ending import workers_end_with_us
 from sim.errors import ConfigError
 from sim.refusal import USAGE_ERROR, is_refused, refusal, warn
-from sim.rundir import SUMMARY, check_folder, check_place, unclaimed
+from sim.rundir import check_folder, check_place, unclaimed
 from sim.sweep import claimed_sweep, counted, ended_points, is_claimed, mark
 
 VALIDATE = ("backend=live", "cluster=local", "trace.requests=40", "arrivals.rate_rpm=60")
@@ -138,8 +137,11 @@ def sweep(task: Callable[[DictConfig], None], words: Sequence[str], files: Files
     with claimed_sweep(folder, ["-m", *said, *files.options()]):
         _launch(task, [*words, *([] if text else [f"run.dir={folder}"])], files, folder)
         ended = ended_points(folder)
-        _warn_of_extrapolation(folder)
-        _tell_unlike(folder)
+        from sim.record.folder import read_summaries
+
+        summaries = read_summaries(folder)
+        _warn_of_extrapolation(summaries)
+        _tell_unlike(folder, summaries)
     if not ended:
         raise ConfigError(f"-m: found no point to run in {' '.join(words)}; give each swept key a value")
     if before := ended["kept"]:
@@ -163,21 +165,21 @@ def _launch(task: Callable[[DictConfig], None], words: Sequence[str], files: Fil
         launch(task, whole(words, files), every, files)
 
 
-def _warn_of_extrapolation(folder: Path) -> None:
-    """Warn once of each extrapolation that runs of the sweep in ``folder`` rest on."""
+def _warn_of_extrapolation(summaries: Mapping[str, Mapping[str, Any]]) -> None:
+    """Warn once of each extrapolation that runs of a sweep rest on."""
     from sim.record.summary import extrapolations
 
-    found = [extrapolations(json.loads(file.read_bytes())) for file in folder.glob(f"*/{SUMMARY}")]
+    found = [extrapolations(said) for said in summaries.values() if said["assumptions"] is not None]
     for what, (_, source) in sorted(ChainMap(*found).items()):
         runs = sum(what in each for each in found)
         warn(f"{what}: in {runs} of {len(found)} runs; {source}")
 
 
-def _tell_unlike(folder: Path) -> None:
+def _tell_unlike(folder: Path, summaries: Mapping[str, Mapping[str, Any]]) -> None:
     """Say that the runs of a sweep do unlike work, where they do."""
-    from sim.study.served import unlike, work_of_runs
+    from sim.study.served import served, unlike
 
-    if groups := unlike(work_of_runs(folder)):
+    if groups := unlike([(name, served(said, {})) for name, said in summaries.items()]):
         print(
             f"mezzotint: the runs of {folder} do unlike work, so their speed and cost cannot be compared:",
             *(f"  {work}: {', '.join(names)}" for work, names in groups),

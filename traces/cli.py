@@ -22,7 +22,6 @@ from traces.sources.export import START
 from traces.sources.export import export as write_export
 from traces.sources.synthetic import Synthetic
 from traces.synthetic.published import parameters
-from traces.table.ingest import Written
 from traces.table.pairing import TAKEN
 from traces.table.pairing import pair as paired
 from traces.table.trace import METADATA_KEY, Trace, read, write
@@ -178,5 +177,4 @@ def _check_out(out: Path) -> None:
 
 
 def _save(trace: Trace, out: Path) -> None:
-    write(trace, out)
-    report(Written(out, len(trace), trace.span_s, trace.digest))
+    report(write(trace, out))

@@ -4,6 +4,6 @@
 line. Needs the ``live`` extra; only the plan is imported without it.
 """
 
-from backends.calibrate.plan import Cell, Plan, Shape, grid, model_name
+from backends.calibrate.plan import Cell, Plan, Shape, grid
 
-__all__ = ["Cell", "Plan", "Shape", "grid", "model_name"]
+__all__ = ["Cell", "Plan", "Shape", "grid"]

@@ -22,16 +22,16 @@ from backends.diffusers_.addons.controlnet import (
     open_controlnet,
     random_controlnet,
 )
-from backends.diffusers_.addons.in_place import InPlace
-from backends.diffusers_.addons.lora import Loras, read_lora, write_random_lora
+from backends.diffusers_.addons.lora import InPlace, Loras, read_lora, write_random_lora
 from backends.diffusers_.addons.residuals import ResidualSource
 from backends.diffusers_.conditioning import Conditioning
-from backends.diffusers_.device.memory import free_memory, peak_bytes, reset_peak
+from backends.diffusers_.device.memory import free_memory
 from backends.diffusers_.device.stopwatch import Stopwatch
 
 PROMPT = "an engraving of a lighthouse above a rough sea at dusk, fine hatching, high contrast"
 ENERGY_WINDOW_S = 1.5
 """Least time that energy is read over: the counters of NVIDIA's drivers move every 20 to 100 ms."""
+Steering = ResidualSource | Apart | None
 _CPU_OOM = ("DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED", "out of memory")
 
 
@@ -66,12 +66,13 @@ class Bench:
             RuntimeError, ValueError: what the cell ran into, too little memory among it.
         """
         model = self.open()
-        reset_peak(model.device)
+        counts = model.device.type == "cuda"
+        if counts:
+            torch.cuda.reset_peak_memory_stats(model.device)
         measured = self._measure(cell, model)
         nvml = self.machine.nvml
-        return measured.model_copy(
-            update={"peak_bytes": peak_bytes(model.device), "clock_mhz": nvml.clock_mhz() if nvml else None}
-        )
+        peak = int(torch.cuda.max_memory_allocated(model.device)) if counts else None
+        return measured.model_copy(update={"peak_bytes": peak, "clock_mhz": nvml.clock_mhz() if nvml else None})
 
     def open(self, from_disk: bool = False) -> LiveModel:
         """The model, built now if it was not.
@@ -88,10 +89,8 @@ class Bench:
             except (RuntimeError, MemoryError) as error:
                 if not ran_out_of_memory(error):
                     raise
-                raise LiveError(
-                    f"{self.plan.model} did not fit on {self.plan.device} ({_first_line(error)}); use a smaller "
-                    "variant, dtype bfloat16 or float16, or scale tiny"
-                ) from None
+                said = f"{self.plan.model} did not fit on {self.plan.device} ({' '.join(str(error).split())[:200]})"
+                raise LiveError(f"{said}; use a smaller variant, dtype bfloat16 or float16, or scale tiny") from None
         return self.model
 
     def forget(self) -> None:
@@ -220,16 +219,12 @@ class Bench:
         rng = np.random.default_rng(0)
         return [rng.integers(0, 256, (cell.height, cell.width, 3), dtype=np.uint8) for _ in range(cell.batch)]
 
-    def _warm(
-        self, cell: Cell, model: LiveModel, prompts: Conditioning, residuals: ResidualSource | Apart | None = None
-    ) -> None:
+    def _warm(self, cell: Cell, model: LiveModel, prompts: Conditioning, residuals: Steering = None) -> None:
         if self.plan.warmup:
             start = model.noise(cell.width, cell.height, range(cell.batch), self.plan.warmup)
             model.denoise(prompts, start, self.plan.warmup, residuals=residuals)
 
-    def _round(
-        self, cell: Cell, model: LiveModel, prompts: Conditioning, residuals: ResidualSource | Apart | None = None
-    ) -> np.ndarray:
+    def _round(self, cell: Cell, model: LiveModel, prompts: Conditioning, residuals: Steering = None) -> np.ndarray:
         """Seconds of ``steps_timed`` steps; the one before them, which also sets up the run, is dropped."""
         steps = self.plan.steps_timed + 1
         start = model.noise(cell.width, cell.height, range(cell.batch), steps)
@@ -282,8 +277,3 @@ def _ensure_room(folder: Path, what: str, nbytes: int) -> None:
             f"{folder}: {room / 2**30:.1f} GiB are free and the weights of {what} take {nbytes / 2**30:.1f} GiB; set "
             "TMPDIR to a larger disk, or leave --load-from-disk and --controlnets out"
         )
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

@@ -46,59 +46,38 @@ def draw(profile: Profile, references: Sequence[tuple[str, Point]], path: Path) 
         panels: list[Axes] = list(figure.subplots(1, columns, squeeze=False)[0])
         figure.suptitle(f"{profile.model} on {profile.device or profile.gpu}, {profile.dtype}", x=0.01, ha="left")
         sizes = sorted({(p.width, p.height) for p in profile.step}, key=lambda size: size[0] * size[1])
-        looks = {size: (COLOURS[i % len(COLOURS)], _MARKERS[i % len(_MARKERS)]) for i, size in enumerate(sizes)}
-        for size in sizes:
-            _lines(panels, profile, size, *looks[size])
-        published = _references(panels[0], references, looks)
-        batches = sorted({p.batch for p in profile.step})
-        _finish(panels[0], batches, "One denoising step, median and quartile spread", "milliseconds per step")
-        _finish(panels[1], batches, f"Throughput: {STEPS} steps, text encoding, VAE", "images per minute")
-        handles = [Line2D([], [], color=looks[s][0], marker=looks[s][1], label=f"{s[0]}×{s[1]}") for s in sizes]
+        looks: dict[tuple[int, int], dict[str, Any]] = {
+            size: {"color": COLOURS[i % len(COLOURS)], "marker": _MARKERS[i % len(_MARKERS)]}
+            for i, size in enumerate(sizes)
+        }
+        for size, look in looks.items():
+            points = sorted((p for p in profile.step if (p.width, p.height) == size), key=lambda p: p.batch)
+            batches, steps_ms = [p.batch for p in points], [1000 * p.seconds for p in points]
+            # Half of the interquartile range to each side, kept above zero for the logarithmic axis.
+            around_ms = [1000 * min((p.spread_s or 0) / 2, 0.9 * p.seconds) for p in points]
+            panels[0].errorbar(batches, steps_ms, yerr=around_ms, capsize=2.5, **look)
+            panels[1].plot(batches, [images_per_minute(profile, p) for p in points], **look)
+            for operation, dash in (("step", "-"), ("vae_decode", ":")) if peaks else ():
+                at = sorted((p.batch, p.bytes) for p in peaks if (p.operation, p.width, p.height) == (operation, *size))
+                panels[2].plot([batch for batch, _ in at], [held / 2**30 for _, held in at], dash, **look)
+        handles = [Line2D([], [], label=f"{width}×{height}", **look) for (width, height), look in looks.items()]
         if peaks:
-            for size in sizes:
-                for operation, dash in (("step", "-"), ("vae_decode", ":")):
-                    of_size = [p for p in peaks if p.operation == operation and (p.width, p.height) == size]
-                    of_size.sort(key=lambda p: p.batch)
-                    gib = [p.bytes / 2**30 for p in of_size]
-                    panels[2].plot([p.batch for p in of_size], gib, dash, color=looks[size][0], marker=looks[size][1])
-            _finish(panels[2], batches, "Peak memory, weights included", "GiB")
             handles += [
                 Line2D([], [], color=EDGE, linestyle="-", label="step"),
                 Line2D([], [], color=EDGE, linestyle=":", label="VAE decoding"),
             ]
-        handles += published
+        for turn, (where, p) in enumerate(references):
+            said = f"{where}, published: {p.width}×{p.height}, batch {p.batch}, {1000 * p.seconds:.1f} ms"
+            colour, dash = looks.get((p.width, p.height), {"color": EDGE})["color"], _DASHES[turn % len(_DASHES)]
+            line = {"color": colour, "linestyle": dash, "linewidth": 1.0, "zorder": 1.5, "label": said}
+            handles.append(panels[0].axhline(1000 * p.seconds, **line))
+        every = sorted({p.batch for p in profile.step})
+        _finish(panels[0], every, "One denoising step, median and quartile spread", "milliseconds per step")
+        _finish(panels[1], every, f"Throughput: {STEPS} steps, text encoding, VAE", "images per minute")
+        for panel in panels[2:]:
+            _finish(panel, every, "Peak memory, weights included", "GiB")
         figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 2 * columns))
         figure.savefig(path, format="png", dpi=DPI)
-
-
-def _lines(panels: Sequence[Axes], profile: Profile, size: tuple[int, int], colour: str, marker: str) -> None:
-    points = sorted((p for p in profile.step if (p.width, p.height) == size), key=lambda p: p.batch)
-    batches = [p.batch for p in points]
-    look: dict[str, Any] = {"color": colour, "marker": marker}
-    panels[0].errorbar(
-        batches,
-        [1000 * p.seconds for p in points],
-        # Half of the interquartile range to each side, kept above zero for the logarithmic axis.
-        yerr=[1000 * min((p.spread_s or 0) / 2, 0.9 * p.seconds) for p in points],
-        capsize=2.5,
-        **look,
-    )
-    panels[1].plot(batches, [images_per_minute(profile, p) for p in points], **look)
-
-
-def _references(
-    panel: Axes,
-    references: Sequence[tuple[str, Point]],
-    looks: dict[tuple[int, int], tuple[str, str]],
-) -> list[Line2D]:
-    """A level line for each published step, and those lines for the legend."""
-    drawn = []
-    for turn, (where, point) in enumerate(references):
-        said = f"{where}, published: {point.width}×{point.height}, batch {point.batch}, {1000 * point.seconds:.1f} ms"
-        colour, dash = looks.get((point.width, point.height), (EDGE, ""))[0], _DASHES[turn % len(_DASHES)]
-        line = panel.axhline(1000 * point.seconds, color=colour, linestyle=dash, linewidth=1.0, zorder=1.5, label=said)
-        drawn.append(line)
-    return drawn
 
 
 def _finish(panel: Axes, batches: Sequence[int], title: str, label: str) -> None:

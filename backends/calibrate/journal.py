@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from backends.base import BackendError, first_error
 from backends.calibrate.plan import Cell
+
+E = TypeVar("E", bound=BaseModel)
 
 
 class Measured(BaseModel):
@@ -49,12 +51,19 @@ class Entry(BaseModel):
 
 
 @dataclass(slots=True)
-class Journal:
-    """The journal at ``path``, made when the first entry is added."""
+class Journal(Generic[E]):
+    """The journal at ``path``, made when the first entry is added.
+
+    Attributes:
+        kind: of its entries.
+        remedy: what to do about a line that is none.
+    """
 
     path: Path
+    kind: type[E]
+    remedy: str = "start anew with --fresh"
 
-    def open(self, fresh: bool) -> tuple[list[Entry], str | None]:
+    def open(self, fresh: bool = False) -> tuple[list[E], str | None]:
         """Make the folder and see that the journal can be written there, before long work; empty it if ``fresh``.
 
         Returns:
@@ -71,10 +80,10 @@ class Journal:
                 if half:
                     stream.truncate(len(whole) + len(newline))
         lines = whole.split(b"\n") if newline else []
-        note = f"{self.path}: ignored a last line that was half written; its cell is measured again" if half else None
+        note = f"{self.path}: ignored a last line that was half written; it is measured again" if half else None
         return [self._entry(number, line) for number, line in enumerate(lines, start=1)], note
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: E) -> None:
         """Append ``entry``; when this returns it is on the disk.
 
         Raises:
@@ -84,12 +93,12 @@ class Journal:
             stream.write(entry.model_dump_json(exclude_none=True).encode() + b"\n")
             os.fsync(stream.fileno())
 
-    def _entry(self, number: int, line: bytes) -> Entry:
+    def _entry(self, number: int, line: bytes) -> E:
         try:
-            return Entry.model_validate_json(line)
+            return self.kind.model_validate_json(line)
         except ValidationError as error:
             said = f"{self.path}: line {number}: {first_error(error)}"
-            raise BackendError(f"{said}; take the line out or start anew with --fresh") from None
+            raise BackendError(f"{said}; take the line out or {self.remedy}") from None
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

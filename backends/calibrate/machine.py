@@ -4,7 +4,7 @@ import platform
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,7 @@ def machine(device: str | torch.device) -> Machine:
         LiveError: there is no such device here.
     """
     place = usable_device(device)
-    versions = {package: found for package in PACKAGES if (found := _version(package)) is not None}
+    versions = {package: version(package) for package in PACKAGES}
     if place.type != "cuda":
         threads = torch.get_num_threads()
         return Machine(place, f"{_processor()}, {threads} thread{'s' if threads > 1 else ''}", versions, None)
@@ -110,10 +110,3 @@ def _processor() -> str:
         if named:
             return named.group(1).strip()
     return platform.processor() or platform.machine() or "CPU"
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -25,19 +25,6 @@ Operation = Literal[
     "lora",
 ]
 
-# As the simulator's models spell them; a variant that is not here keeps the name of its architecture.
-NAMES = {
-    "sd15": "sd1.5",
-    "sd21": "sd2.1",
-    "sd3_medium": "sd3-medium",
-    "sd35_medium": "sd3.5-medium",
-    "sd35_large": "sd3.5-large",
-    "sd35_large_turbo": "sd3.5-large-turbo",
-    "sana_1600m": "sana-1.6b",
-    "sana_600m": "sana-0.6b",
-    "sana15_4800m": "sana1.5-4.8b",
-}
-
 
 class Cell(BaseModel):
     """One thing to measure. What an operation does not depend on stays 0 (the size of a text encoding).
@@ -131,16 +118,3 @@ def grid(sizes: Iterable[tuple[int, int]], batches: Iterable[int]) -> tuple[Shap
     """Every size, (width, height) in pixels, at every batch."""
     counts = list(batches)
     return tuple((width, height, batch) for width, height in sizes for batch in counts)
-
-
-def model_name(family: str, variant: str | None, scale: str) -> str:
-    """How the simulator spells a model: ``sd3.5-large``; a tiny one ends in ``-tiny``, as it is no such model.
-
-    Raises:
-        LiveError: no such family, variant or scale.
-    """
-    from backends.diffusers_.networks.architectures import architecture
-
-    shape = architecture(family, variant, "tiny" if scale == "tiny" else "full")
-    name = NAMES.get(shape.variant, shape.variant.replace("_", "-"))
-    return f"{name}-tiny" if scale == "tiny" else name

@@ -79,7 +79,7 @@ def complete(
     cells = plan.cells(has_controlnets, family.halves is not None)
     here = machine(plan.device)
     conditions = _conditions(plan, here)
-    journal = Journal(folder / f"{file.stem}.journal.jsonl")
+    journal = Journal(folder / f"{file.stem}.journal.jsonl", Entry)
     entries, note = journal.open(fresh)
     if note is not None:
         print(f"mezzotint: {note}", file=sys.stderr)

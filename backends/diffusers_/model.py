@@ -82,7 +82,7 @@ class LiveModel:
             LiveError: no prompt.
         """
         if not prompts:
-            raise LiveError("no prompt to encode; give one or more")
+            raise LiveError("nothing to encode; give at least one prompt")
         scale = self.architecture.guidance if guidance is None else guidance
         asked = Prompts(list(prompts), self.family.guided(scale), self.architecture.text_tokens)
         watch = Stopwatch(self.device)

@@ -94,8 +94,11 @@ class Live(Backend):
         if self.quality is not None:
             self.quality_basis = f"{self.quality.name} against the full run of {self.reference}, same seed"
         for folder in (self.store, self.images):
-            if folder is not None:
-                _make(Path(folder))
+            try:
+                if folder is not None:
+                    Path(folder).mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise LiveError(f"{folder}: cannot be made a folder ({error.strerror}); name another") from None
 
     @property
     def place(self) -> str:
@@ -376,10 +379,3 @@ def _mean(parts: Parts) -> Apart:
     """Parts of a step as the simulator has them: of one ControlNet, the mean."""
     nets = len(parts.controlnet_s)
     return Apart(parts.encoder_s, sum(parts.controlnet_s) / nets, parts.receive_s / nets)
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LiveError(f"{folder}: cannot be made a folder ({error.strerror}); name another") from None

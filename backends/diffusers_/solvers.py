@@ -13,8 +13,6 @@ import torch
 from backends.diffusers_.errors import LiveError
 
 _RESUMABLE = ("DDIMScheduler", "EulerDiscreteScheduler", "FlowMatchEulerDiscreteScheduler")
-_HISTORY_MARKS = ("model_outputs", "ets", "derivatives", "prev_derivative", "prev_derivatives", "dt")
-_FLOW_PREDICTIONS = ("flow_prediction", "flow")
 
 
 def ensure_resumable(scheduler: Any) -> None:
@@ -24,17 +22,14 @@ def ensure_resumable(scheduler: Any) -> None:
         LiveError: the solver keeps history or draws noise at every step; the text says which to use.
     """
     name = type(scheduler).__name__
-    drawn = name == "FlowMatchEulerDiscreteScheduler" and scheduler.config.get("stochastic_sampling", False)
-    if name in _RESUMABLE and not drawn:
+    if name in _RESUMABLE and not scheduler.config.get("stochastic_sampling", False):
         return
-    kept = getattr(scheduler, "order", 1) > 1 or any(hasattr(scheduler, mark) for mark in _HISTORY_MARKS)
-    if kept and not drawn:
-        why = "keeps the outputs of earlier steps"
-    else:
-        why = "is not one of the deterministic single-step solvers (it may draw noise at every step)"
-    flow = "FlowMatch" in name or scheduler.config.get("prediction_type") in _FLOW_PREDICTIONS
+    flow = "FlowMatch" in name or scheduler.config.get("prediction_type") in ("flow_prediction", "flow")
     instead = _RESUMABLE[2:] if flow else _RESUMABLE[:2]
-    raise LiveError(f"solver {name} {why}: no run can be resumed from step K; use scheduler {' or '.join(instead)}")
+    raise LiveError(
+        f"solver {name} keeps the outputs of earlier steps, or draws noise at every step: no run can be resumed from "
+        f"step K; use scheduler {' or '.join(instead)}"
+    )
 
 
 def swapped(scheduler: Any, name: str) -> Any:

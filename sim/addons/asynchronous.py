@@ -12,7 +12,7 @@ from sim.addons.synchronous import no_room, patched, refuse_mixed
 from sim.clock import COMPLETION
 from sim.culprit import of
 from sim.errors import ConfigError, SimulationError
-from sim.parts import Fact, Fetch, Loads, Run, Worker
+from sim.parts import Fact, Fetch, Loads, Loras, Run, Worker
 from sim.request import Request
 
 ROUNDING_S = 1e-9
@@ -20,7 +20,7 @@ ROUNDING_S = 1e-9
 
 
 @dataclass(slots=True)
-class Asynchronous:
+class Asynchronous(Loras):
     """All LoRAs of a request are fetched at once, from when a worker takes it. They are merged into the weights in
     place at the first boundary after the last one came, and the worker waits for them at step ``bound``.
 
@@ -44,7 +44,7 @@ class Asynchronous:
     _patch: Fact = field(init=False, repr=False)
 
     def bind(self, run: Run, cut: Callable[[Worker], None]) -> None:
-        """See Loras.bind. Raises ConfigError for a backend that does not tell the stages of a LoRA apart."""
+        """Raises ConfigError for a backend that does not tell the stages of a LoRA apart."""
         self._run, self._cut = run, cut
         if run.workload.addons is not None and not isinstance(run.backend, Taken):
             raise ConfigError(
@@ -56,7 +56,7 @@ class Asynchronous:
         self.fetch.bind(run)
 
     def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
-        """See Loras.bring. Nothing is waited for but that other LoRAs are taken out first."""
+        """Nothing is waited for but that other LoRAs are taken out first."""
         run, loads = self._run, Loads()
         loras, there = asked(run, request, "lora"), patched(worker)
         if set(there) == set(loras):
@@ -90,14 +90,12 @@ class Asynchronous:
 
     def _expected_s(self, worker: Worker, request: Request) -> float:
         """When the last of its LoRAs will be there, by what is known now."""
-        expected = getattr(self.fetch, "expected_s", None)
-        if expected is not None:
-            known = [expected(worker, lora) for lora in asked(self._run, request, "lora")]
+        if self.fetch.shared:
+            known = [self.fetch.expected_s(worker, lora) for lora in asked(self._run, request, "lora")]
             self._ready_s[request.row] = max(self._ready_s[request.row], *known)
         return self._ready_s[request.row]
 
     def holds(self, worker: Worker, active: Sequence[Request]) -> int | None:
-        """See Loras.holds."""
         waits = [each for each in active if each.row in self._ready_s]
         return min((max(self._last(each) - _done(each), 1) for each in waits), default=None)
 
@@ -106,7 +104,6 @@ class Asynchronous:
         return min(self.bound, request.steps - 1)
 
     def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        """See Loras.boundary."""
         if not self._ready_s:
             return FREE
         cost = FREE
@@ -117,7 +114,7 @@ class Asynchronous:
             if ready_s > now_s + ROUNDING_S and _done(request) < self._last(request):
                 continue
             stall_s = max(ready_s - now_s, 0.0)
-            if stall_s > ROUNDING_S and hasattr(self.fetch, "expected_s"):  # others may make it longer meanwhile
+            if stall_s > ROUNDING_S and self.fetch.shared:  # others may make it longer meanwhile
                 self._stall[request.row] += stall_s
                 self._cut(worker)
                 cost = Cost(cost.seconds + stall_s, None)
@@ -147,7 +144,6 @@ class Asynchronous:
         return on_all(worker, backend.restore_weights(there))
 
     def gone(self, worker: Worker, request: Request, active: Sequence[Request]) -> Cost:
-        """See Loras.gone."""
         self._ready_s.pop(request.row, None)
         request.bare = False
         if self.keep or active or not patched(worker):

@@ -5,23 +5,20 @@ from dataclasses import dataclass, field
 from backends.base import Asset, Taken
 from conf.ranges import Positive, Seconds
 from sim.addons.drawn import Drawn
-from sim.parts import Run, Worker
-
-STREAM = "fetch of LoRAs"
+from sim.parts import Fetch, Run, Worker
+from sim.streams import LORA_FETCHES
 
 
 @dataclass(slots=True)
-class FromDisk:
+class FromDisk(Fetch):
     """What the backend has of reading a file."""
 
     _run: Run = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
-        """See Fetch.bind."""
         self._run = run
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
-        """See Fetch.seconds."""
         assert isinstance(self._run.backend, Taken)
         read_s = self._run.backend.read_lora(asset).seconds
         self._run.loaded(asset, read_s)
@@ -29,7 +26,7 @@ class FromDisk:
 
 
 @dataclass(slots=True)
-class Link:
+class Link(Fetch):
     """A wait, then so many bytes a second, for each file alone.
 
     Args:
@@ -51,15 +48,13 @@ class Link:
             self._drawn = Drawn("fetch.latency_s", self.latency_s)
 
     def bind(self, run: Run) -> None:
-        """See Fetch.bind."""
         self._run, latency = run, self.latency_s
         if isinstance(latency, list):
-            self._drawn.rng, latency = run.rng(STREAM), self._drawn.ends
+            self._drawn.rng, latency = run.rng(LORA_FETCHES), self._drawn.ends
         said = [latency, self.bytes_per_s]
         run.assume("fetching a LoRA: seconds before the first byte, bytes per second after it", said, "fetch")
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
-        """See Fetch.seconds."""
         latency_s = self._drawn() if isinstance(self.latency_s, list) else self.latency_s
         seconds = latency_s + (self._run.backend.bytes(asset) or 0) / self.bytes_per_s
         self._run.loaded(asset, seconds)
@@ -67,7 +62,7 @@ class Link:
 
 
 @dataclass(slots=True)
-class Measured:
+class Measured(Fetch):
     """Drawn from a measured distribution, for each file alone, whatever its bytes.
 
     Args:
@@ -85,12 +80,10 @@ class Measured:
         self._drawn = Drawn("fetch.quantiles", self.quantiles)
 
     def bind(self, run: Run) -> None:
-        """See Fetch.bind."""
-        self._run, self._drawn.rng = run, run.rng(STREAM)
+        self._run, self._drawn.rng = run, run.rng(LORA_FETCHES)
         run.assume("seconds to fetch a LoRA", self._drawn.ends, "fetch.quantiles")
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
-        """See Fetch.seconds."""
         seconds = self._drawn()
         self._run.loaded(asset, seconds)
         return seconds

@@ -9,12 +9,12 @@ from typing import Literal
 from backends.base import Asset, Cost, WorkFailed, total
 from conf.ranges import Count
 from sim.addons.assets import activations, asked, in_use, load
-from sim.parts import Loads, Run, Worker
+from sim.parts import ControlNets, Loads, Run, Worker
 from sim.request import Request
 
 
 @dataclass(slots=True)
-class InLine:
+class InLine(ControlNets):
     """They lie in the worker's memory; what was unused for the longest goes first, and none that is in use.
 
     Where those of a request do not all fit beside the model and what a step allocates, the last ones take turns in the
@@ -38,11 +38,10 @@ class InLine:
     """By row: what loading those that take turns adds to a step."""
 
     def bind(self, run: Run, faster: Callable[[str], float] | None = None) -> None:
-        """See ControlNets.bind. They run in the denoiser's own loop, and are as fast as it is."""
+        """They run in the denoiser's own loop, and are as fast as it is."""
         self._run = run
 
     def bring(self, worker: Worker, request: Request, active: Sequence[Request] = ()) -> Loads:
-        """See ControlNets.bring."""
         nets = asked(self._run, request, "controlnet")
         request.offloaded = 0
         if not nets:
@@ -94,18 +93,13 @@ class InLine:
         request.offloaded = sum(run.backend.bytes(net) or 0 for net in nets[fit:])
 
     def step(self, worker: Worker, active: Sequence[Request], plain: Cost, now_s: float) -> Cost:
-        """See ControlNets.step. The backend has them in ``plain``."""
+        """The backend has them in ``plain``."""
         if not self._turns:
             return plain
         costs = [plain, *(self._turns[each.row] for each in active if each.row in self._turns)]
         return total(costs)
 
-    def holds(self, worker: Worker, active: Sequence[Request]) -> int | None:
-        """See ControlNets.holds."""
-        return None
-
     def gone(self, worker: Worker, request: Request, active: Sequence[Request]) -> None:
-        """See ControlNets.gone."""
         self._turns.pop(request.row, None)
         if not self.keep:
             used = in_use(active)

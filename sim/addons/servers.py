@@ -9,12 +9,12 @@ from backends.base import Asset, Cost, WorkFailed
 from sim.addons.assets import asked
 from sim.addons.services import bring, longer, needs_parts, parted
 from sim.errors import ConfigError
-from sim.parts import Fact, Loads, Run, Worker
+from sim.parts import ControlNets, Fact, Loads, Run, Worker
 from sim.request import Request
 
 
 @dataclass(slots=True)
-class Servers:
+class Servers(ControlNets):
     """Those of the cluster's GPUs that its allocation sets aside (``allocation=controlnet-servers``).
 
     At every step a worker calls a server for each of its ControlNets, goes on with its encoder, and waits for what they
@@ -36,9 +36,7 @@ class Servers:
     _aboard: set[int] = field(init=False, default_factory=set, repr=False)
 
     def bind(self, run: Run, faster: Callable[[str], float]) -> None:
-        """See ControlNets.bind.
-
-        Raises ConfigError for a backend that does not tell the parts of a step, a cluster without servers, and a
+        """Raises ConfigError for a backend that does not tell the parts of a step, a cluster without servers, and a
         placement on more servers than there are.
         """
         self._run, self._faster = run, faster
@@ -63,7 +61,7 @@ class Servers:
                 bring(self._run, server, net, request)
 
     def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
-        """See ControlNets.bring. Raises WorkFailed where a server has no room for one, even alone."""
+        """Raises WorkFailed where a server has no room for one, even alone."""
         request.apart = True
         if not self._placed:
             self._place(request)
@@ -95,7 +93,7 @@ class Servers:
         )
 
     def step(self, worker: Worker, active: Sequence[Request], plain: Cost, now_s: float) -> Cost:
-        """See ControlNets.step. Calls come in the order of the clock, so a server's queue is when it will be free."""
+        """Calls come in the order of the clock, so a server's queue is when it will be free."""
         run, calls = self._run, [net for each in active for net in asked(self._run, each, "controlnet")]
         if not calls:
             return plain
@@ -112,11 +110,10 @@ class Servers:
         return longer(plain, max(done_s - parts.encoder_s, 0.0) + len(calls) * parts.receive_s)
 
     def holds(self, worker: Worker, active: Sequence[Request]) -> int | None:
-        """See ControlNets.holds. Others' calls may come between two of its own."""
+        """Others' calls may come between two of its own."""
         return 1 if any(each.addons is not None and each.addons.controlnets for each in active) else None
 
     def gone(self, worker: Worker, request: Request, active: Sequence[Request]) -> None:
-        """See ControlNets.gone."""
         if request.row in self._aboard:
             self._aboard.remove(request.row)
             self._in_use -= Counter(asked(self._run, request, "controlnet"))

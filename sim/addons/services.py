@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from backends.base import Apart, Asset, Cost, Taken, WorkFailed
 from sim.addons.assets import activations, asked, load
 from sim.errors import ConfigError
-from sim.parts import Loads, Run, Worker
+from sim.parts import ControlNets, Loads, Run, Worker
 from sim.request import Request
 
 
 @dataclass(slots=True)
-class Services:
+class Services(ControlNets):
     """Each on a GPU of the gang, or on as many as step the denoiser, so that nobody waits for another's (4.1; Katz).
 
     A step is the denoiser's encoder beside all of them, then what each of them says is taken in, then the decoder:
@@ -27,12 +27,12 @@ class Services:
     _faster: Callable[[str], float] = field(init=False, repr=False)
 
     def bind(self, run: Run, faster: Callable[[str], float]) -> None:
-        """See ControlNets.bind. Raises ConfigError for a backend that does not tell the parts of a step."""
+        """Raises ConfigError for a backend that does not tell the parts of a step."""
         self._run, self._faster = run, faster
         needs_parts(run)
 
     def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
-        """See ControlNets.bring. Raises WorkFailed where the gang has too few GPUs, or one has no room."""
+        """Raises WorkFailed where the gang has too few GPUs, or one has no room."""
         nets = asked(self._run, request, "controlnet")
         request.apart = True
         beside = self._run.cluster.beside(worker)
@@ -50,7 +50,6 @@ class Services:
         return loads if len(loads) < 2 else [max(loads, key=lambda each: each[1].seconds)]
 
     def step(self, worker: Worker, active: Sequence[Request], plain: Cost, now_s: float) -> Cost:
-        """See ControlNets.step."""
         nets = max((len(asked(self._run, each, "controlnet")) for each in active), default=0)
         if not nets:
             return plain
@@ -58,12 +57,7 @@ class Services:
         extra_s = max(parts.controlnet_s - parts.encoder_s, 0.0) + nets * parts.receive_s
         return longer(plain, extra_s)
 
-    def holds(self, worker: Worker, active: Sequence[Request]) -> int | None:
-        """See ControlNets.holds."""
-        return None
-
     def gone(self, worker: Worker, request: Request, active: Sequence[Request]) -> None:
-        """See ControlNets.gone."""
         if self.keep:
             return
         for gpu in self._run.cluster.beside(worker):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from math import inf
+from typing import ClassVar
 
 from backends.base import Asset
 from conf.ranges import Count, Positive, Seconds
@@ -16,7 +17,7 @@ ROUNDING_BYTES = 1e-3
 
 
 @dataclass(slots=True)
-class SharedLink:
+class SharedLink(Fetch):
     """All workers fetch over one link, whose bytes a second are divided evenly among the files that are on their way
     (processor sharing). A file that is fetched alone takes what it does over ``Link``.
 
@@ -25,6 +26,7 @@ class SharedLink:
         bytes_per_s: of the link.
     """
 
+    shared: ClassVar[bool] = True
     latency_s: Seconds
     bytes_per_s: Positive
     _run: Run = field(init=False, repr=False)
@@ -34,7 +36,6 @@ class SharedLink:
     _at_s: float = field(init=False, default=0.0)
 
     def bind(self, run: Run) -> None:
-        """See Fetch.bind."""
         self._run = run
         said = [self.latency_s, self.bytes_per_s]
         run.assume(
@@ -42,7 +43,7 @@ class SharedLink:
         )
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
-        """See Fetch.seconds. Others that begin meanwhile make it longer: ``expected_s``."""
+        """Others that begin meanwhile make it longer: ``expected_s``."""
         self._advance(now_s)
         key = (worker.id, asset.name)
         self._left[key] = float(self._run.backend.bytes(asset) or 0)
@@ -53,7 +54,6 @@ class SharedLink:
         return seconds
 
     def expected_s(self, worker: Worker, asset: Asset) -> float:
-        """See Fetch."""
         return self._ends_s.get((worker.id, asset.name), -inf)
 
     def _advance(self, now_s: float) -> None:
@@ -85,7 +85,7 @@ class SharedLink:
 
 
 @dataclass(slots=True)
-class NodeDisk:
+class NodeDisk(Fetch):
     """A disk on each worker keeps the LoRAs that it fetched; those that are not there come from ``remote``.
 
     Args:
@@ -96,6 +96,7 @@ class NodeDisk:
         remote: how long fetching takes, reading included.
     """
 
+    shared: ClassVar[bool] = True
     files: Count
     leaves: Policy = "lru"
     disk: Fetch = field(default_factory=FromDisk)
@@ -104,17 +105,13 @@ class NodeDisk:
     """By worker."""
 
     def bind(self, run: Run) -> None:
-        """See Fetch.bind."""
         run.assume("LoRAs that each worker's disk keeps, and which leave", [self.files, self.leaves], "fetch")
         self.disk.bind(run)
         self.remote.bind(run)
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
-        """See Fetch.seconds."""
         found = self._disks.setdefault(worker.id, Cache(self.files, self.leaves)).use(asset.name)
         return (self.disk if found else self.remote).seconds(worker, asset, now_s)
 
     def expected_s(self, worker: Worker, asset: Asset) -> float:
-        """See Fetch."""
-        expected = getattr(self.remote, "expected_s", None)
-        return -inf if expected is None else float(expected(worker, asset))
+        return self.remote.expected_s(worker, asset)

@@ -14,7 +14,7 @@ from sim.request import Request
 
 
 @dataclass(slots=True)
-class WithAddons:
+class WithAddons(Steps):
     """What ``base`` has stages and steps cost, with add-ons as ``controlnets`` and ``loras`` have them.
 
     Args:
@@ -34,7 +34,6 @@ class WithAddons:
     """By worker: those whose add-ons are there."""
 
     def bind(self, run: Run, cut: Callable[[Worker], None]) -> None:
-        """See Steps.bind."""
         self._run, self._cut = run, cut
         self.kernels.bind(run)
         self.base.bind(run, cut)
@@ -42,7 +41,7 @@ class WithAddons:
         self.loras.bind(run, cut)
 
     def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
-        """See Steps. Raises WorkFailed where they cannot be."""
+        """Raises WorkFailed where they cannot be."""
         self._active.setdefault(worker.id, []).append(request)
         loads = Loads()
         for part in (self.controlnets, self.loras):
@@ -51,11 +50,9 @@ class WithAddons:
         return loads
 
     def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
-        """See Steps.prepare."""
         return sane(self.base.prepare(worker, request, now_s), self.base, "prepare").times(self.kernels.stages)
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        """See Steps.step."""
         plain = sane(self.base.step(worker, active, now_s), self.base, "step")
         faster = self.kernels.faster(active[0].model or "")
         if faster != 1.0:
@@ -68,7 +65,6 @@ class WithAddons:
         return sane(self.controlnets.step(worker, active, plain, now_s), self.controlnets, "step")
 
     def holds(self, worker: Worker, active: Sequence[Request]) -> int | None:
-        """See Steps."""
         if self._run.workload.addons is None:
             return None
         known = [part.holds(worker, active) for part in (self.loras, self.controlnets)]
@@ -84,13 +80,11 @@ class WithAddons:
         return self.base.price(works).times(1.0 / self.kernels.faster(works[0].model))
 
     def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        """See Steps.boundary."""
         base = sane(self.base.boundary(worker, active, now_s), self.base, "boundary")
         merged = sane(self.loras.boundary(worker, active, now_s), self.loras, "boundary")
         return base.plus(merged) if merged.seconds else base
 
     def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
-        """See Steps.finish."""
         before, after = self.base.finish(worker, request, now_s)
         sane(before, self.base, "finish")
         taken = self._left(worker, request)
@@ -99,7 +93,6 @@ class WithAddons:
         return before.times(self.kernels.stages), after
 
     def lost(self, worker: Worker, request: Request) -> None:
-        """See Steps."""
         self._left(worker, request)
 
     def _left(self, worker: Worker, request: Request) -> Cost:

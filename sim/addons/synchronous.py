@@ -8,16 +8,15 @@ from conf.ranges import Positive
 from sim.addons.assets import activations, asked, in_use, load, on_all
 from sim.addons.drawn import Drawn
 from sim.errors import ConfigError, SimulationError
-from sim.parts import Loads, Run, Worker
+from sim.parts import Loads, Loras, Run, Worker
 from sim.request import Request
-
-STREAM = "LoRAs before the first step"
+from sim.streams import LORA_LOADS
 
 BASIS = "loras.spread, or the profile's; each LoRA draws its own (assumed)"
 
 
 @dataclass(slots=True)
-class Synchronous:
+class Synchronous(Loras):
     """The weights then serve those that ask for just these LoRAs.
 
     Args:
@@ -45,7 +44,6 @@ class Synchronous:
             Drawn("loras.spread", self.spread)
 
     def bind(self, run: Run, cut: Callable[[Worker], None] | None = None) -> None:
-        """See Loras.bind."""
         self._run = run
         if self.create and run.workload.addons is not None and not isinstance(run.backend, Taken):
             raise ConfigError(
@@ -54,7 +52,6 @@ class Synchronous:
             )
 
     def bring(self, worker: Worker, request: Request, active: Sequence[Request] = ()) -> Loads:
-        """See Loras.bring."""
         run, loads = self._run, Loads()
         loras = asked(run, request, "lora")
         there = patched(worker)
@@ -88,22 +85,13 @@ class Synchronous:
             found, backend = self.spread, self._run.backend
             if found is None and self.create and isinstance(backend, Taken):
                 found = list(backend.lora_spread(lora)) or None
-            drawn = None if found is None else Drawn("loras.spread", found, self._run.rng(STREAM))
+            drawn = None if found is None else Drawn("loras.spread", found, self._run.rng(LORA_LOADS))
             if drawn is not None:
                 self._run.assume("seconds of a LoRA before the first step, over their mean", drawn.ends, BASIS)
             self._drawn[lora.model] = drawn
         return self._drawn[lora.model]
 
-    def holds(self, worker: Worker, active: Sequence[Request]) -> int | None:
-        """See Loras.holds."""
-        return None
-
-    def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        """See Loras.boundary."""
-        return FREE
-
     def gone(self, worker: Worker, request: Request, active: Sequence[Request]) -> Cost:
-        """See Loras.gone."""
         if not self.keep and not active:
             for asset in patched(worker):
                 self._run.cluster.evict(worker, asset)

@@ -5,30 +5,27 @@ from dataclasses import dataclass
 
 from backends.base import Backend
 from conf.assumption import Assumption
+from conf.ranges import Share
 from sim.errors import ConfigError
 from sim.model import Model, in_role
+from sim.parts import Allocation
 from sim.parts.cluster import SERVER
 from sim.workload import alone_s
 
 
 @dataclass(slots=True)
-class Uniform:
+class Uniform(Allocation):
     """Every GPU holds the model of one ``role``."""
 
     role: str = "large"
 
     def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
-        """See Allocation.roles."""
         in_role(models, self.role)
         return [self.role] * gpus
 
-    def assumptions(self) -> list[Assumption]:
-        """See Allocation.assumptions."""
-        return []
-
 
 @dataclass(slots=True)
-class FewSmall:
+class FewSmall(Allocation):
     """The last ``small`` GPUs hold the model of ``hit_role``, all others that of ``miss_role``.
 
     Raises ConfigError when not every role is left at least one GPU.
@@ -39,7 +36,6 @@ class FewSmall:
     hit_role: str = "small"
 
     def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
-        """See Allocation.roles."""
         _enough(gpus)
         if not 1 <= self.small <= gpus - 1:
             raise ConfigError(
@@ -48,13 +44,9 @@ class FewSmall:
             )
         return _split(self.miss_role, gpus - self.small, self.hit_role, self.small, models)
 
-    def assumptions(self) -> list[Assumption]:
-        """See Allocation.assumptions."""
-        return []
-
 
 @dataclass(slots=True)
-class ControlNetServers:
+class ControlNetServers(Allocation):
     """The last ``servers`` GPUs serve ControlNets, all others hold the model of ``role``.
 
     Raises ConfigError when no GPU is left for the model.
@@ -64,7 +56,6 @@ class ControlNetServers:
     role: str = "large"
 
     def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
-        """See Allocation.roles."""
         in_role(models, self.role)
         if not 1 <= self.servers <= gpus - 1:
             raise ConfigError(
@@ -73,13 +64,9 @@ class ControlNetServers:
             )
         return [self.role] * (gpus - self.servers) + [SERVER] * self.servers
 
-    def assumptions(self) -> list[Assumption]:
-        """See Allocation.assumptions."""
-        return []
-
 
 @dataclass(slots=True)
-class FixedSplit:
+class FixedSplit(Allocation):
     """``large`` GPUs hold the large model and the others the small one.
 
     With ``large`` null the split is MoDM's throughput rule (MoDM, eq. 12) for a hit rate h and a mean share q
@@ -95,19 +82,13 @@ class FixedSplit:
     """
 
     large: int | None = None
-    hit_rate: float = 0.7
-    steps_left: float = 0.8
+    hit_rate: Share = 0.7
+    steps_left: Share = 0.8
     miss_role: str = "large"
     hit_role: str = "small"
 
-    def __post_init__(self) -> None:
-        if not (0 <= self.hit_rate <= 1 and 0 <= self.steps_left <= 1):
-            raise ConfigError(
-                f"allocation: hit_rate and steps_left are shares, found {self.hit_rate} and {self.steps_left}"
-            )
-
     def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
-        """See Allocation.roles. The large ones come first."""
+        """The large ones come first."""
         _enough(gpus)
         large = self._planned(gpus, models, backend) if self.large is None else self.large
         if not 1 <= large <= gpus - 1:
@@ -118,7 +99,6 @@ class FixedSplit:
         return _split(self.miss_role, large, self.hit_role, gpus - large, models)
 
     def assumptions(self) -> list[Assumption]:
-        """See Allocation.assumptions."""
         if self.large is not None:
             return []
         planned = [self.hit_rate, self.steps_left]

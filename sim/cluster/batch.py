@@ -1,51 +1,49 @@
 """The whole-batch executor: requests that set out together run as one batch, and none joins on the way."""
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from backends.base import Cost, Work, WorkFailed, total_j
+from conf.ranges import Count
 from sim.addons.assets import addons
-from sim.clock import COMPLETION, DISPATCH
-from sim.cluster.residence import Unfit, cut, ensure, joules_of, seconds, spend
+from sim.clock import COMPLETION, DISPATCH, Entry
+from sim.cluster.residence import Unfit, cut, ensure, joules_of, seconds, spend, take_back
 from sim.culprit import sane
-from sim.errors import ConfigError, SimulationError
-from sim.parts import Fact, Loads, Run, Worker
+from sim.errors import SimulationError
+from sim.parts import Executor, Fact, Loads, Run, Worker
 from sim.record.record import BATCH_MEAN, STEP_SHARE
 from sim.request import FAILED, Request
 
+Ran = tuple[Worker, list[Request], Loads, float, float | None, str | None]
+"""A batch that runs, or fails when what it needs has come: its worker, requests and loads, when it began, its joules,
+and why it fails."""
+
 
 @dataclass(slots=True)
-class WholeBatch:
+class WholeBatch(Executor):
     """What a worker was given at one instant runs as one batch, from text encoding to the images, which are all out
     at its end; its steps are shared by those that still have some. Who waits for whom is the scheduler's (Batching).
 
     Args:
         limit: images in a batch at most.
-
-    Raises:
-        ConfigError: a limit below 1.
     """
 
-    limit: int = 8
+    limit: Count = 8
     _run: Run = field(init=False, repr=False)
     _formed: dict[int, list[Request]] = field(init=False, default_factory=dict, repr=False)
     _loads: dict[int, Loads] = field(init=False, default_factory=dict, repr=False)
+    _refused: dict[int, deque[Entry]] = field(init=False, default_factory=dict, repr=False)
     _addons: bool = field(init=False, repr=False)
     _share: Fact = field(init=False, repr=False)
     _batch: Fact = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        if self.limit < 1:
-            raise ConfigError(f"executor.limit: found {self.limit}, expected 1 or more images")
-
     def bind(self, run: Run) -> None:
-        """See Executor.bind."""
         self._run = run
         self._share, self._batch = run.fact(STEP_SHARE, shown=False), run.fact(BATCH_MEAN)
         self._addons = run.workload.addons is not None
 
     def accept(self, worker: Worker, request: Request) -> None:
-        """See Executor.accept."""
         run = self._run
         formed = self._formed.setdefault(worker.id, [])
         if worker.model != request.model or self._addons:
@@ -54,7 +52,8 @@ class WholeBatch:
             except Unfit as failure:
                 self._loads[worker.id] += failure.loads
                 request.start_s = run.clock._now
-                run.clock.at(run.clock._now, DISPATCH, self._refuse, (worker, request, str(failure)))
+                refused = run.clock.at(run.clock._now, DISPATCH, self._refuse, (worker, request, str(failure)))
+                self._refused.setdefault(worker.id, deque()).append(refused)
                 return
         if not formed:
             if len(worker.gpus) > 1:
@@ -62,11 +61,12 @@ class WholeBatch:
                     f"{worker} was given a batch, and nothing says how fast several GPUs run one; a gang serves with "
                     "executor=whole-request"
                 )
-            run.clock.at(run.clock._now, DISPATCH, self._start, worker)
+            worker.due = run.clock.at(run.clock._now, DISPATCH, self._start, worker)
         formed.append(request)
 
     def _refuse(self, refused: tuple[Worker, Request, str]) -> None:
         worker, request, reason = refused
+        self._refused[worker.id].popleft()
         self._run.end(request, FAILED, reason)
         self._run.cluster.release(worker)
 
@@ -83,7 +83,8 @@ class WholeBatch:
             run.cluster.check_memory(worker, run.backend.peak_bytes(works), runs)
             denoise, other = _costs(run, works)
         except WorkFailed as failure:
-            run.clock.at(now_s + load_s, COMPLETION, self._failed, (worker, batch, loads, now_s, str(failure)))
+            ran: Ran = (worker, batch, loads, now_s, None, str(failure))
+            worker.due = run.clock.at(now_s + load_s, COMPLETION, self._done, ran)
             return
         fetch_s = max(request.fetch_s for request in batch)
         ready_s = load_s + fetch_s
@@ -102,46 +103,39 @@ class WholeBatch:
             )
             request.decode_s = other.seconds
             run.made(request, work)
-        run.clock.at(now_s + busy_s, COMPLETION, self._done, (worker, batch, loads, joules))
+        ran = (worker, batch, loads, now_s, joules, None)
+        worker.due = run.clock.at(now_s + busy_s, COMPLETION, self._done, ran)
 
-    def _done(self, ran: tuple[Worker, list[Request], Loads, float | None]) -> None:
-        worker, batch, loads, joules = ran
+    def _done(self, ran: Ran) -> None:
+        worker, batch, loads, from_s, joules, reason = ran
         run = self._run
-        from_s, drawn = spend(run, worker, loads, batch[0].start_s, run.clock._now)
-        drawn += run.cluster.spend(worker, from_s, run.clock._now, "serve", joules, len(batch))
+        from_s, drawn = spend(run, worker, loads, from_s, run.clock._now)
+        if reason is None:
+            drawn += run.cluster.spend(worker, from_s, run.clock._now, "serve", joules, len(batch))
         run.cluster.reopen(worker)
         for request in batch:
-            request.energy_j = drawn / len(batch)
-            run.end(request)
+            if reason is None:
+                request.energy_j = drawn / len(batch)
+                run.end(request)
+            else:
+                run.end(request, FAILED, reason)
         run.cluster.release(worker, len(batch))
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
-        """See Executor. A batch that was formed at this very instant has not begun."""
+        """A batch that was formed at this very instant has not begun."""
         run = self._run
-        lost = self._formed.pop(worker.id, [])
+        formed = self._formed.pop(worker.id, [])
         self._loads.pop(worker.id, None)
-        run.clock.cancel(lambda call, arg: call == self._start and arg is worker)
-        lost += [what[1] for _, what in run.clock.cancel(lambda call, arg: call == self._refuse and arg[0] is worker)]
-        for until_s, (_, batch, loads, joules) in run.clock.cancel(
-            lambda call, arg: call == self._done and arg[0] is worker
-        ):
-            drawn = None if joules is None else joules + joules_of(run, loads)
-            cut(run, worker, batch[0].start_s, until_s, drawn)
-            lost += batch
-        for until_s, (_, batch, _, from_s, _) in run.clock.cancel(
-            lambda call, arg: call == self._failed and arg[0] is worker
-        ):
-            cut(run, worker, from_s, until_s, None)
+        refused = self._refused.pop(worker.id, ())
+        for entry in refused:
+            run.clock.cancel(entry)
+        taken = take_back(run, worker)
+        lost = formed + [entry[4][1] for entry in refused]
+        if taken is not None and not formed:
+            until_s, (_, batch, loads, from_s, joules, _) = taken
+            cut(run, worker, from_s, until_s, None if joules is None else joules + joules_of(run, loads))
             lost += batch
         return lost
-
-    def _failed(self, ran: tuple[Worker, list[Request], Loads, float, str]) -> None:
-        worker, batch, loads, from_s, reason = ran
-        spend(self._run, worker, loads, from_s, self._run.clock._now)
-        self._run.cluster.reopen(worker)
-        for request in batch:
-            self._run.end(request, FAILED, reason)
-        self._run.cluster.release(worker, len(batch))
 
 
 def _costs(run: Run, works: Sequence[Work]) -> tuple[list[tuple[Cost, list[Work]]], Cost]:

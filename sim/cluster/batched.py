@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from backends.base import FREE, Cost, Work
 from sim.addons.assets import addons, on_all
 from sim.cluster import gang
-from sim.parts import Run, Worker
+from sim.parts import Run, Steps, Worker
 from sim.request import Request
 
 SPEEDUP = "steps.speedup"
@@ -14,7 +14,7 @@ SPEEDUP = "steps.speedup"
 
 
 @dataclass(slots=True)
-class Batched:
+class Batched(Steps):
     """Steps as the backend has them: text encoding at the start, one batch of all active, decoding at the end.
 
     Args:
@@ -22,29 +22,24 @@ class Batched:
             profile measured of gangs. A batch on a gang is as much faster as one request is.
 
     Raises:
-        ConfigError: a speedup that is not positive, or a gang of a size that has none there and was not measured.
+        ConfigError: a gang of a size that has none there and was not measured.
     """
 
-    speedup: dict[int, float] = field(default_factory=dict)
+    speedup: gang.Speedup = field(default_factory=dict)
     _run: Run = field(init=False, repr=False)
     _bounded: bool = field(init=False, default=False, repr=False)
     _works: dict[int, Work] = field(init=False, default_factory=dict, repr=False)
 
-    def __post_init__(self) -> None:
-        gang.check(self.speedup, SPEEDUP)
-
     def bind(self, run: Run, cut: Callable[[Worker], None]) -> None:
-        """See Steps.bind."""
         self._run = run
         self._bounded = run.cluster.gpu.memory_bytes is not None and getattr(run.backend, "measures_memory", True)
 
     def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
-        """See Steps.prepare."""
         work = self._works[request.row] = self._run.work(request)
         return on_all(worker, self._run.backend.begin([work]))
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        """See Steps.step. Raises SimulationError where the batch does not fit into the GPU's memory."""
+        """Raises SimulationError where the batch does not fit into the GPU's memory."""
         cost = self._run.backend.steps(self.works(worker, active))
         if len(worker.gpus) == 1:
             return cost
@@ -63,7 +58,6 @@ class Batched:
         return works
 
     def price(self, works: Sequence[Work]) -> Cost:
-        """See Priced.price."""
         self.begin_live(works)
         return self._run.backend.steps(works)
 
@@ -72,12 +66,7 @@ class Batched:
         if self._run.backend.live:
             self._run.backend.begin(works)
 
-    def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        """See Steps.boundary."""
-        return FREE
-
     def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
-        """See Steps.finish."""
         work = self._done(request)
         del self._works[request.row]
         cost = self._run.backend.end([work])

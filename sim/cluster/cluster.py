@@ -6,14 +6,13 @@ its limit, memory over the device; the error names the part that did it.
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import inf
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from backends.base import Asset, Backend, Cost
 from sim.addons.assets import on_all
-from sim.clock import COMPLETION, Clock
+from sim.clock import COMPLETION, Clock, Entry
 from sim.cluster.memory import Memory, common, own_model
 from sim.cluster.rooms import Rooms
-from sim.cluster.worker import Worker
 from sim.culprit import caller, named, nearest, sane
 from sim.errors import SimulationError
 from sim.gpu import Gpu
@@ -21,9 +20,7 @@ from sim.model import Model, in_role
 from sim.parts.cluster import SERVER
 from sim.record.ledger import PACK
 from sim.record.record import Record
-
-Mine = Any
-"""A Worker as parts hold it (sim.parts.Worker): only the cluster makes them, and it alone may change them."""
+from sim.worker import Worker
 
 
 class Cluster:
@@ -48,7 +45,7 @@ class Cluster:
         self._gangs: list[Worker] = []
         self._formed: dict[tuple[str, int, tuple[int, ...]], Worker] = {}
         self._live_gangs: dict[Worker, None] = {}
-        self._loads: dict[Worker, tuple[str, float, Cost]] = {}
+        self._loads: dict[Worker, tuple[str, float, Cost, Entry]] = {}
         self.last_order: dict[str, tuple[str, float]] = {}
         """By role: the class that ordered its last worker elsewhere, and when."""
 
@@ -58,9 +55,9 @@ class Cluster:
         record: Record,
         limit: int,
         parts: Mapping[str, object],
-        pull: Callable[[Mine], None],
-        moved: Callable[[Mine, float], None],
-        keeps: Callable[[Mine], bool] | None = None,
+        pull: Callable[[Worker], None],
+        moved: Callable[[Worker, float], None],
+        keeps: Callable[[Worker], bool],
     ) -> None:
         """Begin to serve: ``limit`` requests aboard a worker at most; ``parts`` are named in errors, ``pull`` asks the
         scheduler for what a worker has room for, ``moved`` tells it that one changed, and ``keeps`` says whether it
@@ -91,11 +88,9 @@ class Cluster:
 
     @property
     def workers(self) -> list[Worker]:
-        """See sim.parts.Cluster.workers."""
         return [*(worker for worker in self._bases if worker.gang is None), *self._live_gangs]
 
-    def beside(self, gang: Mine) -> list[Worker]:
-        """See sim.parts.Cluster.beside."""
+    def beside(self, gang: Worker) -> list[Worker]:
         return [self._singles[number] for number in gang.gpus[gang.denoisers :]]
 
     def sizes(self) -> list[int]:
@@ -125,12 +120,11 @@ class Cluster:
         return any(worker.aboard for worker in self.workers)
 
     def idle(self, role: str | None = None) -> Iterator[Worker]:
-        """See sim.parts.Cluster.idle."""
         return self._rooms.idle(role)
 
     # -- who is aboard -----------------------------------------------------------------------------------------
 
-    def take(self, worker: Mine) -> None:
+    def take(self, worker: Worker) -> None:
         """A request goes aboard ``worker``, which the scheduler chose.
 
         Raises SimulationError where it has no room, or takes nothing now.
@@ -149,7 +143,7 @@ class Cluster:
         if aboard < worker.limit:
             self._rooms.add(worker)
 
-    def release(self, worker: Mine, count: int = 1) -> None:
+    def release(self, worker: Worker, count: int = 1) -> None:
         """``count`` requests left ``worker``: it is asked whether it has room, or begins what it was ordered to.
 
         Raises SimulationError where fewer were aboard.
@@ -170,23 +164,21 @@ class Cluster:
         elif not aboard and worker.ordered is not None:
             self._load(worker)
 
-    def rest(self, worker: Mine) -> None:
+    def rest(self, worker: Worker) -> None:
         """``worker`` has room and nobody for it: list it, or have it begin what it was ordered to."""
         if worker.finishing:
-            if self._keeps is None or not self._keeps(worker):
+            if not self._keeps(worker):
                 self._finished(worker)
         elif worker.lane is None:
             self._rooms.add(worker)
 
-    def close(self, worker: Mine) -> None:
-        """See sim.parts.Cluster.close."""
+    def close(self, worker: Worker) -> None:
         if worker.lane is not None:
             self._rooms.remove(worker)
         worker.closed = True
         worker.settle()
 
-    def reopen(self, worker: Mine) -> None:
-        """See sim.parts.Cluster.reopen."""
+    def reopen(self, worker: Worker) -> None:
         worker.closed = False
         worker.settle()
         if worker.has_room:
@@ -194,7 +186,7 @@ class Cluster:
             if not worker.aboard:  # nobody will be released, so nobody else asks
                 self._open_again(worker)
 
-    def _refuse(self, worker: Mine) -> NoReturn:
+    def _refuse(self, worker: Worker) -> NoReturn:
         who = named(self._parts, "scheduler")
         if worker.gang is not None:
             reason = f"is one of the GPUs of {worker.gang}"
@@ -212,8 +204,8 @@ class Cluster:
 
     # -- roles -------------------------------------------------------------------------------------------------
 
-    def order(self, worker: Mine, role: str, now_s: float) -> None:
-        """See sim.parts.Cluster.order. Raises ConfigError where no model has that role."""
+    def order(self, worker: Worker, role: str, now_s: float) -> None:
+        """Raises ConfigError where no model has that role."""
         in_role(self.models, role)
         self._check_now("orders", worker, now_s)
         if worker.role == SERVER:
@@ -237,7 +229,7 @@ class Cluster:
             self._open_again(worker)
         else:
             worker.ordered = role
-            if self._keeps is not None and not worker.loading and self._keeps(worker):
+            if not worker.loading and self._keeps(worker):
                 worker.finishing = True
             elif not worker.aboard and not worker.loading:
                 self._load(worker)
@@ -252,14 +244,14 @@ class Cluster:
                 "clock.now"
             )
 
-    def _finished(self, worker: Mine) -> None:
+    def _finished(self, worker: Worker) -> None:
         """``worker`` ended what its scheduler kept for it."""
         worker.finishing = False
         worker.settle()
         if not worker.aboard:
             self._load(worker)
 
-    def _load(self, worker: Mine) -> None:
+    def _load(self, worker: Worker) -> None:
         """Put the model of the role that was ordered in the place of the one that is there."""
         now_s = self._clock._now
         model = in_role(self.models, worker.role).name
@@ -267,11 +259,11 @@ class Cluster:
         worker.settle()
         cost = on_all(worker, sane(self.backend.load(Asset("model", model, model)), self.backend, "load"))
         worker.resident.clear()
-        self._loads[worker] = model, now_s, cost
-        self._clock.at(now_s + cost.seconds, COMPLETION, self._loaded, worker)
+        loaded = self._clock.at(now_s + cost.seconds, COMPLETION, self._loaded, worker)
+        self._loads[worker] = model, now_s, cost, loaded
 
     def _loaded(self, worker: Worker) -> None:
-        model, from_s, cost = self._loads.pop(worker)
+        model, from_s, cost, _ = self._loads.pop(worker)
         self._install(worker, model)
         self.spend(worker, from_s, from_s + cost.seconds, "load", cost.joules)
         worker.loading, worker.ordered = False, None
@@ -290,21 +282,21 @@ class Cluster:
     def _cut_load(self, worker: Worker) -> None:
         """The load that is under way on ``worker`` ends where it is."""
         now_s = self._clock._now
-        model, from_s, cost = self._loads.pop(worker)
+        model, from_s, cost, loaded = self._loads.pop(worker)
+        self._clock.cancel(loaded)
         models = self._record.ledger.models
         worker.model_code = models.setdefault(model, len(models))
         until_s = from_s + cost.seconds
         share = (now_s - from_s) / (until_s - from_s) if until_s > from_s else 1.0
         self.spend(worker, from_s, now_s, "load", cost.times(share).joules)
 
-    def _open_again(self, worker: Mine) -> None:
+    def _open_again(self, worker: Worker) -> None:
         self._clock.at(self._clock._now, COMPLETION, self._pull, worker)
 
     # -- failures ----------------------------------------------------------------------------------------------
 
-    def fail(self, worker: Mine, now_s: float) -> None:
-        """See sim.parts.Cluster.fail. Raises SimulationError for one that is down, or is or was part of a gang, or that
-        has requests aboard."""
+    def fail(self, worker: Worker, now_s: float) -> None:
+        """Raises SimulationError for one that is down, or is or was part of a gang, or that has requests aboard."""
         self._check_now("fails", worker, now_s)
         if worker.aboard:
             raise SimulationError(f"{caller()} fails {worker} with {worker.aboard} requests aboard; use Run.fail")
@@ -314,7 +306,6 @@ class Cluster:
         if worker.lane is not None:
             self._rooms.remove(worker)
         if worker in self._loads:
-            self._clock.cancel(lambda call, arg: call == self._loaded and arg is worker)
             self._cut_load(worker)
         worker.aboard, worker.ordered = 0, None
         worker.loading = worker.finishing = worker.closed = False
@@ -323,8 +314,8 @@ class Cluster:
         self._record.decisions.append((now_s, "failure", {"worker": worker.id}))
         self._moved(worker, now_s)
 
-    def repair(self, worker: Mine, now_s: float) -> None:
-        """See sim.parts.Cluster.repair. Raises SimulationError for one that is not down."""
+    def repair(self, worker: Worker, now_s: float) -> None:
+        """Raises SimulationError for one that is not down."""
         self._check_now("repairs", worker, now_s)
         if not worker.down:
             raise SimulationError(f"{caller()} repairs {worker}, which is not down")
@@ -334,8 +325,8 @@ class Cluster:
 
     # -- gangs -------------------------------------------------------------------------------------------------
 
-    def gang(self, workers: Sequence[Mine], role: str, now_s: float, denoisers: int | None = None) -> Worker:
-        """See sim.parts.Cluster.gang. The same GPUs in the same order are the same worker each time.
+    def gang(self, workers: Sequence[Worker], role: str, now_s: float, denoisers: int | None = None) -> Worker:
+        """The same GPUs in the same order are the same worker each time.
 
         Raises SimulationError where one of them is not idle, or named twice, or none steps the denoiser.
         """
@@ -374,8 +365,8 @@ class Cluster:
         self._record.decisions.append((now_s, "gang", {"gpus": list(members), "role": role}))
         return made
 
-    def disband(self, gang: Mine, now_s: float) -> None:
-        """See sim.parts.Cluster.disband. Raises SimulationError where it is not an idle gang."""
+    def disband(self, gang: Worker, now_s: float) -> None:
+        """Raises SimulationError where it is not an idle gang."""
         self._check_now("disbands", gang, now_s)
         if gang not in self._live_gangs or gang.aboard or gang.loading:
             raise SimulationError(f"{caller()} disbands {gang}, which is no idle gang")
@@ -398,24 +389,23 @@ class Cluster:
     # -- memory ------------------------------------------------------------------------------------------------
 
     def admit(
-        self, worker: Mine, asset: Asset, bytes: int | None, keep: Collection[Asset] = (), room: int = 0
+        self, worker: Worker, asset: Asset, bytes: int | None, keep: Collection[Asset] = (), room: int = 0
     ) -> list[Asset] | None:
-        """See sim.parts.Cluster.admit."""
         return self._memory.admit(worker, asset, bytes, keep, room)
 
-    def evict(self, worker: Mine, asset: Asset) -> None:
-        """See sim.parts.Cluster.evict. Raises SimulationError where it is not there, or is the worker's own model."""
+    def evict(self, worker: Worker, asset: Asset) -> None:
+        """Raises SimulationError where it is not there, or is the worker's own model."""
         self._memory.evict(worker, asset)
 
     def check_memory(
-        self, worker: Mine, peak_bytes: int | None, runs: Sequence[Collection[Asset]] | None = None
+        self, worker: Worker, peak_bytes: int | None, runs: Sequence[Collection[Asset]] | None = None
     ) -> None:
         """See sim.parts.Cluster.check_memory, and Memory.check for what is raised."""
         self._memory.check(worker, peak_bytes, runs)
 
-    def install(self, worker: Mine, model: str) -> None:
-        """See sim.parts.Cluster.install. Raises SimulationError where the model is larger than the GPU's memory, or
-        another part than an executor asks."""
+    def install(self, worker: Worker, model: str) -> None:
+        """Raises SimulationError where the model is larger than the GPU's memory, or another part than an executor
+        asks."""
         if nearest(self._parts) not in ("executor", None):
             raise SimulationError(
                 f"{caller()} installs {model} on {worker} with {worker.aboard} requests aboard; only an executor may, "
@@ -423,7 +413,7 @@ class Cluster:
             )
         self._install(worker, model)
 
-    def _install(self, worker: Mine, model: str) -> None:
+    def _install(self, worker: Worker, model: str) -> None:
         worker.model = model
         models = self._record.ledger.models
         worker.model_code = models.setdefault(model, len(models))
@@ -433,7 +423,7 @@ class Cluster:
 
     def spend(
         self,
-        worker: Mine,
+        worker: Worker,
         from_s: float,
         until_s: float,
         kind: str,
@@ -441,11 +431,8 @@ class Cluster:
         batch: int = 1,
         row: int = -1,
     ) -> float:
-        """See sim.parts.Cluster.spend.
-
-        Raises SimulationError for a span that ends before it begins, one of a GPU that worked elsewhere at that time,
-        or more requests at once than the worker may have.
-        """
+        """Raises SimulationError for a span that ends before it begins, one of a GPU that worked elsewhere at that
+        time, or more requests at once than the worker may have."""
         if not (worker.until_s <= from_s <= until_s < inf and 0 < batch <= worker.limit):
             self._impossible(worker, from_s, until_s, kind, batch)
         worker.until_s = until_s
@@ -458,7 +445,7 @@ class Cluster:
         self._spans += PACK(from_s, until_s, joules, row, worker.id, batch, code, worker.model_code)
         return joules
 
-    def _impossible(self, worker: Mine, from_s: float, until_s: float, kind: str, batch: int) -> NoReturn:
+    def _impossible(self, worker: Worker, from_s: float, until_s: float, kind: str, batch: int) -> NoReturn:
         who = named(self._parts, "executor")
         if worker.limit and batch > worker.limit:
             what = f"runs {batch} requests at once on {worker}, which takes {worker.limit} at most"

@@ -1,16 +1,17 @@
 """How much faster a gang of GPUs steps than one."""
 
 from collections.abc import Mapping
+from typing import Annotated
 
+from annotated_types import Ge
+
+from conf.ranges import Positive
 from sim.errors import ConfigError
 from sim.parts import Run, Worker
 from sim.request import Request
 
-
-def check(speedup: Mapping[int, float], key: str) -> None:
-    """Raise ConfigError, naming ``key``, unless it is GPUs, two or more -> a positive factor."""
-    if not all(gpus > 1 and factor > 0 for gpus, factor in speedup.items()):
-        raise ConfigError(f"{key}: found {speedup}, expected GPUs (2 or more) -> times faster")
+Speedup = dict[Annotated[int, Ge(2)], Positive]
+"""GPUs of a gang -> how many times faster than on one its steps are."""
 
 
 def times_faster(run: Run, worker: Worker, request: Request, speedup: Mapping[int, float], key: str) -> float:

@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from backends.base import Asset, WorkFailed
-from sim.cluster.worker import Worker
 from sim.culprit import caller, named
 from sim.errors import SimulationError
 from sim.gpu import Gpu
+from sim.worker import Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,6 @@ class Memory:
     def admit(
         self, worker: Worker, asset: Asset, bytes: int | None, keep: Collection[Asset] = (), room: int = 0
     ) -> list[Asset] | None:
-        """See sim.parts.Cluster.admit."""
         if (bytes or 0) < 0 or room < 0:
             raise SimulationError(f"{caller()} puts {asset.name} of {bytes} bytes on {worker} beside {room}")
         resident, most = worker.resident, self.gpu.memory_bytes
@@ -46,7 +45,7 @@ class Memory:
         return gone
 
     def evict(self, worker: Worker, asset: Asset) -> None:
-        """See sim.parts.Cluster.evict. Raises SimulationError where it is not there, or is the worker's own model."""
+        """Raises SimulationError where it is not there, or is the worker's own model."""
         if asset not in worker.resident:
             raise SimulationError(f"{caller()} evicts the {asset.kind} {asset.name} from {worker}, where it is not")
         if asset == own_model(worker):

@@ -9,12 +9,12 @@ from backends.patched import common_side
 from conf.ranges import Count
 from sim.cluster.batched import Batched
 from sim.errors import ConfigError
-from sim.parts import Run, Worker
+from sim.parts import Run, Steps, Worker
 from sim.request import Request
 
 
 @dataclass(slots=True)
-class Patched:
+class Patched(Steps):
     """All active requests are one batch of patches, whatever their sizes (PatchedServe, section 4).
 
     Text encoding and decoding are stages of their own, one request at a time in the order of joining and of ending.
@@ -37,7 +37,6 @@ class Patched:
     _fixed: int | None = field(init=False, default=None, repr=False)
 
     def bind(self, run: Run, cut: Callable[[Worker], None]) -> None:
-        """See Steps.bind."""
         backend = run.backend
         if not isinstance(backend, Patching):
             raise ConfigError(
@@ -59,23 +58,20 @@ class Patched:
         run.assume("side of a patch [px]", self.side if self._fixed is None else self._fixed, said)
 
     def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
-        """See Steps.prepare and Batched.prepare."""
         return self._plain.prepare(worker, request, now_s)
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        """See Steps.step. Raises SimulationError where the batch does not fit into the GPU's memory."""
+        """Raises SimulationError where the batch does not fit into the GPU's memory."""
         return self._backend.patched(works := self._plain.works(worker, active), self._side(works))
 
     def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        """See Steps.boundary. Images are split before every step, so this is in the step."""
+        """Images are split before every step, so this is in the step."""
         return self._plain.boundary(worker, active, now_s)
 
     def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
-        """See Steps.finish."""
         return self._plain.finish(worker, request, now_s)
 
     def price(self, works: Sequence[Work]) -> Cost:
-        """See Priced.price."""
         self._plain.begin_live(works)
         return self._backend.patched(works, self._side(works))
 

@@ -1,6 +1,7 @@
 """What an executor does first: see that the model and the add-ons of a request are on its worker."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from backends.base import Asset, WorkFailed
 from sim.addons.assets import load
@@ -19,8 +20,8 @@ class Unfit(WorkFailed):
         self.loads = loads
 
 
-Bring = Callable[[Worker, Request, Sequence[Request]], Loads]
-"""What brings the add-ons of a request onto its worker, beside those who are active there."""
+Bring = Callable[[Worker, Request, Sequence[Request]], Loads | None]
+"""What brings the add-ons of a request onto its worker, beside those who are active there (Steps.bring)."""
 
 
 def ensure(
@@ -28,8 +29,8 @@ def ensure(
 ) -> Loads:
     """Put what ``request`` runs with on ``worker``, as far as it is not there; to be spent by the caller (``spend``).
 
-    Without ``bring``, all of it one after another before the first step: ControlNets stay until the memory is needed,
-    LoRAs are patched into the weights, which then serve those that ask for just these (SwiftDiffusion, 2.3).
+    Unless ``bring`` does that, all of it one after another before the first step: ControlNets stay until the memory is
+    needed, LoRAs are patched into the weights, which then serve those that ask for just these (SwiftDiffusion, 2.3).
 
     Raises SimulationError where nothing is planned or others are aboard that what is there serves, Unfit where its
     add-ons do not fit.
@@ -44,13 +45,14 @@ def ensure(
         loads.append(("load", load(run, worker, Asset("model", model, model))))
     if run.workload.addons is not None:
         try:
-            loads += (bring or _bring(run))(worker, request, active)
+            brought = None if bring is None else bring(worker, request, active)
+            loads += _in_series(run)(worker, request, active) if brought is None else brought
         except WorkFailed as failure:
             raise Unfit(str(failure), loads) from None
     return loads
 
 
-def _bring(run: Run) -> Bring:
+def _in_series(run: Run) -> Callable[[Worker, Request, Sequence[Request]], Loads]:
     controlnets, loras = InLine(offload=False), Synchronous()
     controlnets.bind(run)
     loras.bind(run)
@@ -79,6 +81,12 @@ def joules_of(run: Run, loads: Loads) -> float:
     """What ``loads`` draw; NaN where the power is not known."""
     gpu = run.cluster.gpu
     return sum((gpu.energy_j(cost.seconds) if cost.joules is None else cost.joules for _, cost in loads), 0.0)
+
+
+def take_back(run: Run, worker: Worker) -> tuple[float, Any] | None:
+    """Take back the call that is due on ``worker``: its time and its argument; None where there is none."""
+    entry, worker.due = worker.due, None
+    return (entry[0], entry[4]) if entry is not None and run.clock.cancel(entry) else None
 
 
 def cut(run: Run, worker: Worker, from_s: float, until_s: float, joules: float | None) -> None:

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterator
 
-from sim.cluster.worker import Worker
+from sim.worker import Worker
 
 Lane = deque[Worker]
 
@@ -44,7 +44,6 @@ class Rooms:
         worker.lane = None
 
     def roomiest(self, role: str | None = None) -> Worker | None:
-        """See sim.parts.Cluster.roomiest."""
         for lane in self._lanes if role is None else self._by_role.get(role, ()):
             if lane:
                 return lane[0]
@@ -54,7 +53,6 @@ class Rooms:
         return min(firsts, key=lambda worker: (worker.aboard, worker.listed), default=None)
 
     def idle(self, role: str | None = None) -> Iterator[Worker]:
-        """See sim.parts.Cluster.idle."""
         lanes = [rows[0] for name, rows in self._by_role.items() if role in (None, name)]
         if len(lanes) == 1:
             return iter(list(lanes[0]))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from backends.base import FREE, Cost
+from sim.clock import Entry
 from sim.parts import Course, Patience, Worker
 from sim.parts.serving import NEARLY
 from sim.request import Request
@@ -60,23 +61,18 @@ class Even:
 
     @property
     def longest_s(self) -> float:
-        """See Course."""
         return self.step.seconds
 
     def seconds(self, count: int) -> float:
-        """See Course."""
         return self.step.seconds * count
 
     def joules(self, count: int) -> float | None:
-        """See Course."""
         return None if self.step.joules is None else self.step.joules * count
 
     def reached(self, elapsed_s: float) -> int:
-        """See Course."""
         return ceil(elapsed_s / self.step.seconds - NEARLY)
 
     def reused(self, count: int) -> Sequence[float]:
-        """See Course."""
         return ()
 
 
@@ -114,6 +110,8 @@ class Station:
             ``asked_s`` when it was last said so.
         run_s: when the present run of ``planned`` steps of ``course`` began; 0 planned is no run.
         version: what an event on the clock must have to be still wanted.
+        due: the last call of the clock that was asked for; ``staged`` is the request that is prepared or decoded
+            until then.
     """
 
     worker: Worker
@@ -129,6 +127,8 @@ class Station:
     planned: int = 0
     course: Course = field(default_factory=lambda: Even(FREE))
     version: int = 0
+    due: Entry | None = None
+    staged: Request | None = None
     owed_s: float = 0.0
     then: Callable[[Worker], None] | None = None
     patience: Patience | None = None

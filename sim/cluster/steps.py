@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import NoReturn
+from typing import Annotated, Any, NoReturn
+
+from annotated_types import Ge
 
 from backends.base import FREE, Cost, Work, WorkFailed
 from sim.addons.in_line import InLine
@@ -13,11 +15,24 @@ from sim.addons.steps import WithAddons
 from sim.addons.synchronous import Synchronous
 from sim.clock import COMPLETION, DISPATCH
 from sim.cluster.batched import Batched
-from sim.cluster.residence import Bring, Unfit, ensure, seconds, spend
+from sim.cluster.residence import Unfit, ensure, seconds, spend
 from sim.cluster.station import Even, Seat, Station, Tally
 from sim.culprit import caller, of, sane
 from sim.errors import ConfigError, SimulationError
-from sim.parts import ControlNets, Course, Fact, FeatureCache, Loads, Loras, Patience, Priced, Run, Steps, Worker
+from sim.parts import (
+    ControlNets,
+    Course,
+    Executor,
+    Fact,
+    FeatureCache,
+    Loads,
+    Loras,
+    Patience,
+    Priced,
+    Run,
+    Steps,
+    Worker,
+)
 from sim.record.record import BATCH_MEAN, STEP_SHARE
 from sim.request import FAILED, MISSING, Request
 
@@ -25,7 +40,7 @@ EXPECTED = "expected a Cost of 0 or more seconds, and 0 or more joules or None"
 
 
 @dataclass(slots=True)
-class StepByStep:
+class StepByStep(Executor):
     """Up to ``limit`` requests step together; one joins or leaves at a boundary (ORCA's iteration-level scheduling).
 
     A GPU does one thing at a time: while one request is prepared or decoded the others wait. Steps are jumped over
@@ -41,10 +56,10 @@ class StepByStep:
         kernels: of the denoiser and its ControlNets; None is plain.
 
     Raises:
-        ConfigError: a limit below 1, or a feature cache on a live backend, which computes all.
+        ConfigError: a feature cache on a live backend, which computes all.
     """
 
-    limit: int = 16
+    limit: Annotated[int, Ge(1)] = 16
     steps: Steps = field(default_factory=Batched)
     feature_cache: FeatureCache | None = None
     controlnets: ControlNets | None = None
@@ -54,17 +69,12 @@ class StepByStep:
     _share: Fact = field(init=False, repr=False)
     _batch: Fact = field(init=False, repr=False)
     _reused: Fact = field(init=False, repr=False)
-    _bring: Bring | None = field(init=False, repr=False)
-    _holds: Callable[[Worker, Sequence[Request]], int | None] | None = field(init=False, repr=False)
-    _lost: Callable[[Worker, Request], None] | None = field(init=False, repr=False)
     _stations: dict[int, Station] = field(init=False, default_factory=dict, repr=False)
     _parked: dict[Request, tuple[int, Seat, int, str]] = field(init=False, default_factory=dict, repr=False)
     """By preempted request: its worker, its seat, with what it had so far for ``since``, its steps left, and the class
     that preempted it."""
 
     def __post_init__(self) -> None:
-        if self.limit < 1:
-            raise ConfigError(f"executor.limit: found {self.limit}, expected 1 or more requests")
         if self.feature_cache is not None and isinstance(self.controlnets, Servers):
             raise ConfigError(
                 "feature_cache: how seldom steps that reuse something call the ControlNet servers is not modelled; add "
@@ -75,10 +85,8 @@ class StepByStep:
             self.steps = WithAddons(self.steps, controlnets, loras, self.kernels or Kernels())
 
     def bind(self, run: Run) -> None:
-        """See Executor.bind."""
         self._run = run
         self._share, self._batch = run.fact(STEP_SHARE, shown=False), run.fact(BATCH_MEAN)
-        self._bring, self._holds, self._lost = (getattr(self.steps, name, None) for name in ("bring", "holds", "lost"))
         self.steps.bind(run, self.cut)
         if self.feature_cache is not None:
             if run.backend.live:
@@ -87,7 +95,7 @@ class StepByStep:
             self.feature_cache.bind(run)
 
     def accept(self, worker: Worker, request: Request) -> None:
-        """See Executor.accept. It joins at the next boundary; at this instant, where nothing runs."""
+        """It joins at the next boundary; at this instant, where nothing runs."""
         station = self._stations.get(worker.id)
         if station is None:
             station = self._stations[worker.id] = Station(worker)
@@ -99,11 +107,9 @@ class StepByStep:
             self._cut(station)
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
-        """See Executor."""
         lost = self._abort(worker, now_s)
-        if self._lost is not None:
-            for request in lost:
-                self._lost(worker, request)
+        for request in lost:
+            self.steps.lost(worker, request)
         return lost
 
     def _abort(self, worker: Worker, now_s: float) -> list[Request]:
@@ -114,19 +120,16 @@ class StepByStep:
         if station is None:
             return []
         run, lost = self._run, [seat.request for seat in station.seats]
-        stages = run.clock.cancel(lambda _, arg: isinstance(arg, tuple) and bool(arg) and arg[0] is station)
-        for _, (_, *what) in stages:  # whoever is prepared or decoded is no longer, or not yet, among the active
-            lost += [part.request for part in what if isinstance(part, Seat)]
-            lost += [part for part in what if isinstance(part, Request)]
+        due = station.due
+        pending = due is not None and run.clock.cancel(due)
+        if pending and station.staged is not None:
+            lost.append(station.staged)
         lost += station.joining
-        if any(isinstance(what[1], int) for _, what in stages) and not station.planned:
-            return lost  # its turn comes at this instant, and nothing has begun
-        if stages:
+        if due is not None and pending and due[1] != DISPATCH:  # else its turn comes now, and nothing has begun
             run.cluster.spend(worker, max(worker.until_s, station.anchor_s), now_s, "lost")
         return lost
 
     def cut(self, worker: Worker) -> None:
-        """See Steps.bind."""
         station = self._stations.get(worker.id)
         if station is not None:
             station.changed = True
@@ -136,22 +139,19 @@ class StepByStep:
     # -- what a discipline may ask: see sim.parts.Stepper ----------------------------------------------------------
 
     def active(self, worker: Worker) -> Sequence[Request]:
-        """See Stepper.active."""
         station = self._stations.get(worker.id)
         return () if station is None else [seat.request for seat in station.seats if seat.request.left > 0]
 
     def joining(self, worker: Worker) -> Sequence[Request]:
-        """See Stepper.joining."""
         station = self._stations.get(worker.id)
         return () if station is None else station.joining
 
     def between(self, worker: Worker) -> bool:
-        """See Stepper.between."""
         station = self._stations.get(worker.id)
         return station is None or station.asking or not station.working
 
     def ask(self, worker: Worker, then: Callable[[Worker], None], patience: Patience | None = None) -> None:
-        """See Stepper.ask. Where nothing runs nobody is called: there is no boundary to come."""
+        """Where nothing runs nobody is called: there is no boundary to come."""
         station = self._stations.get(worker.id)
         if station is not None and station.working:
             station.then, station.patience, station.asked_s = then, patience, self._run.clock._now
@@ -159,7 +159,6 @@ class StepByStep:
                 self._cut(station)
 
     def park(self, worker: Worker, request: Request) -> None:
-        """See Stepper.park."""
         station = self._stations[worker.id]
         seat = next(seat for seat in station.seats if seat.request is request)
         station.seats.remove(seat)
@@ -170,7 +169,6 @@ class StepByStep:
         self._run.cluster.release(worker)
 
     def owe(self, worker: Worker, seconds: float) -> None:
-        """See Stepper.owe."""
         if not 0.0 <= seconds < inf:
             raise SimulationError(f"{caller(1)} holds {worker} for {seconds} s; expected 0 or more seconds")
         station = self._stations.get(worker.id)
@@ -180,7 +178,7 @@ class StepByStep:
         station.changed = True
 
     def price(self, works: Sequence[Work]) -> Cost:
-        """See Priced. Raises ConfigError where the steps have no price."""
+        """Raises ConfigError where the steps have no price."""
         if not isinstance(self.steps, Priced):
             raise ConfigError(
                 f"steps: {type(self.steps).__qualname__} cannot say beforehand what a step costs, which the "
@@ -200,7 +198,8 @@ class StepByStep:
         """Go on at ``time_s``, and not at what was asked for before."""
         station.version += 1
         clock = self._run.clock
-        clock.at(max(time_s, clock._now), order, self._go_on, (station, station.version))
+        station.staged = None
+        station.due = clock.at(max(time_s, clock._now), order, self._go_on, (station, station.version))
 
     def _go_on(self, due: tuple[Station, int]) -> None:
         station, version = due
@@ -260,18 +259,18 @@ class StepByStep:
             )
         start_s = station.now_s()
         try:
-            loads = ensure(run, worker, request, [seat.request for seat in station.seats], self._bring)
+            loads = ensure(run, worker, request, [seat.request for seat in station.seats], self.steps.bring)
         except Unfit as failure:
             request.start_s, request.load_s = start_s, seconds(failure.loads)
             station.ready_s += request.load_s
-            self._stage(station, self._unprepared, (station, request, failure.loads, str(failure)))
+            self._stage(station, self._unprepared, (station, request, failure.loads, str(failure)), request)
             return
         request.start_s, request.load_s = start_s, seconds(loads)
         station.ready_s += request.load_s
         try:
             cost = self.steps.prepare(worker, request, start_s)
         except WorkFailed as failure:
-            self._stage(station, self._unprepared, (station, request, loads, str(failure)))
+            self._stage(station, self._unprepared, (station, request, loads, str(failure)), request)
             return
         if not (0.0 <= cost.seconds < inf and (cost.joules is None or 0.0 <= cost.joules < inf)):
             self._refuse(cost, "prepare")
@@ -281,7 +280,7 @@ class StepByStep:
         for _, load in loads:
             seat.note(load)
         seat.note(cost)
-        self._stage(station, self._joined, (station, seat, loads, cost))
+        self._stage(station, self._joined, (station, seat, loads, cost), request)
 
     def _resumed(self, worker: Worker, request: Request) -> Seat:
         """The seat of ``request``, which was preempted on ``worker``. Raises SimulationError where it was elsewhere, or
@@ -369,7 +368,7 @@ class StepByStep:
                 self._advance(station)
                 return
             count = min(count, patience)
-        if self._holds is not None and (holds := self._holds(station.worker, active)) is not None:
+        if (holds := self.steps.holds(station.worker, active)) is not None:
             if holds < 1:
                 raise SimulationError(f"{of(self.steps)} returned {holds} from holds; expected 1 or more, or None")
             count = min(count, holds)
@@ -428,7 +427,7 @@ class StepByStep:
         seat.note(before)
         seat.note(after)
         self._tell(station, seat, before, after)
-        self._stage(station, self._out, (station, seat, start_s, before, after))
+        self._stage(station, self._out, (station, seat, start_s, before, after), request)
 
     def _out(self, what: tuple[Station, Seat, float, Cost, Cost]) -> None:
         """The image is there; what comes after it still holds the GPU."""
@@ -448,15 +447,18 @@ class StepByStep:
         self._run.cluster.release(station.worker)
         self._advance(station)
 
-    def _stage(self, station: Station, then: object, what: tuple[object, ...]) -> None:
-        """Go on with ``then`` when the stage that was just added is over."""
+    def _stage(
+        self, station: Station, then: Callable[[Any], None], what: tuple[object, ...], request: Request | None = None
+    ) -> None:
+        """Go on with ``then(what)`` when the stage that was just added is over; it is of ``request``, which is not, or
+        no longer, among the active."""
         clock = self._run.clock
-        clock.at(max(station.now_s(), clock._now), COMPLETION, then, what)  # type: ignore[arg-type]
+        station.staged = request
+        station.due = clock.at(max(station.now_s(), clock._now), COMPLETION, then, what)
 
     def _fail(self, station: Station, requests: list[Request], reason: str) -> None:
         for request in requests:
-            if self._lost is not None:
-                self._lost(station.worker, request)
+            self.steps.lost(station.worker, request)
             self._run.end(request, FAILED, reason)
         self._run.cluster.release(station.worker, len(requests))
         self._advance(station)

@@ -8,9 +8,9 @@ from backends.base import Cost, Work, WorkFailed, whole
 from sim.addons.assets import addons
 from sim.clock import COMPLETION, Clock
 from sim.cluster import gang
-from sim.cluster.residence import Unfit, cut, ensure, joules_of, seconds, spend
+from sim.cluster.residence import Unfit, cut, ensure, joules_of, seconds, spend, take_back
 from sim.culprit import sane
-from sim.parts import Cluster, Fact, Loads, Run, Worker
+from sim.parts import Cluster, Executor, Fact, Loads, Run, Worker
 from sim.record.record import STEP_SHARE
 from sim.request import FAILED, Request
 
@@ -32,7 +32,7 @@ class Took(NamedTuple):
 
 
 @dataclass(slots=True)
-class WholeRequest:
+class WholeRequest(Executor):
     """Load the model and add-ons that are not resident, fetch the artifact, denoise steps K..N, decode.
 
     Production systems serve SDXL this way, since a batch of two takes nearly twice as long (SwiftDiffusion,
@@ -43,11 +43,10 @@ class WholeRequest:
             profile measured of gangs.
 
     Raises:
-        ConfigError: a speedup that is not positive, or a gang of a size that has none there and was not measured.
+        ConfigError: a gang of a size that has none there and was not measured.
     """
 
-    speedup: dict[int, float] = field(default_factory=dict)
-    limit: int = field(init=False, default=1)
+    speedup: gang.Speedup = field(default_factory=dict)
     _run: Run = field(init=False, repr=False)
     _clock: Clock = field(init=False, repr=False)
     _cluster: Cluster = field(init=False, repr=False)
@@ -58,11 +57,7 @@ class WholeRequest:
     _known: dict[tuple[object, ...], Took] = field(init=False, default_factory=dict, repr=False)
     """By plan: rows of one are asked for once, where the backend does not tell them apart."""
 
-    def __post_init__(self) -> None:
-        gang.check(self.speedup, SPEEDUP)
-
     def bind(self, run: Run) -> None:
-        """See Executor.bind."""
         self._run = run
         self._clock, self._cluster, self._by_row = run.clock, run.cluster, run.backend.by_row
         self._watts = run.cluster.gpu.energy_j(1.0)
@@ -71,7 +66,6 @@ class WholeRequest:
         self._share = run.fact(STEP_SHARE, shown=False) if together else None
 
     def accept(self, worker: Worker, request: Request) -> None:
-        """See Executor.accept."""
         clock = self._clock
         loads: Loads | None = None
         if worker.model != request.model or self._addons:
@@ -114,13 +108,13 @@ class WholeRequest:
             request.energy_j = watts * (busy_s - request.load_s)
         else:
             request.energy_j = joules + watts * request.fetch_s if request.fetch_s else joules
-        clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request, loads))
+        worker.due = clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request, loads))
 
     def _fail(self, worker: Worker, request: Request, loads: Loads | None, reason: str) -> None:
         """It fails when what it needs has come."""
         request.start_s = self._clock._now
         ready_s = request.start_s + seconds(loads or [])
-        self._clock.at(ready_s, COMPLETION, self._failed, (worker, request, loads, reason))
+        worker.due = self._clock.at(ready_s, COMPLETION, self._failed, (worker, request, loads, reason))
 
     def _done(self, ran: tuple[Worker, Request, Loads | None]) -> None:
         worker, request, loads = ran
@@ -141,17 +135,12 @@ class WholeRequest:
         self._run.cluster.release(worker)
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
-        """See Executor."""
-
-        def its(call: object, arg: object) -> bool:
-            return call in (self._done, self._failed) and arg[0] is worker  # type: ignore[index]
-
-        lost = []
-        for until_s, (_, request, loads, *_) in self._clock.cancel(its):
-            joules = request.energy_j + joules_of(self._run, loads or [])
-            cut(self._run, worker, request.start_s, until_s, joules)
-            lost.append(request)
-        return lost
+        taken = take_back(self._run, worker)
+        if taken is None:
+            return []
+        until_s, (_, request, loads, *_) = taken
+        cut(self._run, worker, request.start_s, until_s, request.energy_j + joules_of(self._run, loads or []))
+        return [request]
 
     def _ask(self, worker: Worker, request: Request) -> "Took":
         """What ``request`` takes, and what a live backend made of it."""

@@ -132,7 +132,6 @@ def _by_hydra(words: tuple[str, ...], files: Files) -> DictConfig:
             raise ConfigError(f"the configuration cannot be composed ({error}); see `mezzotint run --help`") from error
     if files != OURS:
         _check_hydra(config, tuple(word for word in words if word.startswith("hydra")))
-    _drop_given(config)
     return config
 
 
@@ -196,14 +195,3 @@ def _plain(node: DictConfig) -> dict[str, Any]:
         raise ConfigError(f"hydra.sweeper.params: found {params}, expected values as text, as in eviction: fifo,lru")
     found: dict[str, Any] = plain
     return found
-
-
-def _drop_given(config: DictConfig) -> None:
-    """Drop the sweep of every key that the command line sets: Hydra takes ++KEY and KEY for two."""
-    params = config.hydra.sweeper.get("params") if OmegaConf.is_dict(config.hydra.sweeper) else None
-    given = {word.lstrip("+~").partition("=")[0] for word in config.hydra.overrides.task}
-    if params and not given.isdisjoint(str(key).lstrip("+~") for key in params):
-        with open_dict(config.hydra):
-            config.hydra.sweeper.params = {
-                key: value for key, value in params.items() if str(key).lstrip("+~") not in given
-            }

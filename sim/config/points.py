@@ -31,7 +31,8 @@ def points(words: Sequence[str], files: Files) -> list[list[str]]:
     """
     tasks = [word for word in words if not word.lstrip("+~").startswith(("hydra.", "hydra/"))]
     params = OmegaConf.to_container(whole(words, files).hydra.sweeper).get("params") or {}  # type: ignore[union-attr]
-    given = [*(f"{key}={value}" for key, value in params.items()), *tasks]
+    chosen = {word.lstrip("+~").partition("=")[0] for word in tasks}  # of which the sweep of an experiment is replaced
+    given = [f"{key}={value}" for key, value in params.items() if str(key).lstrip("+~") not in chosen] + tasks
     lists: dict[str, list[str]] = {}
     for word, override in zip(given, OverridesParser.create(Composer(files)).parse_overrides(given), strict=True):
         key = override.get_key_element()

@@ -57,10 +57,16 @@ def _making(made: Any, product: type, kind: Any, key: str) -> Any:
         if issubclass(product, kind):
             return made
         raise no_such(product, kind, key)
-    missing = [name for name in get_protocol_members(kind) if not _has(product, name)]
+    members = get_protocol_members(kind)
+    required = kind.__abstractmethods__ or members
+    missing = [name for name in required if not _has(product, name)]
     methods = [name for name in missing if inspect.isfunction(inspect.getattr_static(kind, name, None))]
-    if methods:
-        raise no_such(product, kind, key, missing)
+    abstract = getattr(product, "__abstractmethods__", ())  # of one that inherits from the protocol
+    if methods or abstract:
+        raise no_such(product, kind, key, [*missing, *abstract])
+    for name in members - required:  # of one that does not inherit: what may be left out has a body in the protocol
+        if not hasattr(product, name):
+            setattr(product, name, inspect.getattr_static(kind, name))
     return made
 
 

@@ -8,13 +8,15 @@ from typing import Any, Literal
 
 import simpy
 
+from conf.ranges import Positive
 from sim.errors import ConfigError
-from sim.parts import Run, Worker
-from sim.request import FAILED, Request
+from sim.parts import Controller, Run, Worker
+from sim.request import FAILED
+from sim.streams import FAILURES
 
 
 @dataclass(slots=True)
-class Failures:
+class Failures(Controller):
     """Takes GPUs out of service: at given times, or at random with exponential times between failures and to repair.
 
     What a GPU has aboard is lost with it, and so is what lies in its memory: when it is back it loads the model of its
@@ -29,12 +31,12 @@ class Failures:
             anew; ``failed`` ends it.
 
     Raises:
-        ConfigError: windows that are empty, overlap or fall; times that are not positive; a GPU that is not there.
+        ConfigError: windows that are empty, overlap or fall; a GPU that is not there.
     """
 
     outages: Mapping[int, Sequence[tuple[float, float]]] = field(default_factory=dict)
-    mean_up_s: float | None = None
-    mean_down_s: float = 600.0
+    mean_up_s: Positive | None = None
+    mean_down_s: Positive = 600.0
     lost: Literal["again", "failed"] = "again"
     _run: Run = field(init=False, repr=False)
 
@@ -46,14 +48,8 @@ class Failures:
                     f"failures.outages.{gpu}: found {[list(w) for w in windows]}, expected windows [from_s, until_s] "
                     "in order, from 0 s on, each to end before the next begins"
                 )
-        if not (self.mean_down_s > 0 and (self.mean_up_s is None or self.mean_up_s > 0)):
-            raise ConfigError(
-                f"failures: found mean_up_s {self.mean_up_s} and mean_down_s {self.mean_down_s}, expected seconds "
-                "above 0"
-            )
 
     def bind(self, run: Run) -> None:
-        """See Controller.bind."""
         self._run = run
         absent = sorted(set(self.outages) - set(range(run.cluster.gpus)))
         if absent:
@@ -66,11 +62,8 @@ class Failures:
         if self.outages or self.mean_up_s is not None:
             run.assume("GPUs that are down draw", "their idle power", "a setting of failures=; not published")
 
-    def arrived(self, request: Request, now_s: float) -> None:
-        """See Controller.arrived."""
-
     def _drawn(self, worker: Worker, mean_up_s: float) -> Iterator[tuple[float, float]]:
-        rng, until_s = self._run.rng(f"failures.{worker.id}"), 0.0
+        rng, until_s = self._run.rng(FAILURES.format(worker.id)), 0.0
         while True:
             from_s = until_s + rng.exponential(mean_up_s)
             until_s = from_s + rng.exponential(self.mean_down_s)

@@ -1,9 +1,9 @@
 """Forecasts of the load: what the next windows will bring, from those before them."""
 
 from dataclasses import dataclass, field
-from math import inf
 from typing import Protocol, runtime_checkable
 
+from conf.ranges import Count, Share, SomeSeconds
 from sim.errors import ConfigError
 
 
@@ -37,15 +37,15 @@ class HoltWinters:
         smooth: windows, an odd number, over which the first season is averaged.
 
     Raises:
-        ConfigError: a setting out of its range, or a season of less than two windows.
+        ConfigError: an even ``smooth``, or a season of less than two windows.
     """
 
-    season_s: float = 86400.0
-    alpha: float = 0.2
-    beta: float = 0.02
-    gamma: float = 0.3
-    phi: float = 0.9
-    smooth: int = 5
+    season_s: SomeSeconds = 86400.0
+    alpha: Share = 0.2
+    beta: Share = 0.02
+    gamma: Share = 0.3
+    phi: Share = 0.9
+    smooth: Count = 5
     _seen: list[float] = field(init=False, default_factory=list, repr=False)
     _season: list[float] = field(init=False, default_factory=list, repr=False)
     _windows: int = field(init=False, default=0, repr=False)
@@ -54,17 +54,11 @@ class HoltWinters:
     _trend: float = field(init=False, default=0.0, repr=False)
 
     def __post_init__(self) -> None:
-        shares = (self.alpha, self.beta, self.gamma, self.phi)
-        if not (all(0 <= share <= 1 for share in shares) and self.smooth >= 1 and self.smooth % 2):
-            raise ConfigError(
-                f"controller.forecast: found alpha={self.alpha}, beta={self.beta}, gamma={self.gamma}, phi={self.phi}, "
-                f"smooth={self.smooth}; expected shares from 0 to 1, and an odd number of windows"
-            )
-        if not 0 < self.season_s < inf:
-            raise ConfigError(f"controller.forecast.season_s: found {self.season_s}, expected seconds above 0")
+        if not self.smooth % 2:
+            raise ConfigError(f"controller.forecast.smooth: found {self.smooth}, expected an odd number of windows")
 
     def begin(self, period_s: float) -> None:
-        """See Forecast.begin. Raises ConfigError where a season has less than two windows."""
+        """Raises ConfigError where a season has less than two windows."""
         self._windows = round(self.season_s / period_s)
         if self._windows < 2:
             raise ConfigError(
@@ -72,7 +66,6 @@ class HoltWinters:
             )
 
     def observed(self, rate_rpm: float) -> None:
-        """See Forecast.observed."""
         at, self._at = self._at % self._windows, self._at + 1
         if not self._season:
             self._seen.append(rate_rpm)
@@ -92,7 +85,6 @@ class HoltWinters:
         self._season = [sum(rates) / self.smooth - self._level for rates in near]
 
     def expected(self, ahead: int) -> float:
-        """See Forecast.expected."""
         if not self._season:
             return self._seen[-1] if self._seen else 0.0
         trend = self._trend * sum(self.phi**n for n in range(1, ahead + 1))

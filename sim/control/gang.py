@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from sim.parts import Run
-from sim.request import Request
+from sim.parts import Controller, Run
 
 
 @dataclass(slots=True)
-class OneGang:
+class OneGang(Controller):
     """The whole cluster is one gang from the start: Distrifusion serves one request at a time on all GPUs.
 
     Args:
@@ -18,10 +17,6 @@ class OneGang:
     _run: Run = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
-        """See Controller.bind."""
         workers = run.cluster.workers
         if len(workers) > 1:
             run.cluster.gang(workers, self.role, 0.0)
-
-    def arrived(self, request: Request, now_s: float) -> None:
-        """See Controller.arrived."""

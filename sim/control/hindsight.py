@@ -3,15 +3,13 @@
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from math import inf
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from backends.base import Asset
+from conf.ranges import Amount, Count, SomeSeconds
 from sim.control.best import Fleet, Plan, Split, Weights, best
 from sim.control.monitor import Window
 from sim.control.roles import serving
@@ -20,7 +18,8 @@ from sim.control.timetable import Timetable
 from sim.errors import ConfigError
 from sim.model import in_role
 from sim.parts import Run
-from sim.request import Request
+from sim.record.folder import read_columns
+from sim.request import HIT, LOOKUPS, Request
 from sim.rundir import REQUESTS
 from sim.workload import full_rpm
 
@@ -48,25 +47,15 @@ class Hindsight:
 
     folder: str
     mode: Literal["quality", "throughput"] = "quality"
-    period_s: float = 180.0
-    waiting: float = 10.0
-    small: float = 1.0
-    most_kept: int = 200
-    batch: int = 1
+    period_s: SomeSeconds = 180.0
+    waiting: Amount = 10.0
+    small: Amount = 1.0
+    most_kept: Count = 200
+    batch: Count = 1
     miss_role: str = "large"
     plan: Plan = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        if not 0 < self.period_s < inf:
-            raise ConfigError(f"controller.period_s: found {self.period_s}, expected seconds above 0")
-        if not (0 <= self.waiting < inf and 0 <= self.small < inf and self.most_kept >= 1 and self.batch >= 1):
-            raise ConfigError(
-                f"controller: found waiting={self.waiting}, small={self.small}, most_kept={self.most_kept}, "
-                f"batch={self.batch}; expected weights from 0 on, and 1 or more ways and requests"
-            )
-
     def bind(self, run: Run) -> None:
-        """See Controller.bind. The search runs here."""
         in_role(run.models, self.miss_role)
         ladder = [role for role in run.models if role != self.miss_role]
         if not ladder:
@@ -78,15 +67,13 @@ class Hindsight:
         self.plan = best(fleet, Weights(self.waiting, self._small), start, load, self.most_kept)
         for role in run.models:
             run.gauge(f"gpus_{role}", partial(serving, cluster, role))
+        found = (
+            "no plan is cheaper" if self.plan.exact else f"the cheapest of {self.most_kept} ways kept for each split"
+        )
         run.assume(
             "splits planned in hindsight, their cost [GPU-min]",
             [len(load), round(self.plan.cost, 3)],
-            f"sim.control.best, weights: waiting {self.waiting:g}, small {self._small:g}, loading 1; "
-            + (
-                "no plan is cheaper"
-                if self.plan.exact
-                else f"the cheapest of {self.most_kept} ways kept for each split"
-            ),
+            f"sim.control.best, weights: waiting {self.waiting:g}, small {self._small:g}, loading 1; {found}",
         )
         at = {
             number * self.period_s: {self.miss_role: split.large, ladder[split.rung]: cluster.gpus - split.large}
@@ -118,8 +105,7 @@ class Hindsight:
             quality,
         )
 
-    def arrived(self, request: Request, now_s: float) -> None:
-        """See Controller.arrived."""
+    def arrived(self, request: Request, now_s: float) -> None: ...
 
 
 def recorded(folder: Path, period_s: float) -> list[Demand]:
@@ -128,15 +114,11 @@ def recorded(folder: Path, period_s: float) -> list[Demand]:
     Raises ConfigError where ``folder`` holds no run.
     """
     try:
-        with pa.OSFile(str(folder / REQUESTS)) as file:  # opened here: Arrow takes a path with a colon for a URI
-            rows = pq.read_table(file, columns=["arrival_s", "lookup", "skipped", "steps"])
-    except (OSError, pa.ArrowInvalid, KeyError) as error:
-        raise ConfigError(
-            f"controller.folder: {folder} holds no run that can be read ({' '.join(str(error).split())[:120]}); name "
-            "the directory of a finished run of the same trace"
-        ) from None
+        rows = read_columns(folder / REQUESTS, ("arrival_s", "lookup", "skipped", "steps"))
+    except ConfigError as error:
+        raise ConfigError(f"controller.folder: {folder} holds no run of the same trace; {error}") from None
     arrival_s, skipped, steps = (rows[name].to_numpy() for name in ("arrival_s", "skipped", "steps"))
-    hit = np.asarray(rows["lookup"].cast(pa.string())) == "hit"
+    hit = (rows["lookup"] == LOOKUPS[HIT]).to_numpy()
     left = np.where(hit, 1 - skipped / steps, 0.0)
     at = arrival_s // period_s
     ends = np.searchsorted(at, np.arange(at[-1] + 1), side="right").tolist()  # rows are in the order of arrival

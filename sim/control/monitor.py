@@ -4,18 +4,20 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import simpy
+from annotated_types import Ge, Lt
 
+from conf.ranges import Count, SomeSeconds, SomeShare
 from sim.control.forecast import Forecast
-from sim.control.pid import Pid
+from sim.control.pid import Gain, Pid
 from sim.control.roles import bring, serving
 from sim.control.split import Demand, carries, demand, quality_split, throughput_split
 from sim.culprit import of
 from sim.errors import ConfigError, SimulationError
 from sim.model import in_role
-from sim.parts import Run
+from sim.parts import Controller, Run
 from sim.request import HIT, MISSING, Request
 from sim.workload import full_rpm
 
@@ -44,7 +46,7 @@ class Window:
 
 
 @dataclass(slots=True)
-class GlobalMonitor:
+class GlobalMonitor(Controller):
     """Splits the cluster between a large model, which takes misses, and a smaller one, which refines hits.
 
     At the end of each window it takes the window's request rate, hit rate and steps left, works out the number of
@@ -76,22 +78,22 @@ class GlobalMonitor:
             the other queue once the arrivals are over).
 
     Raises:
-        ConfigError: a setting out of its range, or models that lack a smaller one.
+        ConfigError: models that lack a smaller one.
     """
 
     mode: Literal["quality", "throughput"] = "quality"
-    period_s: float = 180.0
-    kp: float = 0.6
-    ki: float = 0.05
-    kd: float = 0.05
-    most_sum: float | None = None
-    safety: float = 0.9
+    period_s: SomeSeconds = 180.0
+    kp: Gain = 0.6
+    ki: Gain = 0.05
+    kd: Gain = 0.05
+    most_sum: Gain | None = None
+    safety: SomeShare = 0.9
     miss_role: str = "large"
-    margin: float = 0.15
-    patience: int = 3
+    margin: Annotated[float, Ge(0), Lt(1)] = 0.15
+    patience: Count = 3
     forecast: Forecast | None = None
-    ahead: int = 1
-    batch: int = 1
+    ahead: Count = 1
+    batch: Count = 1
     drain: bool = True
     _pid: Pid = field(init=False, repr=False)
     _run: Run = field(init=False, repr=False)
@@ -106,18 +108,8 @@ class GlobalMonitor:
 
     def __post_init__(self) -> None:
         self._pid = Pid(self.kp, self.ki, self.kd, self.most_sum)
-        if not 0 < self.period_s < inf:
-            raise ConfigError(f"controller.period_s: found {self.period_s}, expected seconds above 0")
-        if not (0 < self.safety <= 1 and 0 <= self.margin < 1 and self.patience >= 1):
-            raise ConfigError(
-                f"controller: found safety={self.safety}, margin={self.margin}, patience={self.patience}; expected a "
-                "safety in (0, 1], a margin in [0, 1) and a patience of 1 window or more"
-            )
-        if self.ahead < 1 or self.batch < 1:
-            raise ConfigError(f"controller: found ahead={self.ahead}, batch={self.batch}; expected 1 or more")
 
     def bind(self, run: Run) -> None:
-        """See Controller.bind."""
         self._run = run
         in_role(run.models, self.miss_role)
         self._ladder = [role for role in run.models if role != self.miss_role]
@@ -136,7 +128,6 @@ class GlobalMonitor:
         run.process(self._watch())
 
     def arrived(self, request: Request, now_s: float) -> None:
-        """See Controller.arrived."""
         self._window.add(request)
         self._came.append(request)
 

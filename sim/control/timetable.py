@@ -10,12 +10,11 @@ import simpy
 from sim.control.roles import bring
 from sim.errors import ConfigError
 from sim.model import in_role
-from sim.parts import Run
-from sim.request import Request
+from sim.parts import Controller, Run
 
 
 @dataclass(slots=True)
-class Timetable:
+class Timetable(Controller):
     """Follows a plan that is known beforehand: a day's shape, or the best split in hindsight.
 
     At each of its times the workers are ordered so that as many serve each role as it says; idle ones change first,
@@ -32,7 +31,6 @@ class Timetable:
     _run: Run = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
-        """See Controller.bind."""
         self._run = run
         for time_s, split in self.at.items():
             if not 0 <= time_s < inf or min(split.values(), default=-1) < 0 or sum(split.values()) != run.cluster.gpus:
@@ -43,9 +41,6 @@ class Timetable:
             for role in split:
                 in_role(run.models, role)
         run.process(self._follow())
-
-    def arrived(self, request: Request, now_s: float) -> None:
-        """See Controller.arrived."""
 
     def _follow(self) -> Generator[simpy.Event, Any, None]:
         for time_s in sorted(self.at):

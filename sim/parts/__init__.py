@@ -1,11 +1,12 @@
 """The seam: what every part of a system promises, and what it finds when it is bound. Protocols and nothing else.
 
-A new behaviour is one class with the methods of one of these, and one YAML file that names it. Nothing here imports
-the rooms that implement it.
+A new behaviour is one class with the abstract methods of one of these, and one YAML file that names it. The other
+methods have a body and may be left out: by a class that inherits from its protocol, and by one that a configuration
+builds. Nothing here imports the rooms that implement it.
 """
 
 from sim.parts.addons import ControlNets, Fetch, Loads, Loras
-from sim.parts.cluster import Cluster, Worker
+from sim.parts.cluster import Cluster
 from sim.parts.reuse import Admission, Change, Delay, Eviction, Item, Predictor, Selector, Shape, Watcher
 from sim.parts.run import Fact, Log, Run
 from sim.parts.serving import (
@@ -23,6 +24,7 @@ from sim.parts.serving import (
     Stepper,
     Steps,
 )
+from sim.worker import Worker
 
 __all__ = [
     "Admission",

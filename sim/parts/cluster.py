@@ -1,65 +1,14 @@
-"""The cluster as parts see it: workers, what is aboard and resident on them, and what may be asked of them."""
+"""The cluster as parts see it: who has room, and what may be asked of it."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
 from backends.base import Asset
 from sim.gpu import Gpu
+from sim.worker import Worker
 
 SERVER = "controlnet-server"
 """The role of a GPU that serves ControlNets to other workers: no model has it, and no request goes there."""
-
-
-class Worker(Protocol):
-    """One GPU, or a gang of GPUs that serve a request together. Parts read it; the cluster alone changes it."""
-
-    @property
-    def id(self) -> int:
-        """0 to n - 1 are the cluster's GPUs, each on its own; gangs are numbered on from there."""
-
-    @property
-    def gpus(self) -> Sequence[int]:
-        """The GPUs that it is made of."""
-
-    @property
-    def denoisers(self) -> int:
-        """How many of them step its denoiser; on the others, if any, its ControlNets run."""
-
-    @property
-    def role(self) -> str:
-        """What it serves now, or is on the way to serve: see ``Cluster.order``."""
-
-    @property
-    def model(self) -> str:
-        """The model that is resident on it."""
-
-    @property
-    def aboard(self) -> int:
-        """Requests that it has taken and not let go."""
-
-    @property
-    def limit(self) -> int:
-        """The most requests that may be aboard at once."""
-
-    @property
-    def open(self) -> bool:
-        """Whether it takes requests: not while it drains, loads or is part of a gang."""
-
-    @property
-    def loading(self) -> bool:
-        """Whether the model of its role is on the way to it."""
-
-    @property
-    def has_room(self) -> bool:
-        """Whether it would take one more request."""
-
-    @property
-    def until_s(self) -> float:
-        """Up to when the time of its GPUs is spent."""
-
-    @property
-    def resident(self) -> Mapping[Asset, int]:
-        """What lies in its memory, in bytes; what was used longest ago first. Where bytes are not known: 0."""
 
 
 class Cluster(Protocol):

@@ -1,5 +1,6 @@
 """The parts of reuse: what is stored of earlier requests, what leaves, and what a similarity is worth."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
@@ -44,12 +45,16 @@ class Selector(Protocol):
 class Eviction(Protocol):
     """Keeps what it needs to know of the items in a cache to name the next ones to go."""
 
+    __slots__ = ()
+
     def bind(self, run: Run, space: Space, selector: Selector) -> None:
         """Take what it decides by, before anything is added: random streams, or what the future will ask for.
 
         ``space`` and ``selector`` say what a later request could start from, and at which K.
         """
+        return
 
+    @abstractmethod
     def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
         """``entry`` entered the cache, with its items at ``ks``, in order: all that the trace's ``row`` left behind.
 
@@ -58,7 +63,9 @@ class Eviction(Protocol):
 
     def used(self, item: Item) -> None:
         """A request starts from ``item``."""
+        return
 
+    @abstractmethod
     def victims(self, count: int) -> list[Item]:
         """The ``count`` items to evict now, the worst first; they are forgotten here. As many are in the cache."""
 
@@ -67,8 +74,12 @@ class Eviction(Protocol):
 class Admission(Protocol):
     """Decides at completion whether the artifacts of a request are kept."""
 
-    def bind(self, run: Run) -> None: ...
+    __slots__ = ()
 
+    def bind(self, run: Run) -> None:
+        return
+
+    @abstractmethod
     def admits(self, request: Request) -> bool:
         """Whether ``request``, just completed, is kept."""
 
@@ -84,12 +95,17 @@ class Watcher(Protocol):
 class Predictor(Protocol):
     """Says before a search whether it would find an artifact that is similar enough."""
 
+    __slots__ = ()
+
     def bind(self, run: Run, space: Space) -> None:
         """Take the run's clock and streams and the space, bound to its trace, whose vectors it learns."""
+        return
 
     def applied(self, changes: Sequence[Change], now_s: float) -> None:
         """From ``now_s`` on the database finds what ``changes`` inserted and no longer what they deleted."""
+        return
 
+    @abstractmethod
     def expects(self, row: int, now_s: float) -> bool:
         """Whether the prompt of trace row ``row`` is searched for. Neither argument ever falls."""
 

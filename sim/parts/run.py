@@ -10,8 +10,9 @@ from backends.base import Asset, Backend, Work
 from sim.clock import Clock
 from sim.errors import SimulationError
 from sim.model import Model
-from sim.parts.cluster import Cluster, Worker
+from sim.parts.cluster import Cluster
 from sim.request import COMPLETED, Request
+from sim.worker import Worker
 from sim.workload import Similarity, Workload
 
 
@@ -86,11 +87,18 @@ class Run(Protocol):
         """Put something that the result rests on into the summary."""
 
     def fact(
-        self, name: str, kind: type = float, *, default: float | int | bool | None = None, shown: bool = True
+        self,
+        name: str,
+        kind: type = float,
+        *,
+        default: float | int | bool | None = None,
+        shown: bool = True,
+        total: str = "",
     ) -> Fact:
         """A new column of requests.parquet: float (NaN is null), int (-1 is null) or bool; only kept, if not shown.
 
-        ``default`` is what it is of a request that nothing is said of; null, or False.
+        ``default`` is what it is of a request that nothing is said of; null, or False. ``total`` is the key of the
+        summary that has the sum over all requests, such as ``cache.evictions``.
         """
 
     def gauge(self, name: str, read: Callable[[float], float | int | bool]) -> None:

@@ -1,54 +1,77 @@
-"""The parts that a request meets on its way, and those that change the cluster around it."""
+"""The parts that a request meets on its way, and those that change the cluster around it.
 
+A part must have the methods that are abstract here; the others have a body, and may be left out.
+"""
+
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from backends.base import Backend, Cost, Work
+from backends.base import FREE, Backend, Cost, Work
 from conf.assumption import Assumption
+from sim.culprit import of
+from sim.errors import SimulationError
 from sim.model import Model
-from sim.parts.cluster import Worker
+from sim.parts.addons import Loads
 from sim.parts.run import Run
 from sim.request import Request
+from sim.worker import Worker
 
 
 @runtime_checkable
 class Door(Protocol):
     """The front door: decides what will run for a request. It takes time but no GPU."""
 
+    __slots__ = ()
+
+    @abstractmethod
     def bind(self, run: Run) -> None: ...
 
+    @abstractmethod
     def admit(self, request: Request, now_s: float) -> float:
         """Write the plan into ``request``; return the seconds that deciding took."""
 
     def completed(self, request: Request) -> bool:
         """Whether the image just made leaves an artifact that ``insert`` must be called for."""
+        return False
 
     def insert(self, request: Request, now_s: float) -> None:
         """Make the artifacts of ``request`` visible to searches."""
+        return
 
 
 @runtime_checkable
 class Scheduler(Protocol):
-    """Who runs next, and where. It keeps queues; who has room is asked of the cluster.
+    """Who runs next, and where. It keeps queues; who has room is asked of the cluster."""
 
-    A scheduler with a queue for each worker may have a method ``keeps(worker) -> bool``: whether a worker that is
-    ordered to another role has requests in its queue to end before it changes. One that keeps account of what is
-    outstanding may have ``ended(request, now_s)``, told of every request that ends or that a GPU lost.
-    """
+    __slots__ = ()
 
+    @abstractmethod
     def bind(self, run: Run) -> None: ...
 
+    @abstractmethod
     def offer(self, request: Request, now_s: float) -> Worker | None:
         """A request is ready: return the worker with room that takes it now, or keep it and return None.
 
         Each request is handed over once, here or by ``next``, with the plan that it came with."""
 
+    @abstractmethod
     def next(self, worker: Worker, now_s: float) -> Request | None:
         """``worker`` has room (it is asked again until it has none): return what it takes, or None."""
 
     def moved(self, worker: Worker, now_s: float) -> None:
         """The role, the model or the gang of ``worker`` changed."""
+        return
 
+    def keeps(self, worker: Worker) -> bool:
+        """Whether ``worker``, ordered to another role, has requests in a queue of its own to end before it changes."""
+        return False
+
+    def ended(self, request: Request, now_s: float) -> None:
+        """``request`` ended, or a GPU lost it."""
+        return
+
+    @abstractmethod
     def __len__(self) -> int:
         """Requests that wait."""
 
@@ -57,68 +80,97 @@ class Scheduler(Protocol):
 class Router(Protocol):
     """To which worker a request goes when it comes, where each has a queue of its own (``scheduler=routed``)."""
 
-    def bind(self, run: Run) -> None: ...
+    __slots__ = ()
 
+    def bind(self, run: Run) -> None:
+        return
+
+    @abstractmethod
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
         """One of ``workers``, those that may serve ``request``, room or not."""
 
     def sent(self, worker: Worker, request: Request, now_s: float) -> None:
         """``request`` went to ``worker``: it is outstanding there."""
+        return
 
     def left(self, worker: Worker, request: Request, now_s: float) -> None:
         """It ended, or is about to be sent elsewhere."""
+        return
 
 
 @runtime_checkable
 class Executor(Protocol):
     """How a worker turns plans into time.
 
-    One that may lose a GPU has a method ``abort(worker, now_s) -> list[Request]``: whatever is aboard ``worker`` is let
-    go, nothing more of it happens, the seconds so far are spent (Cluster.spend), and no Run.end or Cluster.release.
-
     Attributes:
         limit: the most requests that may be aboard a worker at once.
     """
 
-    limit: int
+    __slots__ = ()
+    limit: int = 1
 
+    @abstractmethod
     def bind(self, run: Run) -> None: ...
 
+    @abstractmethod
     def accept(self, worker: Worker, request: Request) -> None:
         """``worker`` takes ``request`` aboard now. In the end call Run.end and Cluster.release once each.
 
         Write the request's start_s and denoise_s before it ends, and record every second between its start and its end
         (Cluster.spend), with its model on the worker (Cluster.install). All of this is checked when the run is over."""
 
+    def abort(self, worker: Worker, now_s: float) -> list[Request]:
+        """The GPU of ``worker`` is lost: let go of whatever is aboard, and return it.
+
+        Nothing more of it happens, the seconds so far are spent (Cluster.spend), and no Run.end or Cluster.release.
+        """
+        raise SimulationError(
+            f"{worker} fails and the executor ({of(self)}) has no method abort; choose another executor= or "
+            "failures=none"
+        )
+
 
 @runtime_checkable
 class Steps(Protocol):
-    """What step-by-step execution is composed of: what each stage costs, on a GPU that does one thing at a time.
+    """What step-by-step execution is composed of: what each stage costs, on a GPU that does one thing at a time."""
 
-    It may have three methods more. ``bring(worker, request, active) -> Loads`` puts the add-ons of a request that
-    joins ``active`` where they run, in the place of loading them one after another; it raises WorkFailed where they
-    cannot be.
-    ``holds(worker, active) -> int | None`` says for how many steps the last answer of ``step`` holds, None for all of
-    them; then it is asked anew. ``lost(worker, request)`` is told of one that left without ``finish``.
-    """
+    __slots__ = ()
 
+    @abstractmethod
     def bind(self, run: Run, cut: Callable[[Worker], None]) -> None:
         """Take the run. ``cut`` ends the present run of steps of a worker at its next boundary, where ``boundary``
         and ``step`` are asked anew: for what changes between arrivals, such as an add-on that has come."""
 
+    def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads | None:
+        """Put the add-ons of ``request``, which joins ``active``, where they run; None: they are to be loaded one after
+        another. Raises WorkFailed where they cannot be."""
+        return None
+
+    @abstractmethod
     def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
         """What comes before the first step of ``request``, at the boundary at which it joins (text encoding); its
         model and its artifact are there."""
 
+    @abstractmethod
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
         """One step of all of ``active``, waits at servers included. Asked again only when the set changes, was cut, or
         the backend is live."""
 
+    def holds(self, worker: Worker, active: Sequence[Request]) -> int | None:
+        """For how many steps the last answer of ``step`` holds; then it is asked anew. None: for all of them."""
+        return None
+
     def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
         """What a boundary costs at which the set changed, or that was asked for: patch a LoRA, split a batch."""
+        return FREE
 
+    @abstractmethod
     def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
         """What comes after the last step of ``request`` until its image is out, and what after that."""
+
+    def lost(self, worker: Worker, request: Request) -> None:
+        """``request`` left without ``finish``."""
+        return
 
 
 NEARLY = 1e-9
@@ -203,17 +255,24 @@ Patience = Callable[[float, float], int]
 class Discipline(Protocol):
     """In which order those that wait at a worker join its batch, and whether they do (``scheduler=routed``)."""
 
-    def bind(self, run: Run) -> None: ...
+    __slots__ = ()
 
+    def bind(self, run: Run) -> None:
+        return
+
+    @abstractmethod
     def add(self, worker: Worker, request: Request, now_s: float) -> None:
         """``request`` comes to ``worker``, which is asked to take one (``next``) if it has room."""
 
+    @abstractmethod
     def next(self, worker: Worker, now_s: float) -> Request | None:
         """See Scheduler.next."""
 
+    @abstractmethod
     def leave(self, worker: Worker) -> Sequence[Request]:
         """All that wait at ``worker``, in the order in which they came; they do so no more."""
 
+    @abstractmethod
     def __len__(self) -> int:
         """Requests that wait, at all workers."""
 
@@ -222,18 +281,26 @@ class Discipline(Protocol):
 class Controller(Protocol):
     """A slow loop that changes the cluster. Its ``bind`` starts what it needs (Run.process)."""
 
+    __slots__ = ()
+
+    @abstractmethod
     def bind(self, run: Run) -> None: ...
 
     def arrived(self, request: Request, now_s: float) -> None:
         """``request`` came and was planned."""
+        return
 
 
 @runtime_checkable
 class Allocation(Protocol):
     """Which role each GPU of the cluster has when the clock starts."""
 
+    __slots__ = ()
+
+    @abstractmethod
     def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
         """A role for each of ``gpus`` GPUs."""
 
     def assumptions(self) -> list[Assumption]:
         """What the split rests on that nobody measured."""
+        return []

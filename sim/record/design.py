@@ -1,6 +1,8 @@
 """Whether a run is of the design that a published number was measured on."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from conf.choice import choice
@@ -22,8 +24,12 @@ DECIDES: Mapping[str, Sequence[str]] = {
 """What of each group an image's quality depends on: from what a request starts, and how alike that is. Times, sizes
 and the order of eviction change how often, and leave what an image starts from as it is."""
 
-ENCODERS = ("clip", "ngram", "minilm", "precomputed")
-"""Encoders that stand in for CLIP, each with the scale of its own name."""
+
+@cache
+def _encoders() -> list[str]:
+    """The choices of encoder that have a scale of their own name, so that they stand in for CLIP."""
+    encoders, scales = ({file.name for file in (files("conf") / group).iterdir()} for group in ("encoder", "scale"))
+    return sorted(name.removesuffix(".yaml") for name in encoders & scales)
 
 
 def checked(design: Design, key: str) -> None:
@@ -50,7 +56,7 @@ def departure(config: Mapping[str, Any], design: Design) -> str | None:
             return found
     if "scale" in design or not config.get("space"):
         return None
-    fitting = [name for name in ENCODERS if not _unlike(config, "encoder", [name])]
+    fitting = [name for name in _encoders() if not _unlike(config, "encoder", [name])]
     return _unlike(config, "scale", fitting) if fitting else "encoder is one whose scale no thresholds were carried to"
 
 

@@ -26,15 +26,12 @@ PLANNED = {
 ENDED = {
     **dict.fromkeys(("arrival_s", "finish_s"), REAL),
     **dict.fromkeys(("width", "height", "steps"), WHOLE),
-    **dict.fromkeys(("outcome",), CODE),
+    "outcome": CODE,
 }
 """What is written of every request, when it ends."""
 
 SERVED = {
-    **dict.fromkeys(
-        ("start_s", "load_s", "denoise_s", "decode_s", "energy_j"),
-        REAL,
-    ),
+    **dict.fromkeys(("start_s", "load_s", "denoise_s", "decode_s", "energy_j"), REAL),
     **dict.fromkeys(("model", "worker", "left"), WHOLE),
 }
 """What is written besides of one that is completed; the steps that are left only to be checked."""
@@ -62,11 +59,13 @@ class Fact:
         values: (rows,) of the requests that are served.
         first: the trace row of the first of them.
         shown: whether it is a column of requests.parquet.
+        total: the key of the summary that has its sum; empty for none.
     """
 
     values: NDArray[Any]
     first: int
     shown: bool
+    total: str = ""
     _cells: memoryview = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -131,7 +130,7 @@ class Facts:
         """A fact that some part may declare; ``default`` of all requests where none does."""
         return self[name] if name in self else np.full(len(self), default)
 
-    def declare(self, name: str, kind: type, shown: bool, default: float | int | bool | None) -> Fact:
+    def declare(self, name: str, kind: type, shown: bool, default: float | int | bool | None, total: str = "") -> Fact:
         """A column of the part's own; see sim.parts.Run.fact.
 
         Raises SimulationError where there is such a column already, or ``kind`` is not float, int or bool.
@@ -141,7 +140,7 @@ class Facts:
                 f"a part declares the fact {name!r} as {kind}: expected a name that is not taken, and float, int "
                 "or bool"
             )
-        fact = Fact(np.full(len(self), NULLS[kind] if default is None else default), self.first, shown)
+        fact = Fact(np.full(len(self), NULLS[kind] if default is None else default), self.first, shown, total)
         self.declared[name] = fact
         return fact
 
@@ -171,7 +170,7 @@ class Facts:
             or request.search_s
             or request.fetch_s
         ):  # else the record says already that nothing was planned
-            write_all(
+            write_all(  # in one call: a second one costs a hundredth of a run
                 buffer,
                 at,
                 request.search_s,

@@ -1,6 +1,7 @@
 """What was spent on the GPUs: a record for every span in which one worked, told by the cluster and by nobody else."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from struct import Struct
 from typing import Any
 
@@ -63,6 +64,7 @@ class Ledger:
         )
 
 
+@dataclass(frozen=True, slots=True)
 class Spent:
     """Totals over a window.
 
@@ -73,13 +75,8 @@ class Spent:
         batch_mean: requests that were served at once, over the GPU-seconds that served; None where none did.
     """
 
-    __slots__ = ("batch_mean", "busy_s", "joules", "switch_s", "switches")
-
-    def __init__(
-        self, busy_s: float, joules: float | None, switches: int, switch_s: float, batch_mean: float | None
-    ) -> None:
-        self.busy_s = busy_s
-        self.joules = joules
-        self.switches = switches
-        self.switch_s = switch_s
-        self.batch_mean = batch_mean
+    busy_s: float
+    joules: float | None
+    switches: int
+    switch_s: float
+    batch_mean: float | None

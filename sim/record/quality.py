@@ -159,7 +159,6 @@ class Published:
     def judge(
         self, record: Record, models: Mapping[str, Model], config: Mapping[str, Any], alpha: float | None
     ) -> Judgement:
-        """See Quality.judge."""
         images = Images(record, models)
         factor, system = images.by_definition(), config["system"]["name"]
         table, row = self._find(models, system)
@@ -240,7 +239,6 @@ class AtLeastAlpha:
     def judge(
         self, record: Record, models: Mapping[str, Model], config: Mapping[str, Any], alpha: float | None
     ) -> Judgement:
-        """See Quality.judge."""
         images = Images(record, models)
         factor = images.by_definition()
         selector = config.get("selector") or {}

@@ -17,11 +17,10 @@ BATCH_MEAN, STEP_SHARE = "batch_mean", "step_share_s"
 the GPU's seconds in them. Where none is declared, every request had its steps to itself."""
 
 TRAININGS = "match predictor trainings"
+"""The log of a match predictor that trains: when each training began, and how long it takes."""
 
 LOADS = {"controlnet": "loads of ControlNets", "lora": "loads of LoRAs"}
 """Logs of the add-ons that came, by their kind."""
-"""The log of a match predictor that trains: when each training began, and how long it takes."""
-
 
 SERIES = ("time_s", "seconds", "ended", "lookups", "hits", "fallbacks")
 """Columns of cluster.parquet that are worked out, and so are no gauges."""

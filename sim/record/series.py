@@ -7,7 +7,7 @@ from sim.record.record import Record
 from sim.request import HIT, NO_DATABASE, NO_STORE
 
 SERVICES = ("database_up", "store_up")
-"""Gauges that a front door with a cache declares; null where there is none."""
+"""Columns that every cluster.parquet has; null where no part declares such a gauge."""
 
 
 def series(record: Record) -> pa.Table:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.base import Provenance, WithProvenance
 from conf.assumption import EXTRAPOLATED
 from sim.model import reference
 from sim.parts import Run
@@ -154,12 +153,11 @@ def models(run: Run, record: Record) -> list[dict[str, Any]]:
     and source of the service times are null where the backend does not state them.
     """
     held = {reference(run.models).name, *record.ledger.models}
-    documented = run.backend if isinstance(run.backend, WithProvenance) else None
     described = []
     for role, model in sorted(run.models.items()):
         if model.name not in held:
             continue
-        known = Provenance() if documented is None else documented.provenance(model.name)
+        known = run.backend.provenance(model.name)
         native = run.workload.native
         described.append(
             {
@@ -210,9 +208,10 @@ class Window:
         """A column of the measured requests."""
         return self._record.facts[name][self._warmup :]
 
-    def _total(self, name: str) -> int | None:
-        """The sum of a fact that some doors declare."""
-        return int(self.column(name).sum()) if name in self._record.facts else None
+    def _totals(self, group: str) -> dict[str, Any]:
+        """The sums of the facts whose totals parts declared to be keys of ``group``."""
+        totals = {name: fact.total.rpartition(".") for name, fact in self._record.facts.declared.items()}
+        return {key: self.column(name).sum().item() for name, (of, _, key) in totals.items() if key and of == group}
 
     def completions(self, until_s: float = math.inf) -> int:
         """Images that were finished inside the window, up to ``until_s``, whoever asked for them.
@@ -263,8 +262,7 @@ class Window:
             "hit_rate": _ratio(hits, lookups),
             "hit_share_by_k": {str(k): int(n) / hits for k, n in zip(ks, counts, strict=True)},
             "compute_saving": self.step_saving(),
-            "holes": self._total("hole"),
-            "evictions": self._total("evictions"),
+            **self._totals("cache"),
             "stale": came_to[STALE],
             "fallbacks": {"database": came_to[NO_DATABASE], "store": came_to[NO_STORE]},
             "predictor": self.predictor(came_to),
@@ -277,7 +275,7 @@ class Window:
         matched = came_to[HIT] + came_to[EMPTY] + came_to[STALE] + came_to[NO_STORE]
         said = dict.fromkeys(PREDICTED) | {
             "wasted_searches": came_to[MISS],
-            "wasted_search_s": float(self.column("wasted_s").sum()) if "wasted_s" in self._record.facts else None,
+            **self._totals("cache.predictor"),
         }
         if TRAININGS not in self._record.logs:
             return said

@@ -8,13 +8,14 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, NoReturn
 
+from conf.ranges import Count, Steps
 from sim.culprit import of
 from sim.errors import ConfigError, SimulationError
 from sim.parts import Eviction, Fact, Run, Selector, Watcher
 from sim.request import Request
 from sim.reuse.database import Database
-from sim.reuse.eviction import FINAL, K_BITS, K_MASK, MOST_STEPS
-from sim.streams import stream
+from sim.reuse.eviction import FINAL, K_BITS, K_MASK
+from sim.streams import IMAGES, stream
 from traces.similarity.spaces import Space
 
 
@@ -71,15 +72,12 @@ class Cache:
 
     A latent can only be resumed by a request of the same width, height and number of steps, so those are
     searched apart; a final image is resized, so all of them are searched together.
-
-    Raises:
-        ConfigError: a capacity that is not positive, or a K that no model has steps for.
     """
 
-    capacity: int | None
+    capacity: Count | None
     space: Space
     eviction: Eviction
-    latents_at: tuple[int, ...] = ()
+    latents_at: tuple[Steps, ...] = ()
     room: Literal["items", "prompt"] = "items"
     items: int = field(init=False, default=0)
     _evictions: Fact = field(init=False, repr=False)
@@ -97,10 +95,6 @@ class Cache:
     """Whether entries have artifacts."""
 
     def __post_init__(self) -> None:
-        if self.capacity is not None and self.capacity <= 0:
-            raise ConfigError(f"cache.capacity: found {self.capacity}, expected a positive number of items or null")
-        if not all(0 < k <= MOST_STEPS for k in self.latents_at):
-            raise ConfigError(f"cache.latents_at: found {self.latents_at}, expected 1 to {MOST_STEPS} steps each")
         self._ks = tuple(sorted(set(self.latents_at))) or (FINAL,)
         self._bit = {k: 1 << place for place, k in enumerate(self._ks)}
 
@@ -113,10 +107,9 @@ class Cache:
         """
         alike = run.similarity
         vectors = alike.embeddings()
-        self._holes = run.fact("hole", bool, shown=False)
-        self._evictions = run.fact("evictions", int, default=0, shown=False)
-        # Modelled images belong to the trace: another seed of the run must not change what they look like.
-        self.space.bind(vectors, stream(0, f"images of {alike.content}"), alike.scale)
+        self._holes = run.fact("hole", bool, shown=False, total="cache.holes")
+        self._evictions = run.fact("evictions", int, default=0, shown=False, total="cache.evictions")
+        self.space.bind(vectors, stream(0, IMAGES.format(alike.content)), alike.scale)
         for said in self.space.assumptions():
             run.assume(said.what, said.value, said.source)
         product = self.space.product(selector.floor)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from math import inf
 
 from conf.ranges import Count, Seconds
-from sim.errors import ConfigError
 from sim.parts import Change, Shape, Watcher
 from sim.reuse.outage import Outages
 from traces.similarity.search import Found, Index
@@ -39,7 +38,7 @@ class Database:
         due_s: when ``advance`` has something to do next; infinity where nothing waits.
 
     Raises:
-        ConfigError: a batch below 1, a negative time, or windows out of order.
+        ConfigError: windows out of order.
     """
 
     batch: Count = 1
@@ -61,11 +60,6 @@ class Database:
 
     def __post_init__(self) -> None:
         self.outage = Outages(self.outages, "database.outages")
-        if self.batch < 1:
-            raise ConfigError(f"database.batch: found {self.batch}, expected 1 or more records")
-        for name, value in (("period_s", self.period_s), ("per_10k_s", self.per_10k_s), ("timeout_s", self.timeout_s)):
-            if value is not None and not 0 <= value < inf:
-                raise ConfigError(f"database.{name}: found {value}, expected 0 or more seconds")
         self._at_once = (self.batch == 1 or self.period_s == 0) and self.per_10k_s == 0 and not self.outages
 
     def open(self, make: Callable[[], Index], watcher: Watcher | None = None) -> None:

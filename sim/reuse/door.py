@@ -7,7 +7,7 @@ from conf.ranges import Seconds, Share
 from sim.culprit import of, yes
 from sim.errors import ConfigError, SimulationError
 from sim.model import Model
-from sim.parts import Admission, Delay, Fact, Predictor, Run, Selector
+from sim.parts import Admission, Delay, Door, Fact, Predictor, Run, Selector
 from sim.request import (
     EMPTY,
     FORGONE_MATCH,
@@ -24,10 +24,11 @@ from sim.reuse.database import Database
 from sim.reuse.delay import Constant, Draws, delay
 from sim.reuse.predictor import Always
 from sim.reuse.store import Store
+from sim.streams import FRONT_END
 
 
 @dataclass(slots=True)
-class Direct:
+class Direct(Door):
     """Every request runs in full on the model of one ``role``: no cache, no decision, no time.
 
     Args:
@@ -49,7 +50,6 @@ class Direct:
     _model: Model = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
-        """See Door.bind."""
         self._run = run
         self._model = run.model(self.role)
         if self.left_out:
@@ -58,7 +58,6 @@ class Direct:
             run.assume("share of all steps that is not run", self.left_out, "door.left_out: stands for a cache's hits")
 
     def admit(self, request: Request, now_s: float) -> float:
-        """See Door.admit."""
         self._run.assign(request, self._model)
         if self.left_out:
             request.skipped = round(self.left_out * request.steps)
@@ -66,16 +65,9 @@ class Direct:
             request.refine, request.fetch_s = self.refine, self.fetch_s
         return 0.0
 
-    def completed(self, request: Request) -> bool:
-        """See Door.completed."""
-        return False
-
-    def insert(self, request: Request, now_s: float) -> None:
-        """See Door.insert."""
-
 
 @dataclass(slots=True)
-class Reuse:
+class Reuse(Door):
     """Embed, predict, search the cache, and start from what is found there when it is similar enough.
 
     One door for NIRVANA (latents, K by text similarity, the same model), MoDM (final images, K by
@@ -100,7 +92,7 @@ class Reuse:
         predictor: which prompts are searched for; by default all.
 
     Raises:
-        ConfigError: a negative time, or latents of one model for another to resume.
+        ConfigError: latents of one model for another to resume.
     """
 
     cache: Cache
@@ -130,7 +122,7 @@ class Reuse:
     _fetch: Draws = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._delays = {name: delay(getattr(self, name), f"door.{name}") for name in ("embed_s", "search_s", "fetch_s")}
+        self._delays = {name: delay(getattr(self, name)) for name in FRONT_END}
         if self.cache.latents_at and self.hit_role != self.miss_role:
             raise ConfigError(
                 f"door.hit_role: found {self.hit_role!r} beside miss_role {self.miss_role!r}; a latent is bound to the "
@@ -138,20 +130,20 @@ class Reuse:
             )
 
     def bind(self, run: Run) -> None:
-        """See Door.bind. The rows to preload are inserted here, as full generations made at time 0."""
+        """The rows to preload are inserted here, as full generations made at time 0."""
         self._run = run
         self._captures = run.backend.live and bool(self.cache.latents_at)
         self._hit_model = run.model(self.hit_role)
         self._miss_model = run.model(self.miss_role)
         self._embed, self._search, self._fetch = (
-            Draws(each, run.rng(f"door.{name}"), run.workload.preload) for name, each in self._delays.items()
+            Draws(each, run.rng(FRONT_END[name]), run.workload.preload) for name, each in self._delays.items()
         )
         self.admission.bind(run)
         self._predicts = not isinstance(self.predictor, Always)
         self._interrupted = bool(self.database.outages or self.store.outages)
         self.cache.bind(run, self.selector, self.database, self.predictor if self._predicts else None)
         self.predictor.bind(run, self.cache.space)
-        self._wasted = run.fact("wasted_s", default=0.0, shown=False)
+        self._wasted = run.fact("wasted_s", default=0.0, shown=False, total="cache.predictor.wasted_search_s")
         run.gauge("database_up", self.database.outage.up_at)
         run.gauge("store_up", self.store.outage.up_at)
         self._assume(run)
@@ -166,7 +158,6 @@ class Reuse:
         self.database.settle(0.0)
 
     def admit(self, request: Request, now_s: float) -> float:
-        """See Door.admit."""
         self._run.assign(request, self._miss_model)
         if self._captures:
             self._capture(request)
@@ -261,9 +252,7 @@ class Reuse:
         request.capture = {k: k * request.steps // of_steps for k in passed}
 
     def completed(self, request: Request) -> bool:
-        """See Door.completed."""
         return self.admission.admits(request)
 
     def insert(self, request: Request, now_s: float) -> None:
-        """See Door.insert."""
         self.cache.insert(request, now_s)

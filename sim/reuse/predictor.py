@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from conf.ranges import Count, Number, Seconds
 from sim.errors import ConfigError
 from sim.model import reference
-from sim.parts import Change, Log, Run, Selector
+from sim.parts import Change, Log, Predictor, Run, Selector
 from sim.record.record import TRAININGS
-from sim.reuse.threshold import cheapest
+from sim.streams import PREDICTOR
 from sim.workload import alone_s
 from traces.similarity.spaces import Space
 
@@ -26,22 +26,15 @@ STRETCH, LEAST_STRETCH = 1000, 50
 
 
 @dataclass(slots=True)
-class Always:
+class Always(Predictor):
     """No predictor: every prompt is searched for."""
 
-    def bind(self, run: Run, space: Space) -> None:
-        """See Predictor.bind."""
-
-    def applied(self, changes: Sequence[Change], now_s: float) -> None:
-        """See Predictor.applied."""
-
     def expects(self, row: int, now_s: float) -> bool:
-        """See Predictor.expects."""
         return True
 
 
 @dataclass(slots=True)
-class OneClassSvm:
+class OneClassSvm(Predictor):
     """A one-class SVM of the vectors in the database; outliers are not searched for (NIRVANA, 5.2 and 6).
 
     Linear, trained by stochastic gradient descent (scikit-learn's SGDOneClassSVM), or on a Nystroem map of the
@@ -66,7 +59,7 @@ class OneClassSvm:
         selector: says how many steps a match spares; needed where no threshold is given.
 
     Raises:
-        ConfigError: a number out of its range, or neither a threshold nor a selector.
+        ConfigError: neither a threshold nor a selector.
     """
 
     nu: Annotated[float, Ge(1e-6), Le(1)] = 0.001
@@ -95,27 +88,14 @@ class OneClassSvm:
     _block: list[bool] = field(init=False, default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
-        sane = {
-            "nu": 0 < self.nu <= 1,
-            "threshold": self.selector is not None if self.threshold is None else -inf < self.threshold < inf,
-            "retrain_share": 0 <= self.retrain_share < inf,
-            "per_10k_s": 0 <= self.per_10k_s < inf,
-            "sample": self.sample is None or self.sample >= 1,
-            "landmarks": self.landmarks is None or self.landmarks >= 1,
-            "gamma": 0 < self.gamma < inf,
-        }
-        for name, holds in sane.items():
-            if not holds:
-                raise ConfigError(
-                    f"predictor.{name}: found {getattr(self, name)}; see {type(self).__name__} for its range"
-                )
+        if self.threshold is None and self.selector is None:
+            raise ConfigError("predictor.threshold: found null, for which a selector is needed; add selector=nirvana")
 
     def bind(self, run: Run, space: Space) -> None:
-        """See Predictor.bind."""
         self._run = run
         self._trainings = run.log(TRAININGS)
         self._space = space
-        self._rng = run.rng("predictor")
+        self._rng = run.rng(PREDICTOR)
         if self.threshold is None:
             run.assume(
                 "threshold of the match predictor",
@@ -128,7 +108,6 @@ class OneClassSvm:
             run.assume("kernel of the match predictor", f"Nystroem, {self.landmarks} landmarks", "not NIRVANA's")
 
     def applied(self, changes: Sequence[Change], now_s: float) -> None:
-        """See Predictor.applied."""
         for _, _, entry, row, insert in changes:
             if insert:
                 self._rows[entry] = row
@@ -141,7 +120,6 @@ class OneClassSvm:
             self._train(now_s)
 
     def expects(self, row: int, now_s: float) -> bool:
-        """See Predictor.expects."""
         if now_s >= self._ready_s:
             self._take_over()
         if self._model is None:
@@ -226,3 +204,24 @@ class Trained:
     def scores(self, vectors: Any) -> Any:
         """The decision function of ``vectors`` (n, d), shape (n,): what is more like the class scores higher."""
         return self._svm.decision_function(vectors if self._map is None else self._map.transform(vectors))
+
+
+def cheapest(scores: NDArray[np.float64], forgone: NDArray[np.float64]) -> float:
+    """The threshold whose errors add the least latency; of equal ones the lowest.
+
+    NIRVANA chooses precision and recall by the latency overhead that they leave (7.7, Figure 18): a search in vain
+    costs its own time, a match that is not searched for the steps that it would have spared.
+
+    Args:
+        scores: of the decision function, (n,); what scores more than the threshold is searched for.
+        forgone: what not to search for each costs, in searches, (n,); 0 where a search finds nothing.
+    """
+    order = np.argsort(-scores, kind="stable")
+    lost = forgone[order]
+    cost = np.cumsum(lost == 0) + (lost.sum() - np.cumsum(lost))
+    ordered = scores[order]
+    # a line can be drawn only where scores differ, and below all of them
+    below = np.append(ordered[1:], ordered[-1] - 1.0)
+    cost[ordered == below] = np.inf
+    at = len(cost) - 1 - int(np.argmin(cost[::-1]))
+    return float((ordered[at] + below[at]) / 2)

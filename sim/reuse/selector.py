@@ -53,10 +53,8 @@ class Thresholds:
 
     @property
     def floor(self) -> float:
-        """See Selector.floor."""
         return self._limits[0]
 
     def skip(self, similarity: float) -> int:
-        """See Selector.skip."""
         reached = bisect_left if self.strict else bisect_right
         return self._ks[reached(self._limits, similarity)]

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from conf.ranges import Seconds
-from sim.errors import ConfigError
 from sim.reuse.outage import Outages
 
 
@@ -20,7 +19,7 @@ class Store:
         timeout_s: how long a request waits for a store that is down before it is generated in full.
 
     Raises:
-        ConfigError: windows out of order, or a time that is negative.
+        ConfigError: windows out of order.
     """
 
     outages: Sequence[tuple[Seconds, Seconds]] = ()
@@ -29,5 +28,3 @@ class Store:
 
     def __post_init__(self) -> None:
         self.outage = Outages(self.outages, "store.outages")
-        if not 0 <= self.timeout_s < float("inf"):
-            raise ConfigError(f"store.timeout_s: found {self.timeout_s}, expected 0 or more seconds")

@@ -2,20 +2,16 @@
 
 from collections import deque
 from dataclasses import dataclass, field
-from math import inf
 
 from conf.ranges import Count, Seconds
 from sim.clock import CONTROL
-from sim.errors import ConfigError
-from sim.parts import Run, Worker
+from sim.parts import Run, Scheduler, Worker
 from sim.request import Request
-from sim.schedule.former import refuse_over
-
-Batch = deque[Request]
+from sim.schedule.former import Batch, refuse_over
 
 
 @dataclass(slots=True)
-class BatchServer:
+class BatchServer(Scheduler):
     """One first-in-first-out queue of batches for all workers (``executor=whole-batch``); the next free one takes one.
 
     A batch leaves when ``batch_most`` requests wait, or when ``batch_limit_s`` has passed since the last was formed,
@@ -29,7 +25,7 @@ class BatchServer:
         batch_limit_s: seconds after which those who wait leave too.
 
     Raises:
-        ConfigError: a batch below 1 or above what the executor takes, or a negative time.
+        ConfigError: a batch above what the executor takes.
     """
 
     batch_most: Count = 8
@@ -43,20 +39,12 @@ class BatchServer:
     _looks: bool = field(init=False, default=False, repr=False)
     _taking: dict[int, Batch] = field(init=False, default_factory=dict, repr=False)
 
-    def __post_init__(self) -> None:
-        if self.batch_most < 1 or not 0 <= self.batch_limit_s < inf:
-            raise ConfigError(
-                f"scheduler: found batch_most {self.batch_most} and batch_limit_s {self.batch_limit_s}; expected 1 or "
-                "more requests and 0 or more seconds"
-            )
-
     def bind(self, run: Run) -> None:
-        """See Scheduler.bind."""
         self._run = run
-        refuse_over(run.cluster.workers[0].limit, self.batch_most, "scheduler.batch_most")
+        refuse_over(run, self.batch_most, "scheduler.batch_most")
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        """See Scheduler.offer. A worker is given its batch by ``next``."""
+        """A worker is given its batch by ``next``."""
         self._forming.append(request)
         self._waiting += 1
         self._last_came_s = now_s
@@ -70,7 +58,7 @@ class BatchServer:
         return None
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        """See Scheduler.next. A free worker is given the batch that was formed first, one request at a time."""
+        """A free worker is given the batch that was formed first, one request at a time."""
         batch = self._taking.get(worker.id)
         if not batch:
             if worker.aboard or not self._formed:
@@ -78,9 +66,6 @@ class BatchServer:
             batch = self._taking[worker.id] = self._formed.popleft()
         self._waiting -= 1
         return batch.popleft()
-
-    def moved(self, worker: Worker, now_s: float) -> None:
-        """See Scheduler.moved."""
 
     def _look(self, _: None) -> None:
         """``batch_limit_s`` after some arrival: those who wait leave, unless another came since."""

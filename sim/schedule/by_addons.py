@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 from backends.base import Asset
 from conf.ranges import Seconds
-from sim.parts import Run, Worker
+from sim.parts import Router, Run, Worker
 from sim.request import NO_ADDONS, Request
 from sim.schedule.routers import LeastWorkLeft, Ties
 
 
 @dataclass(slots=True)
-class ByAddons:
+class ByAddons(Router):
     """The worker that would be done first with what it has, if loading what a request lacks there counts as work.
 
     A worker will hold the ControlNets that lie on it now and those of all requests outstanding on it, and the LoRAs of
@@ -34,12 +34,10 @@ class ByAddons:
     _sent: dict[Worker, deque[Request]] = field(init=False, default_factory=dict, repr=False)
 
     def bind(self, run: Run) -> None:
-        """See Router.bind."""
         self._run, self._work = run, LeastWorkLeft(self.ties)
         self._work.bind(run)
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
-        """See Router.choose."""
         return self._work.least(
             workers, lambda worker: self._work.left_s(worker, now_s) + self.worth * self.lacks_s(worker, request)
         )
@@ -62,11 +60,9 @@ class ByAddons:
         return sum(self._run.backend.load(asset).seconds for asset in lacking)
 
     def sent(self, worker: Worker, request: Request, now_s: float) -> None:
-        """See Router.sent."""
         self._work.sent(worker, request, now_s, self.lacks_s(worker, request))
         self._sent.setdefault(worker, deque()).append(request)
 
     def left(self, worker: Worker, request: Request, now_s: float) -> None:
-        """See Router.left."""
         self._sent[worker].remove(request)
         self._work.left(worker, request, now_s)

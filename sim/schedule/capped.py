@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from conf.ranges import Count
-from sim.parts import Run, Stepper, Worker
+from sim.parts import Discipline, Run, Stepper, Worker
 from sim.request import Request
 from sim.schedule.fifo import Fifo
 from sim.schedule.memory import fits
 
 
 @dataclass(slots=True)
-class Capped:
+class Capped(Discipline):
     """First in, first out, while the pixels of a batch are no more than ``pixels`` and it fits into the memory. Nobody
     is overtaken; an image that is larger than that goes alone.
 
@@ -26,15 +26,12 @@ class Capped:
     _queue: Fifo = field(init=False, default_factory=Fifo, repr=False)
 
     def bind(self, run: Run) -> None:
-        """See Discipline.bind."""
         self._run = run
 
     def add(self, worker: Worker, request: Request, now_s: float) -> None:
-        """See Discipline.add."""
         self._queue.add(worker, request, now_s)
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        """See Discipline.next."""
         first = self._queue.first(worker)
         if first is None:
             return None
@@ -45,7 +42,6 @@ class Capped:
         return self._queue.next(worker, now_s)
 
     def leave(self, worker: Worker) -> Sequence[Request]:
-        """See Discipline.leave."""
         return self._queue.leave(worker)
 
     def __len__(self) -> int:

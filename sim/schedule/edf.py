@@ -3,32 +3,26 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sim.parts import Run, Worker
+from sim.parts import Discipline, Worker
 from sim.request import Request
 from sim.schedule.ranked import Ranked
 
 
 @dataclass(slots=True)
-class Edf:
+class Edf(Discipline):
     """Of those that wait at a worker the one with the earliest deadline joins as soon as there is room. Nobody is sent
     away, and who runs goes on.
     """
 
     _queue: Ranked = field(init=False, default_factory=Ranked, repr=False)
 
-    def bind(self, run: Run) -> None:
-        """See Discipline.bind."""
-
     def add(self, worker: Worker, request: Request, now_s: float) -> None:
-        """See Discipline.add."""
         self._queue.add(worker, request.deadline_s, request)
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        """See Discipline.next."""
         return self._queue.next(worker)
 
     def leave(self, worker: Worker) -> Sequence[Request]:
-        """See Discipline.leave."""
         return self._queue.leave(worker)
 
     def __len__(self) -> int:

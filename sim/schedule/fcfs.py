@@ -4,23 +4,21 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sim.parts import Run, Worker
+from sim.parts import Run, Scheduler, Worker
 from sim.request import Request
 
 
 @dataclass(slots=True)
-class Fcfs:
+class Fcfs(Scheduler):
     """One queue; the worker with the fewest requests aboard, of several the one that is so for the longest, is next."""
 
     _waiting: deque[Request] = field(init=False, default_factory=deque, repr=False)
     _roomiest: Callable[[], Worker | None] = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
-        """See Scheduler.bind."""
         self._roomiest = run.cluster.roomiest
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        """See Scheduler.offer."""
         if not self._waiting:  # nobody is overtaken
             roomiest = self._roomiest
             worker = roomiest()
@@ -30,11 +28,7 @@ class Fcfs:
         return None
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        """See Scheduler.next."""
         return self._waiting.popleft() if self._waiting else None
-
-    def moved(self, worker: Worker, now_s: float) -> None:
-        """See Scheduler.moved."""
 
     def __len__(self) -> int:
         return len(self._waiting)

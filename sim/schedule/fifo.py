@@ -4,22 +4,18 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sim.parts import Run, Worker
+from sim.parts import Discipline, Worker
 from sim.request import Request
 
 
 @dataclass(slots=True)
-class Fifo:
+class Fifo(Discipline):
     """Whoever waits joins in the order of coming, as soon as there is room."""
 
     _queues: dict[Worker, deque[Request]] = field(init=False, default_factory=dict, repr=False)
     _waiting: int = field(init=False, default=0, repr=False)
 
-    def bind(self, run: Run) -> None:
-        """See Discipline.bind."""
-
     def add(self, worker: Worker, request: Request, now_s: float) -> None:
-        """See Discipline.add."""
         self._queues.setdefault(worker, deque()).append(request)
         self._waiting += 1
 
@@ -29,7 +25,6 @@ class Fifo:
         return queue[0] if queue else None
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        """See Discipline.next."""
         queue = self._queues.get(worker)
         if not queue:
             return None
@@ -37,7 +32,6 @@ class Fifo:
         return queue.popleft()
 
     def leave(self, worker: Worker) -> Sequence[Request]:
-        """See Discipline.leave."""
         left = self._queues.pop(worker, ())
         self._waiting -= len(left)
         return left

@@ -1,59 +1,98 @@
-"""A batch former: a queue whose requests set out together, when they are enough or the first has waited long enough."""
+"""A batch former: queues by kind whose requests set out together, when they are enough or have waited long enough."""
 
 from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
 
+from sim.clock import CONTROL
 from sim.errors import ConfigError
+from sim.parts import Run, Worker
 from sim.request import Request
+
+Batch = deque[Request]
 
 
 @dataclass(slots=True)
 class Former:
-    """One queue, in order.
+    """Requests of one kind share a batch, in order; an idle worker is given one that is due.
+
+    A batch is due when ``most`` requests of its kind wait, or the first of them has waited ``wait_s``. It is closed
+    when a worker takes it.
 
     Args:
-        most: requests in a batch; a batch of as many need not wait.
+        run: of the scheduler that forms batches.
+        most: requests in a batch at most.
         wait_s: seconds after which a request sets out with whoever is there.
+        takers: by kind, the roles whose workers take its batches, first choice first; None is any role. A worker takes
+            the kinds of its role in this order.
+        kind: of a request.
 
     Raises:
-        ConfigError: a batch below 1, or a negative time.
+        ConfigError: more requests in a batch than the executor takes at once.
     """
 
+    run: Run
     most: int
     wait_s: float
-    _waiting: deque[tuple[float, Request]] = field(init=False, default_factory=deque, repr=False)
+    takers: Mapping[str, Sequence[str | None]]
+    kind: Callable[[Request], str]
+    _waiting: dict[str, deque[tuple[float, Request]]] = field(init=False, repr=False)
+    _taking: dict[int, Batch] = field(init=False, default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        if self.most < 1 or not 0 <= self.wait_s < inf:
-            raise ConfigError(
-                f"scheduler: found most {self.most} and wait_s {self.wait_s}; expected 1 or more requests and 0 or "
-                "more seconds"
-            )
+        refuse_over(self.run, self.most, "scheduler.most")
+        self._waiting = {kind: deque() for kind in self.takers}
 
     def add(self, request: Request, now_s: float) -> None:
-        """``request`` waits from now on."""
-        self._waiting.append((now_s, request))
+        """``request`` waits from now on; a batch that is due with it is given to an idle worker."""
+        kind = self.kind(request)
+        queue = self._waiting[kind]
+        queue.append((now_s, request))
+        if self._is_due(kind, now_s):
+            self._send(kind)
+        elif len(queue) == 1:
+            self.run.clock.at(now_s + self.wait_s, CONTROL, self._send, kind)
 
-    def take(self) -> Request:
-        """The first in line, who sets out."""
-        return self._waiting.popleft()[1]
+    def next(self, worker: Worker, now_s: float) -> Request | None:
+        """The next request of the batch that ``worker`` takes; an idle one is given a batch that is due, if any."""
+        batch = self._taking.get(worker.id)
+        if not batch:
+            kinds = (kind for kind, roles in self.takers.items() if worker.role in roles or None in roles)
+            due = None if worker.aboard else next((kind for kind in kinds if self._is_due(kind, now_s)), None)
+            if due is None:
+                return None
+            batch = self._taking[worker.id] = self._close(due, now_s)
+        return batch.popleft()
 
-    def due(self, now_s: float) -> bool:
-        """Whether a batch is to set out."""
-        waiting = self._waiting
-        return bool(waiting) and (len(waiting) >= self.most or now_s >= waiting[0][0] + self.wait_s)
+    def _is_due(self, kind: str, now_s: float) -> bool:
+        queue = self._waiting[kind]
+        return bool(queue) and (len(queue) >= self.most or now_s >= queue[0][0] + self.wait_s)
 
-    def due_s(self) -> float:
-        """When the first in line has waited long enough."""
-        return self._waiting[0][0] + self.wait_s
+    def _close(self, kind: str, now_s: float) -> Batch:
+        queue, batch = self._waiting[kind], Batch()
+        while queue and len(batch) < self.most:
+            batch.append(queue.popleft()[1])
+            if queue:  # the next in line waits from when it came
+                self.run.clock.at(max(queue[0][0] + self.wait_s, now_s), CONTROL, self._send, kind)
+        return batch
+
+    def _send(self, kind: str) -> None:
+        """Have idle workers take the batches of ``kind`` that are due."""
+        for role in self.takers[kind]:
+            for worker in self.run.cluster.idle(role):
+                if not self._is_due(kind, self.run.clock._now):
+                    return
+                self.run.pull(worker)
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        """Requests that wait."""
+        waiting = sum(len(queue) for queue in self._waiting.values())
+        return waiting + sum(len(batch) for batch in self._taking.values())
 
 
-def refuse_over(limit: int, most: int, key: str) -> None:
-    """Raise ConfigError where ``most`` requests in a batch, set by ``key``, are more than the executor's ``limit``."""
+def refuse_over(run: Run, most: int, key: str) -> None:
+    """Raise ConfigError where ``most`` requests in a batch, set by ``key``, are more than the executor's limit."""
+    limit = run.cluster.workers[0].limit
     if most > limit:
         raise ConfigError(
             f"{key}: found {most}; the executor takes {limit} at once: raise executor.limit or choose "

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from conf.ranges import Count
 from sim.clock import DISPATCH
 from sim.errors import ConfigError
-from sim.parts import Run, Worker
+from sim.parts import Run, Scheduler, Worker
 from sim.request import FAILED, Request
 
 
 @dataclass(slots=True)
-class Gangs:
+class Gangs(Scheduler):
     """A request waits until as many GPUs are idle as it takes; nobody overtakes it meanwhile.
 
     It takes ``denoisers`` GPUs for the denoiser and as many for each of its ControlNets, as SwiftDiffusion (1) and Katz
@@ -24,24 +24,17 @@ class Gangs:
     Args:
         denoisers: GPUs that step the denoiser together.
         sizes: GPUs by number of ControlNets; empty for the rule.
-
-    Raises:
-        ConfigError: a size below 1.
     """
 
     denoisers: Count = 1
-    sizes: list[int] = field(default_factory=list)
+    sizes: list[Count] = field(default_factory=list)
     _run: Run = field(init=False, repr=False)
     _waiting: deque[Request] = field(init=False, default_factory=deque, repr=False)
     _coming: tuple[Request, Worker] | None = field(init=False, default=None, repr=False)
     """Who was first when the last gang was made, and that gang, which may be loading."""
 
-    def __post_init__(self) -> None:
-        if any(size < 1 for size in self.sizes):
-            raise ConfigError(f"scheduler.sizes: found {self.sizes}, expected 1 or more GPUs by number of ControlNets")
-
     def bind(self, run: Run) -> None:
-        """See Scheduler.bind. Raises ConfigError for a cluster that is too small for any request."""
+        """Raises ConfigError for a cluster that is too small for any request."""
         self._run = run
         there, least = run.cluster.gpus - len(run.cluster.servers), min(self.sizes, default=self.denoisers)
         if least > there:
@@ -60,7 +53,6 @@ class Gangs:
         return self.denoisers * (1 + nets), self.denoisers
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        """See Scheduler.offer."""
         gpus, denoisers = self._takes(request)
         there = self._run.cluster.gpus - len(self._run.cluster.servers)
         if gpus > there:
@@ -78,7 +70,7 @@ class Gangs:
         return None
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        """See Scheduler.next. Whoever is first may take it together with others that are idle."""
+        """Whoever is first may take it together with others that are idle."""
         if not self._waiting or worker.aboard:
             return None
         first = self._waiting[0]
@@ -130,9 +122,6 @@ class Gangs:
         wanted = () if request.addons is None else request.addons.controlnets
         there = [worker, *(self._run.cluster.beside(worker) if len(worker.gpus) > 1 else ())]
         return sum(asset.kind == "controlnet" and asset.name in wanted for gpu in there for asset in gpu.resident)
-
-    def moved(self, worker: Worker, now_s: float) -> None:
-        """See Scheduler.moved."""
 
     def __len__(self) -> int:
         """Requests that wait."""

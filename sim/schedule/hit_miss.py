@@ -3,12 +3,12 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from sim.parts import Run, Worker
+from sim.parts import Run, Scheduler, Worker
 from sim.request import MISSING, Request
 
 
 @dataclass(slots=True)
-class HitMiss:
+class HitMiss(Scheduler):
     """Workers of one role take misses, all others take hits; each queue in order.
 
     A hit is refined on the model of whichever worker takes it: which one that is shows when it starts.
@@ -27,14 +27,12 @@ class HitMiss:
     _hit_roles: list[str] = field(init=False, default_factory=list, repr=False)
 
     def bind(self, run: Run) -> None:
-        """See Scheduler.bind."""
         self._run = run
         self._hit_roles = [role for role in run.models if role != self.miss_role]
         if self.large_takes_hits:
             self._hit_roles.append(self.miss_role)
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        """See Scheduler.offer."""
         roomiest = self._run.cluster.roomiest
         if request.source == MISSING:
             worker = roomiest(self.miss_role)
@@ -50,7 +48,6 @@ class HitMiss:
         return None
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        """See Scheduler.next."""
         if worker.role == self.miss_role:
             if self._misses:
                 return self._misses.popleft()
@@ -61,9 +58,6 @@ class HitMiss:
         request = self._hits.popleft()
         self._refine_on(worker, request)
         return request
-
-    def moved(self, worker: Worker, now_s: float) -> None:
-        """See Scheduler.moved."""
 
     def _refine_on(self, worker: Worker, request: Request) -> None:
         model = self._run.models[worker.role]

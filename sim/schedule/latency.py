@@ -9,8 +9,7 @@ from annotated_types import Ge, Gt, Le
 
 from backends.base import Cost, Work
 from sim.parts import Run, Stepper
-
-STREAM = "latency"
+from sim.streams import LATENCY
 
 Size = tuple[int, int]
 
@@ -47,11 +46,9 @@ class Known:
     _seen: dict[tuple[str, Counts], float] = field(init=False, default_factory=dict, repr=False)
 
     def bind(self, run: Run, executor: Stepper, sizes: Sequence[Size]) -> None:
-        """See Latency.bind."""
         self._price, self._sizes, self._steps = executor.price, sizes, max(run.workload.steps)
 
     def step_s(self, model: str, counts: Counts) -> float:
-        """See Latency.step_s."""
         found = self._seen.get((model, counts))
         if found is None:
             if len(self._seen) >= MOST_KNOWN:
@@ -86,11 +83,9 @@ class Svr:
     _seen: dict[tuple[str, Counts], float] = field(init=False, default_factory=dict, repr=False)
 
     def bind(self, run: Run, executor: Stepper, sizes: Sequence[Size]) -> None:
-        """See Latency.bind."""
         self._run, self._executor, self._sizes = run, executor, sizes
 
     def step_s(self, model: str, counts: Counts) -> float:
-        """See Latency.step_s."""
         found = self._seen.get((model, counts))
         if found is None:
             if len(self._seen) >= MOST_KNOWN:
@@ -106,7 +101,7 @@ class Svr:
         from sklearn.preprocessing import StandardScaler
         from sklearn.svm import SVR
 
-        rng, kinds = self._run.rng(f"{STREAM} {model}"), len(self._sizes)
+        rng, kinds = self._run.rng(LATENCY.format(model)), len(self._sizes)
         drawn = [
             tuple(int(n) for n in np.bincount(rng.integers(kinds, size=count), minlength=kinds))
             for count in rng.integers(1, self._executor.limit + 1, self.combinations)

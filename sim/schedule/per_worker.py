@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import cycle
 
-from sim.parts import Run, Worker
+from sim.parts import Run, Scheduler, Worker
 from sim.request import MISSING, Request
 
 Queue = deque[Request]
 
 
 @dataclass(slots=True)
-class PerWorker:
+class PerWorker(Scheduler):
     """Misses go in turn to the workers of one role, hits to the others; each works off its own, misses first.
 
     Where no worker is there for hits, they go in turn to those for misses. A worker that is to change from misses to
@@ -33,12 +33,10 @@ class PerWorker:
     _waiting: int = field(init=False, default=0, repr=False)
 
     def bind(self, run: Run) -> None:
-        """See Scheduler.bind."""
         self._run = run
         self._turn()
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        """See Scheduler.offer."""
         worker = self._chosen(request)
         if worker is None:
             self._homeless.append(request)
@@ -51,7 +49,6 @@ class PerWorker:
         return None
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        """See Scheduler.next."""
         queue = self._misses.get(worker) or (self._hits.get(worker) if self._serves(worker) else None)
         if not queue:
             return None
@@ -61,11 +58,9 @@ class PerWorker:
         return request
 
     def keeps(self, worker: Worker) -> bool:
-        """See Scheduler: whether ``worker``, ordered to another role, has misses of its own to end first."""
         return bool(self._misses.get(worker))
 
     def moved(self, worker: Worker, now_s: float) -> None:
-        """See Scheduler.moved."""
         self._turn()
         left = self._homeless
         self._homeless = deque()

@@ -37,7 +37,6 @@ class Ranked:
         return heappop(queue)[2]
 
     def leave(self, worker: Worker) -> Sequence[Request]:
-        """See Discipline.leave."""
         left = [request for _, _, request in self._queues.pop(worker, ())]
         self._waiting -= len(left)
         return sorted(left, key=lambda request: request.row)

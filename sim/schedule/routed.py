@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 from sim.culprit import of
 from sim.errors import SimulationError
-from sim.parts import Discipline, Router, Run, Worker
+from sim.parts import Discipline, Router, Run, Scheduler, Worker
 from sim.request import MISSING, Request
 from sim.schedule.fifo import Fifo
 
 
 @dataclass(slots=True)
-class Routed:
+class Routed(Scheduler):
     """Each request goes, when it comes, to the worker that ``router`` chooses; ``discipline`` says who is next there.
 
     Chosen among are the workers whose role's model is the one that is planned; where there are none, all of them, and
@@ -32,29 +32,25 @@ class Routed:
     _all: Sequence[Worker] = field(init=False, default=(), repr=False)
 
     def bind(self, run: Run) -> None:
-        """See Scheduler.bind."""
         self._run = run
         self.router.bind(run)
         self.discipline.bind(run)
         self._look()
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        """See Scheduler.offer. Who is taken is asked for by ``next``."""
+        """Who is taken is asked for by ``next``."""
         self._wait(request, now_s)
         return None
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        """See Scheduler.next."""
         return self.discipline.next(worker, now_s)
 
     def ended(self, request: Request, now_s: float) -> None:
-        """See Scheduler: ``request`` is not outstanding any more."""
         worker = self._at.pop(request, None)  # none, of one that the cache answered
         if worker is not None:
             self.router.left(worker, request, now_s)
 
     def moved(self, worker: Worker, now_s: float) -> None:
-        """See Scheduler.moved."""
         self._look()
         for at in [at for at in self._known if at is worker or at not in self._all]:
             if at not in self._all:

@@ -8,60 +8,41 @@ import numpy as np
 
 from backends.base import Work, whole
 from sim.errors import ConfigError
-from sim.parts import Run, Worker
+from sim.parts import Router, Run, Worker
 from sim.request import Request
-
-STREAM = "router"
+from sim.streams import ROUTER
 
 Ties = Literal["first", "random"]
 """Who of several has a request that none deserves more: the first of the cluster, or any of them."""
 
 
 @dataclass(slots=True)
-class Random:
+class Random(Router):
     """A uniform choice, whatever the workers do."""
 
     _rng: np.random.Generator = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
-        """See Router.bind."""
-        self._rng = run.rng(STREAM)
+        self._rng = run.rng(ROUTER)
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
-        """See Router.choose."""
         return workers[int(self._rng.integers(len(workers)))]
-
-    def sent(self, worker: Worker, request: Request, now_s: float) -> None:
-        """See Router.sent."""
-
-    def left(self, worker: Worker, request: Request, now_s: float) -> None:
-        """See Router.left."""
 
 
 @dataclass(slots=True)
-class RoundRobin:
+class RoundRobin(Router):
     """Each in turn; of several models, each model's workers in their own turn."""
 
     _turns: dict[str | None, int] = field(init=False, default_factory=dict, repr=False)
 
-    def bind(self, run: Run) -> None:
-        """See Router.bind."""
-
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
-        """See Router.choose."""
         turn = self._turns.get(request.model, 0)
         self._turns[request.model] = turn + 1
         return workers[turn % len(workers)]
 
-    def sent(self, worker: Worker, request: Request, now_s: float) -> None:
-        """See Router.sent."""
-
-    def left(self, worker: Worker, request: Request, now_s: float) -> None:
-        """See Router.left."""
-
 
 @dataclass(slots=True)
-class LeastOutstanding:
+class LeastOutstanding(Router):
     """The worker with the least outstanding, waiting or running: what runs counts in full. It needs no profile.
 
     Args:
@@ -76,19 +57,15 @@ class LeastOutstanding:
     _tally: "Tally" = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
-        """See Router.bind."""
         self._tally = tally(run, self.ties)
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
-        """See Router.choose."""
         return self._tally.least(workers)
 
     def sent(self, worker: Worker, request: Request, now_s: float) -> None:
-        """See Router.sent."""
         self._tally.add(worker, request, self._count(request))
 
     def left(self, worker: Worker, request: Request, now_s: float) -> None:
-        """See Router.left."""
         self._tally.remove(worker, request)
 
     def _count(self, request: Request) -> int:
@@ -99,7 +76,7 @@ class LeastOutstanding:
 
 
 @dataclass(slots=True)
-class LeastWorkLeft:
+class LeastWorkLeft(Router):
     """The worker that would be done first with what it has, if each request took what its profile says alone on it.
 
     What runs counts with what is left of it. Seconds are the typical ones, those of the steps that a plan really runs;
@@ -119,7 +96,6 @@ class LeastWorkLeft:
     _known_ns: dict[tuple[object, ...], int] = field(init=False, default_factory=dict, repr=False)
 
     def bind(self, run: Run) -> None:
-        """See Router.bind."""
         if run.backend.live:
             raise ConfigError(
                 "router: least-work-left asks a profile what a request will take, and a live backend has none; choose "
@@ -128,7 +104,6 @@ class LeastWorkLeft:
         self._run, self._tally = run, tally(run, self.ties)
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
-        """See Router.choose."""
         return self.least(workers, lambda worker: self.left_s(worker, now_s))
 
     def least(self, workers: Sequence[Worker], value: Callable[[Worker], float]) -> Worker:
@@ -136,13 +111,12 @@ class LeastWorkLeft:
         return self._tally.least(workers, value)
 
     def sent(self, worker: Worker, request: Request, now_s: float, more_s: float = 0.0) -> None:
-        """See Router.sent; ``more_s`` are seconds that it takes beside what its profile says."""
+        """``more_s`` are seconds that it takes beside what its profile says."""
         nanoseconds = self._expected_ns(request) + round(more_s * 1e9)
         self._until_s[worker] = now_s + self.left_s(worker, now_s) + nanoseconds / 1e9
         self._tally.add(worker, request, nanoseconds)
 
     def left(self, worker: Worker, request: Request, now_s: float) -> None:
-        """See Router.left."""
         self._tally.remove(worker, request)
 
     def left_s(self, worker: Worker, now_s: float) -> float:
@@ -172,7 +146,7 @@ class LeastWorkLeft:
 
 def tally(run: Run, ties: Ties) -> "Tally":
     """An empty one, which breaks ties as ``ties`` says."""
-    return Tally(run.rng(STREAM) if ties == "random" else None)
+    return Tally(run.rng(ROUTER) if ties == "random" else None)
 
 
 class Tally:

@@ -4,14 +4,14 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sim.parts import Run, Stepper, Worker
+from sim.parts import Discipline, Stepper, Worker
 from sim.request import Request
 
 Shape = tuple[str | None, int, int]
 
 
 @dataclass(slots=True)
-class SameSize:
+class SameSize(Discipline):
     """Whoever has the model and size of the batch joins it, in order; when nobody is left in it, the first of all that
     wait says which size is next (NIRVANA with ORCA's batching, as PatchedServe's evaluation has it).
 
@@ -26,18 +26,13 @@ class SameSize:
     _came: int = field(init=False, default=0, repr=False)
     _waiting: int = field(init=False, default=0, repr=False)
 
-    def bind(self, run: Run) -> None:
-        """See Discipline.bind."""
-
     def add(self, worker: Worker, request: Request, now_s: float) -> None:
-        """See Discipline.add."""
         self._came += 1
         self._waiting += 1
         shapes = self._queues.setdefault(worker, {})
         shapes.setdefault(_shape(request), deque()).append((self._came, request))
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        """See Discipline.next."""
         shapes = self._queues.get(worker)
         if not shapes:
             return None
@@ -53,7 +48,6 @@ class SameSize:
         return request
 
     def leave(self, worker: Worker) -> Sequence[Request]:
-        """See Discipline.leave."""
         left = [entry for queue in self._queues.pop(worker, {}).values() for entry in queue]
         self._waiting -= len(left)
         return [request for _, request in sorted(left, key=lambda entry: entry[0])]

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sim.errors import ConfigError
-from sim.parts import Run, Stepper, Worker
+from sim.parts import Discipline, Run, Stepper, Worker
 from sim.request import Request
 from sim.schedule.latency import Expected, Latency
 from sim.schedule.ranked import Ranked
 
 
 @dataclass(slots=True)
-class ShortestRemaining:
+class ShortestRemaining(Discipline):
     """Those with the least work left are active, as many as a worker takes: who comes with less than an active one has
     left takes its place at the next boundary, and that one goes on later where it was, on the same worker.
 
@@ -33,24 +33,20 @@ class ShortestRemaining:
     _steps_s: dict[tuple[str | None, int, int], float] = field(init=False, default_factory=dict, repr=False)
 
     def bind(self, run: Run) -> None:
-        """See Discipline.bind."""
         if run.workload.addons is not None:
             raise ConfigError("discipline: who is preempted cannot have add-ons; add addons=ignore")
         self._run, self._expected = run, Expected(self.executor, self.latency)
         self._expected.bind(run)
 
     def add(self, worker: Worker, request: Request, now_s: float) -> None:
-        """See Discipline.add."""
         self._queue.add(worker, self._left_s(request), request)
         if not worker.has_room:
             self.executor.ask(worker, self._preempt)
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        """See Discipline.next."""
         return self._queue.next(worker)
 
     def leave(self, worker: Worker) -> Sequence[Request]:
-        """See Discipline.leave."""
         return self._queue.leave(worker)
 
     def _preempt(self, worker: Worker) -> None:

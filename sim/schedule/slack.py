@@ -9,7 +9,7 @@ from typing import Literal
 
 from conf.ranges import Number, Seconds
 from sim.errors import ConfigError
-from sim.parts import Run, Stepper, Worker
+from sim.parts import Discipline, Run, Stepper, Worker
 from sim.request import DISCARDED, Request
 from sim.schedule.latency import Counts, Expected, Latency
 from sim.schedule.memory import fits
@@ -49,7 +49,7 @@ Heads = Sequence[tuple[float, float]]
 
 
 @dataclass(slots=True)
-class Slack:
+class Slack(Discipline):
     """Algorithm 1 of PatchedServe (6.2), at every boundary between two steps.
 
     The slack of a request is what is left until its deadline once its remaining stages are subtracted, over its
@@ -92,7 +92,6 @@ class Slack:
     _waiting: int = field(init=False, default=0, repr=False)
 
     def bind(self, run: Run) -> None:
-        """See Discipline.bind."""
         workload = run.workload
         if min(workload.deadline, workload.deadline_s) == inf:
             raise ConfigError("discipline: slack is what is left until a deadline, and slo is empty; add slo=[5]")
@@ -109,7 +108,6 @@ class Slack:
             run.assume("seconds of a decision, in which no GPU works", self.decide_s, "assumed")
 
     def add(self, worker: Worker, request: Request, now_s: float) -> None:
-        """See Discipline.add."""
         kinds = self._queues.setdefault(worker, {})
         key = (request.model, request.width, request.height, request.steps, request.left)
         kind = kinds.get(key)
@@ -122,7 +120,6 @@ class Slack:
         self._waiting += 1
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        """See Discipline.next: lines 1 to 20."""
         kinds = self._queues.get(worker)
         if not kinds:
             return None
@@ -162,7 +159,6 @@ class Slack:
         return None
 
     def leave(self, worker: Worker) -> Sequence[Request]:
-        """See Discipline.leave."""
         left = [entry[2] for kind in self._queues.pop(worker, {}).values() for entry in kind.waiting]
         self._waiting -= len(left)
         return sorted(left, key=lambda request: request.row)

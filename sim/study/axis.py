@@ -14,7 +14,7 @@ from sim.study.palette import Mark
 from sim.study.runs import Run
 
 _WIDE = 20.0  # ratio of the largest to the smallest value from which a linear axis crowds the small ones
-_TICKS = 7
+_LETTERS = 44  # that fit below an axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,7 @@ def axis_of(runs: Sequence[Run]) -> Axis | None:
     return Axis(None, "Request rate (requests/min)") if most > 1 else None
 
 
-def curves(
-    panel: Axes, axis: Axis, points: Sequence[tuple[Cell, Spread]], looks: Mapping[str, Mark], letters: int
-) -> None:
+def curves(panel: Axes, axis: Axis, points: Sequence[tuple[Cell, Spread]], looks: Mapping[str, Mark]) -> None:
     """A line for each curve of `points`, over seeds with a band; a system without the setting is a level line."""
     lines: dict[str, list[tuple[float, Spread]]] = {}
     for cell, value in points:
@@ -70,20 +68,19 @@ def curves(
         if any(value.count > 1 for _, value in line):
             low, high = [value.low for _, value in line], [value.high for _, value in line]
             panel.fill_between(places, low, high, color=look.colour, alpha=0.18, linewidth=0)
-    _scaled(panel, sorted({place for place, _ in chain.from_iterable(lines.values())}), letters)
+    _scaled(panel, sorted({place for place, _ in chain.from_iterable(lines.values())}))
     panel.set_xlabel(axis.title)
 
 
-def _scaled(panel: Axes, places: Sequence[float], letters: int) -> None:
+def _scaled(panel: Axes, places: Sequence[float]) -> None:
     """Linear from zero, or logarithmic with a mark at each value where the values span decades."""
     if places and places[0] > 0 and places[-1] / places[0] >= _WIDE:
         panel.set_xscale("log")
         panel.xaxis.set_major_formatter(plain_numbers())
         panel.xaxis.set_minor_locator(NullLocator())
-        marked, written = list(places), sum(len(f"{place:,.10g}") + 2 for place in places)
-        while len(marked) > 2 and (len(marked) > _TICKS or written > letters):
+        marked = list(places)
+        while len(marked) > 2 and (len(marked) > 7 or sum(len(f"{place:,.10g}") + 2 for place in marked) > _LETTERS):
             marked = marked[::-2][::-1]
-            written = sum(len(f"{place:,.10g}") + 2 for place in marked)
         panel.xaxis.set_major_locator(FixedLocator(marked))
     else:
         panel.set_xlim(left=min(0.0, places[0]) if places else 0.0)

@@ -1,25 +1,27 @@
 """Runs side by side: replicas of one system at one load, and the loads at which systems can be compared."""
 
 import math
+import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from scipy.special import stdtrit
+from typing import TypeVar
 
 from sim.slo import parse_limit
 from sim.study.identity import Load, Scalar, natural
 from sim.study.runs import Run
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A quantity over replicas: its mean and its extremes, in the quantity's own unit."""
+    """A mean over replicas, with its extremes or the interval that holds it, in the quantity's own unit."""
 
     mean: float
     low: float
     high: float
-    count: int
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,39 +76,35 @@ def beyond_noise(one: Cell, other: Cell, *keys: str) -> bool:
     Student's interval over seeds: of the differences seed by seed where they share two or more, which sees the same
     arrivals on both sides, else Welch's. One seed tells nothing of chance.
     """
+    from scipy import stats  # half a second, which `mezzotint plan` need not pay
+
     ours, theirs = one.by_seed(*keys), other.by_seed(*keys)
     shared = ours.keys() & theirs.keys()
-    if len(shared) > 1:
-        mean, variance = _moments([ours[seed] - theirs[seed] for seed in shared])
-        error, freedom = variance / len(shared), float(len(shared) - 1)
-    elif len(ours) > 1 and len(theirs) > 1:
-        (mean, first), (subtracted, second) = _moments(list(ours.values())), _moments(list(theirs.values()))
-        mean, first, second = mean - subtracted, first / len(ours), second / len(theirs)
-        error = first + second
-        freedom = error**2 / (first**2 / (len(ours) - 1) + second**2 / (len(theirs) - 1)) if error > 0 else 1.0
-    else:
-        return False
-    return abs(mean) > float(stdtrit(freedom, 0.975)) * math.sqrt(error)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of seeds that do not differ at all
+        if len(shared) > 1:
+            found = stats.ttest_1samp([ours[seed] - theirs[seed] for seed in shared], 0.0)
+        elif len(ours) > 1 and len(theirs) > 1:
+            found = stats.ttest_ind(list(ours.values()), list(theirs.values()), equal_var=False)
+        else:
+            return False
+    return bool(found.pvalue < 0.05)
 
 
-def _moments(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and unbiased variance of two or more values."""
-    mean = math.fsum(values) / len(values)
-    return mean, math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
-
-
-def common_loads(runs: Sequence[Run], most: int = 3) -> list[Load]:
-    """The loads that most series share, ascending; of more than `most`, evenly spaced ones with both ends."""
+def common_loads(runs: Sequence[Run]) -> list[Load]:
+    """The loads that most series share, ascending; of more than three, evenly spaced ones with both ends."""
     shared: dict[Load, set[str]] = defaultdict(set)
     for run in runs:
         shared[run.load].add(run.series)
-    if not shared:
-        return []
-    widest = max(len(series) for series in shared.values())
-    loads = sorted((load for load, series in shared.items() if len(series) == widest), key=lambda x: x.order)
-    if len(loads) <= most:
-        return loads
-    return [loads[round(index * (len(loads) - 1) / (most - 1))] for index in range(most)] if most > 1 else loads[-1:]
+    widest = max(map(len, shared.values()), default=0)
+    return thinned(sorted((load for load, of in shared.items() if len(of) == widest), key=lambda load: load.order), 3)
+
+
+def thinned(values: Sequence[T], most: int) -> list[T]:
+    """`values`, or of more than `most` as many evenly spaced ones with both ends."""
+    if len(values) <= most:
+        return list(values)
+    return [values[round(index * (len(values) - 1) / (most - 1))] for index in range(most)]
 
 
 def slo_multiples(runs: Sequence[Run]) -> list[str]:

@@ -1,19 +1,37 @@
 """One stroke on one panel: a distribution, its axis and limits, a bar and its range."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from conf.palette import EDGE, GREY, plain_numbers
+from conf.palette import EDGE, GREY, panels, plain_numbers
 from sim.study.compare import Cell, slo_multiples
 from sim.study.palette import Mark
 from sim.study.runs import Floats
 
+WIDTH = 4.3
+"""Inches of a figure: at 400 pixels of a phone its letters can be read, and a screen shows several side by side."""
+
+LETTERS = 21
+"""Of a name beside a panel."""
+
+_LIMIT: Any = {
+    **{"rotation": 90, "ha": "right", "va": "bottom", "fontsize": 8, "annotation_clip": True},
+    "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
+}
 _WIDE = 30.0  # ratio of longest to shortest latency from which a linear axis hides the short ones
+
+
+def column(heights: Sequence[float]) -> tuple[Figure, list[Axes]]:
+    """A figure of panels one below the other, each as many inches tall."""
+    figure, axes = panels(1, len(heights), width=WIDTH, height=sum(heights), share_y=False, height_ratios=heights)
+    return figure, list(axes.flat)
 
 
 def cumulative(panel: Axes, replicas: Floats, probabilities: Floats, look: Mark) -> None:
@@ -21,14 +39,8 @@ def cumulative(panel: Axes, replicas: Floats, probabilities: Floats, look: Mark)
     middle = replicas.mean(axis=0)
     panel.plot(middle, probabilities, color=look.colour, linestyle=look.dash)
     if len(replicas) > 1:
-        panel.fill_betweenx(
-            probabilities,
-            replicas.min(axis=0),
-            replicas.max(axis=0),
-            color=look.colour,
-            alpha=0.18,
-            linewidth=0,
-        )
+        low, high = replicas.min(axis=0), replicas.max(axis=0)
+        panel.fill_betweenx(probabilities, low, high, color=look.colour, alpha=0.18, linewidth=0)
     for level in (0.5, 0.99):
         panel.plot(np.interp(level, probabilities, middle), level, color=look.colour, marker=look.marker, zorder=4)
 
@@ -65,20 +77,8 @@ def slo_limits(panel: Axes, drawn: Sequence[Cell], looks: Mapping[str, Mark]) ->
             owners = [series for series, value in limits.items() if round(value, 6) == limit]
             colour = EDGE if len(distinct) == 1 or len(owners) > 1 else looks[owners[0]].colour
             panel.axvline(limit, color=colour, linestyle="--", linewidth=1.0, zorder=1.5)
-            panel.annotate(
-                name,
-                (limit, 0.012),
-                xycoords=("data", "axes fraction"),
-                xytext=(-2, 0),
-                textcoords="offset points",
-                rotation=90,
-                ha="right",
-                va="bottom",
-                fontsize=8,
-                color=colour,
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
-                annotation_clip=True,
-            )
+            place: Any = {"xycoords": ("data", "axes fraction"), "xytext": (-2, 0), "textcoords": "offset points"}
+            panel.annotate(name, (limit, 0.012), color=colour, **_LIMIT, **place)
             any_drawn = True
     return any_drawn
 

@@ -1,21 +1,30 @@
-"""The report's figures: each takes finished runs and a sheet, and returns a Figure, or None without its data."""
+"""The report's figures: each takes finished runs and returns a Figure, or None without its data."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import FixedLocator, MaxNLocator, PercentFormatter
 
+from conf.page import number
 from conf.palette import EDGE, GREY, house_style
 from sim.study.axis import Axis, axis_of, curves
 from sim.study.compare import Cell, Spread, by_steps, cells, common_loads, hit_shares, limit_words, slo_multiples
-from sim.study.draw import bar, cumulative, ink, latency_axis, latency_range, slo_limits, step_colours
+from sim.study.draw import (
+    LETTERS,
+    bar,
+    column,
+    cumulative,
+    ink,
+    latency_axis,
+    latency_range,
+    slo_limits,
+    step_colours,
+)
 from sim.study.identity import Load, natural
 from sim.study.palette import below, legend, marks, name_rows, short
 from sim.study.runs import Floats, Run, latency_quantiles
-from sim.study.sheet import WIDE, Sheet, grid
-from sim.study.tables import number
 
 _CDF_POINTS = 2001
 _CURVES = 8
@@ -23,42 +32,36 @@ _CURVES = 8
 
 _BAR = 0.36  # inches
 
+Panel = tuple[str, list[tuple[Cell, Spread]]]
+"""A title, and what is drawn below it."""
+
 
 @house_style()
-def latency_distribution(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | None:
+def latency_distribution(runs: Sequence[Run]) -> Figure | None:
     """Cumulative share of completed requests against latency (s), a panel for each of up to three loads."""
     probabilities = np.linspace(0.0, 1.0, _CDF_POINTS)
-    drawn: list[tuple[Load, list[tuple[Cell, list[Floats]]]]] = []
-    for load in common_loads(runs):
-        found = [
-            (
-                cell,
-                [curve for run in cell.runs if (curve := latency_quantiles(run, probabilities)) is not None],
-            )
-            for cell in cells(runs)
-            if cell.load == load
-        ]
-        if found := [(cell, replicas) for cell, replicas in found if replicas]:
-            drawn.append((load, found))
+    drawn: dict[Load, list[tuple[Cell, list[Floats]]]] = {}
+    loads = common_loads(runs)
+    for cell in cells([run for run in runs if run.load in loads]):
+        if replicas := [each for run in cell.runs if (each := latency_quantiles(run, probabilities)) is not None]:
+            drawn.setdefault(cell.load, []).append((cell, replicas))
     if not drawn:
         return None
     looks = marks(runs)
-    rows = max(len(found) for _, found in drawn) > _CURVES
-    heights = [_BAR * len(found) + 1.0 if rows else 3.3 for _, found in drawn]
-    figure, axes = grid(len(drawn), sheet, heights)
+    rows = max(map(len, drawn.values())) > _CURVES
+    heights = [_BAR * len(found) + 1.0 if rows else 3.3 for found in drawn.values()]
+    figure, axes = column(heights)
     limits = False
-    for index, (panel, (load, found)) in enumerate(zip(axes, drawn, strict=True)):
+    for panel, (load, found) in zip(axes, drawn.items(), strict=True):
         panel.set_title(load.label, pad=8)
-        outermost = (index + 1) % sheet.columns == 0 or index + 1 == len(drawn)
         if rows:
-            name_rows(panel, [cell.series for cell, _ in found], sheet.letters)
+            name_rows(panel, [cell.series for cell, _ in found], LETTERS)
         else:
             panel.set_ylim(0, 1.02)
             panel.yaxis.set_major_formatter(PercentFormatter(1.0))
             for level, name in ((0.5, "p50"), (0.99, "p99")):
                 panel.axhline(level, color=GREY, linewidth=0.7, zorder=1)
-                if outermost:
-                    panel.annotate(name, (1.01, level), xycoords=("axes fraction", "data"), va="center", color=EDGE)
+                panel.annotate(name, (1.01, level), xycoords=("axes fraction", "data"), va="center", color=EDGE)
         for row, (cell, replicas) in enumerate(found):
             if rows:
                 latency_range(panel, row, np.mean(replicas, axis=0), probabilities, looks[cell.series])
@@ -67,7 +70,7 @@ def latency_distribution(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | N
         limits |= slo_limits(panel, [cell for cell, _ in found], looks)
         latency_axis(panel, [curve for _, replicas in found for curve in replicas])
         panel.set_xlabel("Latency, arrival to finish (s)")
-        if not rows and index % sheet.columns == 0:
+        if not rows:
             panel.set_ylabel("Completed requests no slower")
     extra = [Line2D([], [], color=GREY, linestyle="--", label="SLO limit (x: × standalone)")] if limits else []
     if rows:
@@ -76,17 +79,19 @@ def latency_distribution(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | N
         thick = Line2D([], [], color=GREY, linewidth=5, alpha=0.5)
         below(figure, [thick, *handles, *extra], ["p10 to p90", *words.values(), *(str(x.get_label()) for x in extra)])
     else:
-        legend(figure, sorted({cell.series for _, found in drawn for cell, _ in found}, key=natural), looks, extra)
+        legend(
+            figure, sorted({cell.series for found in drawn.values() for cell, _ in found}, key=natural), looks, extra
+        )
     return figure
 
 
 @house_style()
-def slo_violations(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | None:
+def slo_violations(runs: Sequence[Run]) -> Figure | None:
     """Share of requests that missed each SLO, along what the runs vary; bars where they vary no number."""
     axis = axis_of(runs)
     measured = [cell for cell in cells(runs) if _has_place(cell, axis)]
     loads: list[Load | None] = [None] if axis is None or axis.key is None else list(common_loads(runs))
-    found: list[tuple[str, list[tuple[Cell, Spread]]]] = []
+    found: list[Panel] = []
     for name in slo_multiples(runs):
         for load in loads:
             values = [
@@ -99,9 +104,8 @@ def slo_violations(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | None:
                 found.append((title, values))
     if not found:
         return None
-    if axis is None:
-        return _violation_bars(found, runs, sheet)
-    return _along(axis, found, runs, sheet, "Requests over the limit", share=True)
+    label = "Requests over the limit"
+    return _along(axis, found, runs, label, share=True) if axis else _bars(found, runs, label, share=True)
 
 
 def _has_place(cell: Cell, axis: Axis | None) -> bool:
@@ -111,9 +115,8 @@ def _has_place(cell: Cell, axis: Axis | None) -> bool:
 
 def _along(
     axis: Axis,
-    found: Sequence[tuple[str, Sequence[tuple[Cell, Spread]]]],
+    found: Sequence[Panel],
     runs: Sequence[Run],
-    sheet: Sheet,
     label: str,
     *,
     share: bool = False,
@@ -121,11 +124,11 @@ def _along(
 ) -> Figure:
     """A panel of curves along `axis` for each of `found` (title, values); shares from 0 to 1, or amounts from 0."""
     looks = marks(runs)
-    figure, axes = grid(len(found), sheet, 2.9)
-    across = sheet.width / min(len(found), sheet.columns) if len(found) > 1 else min(sheet.width, 7.2)
-    for index, (panel, (title, values)) in enumerate(zip(axes, found, strict=True)):
+    figure, axes = column([2.9] * len(found))
+    for panel, (title, values) in zip(axes, found, strict=True):
         panel.set_title(title)
-        curves(panel, axis, values, looks, letters=round(11 * across))
+        panel.set_ylabel(label)
+        curves(panel, axis, values, looks)
         if offered:
             rates = sorted({cell.load.rate_rpm for cell, _ in values if cell.load.rate_rpm is not None})
             panel.plot(rates, rates, color=GREY, linestyle=":", zorder=1)
@@ -134,38 +137,37 @@ def _along(
             panel.yaxis.set_major_formatter(PercentFormatter(1.0))
         else:
             panel.set_ylim(0, 1.1 * max([value.high for _, value in values] + [1e-9]))
-        if index % sheet.columns == 0:
-            panel.set_ylabel(label)
     extra = [Line2D([], [], color=GREY, linestyle=":", label="as many as came")] if offered else []
     names = sorted({axis.curve(cell) for _, values in found for cell, _ in values}, key=natural)
     legend(figure, names, looks, extra)
     return figure
 
 
-def _violation_bars(
-    found: Sequence[tuple[str, Sequence[tuple[Cell, Spread]]]], runs: Sequence[Run], sheet: Sheet
-) -> Figure:
-    """One row a system and load, one panel an SLO multiple."""
+def _bars(found: Sequence[Panel], runs: Sequence[Run], label: str, *, share: bool = False) -> Figure:
+    """A bar for each system and load of a panel: a share as it is, an amount with the compute that was saved."""
     looks = marks(runs)
-    figure, axes = grid(len(found), sheet, [_BAR * len(values) + 0.9 for _, values in found], share_y=False)
-    for index, (panel, (title, values)) in enumerate(zip(axes, found, strict=True)):
-        loads = {cell.load for cell, _ in values}
+    figure, axes = column([_BAR * len(values) + 0.9 for _, values in found])
+    for panel, (title, values) in zip(axes, found, strict=True):
         panel.set_title(title)
-        names = [cell.series if len(loads) == 1 else f"{cell.series}, {cell.load.label}" for cell, _ in values]
-        name_rows(panel, names, sheet.letters)
-        if index % sheet.columns and names == [cell.series for cell, _ in found[0][1]]:
-            panel.set_yticklabels([])
+        alike = len({cell.load for cell, _ in values}) == 1
+        names = [cell.series if alike else f"{cell.series}, {cell.load.label}" for cell, _ in values]
+        name_rows(panel, names, LETTERS)
         for row, (cell, value) in enumerate(values):
-            bar(panel, row, value.mean, value.low, value.high, looks[cell.series], f"{value.mean:.1%}")
-        panel.set_xlim(0, 1.25)
-        panel.set_xticks([0, 0.25, 0.5, 0.75, 1.0])
-        panel.xaxis.set_major_formatter(PercentFormatter(1.0))
-        panel.set_xlabel("Requests over the limit")
+            saving = cell.spread("cache", "compute_saving")
+            saved = f", saves {saving.mean:.0%}" if saving and abs(saving.mean) >= 0.005 else ""
+            text = f"{value.mean:.1%}" if share else number(value.mean, 3) + saved
+            bar(panel, row, value.mean, value.low, value.high, looks[cell.series], text)
+        longest = max(value.high for _, value in values)
+        panel.set_xlim(0, 1.25 if share else max(longest, 1e-9) * 1.9)
+        panel.xaxis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1.0]) if share else MaxNLocator(4))
+        if share:
+            panel.xaxis.set_major_formatter(PercentFormatter(1.0))
+        panel.set_xlabel(label)
     return figure
 
 
 @house_style()
-def hit_share(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | None:
+def hit_share(runs: Sequence[Run]) -> Figure | None:
     """Share of lookups by steps skipped, misses included, a bar for each series; every bar sums to one."""
     shares = {(cell.series, cell.load): bar for cell in cells(runs) if (bar := hit_shares(cell)) is not None}
     loads = common_loads([run for run in runs if (run.series, run.load) in shares])
@@ -174,36 +176,21 @@ def hit_share(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | None:
     names = sorted({series for series, load in shares if load in loads}, key=natural)
     keys = sorted({key for (_, load), bar in shares.items() if load in loads for key in bar}, key=by_steps)
     colours = step_colours(keys)
-    figure, axes = grid(len(loads), sheet, _BAR * len(names) + 0.9)
-    wide = len(loads) == 1 and sheet.columns > 1
+    figure, axes = column([_BAR * len(names) + 0.9] * len(loads))
     for panel, load in zip(axes, loads, strict=True):
         panel.set_title(load.label)
-        name_rows(panel, names, sheet.letters)
+        name_rows(panel, names, LETTERS)
         for row, series in enumerate(names):
             left = 0.0
             for key, share in shares.get((series, load), {}).items():
-                panel.barh(
-                    row,
-                    share,
-                    left=left,
-                    height=0.66,
-                    color=colours[key],
-                    edgecolor="white",
-                    linewidth=0.6 if share >= 0.02 else 0,
-                )
-                if share >= (0.06 if wide else 0.12):
-                    panel.text(
-                        left + share / 2,
-                        row,
-                        f"{share:.0%}",
-                        ha="center",
-                        va="center",
-                        fontsize=8,
-                        color=ink(colours[key]),
-                    )
+                edge = 0.6 if share >= 0.02 else 0
+                panel.barh(row, share, left=left, height=0.66, color=colours[key], edgecolor="white", linewidth=edge)
+                if share >= 0.12:
+                    middle, colour = left + share / 2, ink(colours[key])
+                    panel.text(middle, row, f"{share:.0%}", ha="center", va="center", fontsize=8, color=colour)
                 left += share
         panel.set_xlim(0, 1)
-        panel.xaxis.set_major_locator(MaxNLocator(5 if wide else 4))
+        panel.xaxis.set_major_locator(MaxNLocator(4))
         panel.xaxis.set_major_formatter(PercentFormatter(1.0))
         panel.set_xlabel("Share of cache lookups")
     words = {"miss": "miss", "unknown": "hit, K not recorded"}
@@ -218,35 +205,16 @@ def hit_share(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | None:
 
 
 @house_style()
-def throughput(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | None:
+def throughput(runs: Sequence[Run]) -> Figure | None:
     """Completed requests per minute along what the runs vary; where they vary no number a bar for each series."""
     known = [(cell, value) for cell in cells(runs) if (value := cell.spread("throughput_rpm")) is not None]
     axis = axis_of(runs)
     if axis is not None and axis.key is None:
         placed = [(cell, value) for cell, value in known if _has_place(cell, axis)]
-        return _along(axis, [("", placed)], runs, sheet, "Completed (requests/min)", offered=True) if placed else None
+        return _along(axis, [("", placed)], runs, "Completed (requests/min)", offered=True) if placed else None
     loads = common_loads([run for cell, _ in known for run in cell.runs])
     at = [(load.label, [(cell, value) for cell, value in known if cell.load == load]) for load in loads]
     if not at:
         return None
-    return _throughput_bars(at, runs, sheet) if axis is None else _along(axis, at, runs, sheet, "Completed per minute")
-
-
-def _throughput_bars(
-    found: Sequence[tuple[str, Sequence[tuple[Cell, Spread]]]], runs: Sequence[Run], sheet: Sheet
-) -> Figure:
-    """The compute that each series saved is written on its bar."""
-    looks = marks(runs)
-    figure, axes = grid(len(found), sheet, [_BAR * len(values) + 0.9 for _, values in found], share_y=False)
-    for panel, (title, values) in zip(axes, found, strict=True):
-        panel.set_title(title)
-        name_rows(panel, [cell.series for cell, _ in values], sheet.letters)
-        for row, (cell, value) in enumerate(values):
-            saving = cell.spread("cache", "compute_saving")
-            text = number(value.mean) + (f", saves {saving.mean:.0%}" if saving and abs(saving.mean) >= 0.005 else "")
-            bar(panel, row, value.mean, value.low, value.high, looks[cell.series], text)
-        longest = max(value.high for _, value in values)
-        panel.set_xlim(0, max(longest, 1e-9) * (1.45 if len(found) == 1 and sheet.columns > 1 else 1.9))
-        panel.xaxis.set_major_locator(MaxNLocator(4))
-        panel.set_xlabel("Completed (requests/min)")
-    return figure
+    label = "Completed (requests/min)"
+    return _along(axis, at, runs, label) if axis else _bars(at, runs, label)

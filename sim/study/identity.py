@@ -16,16 +16,9 @@ Scalar = str | int | float | bool | None
 FlatConfig = Mapping[str, Scalar]
 
 _NOT_THE_SYSTEM = frozenset({"run", "hydra", "slo", "timeline", "sample_s"})
-# Where runs differ in one of these, every label says so: systems on different clusters are no fair race.
-_SAME_FOR_ALL = (
-    "cluster.gpu.name",
-    "cluster.count",
-    "trace._target_",
-    "trace.path",
-    "trace.requests",
-    "arrivals._target_",
-    "shapes",
-)
+_SAME_FOR_ALL = ("cluster", "trace", "arrivals", "shapes")
+"""Where runs differ in a setting of these, every label says so: systems on different clusters are no fair race."""
+
 _RATE = "arrivals.rate_rpm"
 
 
@@ -52,16 +45,13 @@ class Setting:
 
 def flatten(tree: object, prefix: str = "") -> dict[str, Scalar]:
     """Nested configuration -> {dotted key: scalar}; list elements get their index as key."""
+    if isinstance(tree, list | tuple):
+        tree = dict(enumerate(tree))
+    if not isinstance(tree, Mapping):
+        return {prefix: tree if isinstance(tree, Scalar) else str(tree)}
     flat: dict[str, Scalar] = {}
-    if isinstance(tree, Mapping):
-        branches = [(str(key), value) for key, value in tree.items()]
-    elif isinstance(tree, list | tuple):
-        branches = [(str(index), value) for index, value in enumerate(tree)]
-    else:
-        flat[prefix] = tree if isinstance(tree, str | int | float | bool) or tree is None else str(tree)
-        return flat
-    for key, value in branches:
-        flat |= flatten(value, f"{prefix}.{key}" if prefix else key)
+    for key, value in tree.items():
+        flat |= flatten(value, f"{prefix}.{key}" if prefix else str(key))
     return flat
 
 
@@ -80,39 +70,32 @@ def load_of(config: FlatConfig) -> Load:
     return Load(None, f"{kind} arrivals" + (f" ({detail})" if detail else ""))
 
 
-def series_labels(systems: Sequence[str], configs: Sequence[FlatConfig]) -> list[str]:
-    """One label a run: the system's name, with the settings that tell apart runs of the same system.
+def labels(systems: Sequence[str], configs: Sequence[FlatConfig]) -> list[tuple[str, str, Setting | None]]:
+    """For each run: its label, its label without the one number that the runs vary, and that number.
 
-    Cluster, trace and clock are added to every label as soon as two runs differ in them; other settings only
-    where runs of one system differ. A setting that follows from those already named is left out, and so is
-    what the run's load says.
-    """
-    named = zip(systems, configs, _telling_keys(systems, configs), strict=True)
-    return [_label(system, config, keys) for system, config, keys in named]
+    A label is the system's name with the settings that tell apart runs of the same system. Those of the cluster, trace
+    and clock are added to every label as soon as two runs differ in them. A setting that follows from those already
+    named is left out, and so is what the run's load says.
 
-
-def families(systems: Sequence[str], configs: Sequence[FlatConfig]) -> list[tuple[str, Setting | None]]:
-    """A run's label without the one number that the runs vary, and that number: its place on an ordered axis.
-
-    One system at six cache sizes is one system. The number is the numeric setting that takes the most values in the
-    labels of one system, three or more; without one every run is its label, and so is a run that lacks the setting.
+    The number is the numeric setting that takes the most values in the labels of one system, three or more: one system
+    at six cache sizes is one system. Without such a number, or where a run lacks it, both labels are the same.
     """
     told = _telling_keys(systems, configs)
-    values: dict[tuple[str, str], list[Scalar]] = {}
+    values: dict[tuple[str, str], set[Scalar]] = {}
     for system, config, keys in zip(systems, configs, told, strict=True):
         for key in keys:
-            values.setdefault((key, system), []).append(config.get(key))
+            values.setdefault((key, system), set()).add(config.get(key))
     counts: dict[str, int] = {}
     for (key, _), found in values.items():
-        if all(_is_number(value) for value in found):
-            counts[key] = max(counts.get(key, 0), len(set(found)))
+        if len(found) >= 3 and all(_is_number(value) for value in found):
+            counts[key] = max(counts.get(key, 0), len(found))
     axis = max(counts, key=lambda key: counts[key], default="")
-    axis = axis if counts.get(axis, 0) >= 3 else ""
-    placed: list[tuple[str, Setting | None]] = []
+    placed: list[tuple[str, str, Setting | None]] = []
     for system, config, keys in zip(systems, configs, told, strict=True):
         value = config.get(axis)
         setting = Setting(axis, float(value)) if isinstance(value, int | float) and _is_number(value) else None
-        placed.append((_label(system, config, [key for key in keys if not setting or key != axis]), setting))
+        rest = [key for key in keys if not setting or key != axis]
+        placed.append((_label(system, config, keys), _label(system, config, rest), setting))
     return placed
 
 
@@ -128,12 +111,18 @@ def _telling_keys(systems: Sequence[str], configs: Sequence[FlatConfig]) -> list
     for has_rate in (True, False):
         everyone = [index for index, config in enumerate(configs) if (load_of(config).rate_rpm is not None) == has_rate]
         said_by_load = _RATE if has_rate else "arrivals."
-        shared = _telling(everyone, configs, [key for key in _SAME_FOR_ALL if not key.startswith(said_by_load)], [])
+
+        def candidates(members: Sequence[int], said_by_load: str = said_by_load) -> list[str]:
+            keys = {key for index in members for key in configs[index]}
+            return sorted(
+                (key for key in keys if not _ignored(key) and not key.startswith(said_by_load)), key=_key_order
+            )
+
+        shared = [key for key in candidates(everyone) if key.split(".", 1)[0] in _SAME_FOR_ALL]
+        shared = _telling(everyone, configs, shared, [])
         for system in sorted({systems[index] for index in everyone}):
             members = [index for index in everyone if systems[index] == system]
-            candidates = sorted({key for index in members for key in configs[index]}, key=_key_order)
-            candidates = [key for key in candidates if not _ignored(key) and not key.startswith(said_by_load)]
-            keys = _telling(members, configs, candidates, shared)
+            keys = _telling(members, configs, candidates(members), shared)
             for index in members:
                 told[index] = keys
     return told

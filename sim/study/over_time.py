@@ -9,12 +9,12 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from conf.palette import EDGE, house_style, panels
-from sim.study.compare import Cell, cells, common_loads
+from conf.palette import EDGE, house_style
+from sim.study.compare import Cell, cells, common_loads, thinned
+from sim.study.draw import LETTERS, column
 from sim.study.identity import Load, natural
 from sim.study.palette import Mark, folded, marks, name_rows
 from sim.study.runs import Floats, Run, time_series
-from sim.study.sheet import WIDE, Sheet, width
 
 MOST = 12
 """Series drawn; of more, evenly spaced ones with both ends."""
@@ -22,80 +22,56 @@ MOST = 12
 _POINTS = 120
 
 Series = tuple[Floats, Floats]
+Drawn = tuple[Cell, Series | None, Series | None]
+"""A series at a load, its requests waiting and its busy GPUs."""
 
 
 @house_style()
-def over_time(runs: Sequence[Run], sheet: Sheet = WIDE) -> Figure | None:
+def over_time(runs: Sequence[Run]) -> Figure | None:
     """Busy GPUs as shades and requests waiting as an area against time: the first seed of each series.
 
-    Up to three loads, side by side where the sheet is wide. Every series has a strip of its own, since lines that
-    reach the same ceiling would lie on each other.
+    Up to three loads. Every series has a strip of its own, since lines that reach the same ceiling would lie on each
+    other.
     """
-    drawn: dict[Load, dict[str, tuple[Cell, Series | None, Series | None]]] = {}
+    drawn: dict[Load, dict[str, Drawn]] = {}
     for cell in cells(runs):
-        waiting, busy = (
-            next((found for run in cell.runs if (found := time_series(run, column, _POINTS))), None)
-            for column in ("queued", "busy")
-        )
+        waiting, busy = _first(cell, "queued", _POINTS), _first(cell, "busy", _POINTS)
         if waiting or busy:
             drawn.setdefault(cell.load, {})[cell.series] = (cell, waiting, busy)
     loads = common_loads([run for run in runs if run.load in drawn])
     if not loads:
         return None
-    names = thinned(sorted({name for load in loads for name in drawn[load]}, key=natural))
+    names = thinned(sorted({name for load in loads for name in drawn[load]}, key=natural), MOST)
     looks = marks(runs)
-    columns = min(len(loads), sheet.columns)
-    strip = 0.36 if any("\n" in folded(name, sheet.letters) for name in names) else 0.26  # inches, for two lines or one
-    block = [strip * len(names) + 0.75, *([0.95] * len(names))]
-    ratios = block * (len(loads) // columns)
-    figure, axes = panels(
-        columns, len(ratios), width=width(columns, sheet), height=sum(ratios) + 0.3, share_y=False, height_ratios=ratios
-    )
+    strip = 0.36 if any("\n" in folded(name, LETTERS) for name in names) else 0.26  # inches, for two lines or one
+    figure, axes = column([strip * len(names) + 0.75, *([0.8] * len(names))] * len(loads))
     shades = None
     for index, load in enumerate(loads):
-        column, first = index % columns, index // columns * len(block)
+        shares, *strips = axes[index * (1 + len(names)) :][: 1 + len(names)]
         own = {name: drawn[load][name] for name in names if name in drawn[load]}
         unit, seconds, end_s = _unit(own)
-        shades = _busy(axes[first][column], names, own, seconds, sheet.letters if column == 0 else 0) or shades
-        axes[first][column].set_title(f"{load.label}: GPUs busy")
+        shades = _busy(shares, names, own, seconds) or shades
+        shares.set_title(f"{load.label}: GPUs busy")
         most = max((float(waiting[1].max()) for _, waiting, _ in own.values() if waiting), default=0.0)
-        peaks = {name: _peak(cell) for name, (cell, _, _) in own.items()}
-        for row, name in enumerate(names):
-            panel = axes[first + 1 + row][column]
-            waiting = own[name][1] if name in own else None
-            _waiting(panel, waiting, peaks.get(name, 0.0), seconds, looks[name], most)
-            if column == 0:
-                folded_name = folded(name, sheet.letters + 8)
-                panel.set_title(f"{folded_name}: requests waiting", fontsize=9, fontweight="normal", pad=3)
+        for name, panel in zip(names, strips, strict=True):
+            _waiting(panel, own.get(name), seconds, looks[name], most)
+            panel.set_title(f"{folded(name, LETTERS + 8)}: requests waiting", fontsize=9, fontweight="normal", pad=3)
+        for panel in (shares, *strips):
             panel.set_xlim(0, end_s / seconds)
-            if row < len(names) - 1:
-                panel.tick_params(axis="x", labelbottom=False)
-        axes[first][column].set_xlim(0, end_s / seconds)
-        axes[first][column].tick_params(axis="x", labelbottom=False)
-        axes[first + len(names)][column].set_xlabel(f"Time ({unit})")
+            panel.tick_params(axis="x", labelbottom=panel is strips[-1])
+        strips[-1].set_xlabel(f"Time ({unit})")
     if shades is not None:
-        bar = figure.colorbar(
-            shades, ax=axes[0, :].tolist(), location="right", pad=0.01, fraction=0.05, ticks=[0.0, 0.5, 1.0]
-        )
+        bar = figure.colorbar(shades, ax=axes[0], location="right", pad=0.01, fraction=0.05, ticks=[0.0, 0.5, 1.0])
         bar.ax.set_yticklabels(["0%", "50%", "100%"])
         bar.outline.set_visible(False)
     return figure
 
 
-def thinned(names: Sequence[str]) -> list[str]:
-    """`names`, or where there are too many to draw, as many evenly spaced ones with both ends."""
-    if len(names) <= MOST:
-        return list(names)
-    return [names[round(index * (len(names) - 1) / (MOST - 1))] for index in range(MOST)]
+def _first(cell: Cell, column: str, points: int) -> Series | None:
+    return next((found for run in cell.runs if (found := time_series(run, column, points))), None)
 
 
-def _peak(cell: Cell) -> float:
-    """The most requests that waited at once, which averages over spans hide."""
-    found = next((found for run in cell.runs if (found := time_series(run, "queued", sys.maxsize))), None)
-    return float(found[1].max()) if found else 0.0
-
-
-def _unit(own: Mapping[str, tuple[Cell, Series | None, Series | None]]) -> tuple[str, int, float]:
+def _unit(own: Mapping[str, Drawn]) -> tuple[str, int, float]:
     """The unit of time, its seconds, and when the last of the series ends (s)."""
     ends = [float(series[0].max()) for _, *both in own.values() for series in both if series]
     longest = max(ends)
@@ -103,48 +79,35 @@ def _unit(own: Mapping[str, tuple[Cell, Series | None, Series | None]]) -> tuple
     return unit, seconds, longest or 1.0
 
 
-def _busy(
-    panel: Axes,
-    names: Sequence[str],
-    own: Mapping[str, tuple[Cell, Series | None, Series | None]],
-    seconds: int,
-    letters: int,
-) -> QuadMesh | None:
+def _busy(panel: Axes, names: Sequence[str], own: Mapping[str, Drawn], seconds: int) -> QuadMesh | None:
     """A strip a series, dark where all of its GPUs are busy; returns what a colour bar explains."""
     shades = None
-    name_rows(panel, names if letters else [], letters)
-    panel.set_ylim(len(names) - 0.45, -0.55)
+    name_rows(panel, names, LETTERS)
     for row, name in enumerate(names):
-        cell, _, busy = own.get(name, (None, None, None))
-        if cell is None or busy is None:
+        if name not in own or (busy := own[name][2]) is None:
             continue
         time, value = busy
-        gpus = cell.runs[0].number("gpu", "count") or max(float(value.max()), 1.0)
+        gpus = own[name][0].runs[0].number("gpu", "count") or max(float(value.max()), 1.0)
         edges = np.concatenate(([time[0]], (time[1:] + time[:-1]) / 2, [time[-1]])) / seconds
         share = np.clip(value / gpus, 0.0, 1.0)[None, :]
-        shades = panel.pcolormesh(edges, [row - 0.38, row + 0.38], share, vmin=0.0, vmax=1.0, cmap="YlGnBu")
+        shades = panel.pcolormesh(
+            edges, [row - 0.38, row + 0.38], share, vmin=0.0, vmax=1.0, cmap="YlGnBu", rasterized=True
+        )
     panel.grid(False)
     return shades
 
 
-def _waiting(panel: Axes, waiting: Series | None, peak: float, seconds: int, look: Mark, most: float) -> None:
+def _waiting(panel: Axes, drawn: Drawn | None, seconds: int, look: Mark, most: float) -> None:
     """The queue as an area under a line, on the scale that all series of the load share; its peak in words."""
     panel.set_ylim(0, 1.4 * max(most, 1.0))  # with room for the words
     panel.yaxis.set_major_locator(MaxNLocator(2, integer=True))
     panel.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-    if waiting is None:
+    if drawn is None or drawn[1] is None:
         panel.text(0.5, 0.4, "no data", transform=panel.transAxes, ha="center", color=EDGE, fontsize=8)
         return
-    time, value = waiting
+    time, value = drawn[1]
     panel.plot(time / seconds, value, color=look.colour)
     panel.fill_between(time / seconds, value, color=look.colour, alpha=0.25, linewidth=0)
-    panel.text(
-        0.99,
-        0.95,
-        f"at most {peak:,.0f}",
-        transform=panel.transAxes,
-        ha="right",
-        va="top",
-        color=EDGE,
-        fontsize=8,
-    )
+    whole = _first(drawn[0], "queued", sys.maxsize)  # averages over spans hide the peak
+    said = f"at most {whole[1].max() if whole else 0:,.0f}"
+    panel.text(0.99, 0.95, said, transform=panel.transAxes, ha="right", va="top", color=EDGE, fontsize=8)

@@ -34,23 +34,19 @@ def marks(runs: Sequence[Run]) -> dict[str, Mark]:
     Where there are more series than colours, those of one system share a colour.
     One system at several values of one number is shaded from dark to light, in the order of that number.
     """
-    series = series_of(runs)
-    names = families_of(runs)
+    series, names = series_of(runs), families_of(runs)
+    of = {run.series: run.system for run in runs}
+    systems = sorted(set(of.values()), key=natural)
+    shared = len(systems) < len(series) > len(COLOURS)  # a colour a system, and a dash and a marker a variant of it
     found: dict[str, Mark] = {}
-    systems = sorted({run.system for run in runs}, key=natural)
-    if len(systems) < len(series) > len(COLOURS):  # a colour a system, and a dash and a marker a variant of it
-        variants = [(system, {run.series for run in runs if run.system == system}) for system in systems]
-        placed = [
-            (name, index, turn)
-            for index, (_, of) in enumerate(variants)
-            for turn, name in enumerate(sorted(of, key=natural))
-        ]
-    else:
-        placed = [(name, index, index // len(COLOURS)) for index, name in enumerate(series)]
-    placed += [(name, index, index // len(COLOURS)) for index, name in enumerate(names) if name not in series]
-    for name, index, turn in placed:
-        colour, dash = COLOURS[index % len(COLOURS)], _DASHES[(turn + index // len(COLOURS)) % len(_DASHES)]
-        found[name] = Mark(colour, dash, _MARKERS[(index + turn) % len(_MARKERS)])
+    for group in (names, series):
+        for place, name in enumerate(group):
+            index, variant = place, 0
+            if shared and name in of:
+                index = systems.index(of[name])
+                variant = [each for each in series if of[each] == of[name]].index(name)
+            dash = _DASHES[(variant + index // len(COLOURS)) % len(_DASHES)]
+            found[name] = Mark(COLOURS[index % len(COLOURS)], dash, _MARKERS[(index + variant) % len(_MARKERS)])
     if len(names) == 1 and len(series) > 2:
         shades = mpl.colormaps["viridis"]
         for index, name in enumerate(series):
@@ -76,28 +72,13 @@ def short(name: str, most: int = 44) -> str:
     return f" {line}" if line.startswith("_") else line
 
 
-def legend(
-    figure: Figure,
-    series: Sequence[str],
-    looks: Mapping[str, Mark],
-    extra: Sequence[Line2D] = (),
-    *,
-    markers: bool = True,
-) -> None:
-    """A legend below all panels, which the figure grows by: a line (and marker) for each series, then `extra`."""
-    handles = [
-        Line2D(
-            [],
-            [],
-            color=looks[name].colour,
-            linestyle=looks[name].dash,
-            marker=looks[name].marker if markers else "",
-        )
-        for name in series
-    ] + list(extra)
+def legend(figure: Figure, series: Sequence[str], looks: Mapping[str, Mark], extra: Sequence[Line2D] = ()) -> None:
+    """A legend below all panels, which the figure grows by: a line and marker for each series, then `extra`."""
+    shown = [looks[name] for name in series]
+    handles = [Line2D([], [], color=look.colour, linestyle=look.dash, marker=look.marker) for look in shown]
     letters = round(figure.get_figwidth() * 12)
     labels = [short(name, min(60, letters - 9)) for name in series] + [str(line.get_label()) for line in extra]
-    below(figure, handles, labels, handlelength=2.6)
+    below(figure, [*handles, *extra], labels, handlelength=2.6)
 
 
 def below(figure: Figure, handles: Sequence[Line2D], labels: Sequence[str], **style: Any) -> None:

@@ -1,28 +1,78 @@
-"""The report: one HTML file that needs nothing beside it, and its figures as PNG."""
+"""`mezzotint report`: one HTML file that needs nothing beside it, and its figures as SVG."""
 
 import base64
 import io
+import json
+import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from itertools import groupby
 from pathlib import Path
+from typing import Annotated, Literal
 
-from jinja2 import Environment, StrictUndefined
+import matplotlib as mpl
+import typer
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from conf.atomic import atomic_files, check_ours
+from conf.atomic import atomic_files, atomic_write, check_ours
+from conf.page import DASH, render
 from conf.palette import house_style
+from sim.errors import ConfigError
+from sim.rundir import REQUESTS
 from sim.study import figures, tables
-from sim.study.compare import cells
 from sim.study.identity import short_key
 from sim.study.over_time import MOST, over_time
 from sim.study.palette import families_of, series_of
-from sim.study.runs import ReportError, Run, load_runs
-from sim.study.sensitivity import EXAMPLE, RERUNS_S, likely
-from sim.study.sheet import NARROW, PIXELS_PER_INCH, WIDE, Sheet
+from sim.study.results import vllm_omni
+from sim.study.runs import Run, load_runs
+from sim.study.sensitivity import EXAMPLE, PERCENTILES, likely
+
+
+def report(
+    dirs: Annotated[list[Path], typer.Argument(metavar="DIR", help="a run directory, or a folder of runs")],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="the HTML file to write, or a directory for report.html (default: report.html in the first DIR); of "
+            "vllm-omni the JSON file (default: it is printed)",
+        ),
+    ] = None,
+    format_: Annotated[
+        Literal["html", "vllm-omni"],
+        typer.Option("--format", help="vllm-omni: one run's results in the keys of vLLM-Omni's benchmark, as JSON"),
+    ] = "html",
+    title: Annotated[str | None, typer.Option(help="the report's title (default: the systems compared)")] = None,
+    reruns_s: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            metavar="S",
+            help="CPU-seconds that reruns with the service time moved may take in all, inf for no limit: they give "
+            "each latency its band",
+        ),
+    ] = 0.0,
+) -> None:
+    """Compare finished runs: one self-contained HTML file, and its figures as SVG beside it.
+
+    Raises:
+        ConfigError: the runs cannot be reported on; the message says what to do.
+    """
+    if format_ == "html":
+        written = write_report(dirs, output, title, reruns_s)
+        print(written.html, *written.figures, sep="\n")
+        return
+    if output is not None:
+        check_ours(output, ConfigError, "results of a run", b"{", b'"backend": "mezzotint"')
+    text = json.dumps(vllm_omni(dirs), indent=2, allow_nan=False)
+    if output is not None:
+        with atomic_write(output, ConfigError) as temporary:
+            temporary.write_text(text + "\n", encoding="utf-8")
+    print(text if output is None else output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,68 +83,18 @@ class Report:
     figures: list[Path]
 
 
-@dataclass(frozen=True, slots=True)
-class _Print:
-    """A figure as it is shown: its PNG for wide and for narrow screens, and how wide that is, in CSS pixels."""
-
-    wide: bytes
-    narrow: bytes
-    pixels: int
-    narrow_pixels: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Plate:
-    """A figure of the report: its file name, how to draw it, and what its caption says."""
-
-    name: str
-    title: str
-    draw: Callable[[Sequence[Run], Sheet], Figure | None]
-    caption: str
-
-
-_PLATES = (
-    _Plate(
-        "latency.png",
-        "Latency distribution",
-        figures.latency_distribution,
-        "Share of completed requests whose latency, from arrival to the finished image, is at most the value on "
-        "the x axis; warm-up is left out. Marks are the 50th and 99th percentile. Dashed lines are the SLO limits, "
-        "in seconds or as multiples (x) of the standalone latency: the same request in full on the large model, alone "
-        "on a GPU (the mean where sizes differ).",
-    ),
-    _Plate(
-        "slo.png",
-        "SLO violations",
-        figures.slo_violations,
-        "Share of requests that took longer than the limit or were not served, one panel for each limit.",
-    ),
-    _Plate(
-        "hits.png",
-        "Cache hits by steps skipped",
-        figures.hit_share,
-        "Share of cache lookups that skipped K denoising steps, and misses; each bar adds up to 100%. "
-        "Systems without a cache are not shown.",
-    ),
-    _Plate(
-        "throughput.png",
-        "Throughput",
-        figures.throughput,
-        "Requests completed per minute of the measured window. Where bars say what was saved: the compute, 1 − "
-        "step-seconds spent ÷ step-seconds of every request in full on the large model.",
-    ),
-    _Plate(
-        "over_time.png",
-        "Queue and GPUs over time",
-        over_time,
-        "Shades: the share of the GPUs that are busy. Areas: requests waiting, on one scale for a load. Both "
-        "are averaged over short spans of the run, warm-up included; of several seeds, the first.",
-    ),
-)
+_FIGURES: dict[str, tuple[str, Callable[[Sequence[Run]], Figure | None]]] = {
+    "latency": ("Latency distribution", figures.latency_distribution),
+    "slo": ("SLO violations", figures.slo_violations),
+    "hits": ("Cache hits by steps skipped", figures.hit_share),
+    "throughput": ("Throughput", figures.throughput),
+    "over_time": ("Queue and GPUs over time", over_time),
+}
+"""The title and the drawing of each figure by the name of its file; the template has the captions."""
 
 
 def write_report(
-    dirs: Sequence[Path], out: Path | None = None, title: str | None = None, reruns_s: float = RERUNS_S
+    dirs: Sequence[Path], out: Path | None = None, title: str | None = None, reruns_s: float = 0.0
 ) -> Report:
     """Compare every finished run in or below `dirs`.
 
@@ -105,82 +105,62 @@ def write_report(
         reruns_s: CPU-seconds that reruns with the service time moved may take in all.
 
     Returns:
-        The HTML file and the PNG files in `figures` beside it. The same runs give the same bytes.
+        The HTML file and the SVG files in `figures` beside it. The same runs give the same bytes.
 
     Raises:
-        ReportError: no runs, runs that cannot be read, or a place that cannot be written to.
+        ConfigError: no runs, runs that cannot be read, or a place that cannot be written to.
     """
     html = out if out is not None else dirs[0]
     html = html / "report.html" if html.is_dir() else html
-    check_ours(html, ReportError, "a report", b"<!DOCTYPE html>", b"mezzotint")
+    check_ours(html, ConfigError, "a report", b"<!DOCTYPE html>", b"mezzotint")
     runs = load_runs(dirs)
-    bar = tqdm(_PLATES, desc="figures", unit="figure", disable=None, leave=False)  # quiet where nobody looks
-    drawn = [(plate, shown) for plate in bar if (shown := _print(plate, runs)) is not None]
+    bar = tqdm(_FIGURES.items(), desc="figures", unit="figure", disable=None, leave=False)  # quiet where nobody looks
+    drawn = {name: _svg(figure) for name, (_, draw) in bar if (figure := draw(runs)) is not None}
     page = _page(runs, drawn, title or _title(runs), reruns_s)
     folder = html.parent / "figures"
+    paths = {name: folder / f"{name}.svg" for name in _FIGURES}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        files = {folder / plate.name: shown.wide for plate, shown in drawn} | {html: page.encode()}
-        gone = [path for plate in _PLATES if (path := folder / plate.name) not in files]
-        with atomic_files(list(files), ReportError, gone) as temporaries:
+        files = {paths[name]: svg for name, svg in drawn.items()} | {html: page.encode()}
+        gone = [path for path in paths.values() if path not in files]
+        with atomic_files(list(files), ConfigError, gone) as temporaries:
             for temporary, content in zip(temporaries, files.values(), strict=True):
                 temporary.write_bytes(content)
     except OSError as error:
-        raise ReportError(f"{html}: cannot be written ({error.strerror}); name another place with -o") from error
-    return Report(html, [folder / plate.name for plate, _ in drawn])
+        raise ConfigError(f"{html}: cannot be written ({error.strerror}); name another place with -o") from error
+    return Report(html, [paths[name] for name in drawn])
 
 
-def _page(runs: Sequence[Run], drawn: Sequence[tuple[_Plate, _Print]], title: str, reruns_s: float) -> str:
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(resources.files("sim.study").joinpath("report.html.jinja").read_text("utf-8"))
-    rows, groups = tables.comparison(runs), tables.verdicts(runs)
-    found = likely(runs, reruns_s)
-    return template.render(
+def _page(runs: Sequence[Run], drawn: Mapping[str, bytes], title: str, reruns_s: float) -> str:
+    rows, groups, found = tables.comparison(runs), tables.verdicts(runs), likely(runs, reruns_s)
+    return render(
+        "sim.study",
+        "report.html.jinja",
         title=title,
         unlike=tables.unlike_work(runs),
         groups=groups,
         one_load=rows[0].load if len({row.load for row in rows}) == 1 else "",
-        named=any(row.series for group in groups for row in group.rows),
+        named=any(row.series for of in groups.values() for row in of),
         columns=tables.columns(runs),
         loads=[(load, list(of)) for load, of in groupby(rows, key=lambda row: row.load)],
         seeds=any(row.seeds > 1 for row in rows),
-        notes=tables.notes(runs),
-        dash=tables.DASH,
-        confidence=tables.confidence(found),
-        example=f"{EXAMPLE:.0%}",
+        repeated=len(runs) - sum(row.seeds for row in rows),
+        grows=any(run.backlog_grows for run in runs),
+        unknown_quality=tables.unknown_quality(runs),
+        dash=DASH,
+        likely=found,
+        percentiles=PERCENTILES,
+        example=EXAMPLE,
         by_others=any(model.basis == "published" for run in runs for model in run.models),
-        checks=tables.checks(found),
-        figures=[
-            {
-                "title": plate.title,
-                "caption": _caption(plate, runs),
-                "wide": base64.b64encode(shown.wide).decode(),
-                "narrow": base64.b64encode(shown.narrow).decode(),
-                "pixels": shown.pixels,
-                "narrow_pixels": shown.narrow_pixels,
-            }
-            for plate, shown in drawn
-        ],
-        undrawn=[plate.title for plate in _PLATES if plate not in [plate for plate, _ in drawn]],
+        checks=list(dict.fromkeys(said for each in found for said in each.checked)),
+        figures=[(name, _FIGURES[name][0], base64.b64encode(svg).decode()) for name, svg in drawn.items()],
+        undrawn=[title for name, (title, _) in _FIGURES.items() if name not in drawn],
+        series=len(series_of(runs)),
+        most=MOST,
+        without_requests=[run.name for run in runs if not (run.path / REQUESTS).is_file()],
         assumptions=tables.assumptions(runs),
         reproduction=tables.reproduction(runs),
     )
-
-
-def _caption(plate: _Plate, runs: Sequence[Run]) -> str:
-    """The plate's caption, with the range over seeds explained where there is one and absent data named."""
-    caption = plate.caption
-    if plate.draw is not over_time and any(len(cell.runs) > 1 for cell in cells(runs)):
-        caption += (
-            " Bars are means over seeds." if plate.draw is figures.hit_share else " Means over seeds, with their range."
-        )
-    if plate.draw is over_time and len(series_of(runs)) > MOST:
-        caption += f" {MOST} of {len(series_of(runs))} series, evenly spaced."
-    if plate.draw is figures.latency_distribution:
-        absent = [run.name for run in runs if not (run.path / "requests.parquet").is_file()]
-        if absent:
-            caption += f" Without a requests.parquet, so not shown: {', '.join(absent)}."
-    return caption
 
 
 def _title(runs: Sequence[Run]) -> str:
@@ -193,21 +173,16 @@ def _title(runs: Sequence[Run]) -> str:
     return (names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}") + along
 
 
-def _print(plate: _Plate, runs: Sequence[Run]) -> _Print | None:
-    wide, narrow = plate.draw(runs, WIDE), plate.draw(runs, NARROW)
-    if wide is None or narrow is None:
-        return None
-    pixels, narrow_pixels = (round(figure.get_figwidth() * PIXELS_PER_INCH) for figure in (wide, narrow))
-    return _Print(_png(wide, WIDE), _png(narrow, NARROW), pixels, narrow_pixels)
+def _svg(figure: Figure) -> bytes:
+    """The figure's SVG without a date, so that equal figures are equal bytes.
 
-
-def _png(figure: Figure, sheet: Sheet) -> bytes:
-    """The figure's PNG without the library's version or a date, so that equal figures are equal bytes.
-
+    Its clip paths are numbered: matplotlib names them by their place, whose last digit the layout's solver leaves open.
     A name in a script that the font lacks is drawn as boxes; the page beside it has the name.
     """
     buffer = io.BytesIO()
-    with house_style(), warnings.catch_warnings():
+    with house_style(), mpl.rc_context({"svg.hashsalt": "mezzotint"}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from")
-        figure.savefig(buffer, format="png", dpi=sheet.dpi, metadata={"Software": None})
-    return buffer.getvalue()
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    names: dict[bytes, bytes] = {}
+    named = rb'(?<=[#"])p[0-9a-f]{10}(?=[")])'
+    return re.sub(named, lambda found: names.setdefault(found[0], b"p%d" % len(names)), buffer.getvalue())

@@ -9,29 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 
 from backends.base import BackendError
 from backends.profile import Profile, find, shipped
-from conf.document import DocumentError, parse
-from sim.config.settings import check
+from conf.page import number
 from sim.errors import ConfigError, SimulationError
-from sim.request import COMPLETED
-from sim.run import assemble
+from sim.record.folder import read_config
+from sim.run import simulate
 from sim.study.compare import cells
 from sim.study.runs import Run
 from sim.study.served import service_error
 from traces.error import TraceError
-from traces.table.trace import Trace
 
 EXAMPLE = 0.1
 """The change of the service time that is shown where its error is not known, as a share of it."""
 
-RERUNS_S = 60.0
-"""CPU-seconds that a report's reruns may take, unless it is asked for more: a page is waited for."""
-
-PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+PERCENTILES = ("p50", "p95", "p99")
 
 PROFILED = "backends.profiled.Profiled"
 
@@ -44,56 +38,53 @@ class Likely:
     """One run, of the first seed of its series and load, and how right it is likely to be.
 
     Attributes:
-        said: its percentiles from a rerun; None where it could not be made again.
         error: the known error of its service times, as a share of them; None where nobody knows it.
-        moved: its percentiles with the service time shorter and longer by the error, or by EXAMPLE without one.
+        said: its percentiles from a rerun, and ``moved``: those with the service time shorter and longer by the error,
+            or by EXAMPLE without one; none where it was not made again.
         reason: why it could not be made again.
         checked: of each profile that it may have used, whose it is, and how far it was from what was measured.
     """
 
     run: Run
-    error: float | None = None
+    error: float | None
     said: Latencies | None = None
     moved: Sequence[Latencies] = ()
     reason: str = ""
     checked: Sequence[str] = ()
 
-    def band(self, percentile: str) -> tuple[float, float] | None:
-        """Return the smallest and largest value of a percentile with the service time moved; None without reruns."""
+    @property
+    def bands(self) -> dict[str, tuple[float, float]]:
+        """The smallest and largest value of each percentile with the service time moved; empty without reruns."""
         if self.said is None:
-            return None
-        values = [each[percentile] for each in (self.said, *self.moved)]
-        return min(values), max(values)
+            return {}
+        found = {name: [each[name] for each in (self.said, *self.moved)] for name in PERCENTILES}
+        return {name: (min(values), max(values)) for name, values in found.items()}
 
 
-def likely(runs: Sequence[Run], reruns_s: float = RERUNS_S) -> list[Likely]:
-    """Of the first run of every series and load: rerun it with the service time moved, and look its profiles up.
+def likely(runs: Sequence[Run], reruns_s: float = 0.0) -> list[Likely]:
+    """Of the first run of every series and load: look its profiles up, and rerun it with the service time moved.
 
-    What cannot be rerun (a trace that is gone, parts that are not at hand, a live backend) has its reason instead, and
-    so has what would take longer than is left.
+    A run that cannot be made again (its trace is gone, its parts are not at hand, its backend is live), or for which no
+    time is left, has the reason instead.
 
     Args:
         runs: finished runs.
-        reruns_s: CPU-seconds that reruns may take in all, by what the runs themselves took.
+        reruns_s: CPU-seconds that reruns may take in all, by what the runs themselves took; 0: none is made.
     """
     firsts = [cell.runs[0] for cell in cells(runs)]
-    traces: dict[str, Trace] = {}
     bar = tqdm(firsts, desc="reruns with the service time moved", unit="run", disable=None, delay=1.0, leave=False)
     found, left_s = [], reruns_s
     for run in bar:
         takes_s = 3 * (run.number("wall", "cpu_s") or 0.0)
-        if takes_s <= left_s:
-            found.append(_likely(run, traces))
-            left_s -= takes_s
-        else:
-            reason = f"its reruns take about {takes_s:.0f} CPU-seconds: report --reruns-s inf"
-            found.append(Likely(run, service_error(run.models), reason=reason))
+        found.append(_likely(run, takes_s, takes_s < left_s))
+        left_s -= takes_s if found[-1].said else 0.0
     return found
 
 
-def _likely(run: Run, traces: dict[str, Trace]) -> Likely:
+def _likely(run: Run, takes_s: float, has_time: bool) -> Likely:
     error = service_error(run.models)
     share = EXAMPLE if error is None else error
+    checked: list[str] = []
     try:
         config = configuration(run.path)
         backend = config.get("backend")
@@ -101,61 +92,34 @@ def _likely(run: Run, traces: dict[str, Trace]) -> Likely:
             reason = "its backend is not a profile: what was really run has the error of that run"
             return Likely(run, error, reason=reason)
         checked = _checked(backend, config.get("models"))
-        key = repr((config.get("trace"), config.get("seed")))
-        said, trace, whole = latencies(config, traces.get(key))
-        if whole:
-            traces[key] = trace
-        moved = [latencies(config, trace, factor)[0] for factor in (1 - share, 1 + share)]
-    except (ConfigError, TraceError, BackendError, SimulationError, DocumentError, OSError) as cause:
-        return Likely(run, error, reason=" ".join(str(cause).split()))
+        if not has_time:
+            reason = f"its reruns take about {number(takes_s, 2)} CPU-seconds: report --reruns-s inf"
+            return Likely(run, error, reason=reason, checked=checked)
+        said, *moved = (latencies(config, factor) for factor in (1.0, 1 - share, 1 + share))
+    except (ConfigError, TraceError, BackendError, SimulationError, OSError) as cause:
+        return Likely(run, error, reason=" ".join(str(cause).split()), checked=checked)
     return Likely(run, error, said, moved, checked=checked)
 
 
 def configuration(folder: Path) -> dict[str, Any]:
-    """The configuration of a finished run, to be run again.
-
-    Raises:
-        ConfigError, DocumentError, OSError: there is none that can be read.
-    """
-    found = parse((folder / "config.yaml").read_bytes())
-    if not isinstance(found, dict):
-        raise ConfigError(f"{folder / 'config.yaml'}: expected a configuration; make the run again")
+    """The configuration of a finished run, to be run again. Raises ConfigError where there is none."""
+    found = read_config(folder)
+    if not found:
+        raise ConfigError(f"{folder}: holds no configuration; make the run again")
     plain = {str(key): value for key, value in found.items() if key not in ("defaults", "hydra", "run")}
     return plain | {"run": {"dir": "unnamed"}, "quality": {"_target_": "sim.record.quality.AtLeastAlpha"}}
 
 
-def latencies(
-    config: Mapping[str, Any], trace: Trace | None = None, factor: float = 1.0
-) -> tuple[Latencies, Trace, bool]:
-    """Rerun ``config`` with every stage ``factor`` times as long: seconds of completed requests after the warm-up.
-
-    Args:
-        config: of a run with profiles.
-        trace: what it loads, if that is at hand.
-        factor: besides what the run's own backend.service_factor is.
-
-    Returns:
-        The percentiles, interpolated linearly as the summary's are; the trace; and whether other arrivals may take it,
-        of which these left nothing out.
+def latencies(config: Mapping[str, Any], factor: float) -> Latencies:
+    """Rerun ``config`` with every stage ``factor`` times as long, besides what its backend.service_factor is.
 
     Raises:
         ConfigError, TraceError, BackendError, SimulationError: it cannot be run.
     """
-    backend = dict(config["backend"])
-    backend["service_factor"] = factor * backend.get("service_factor", 1.0)
-    settings = check({**config, "backend": backend})
-    whole = assemble(settings, trace=trace)
-    engine = whole.engine
-    engine.run()
-    facts = engine.record.facts
-    arrival_s, finish_s = (np.asarray(facts[name], np.float64) for name in ("arrival_s", "finish_s"))
-    kept = np.zeros(len(arrival_s), bool)
-    kept[np.argsort(arrival_s, kind="stable")[settings.warmup :]] = True
-    kept &= np.asarray(facts["outcome"]) == COMPLETED
-    if not kept.any():
-        raise SimulationError("no request is completed")
-    quantiles = np.quantile((finish_s - arrival_s)[kept], list(PERCENTILES.values()))
-    return dict(zip(PERCENTILES, quantiles.tolist(), strict=True)), whole.trace, engine.workload.schedule.rows is None
+    backend = config["backend"]
+    moved = {**backend, "service_factor": factor * backend.get("service_factor", 1.0)}
+    found = simulate({**config, "backend": moved}).summary["latency_s"]
+    return {name: found[name] for name in PERCENTILES}
 
 
 def _checked(backend: Mapping[str, Any], models: object) -> list[str]:

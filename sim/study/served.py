@@ -1,13 +1,10 @@
 """The models that a run served with: which images, at which precision, and how their times are known."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from conf.printable import printable
-from sim.study.identity import natural
 
 BASES = {
     "measured": "measured",
@@ -67,41 +64,19 @@ class Served:
 
 
 def served(summary: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[Served, ...]:
-    """Return a run's models, the reference model first.
+    """Return a run's models, the reference model first; none where the summary, an older one, does not tell them.
 
     Args:
-        summary: of the run. Without the key `models` (an older run), the configuration tells what it can.
-        config: the resolved configuration by dotted key.
+        summary: of the run, as sim.record.folder reads it.
+        config: the resolved configuration by dotted key, whose first role is the reference model's.
     """
-    order = list(dict.fromkeys(key.split(".")[1] for key in config if key.startswith("models.") and key.count(".") > 1))
-    told = summary.get("models")
-    rows = [row for row in told if isinstance(row, Mapping)] if isinstance(told, list) else []
-    if not rows:
-        names = ("width", "height", "steps")
-        native = config.get("shapes", "model") == "model"
-        rows = [
-            {"role": role, "model": config.get(f"models.{role}.name")}
-            | {name: config.get(f"models.{role}.{name}") if native else None for name in names}
-            for role in order
-        ]
-    found = [_served(row) for row in rows]
-    places = {role: place for place, role in enumerate(order or ["large"])}
-    return tuple(sorted(found, key=lambda each: places.get(each.role, len(places))))
-
-
-def _served(row: Mapping[str, Any]) -> Served:
-    def number(name: str) -> int | None:
-        value = row.get(name)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-    def text(name: str) -> str | None:
-        value = row.get(name)
-        return None if value is None else printable(str(value))
-
-    error = row.get("service_error")
-    known = isinstance(error, int | float) and not isinstance(error, bool) and 0 <= error < 1
-    work = Work(text("model") or UNKNOWN, number("width"), number("height"), number("steps"), text("precision"))
-    return Served(text("role") or "", work, text("basis"), float(error) if known and error is not None else None)
+    roles = [key.split(".")[1] for key in config if key.startswith("models.")] or ["large"]
+    found = []
+    for row in summary.get("models") or []:
+        precision = row["precision"] and printable(row["precision"])
+        work = Work(printable(row["model"]), row["width"], row["height"], row["steps"], precision)
+        found.append(Served(row["role"], work, row["basis"], row["service_error"]))
+    return tuple(sorted(found, key=lambda each: roles.index(each.role) if each.role in roles else len(roles)))
 
 
 def service_error(models: Sequence[Served]) -> float | None:
@@ -109,19 +84,6 @@ def service_error(models: Sequence[Served]) -> float | None:
     errors = [each.service_error for each in models]
     known = [error for error in errors if error is not None]
     return max(known) if known and len(known) == len(errors) else None
-
-
-def work_of_runs(folder: Path) -> list[tuple[str, Sequence[Served]]]:
-    """Read the number and the models of every run of the sweep in ``folder``; an unreadable summary is left out."""
-    found: list[tuple[str, Sequence[Served]]] = []
-    for path in sorted(folder.glob("*/summary.json"), key=lambda path: natural(path.parent.name)):
-        try:
-            summary = json.loads(path.read_bytes())
-        except (OSError, ValueError):
-            continue
-        if isinstance(summary, dict):
-            found.append((path.parent.name, served(summary, {})))
-    return found
 
 
 def unlike(runs: Sequence[tuple[str, Sequence[Served]]]) -> list[tuple[str, list[str]]]:

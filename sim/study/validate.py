@@ -8,20 +8,19 @@ does is no error of the simulator.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from backends.base import Asset
 from backends.calibrate import Plan, grid
-from backends.patched import PatchTiming, Size
 from backends.profile import write as write_profile
 from conf.atomic import atomic_files
-from conf.palette import COLOURS, DPI, house_style
+from conf.page import number, percent, table
+from conf.palette import COLOURS, DPI, house_style, panels
 from sim.config.settings import check
 from sim.errors import ConfigError
 from sim.run import Outcome, assemble, replay, simulate, write
@@ -37,11 +36,7 @@ class Comparison:
     what: str
     live: float
     simulated: float
-
-    @property
-    def error(self) -> float | None:
-        """Relative error of the simulation."""
-        return self.simulated / self.live - 1 if self.live else None
+    error: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +55,13 @@ class Validation:
 
     def table(self) -> str:
         """The error table as Markdown."""
-        lines = [
+        head = (
             f"{self.system} on {self.device}, {self.requests} requests; "
             f"{self.hits_live} hits live, {self.hits_simulated} simulated; "
-            f"{self.same_plan} ran on the same model from the same step",
-            "",
-            "| | live | simulated | error |",
-            "|---|---:|---:|---:|",
-        ]
-        for row in self.rows:
-            error = "-" if row.error is None else f"{row.error:+.1%}"
-            lines.append(f"| {row.what} | {row.live:.4g} | {row.simulated:.4g} | {error} |")
-        return "\n".join(lines)
+            f"{self.same_plan} ran on the same model from the same step"
+        )
+        rows = ((row.what, number(row.live), number(row.simulated), percent(row.error, sign=True)) for row in self.rows)
+        return f"{head}\n\n{table(('', 'live', 'simulated', 'error'), rows, right=True)}"
 
 
 def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False) -> Validation:
@@ -122,7 +112,9 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
         profile = complete(plan, profiles, progress=progress, model=model).profile
         more: dict[str, Any] = {}
         for side, most in backend.largest_cut(name).items():
-            more["patched"] = _patches(model, sizes, side, most)
+            from backends.calibrate.patches import measure  # needs the live extra
+
+            more["patched"] = measure(model, sizes, side, most).fit()[0]
         if len(names) > 1:
             more["load_s"] = backend.load(Asset("model", name, name)).seconds
         if more:
@@ -132,18 +124,12 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
     write(simulated, folder / "simulated")
     device = f"{backend.place} (processor time)" if backend.place == "cpu" else backend.place
     found = _compared(live, simulated, device, folder)
-    with atomic_files(found.files, ConfigError) as (table, facts, figure):
-        table.write_text(f"# Validation\n\n{found.table()}\n\n![latency](validation.png)\n", encoding="utf-8")
-        facts.write_text(json.dumps(_facts(found), indent=2) + "\n", encoding="utf-8")
+    with atomic_files(found.files, ConfigError) as (page, facts, figure):
+        page.write_text(f"# Validation\n\n{found.table()}\n\n![latency](validation.png)\n", encoding="utf-8")
+        told = {name: value for name, value in asdict(found).items() if name != "files"}
+        facts.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
         _draw(live, simulated, found).savefig(figure, format="png", dpi=DPI, metadata={"Software": None})
     return found
-
-
-def _patches(model: Any, sizes: Sequence[Size], side: int, most: int) -> PatchTiming:
-    """What a step of up to ``most`` images of ``sizes`` takes in patches of ``side``."""
-    from backends.calibrate.patches import measure  # needs the live extra
-
-    return measure(model, sizes, side, most).fit()[0]
 
 
 def _batches(largest: int) -> list[int]:
@@ -170,7 +156,7 @@ def _compared(live: Outcome, simulated: Outcome, device: str, folder: Path) -> V
         hits_live=said["cache"]["hits"] or 0,
         hits_simulated=guessed["cache"]["hits"] or 0,
         same_plan=_same_plan(live, simulated),
-        rows=tuple(Comparison(what, float(a or 0), float(b or 0)) for what, a, b in pairs),
+        rows=tuple(Comparison(what, float(a or 0), float(b or 0), b / a - 1 if a else None) for what, a, b in pairs),
         files=tuple(folder / f"validation.{ending}" for ending in ("md", "json", "png")),
     )
 
@@ -188,33 +174,17 @@ def _gpu_s(outcome: Outcome) -> float:
     return float(rows.sum().sum())
 
 
-def _facts(found: Validation) -> dict[str, Any]:
-    kept = ("system", "device", "requests", "hits_live", "hits_simulated", "same_plan")
-    rows = [{"what": r.what, "live": r.live, "simulated": r.simulated, "error": r.error} for r in found.rows]
-    return {name: getattr(found, name) for name in kept} | {"rows": rows}
-
-
 @house_style()
 def _draw(live: Outcome, simulated: Outcome, found: Validation) -> Figure:
-    figure = Figure(figsize=(7.5, 4.2), layout="constrained")
-    axes = figure.add_subplot()
+    figure, ((axes,),) = panels(1, width=7.5, height=4.2)
     for outcome, label, colour, style in (
         (live, "served live", COLOURS[0], "-"),
         (simulated, "simulated", COLOURS[1], "--"),
     ):
         rows = outcome.requests.to_pandas().query("outcome == 'completed'")
-        latency_s = np.sort((rows.finish_s - rows.arrival_s).to_numpy())
-        share = np.arange(1, len(latency_s) + 1) / len(latency_s)
-        axes.step(latency_s, share, style, where="post", color=colour, linewidth=2, label=label)
+        axes.ecdf(rows.finish_s - rows.arrival_s, label=label, color=colour, linestyle=style, linewidth=2)
     axes.set(xlabel="Latency, arrival to finish (s)", ylabel="Completed requests no slower", ylim=(0, 1.02))
     axes.yaxis.set_major_formatter("{x:.0%}")
-    mean = found.rows[0].error
-    axes.set_title(
-        f"{found.system}, {found.requests} requests on {found.device}: mean latency "
-        + ("not comparable" if mean is None else f"{mean:+.1%}"),
-        loc="left",
-        fontsize=10,
-    )
-    axes.grid(alpha=0.25)
-    axes.legend(frameon=False)
+    axes.set_title(f"{found.system}, {found.requests} requests: mean latency {percent(found.rows[0].error, sign=True)}")
+    axes.legend()
     return figure

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.base import Cost, Work
+from backends.base import Backend, Cost, Work
 from backends.profiled import Profiled
+from conf.assumption import Assumption
 from sim.cluster.patched import Patched
 from sim.cluster.steps import StepByStep
 from sim.config.settings import check
@@ -278,14 +279,10 @@ def test_a_closed_loop(benchmark: Benchmark) -> None:
     timed(benchmark, count, lambda: engine(schedule, np.ones(count), 16))
 
 
-class ThreeSizes:
+class ThreeSizes(Backend):
     """A step of n images of one size takes 0.08 s and 0.02 s for each of them; sizes step one after another."""
 
     live, by_row, quality_basis = False, False, None
-
-    def open(self, asked: object) -> None: ...
-
-    def require(self, model: str) -> None: ...
 
     def begin(self, works: Sequence[Work]) -> Cost:
         return Cost(0.03)
@@ -302,11 +299,7 @@ class ThreeSizes:
     def load(self, asset: object) -> Cost:
         return Cost(0.0)
 
-    def bytes(self, asset: object) -> None: ...
-
-    def peak_bytes(self, works: Sequence[Work]) -> None: ...
-
-    def assumptions(self) -> list[object]:
+    def assumptions(self) -> list[Assumption]:
         return []
 
 

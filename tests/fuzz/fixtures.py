@@ -15,15 +15,13 @@ import yaml
 from omegaconf import OmegaConf
 
 import conf
-from backends.base import BackendError
 from conf.atomic import atomic_write
 from sim.cli import main
 from sim.config.choices import choices, groups
 from sim.config.compose import composed as compose
-from sim.errors import ConfigError, SimulationError
+from sim.errors import REFUSED
 from sim.run import again, simulate
 from tests.fuzz.inputs import digest
-from traces.error import TraceError
 
 Tree = dict[str, Any]
 
@@ -118,7 +116,7 @@ def runs(words: tuple[str, ...]) -> bool:
         Path(TRACE).write_bytes(trace())
         try:
             simulate(composed(words))
-        except (ConfigError, SimulationError, TraceError, BackendError):
+        except REFUSED:
             return False
     return True
 

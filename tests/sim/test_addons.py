@@ -9,7 +9,7 @@ import yaml
 
 from backends.base import BackendError
 from sim.errors import SimulationError
-from sim.parts import Worker
+from sim.parts import Scheduler, Worker
 from sim.request import Request
 from sim.run import Outcome
 from tests.sim.lab import engine, simulated
@@ -145,7 +145,7 @@ def test_a_profile_without_the_figures_is_one_clear_error(served: Callable[..., 
 # -- deadlines ---------------------------------------------------------------------------------------------------
 
 
-class EarliestDeadline:
+class EarliestDeadline(Scheduler):
     """Of those that wait the one whose image is due first."""
 
     def bind(self, run: Any) -> None:
@@ -162,8 +162,6 @@ class EarliestDeadline:
         if due is not None:
             self.waiting.remove(due)
         return due
-
-    def moved(self, worker: Worker, now_s: float) -> None: ...
 
     def __len__(self) -> int:
         return len(self.waiting)

@@ -2,7 +2,6 @@
 
 import heapq
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -90,9 +89,3 @@ def test_a_batch_is_closed_though_nobody_is_free() -> None:
 def test_more_than_the_executor_takes_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"batch_most: found 9; the executor takes 8"):
         engine([0.0], [1.0], scheduler=BatchServer(batch_most=9), executor=WholeBatch(limit=8)).run()
-
-
-@pytest.mark.parametrize("limits", [{"batch_most": 0}, {"batch_limit_s": -1.0}, {"batch_limit_s": float("nan")}])
-def test_limits_that_cannot_be_are_refused(limits: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"scheduler: found batch_most .*; expected 1 or more requests and 0 or more"):
-        BatchServer(**limits)

@@ -277,7 +277,7 @@ def _with(folder: Path, *overrides: str) -> dict[str, Any]:
         (["system=nirvana", "~eviction"], r"cache \(.*\) needs an eviction and none is chosen; add eviction=fifo"),
         (
             ["+controller._target_=sim.reuse.store.Store"],
-            "controller: .* is no Controller: it lacks arrived, bind",
+            "controller: .* is no Controller: it lacks bind",
         ),
     ],
 )
@@ -334,11 +334,35 @@ def test_what_a_node_gives_goes_before_what_is_chosen() -> None:
 
 def test_a_class_that_lacks_methods_is_told_which() -> None:
     store = {"_target_": "sim.reuse.store.Store"}
-    lacks = "__len__, bind, moved, next, offer"
+    lacks = "__len__, bind, next, offer"
     with pytest.raises(ConfigError, match=rf"s: sim.reuse.store.Store is no Scheduler: it lacks {lacks}"):
         build(store, "s", Scheduler)
     with pytest.raises(ConfigError, match=r"space: sim.reuse.store.Store is no Space: it lacks .*queries"):
         Parts({"cache": {"_target_": "sim.reuse.cache.Cache", "capacity": 3}, "space": store}).get("cache")
+
+
+class Half(Scheduler):
+    """Inherits from the protocol, and has one of the methods that it must have."""
+
+    def bind(self, run: Any) -> None: ...
+
+
+class Alone:
+    """Has the methods that a scheduler must have, and inherits nothing."""
+
+    def bind(self, run: Any) -> None: ...
+    def offer(self, request: Any, now_s: float) -> None: ...
+    def next(self, worker: Any, now_s: float) -> None: ...
+    def __len__(self) -> int:
+        return 0
+
+
+def test_methods_that_may_be_left_out_have_a_body_and_the_others_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"Half is no Scheduler: it lacks __len__, next, offer$"):
+        build(_node("Half"), "scheduler", Scheduler)
+    alone = build(_node("Alone"), "scheduler", Scheduler)
+    assert not alone.keeps(None)
+    alone.moved(None, 0.0)
 
 
 def test_a_part_that_another_one_needs_has_to_be_of_its_kind_too() -> None:

@@ -238,7 +238,7 @@ def test_an_experiment_replays_a_trace_of_one_s_own() -> None:
         (["run", "-m", "models=null,sdxl"], "models: found null,sdxl, expected one of its choices"),
         (["run", "~system=[vanilla]"], "Config group override deletion value must be a string"),
         (["run", "a{"], "a{: cannot be read, expected KEY=VALUE, GROUP=CHOICE or ~GROUP"),
-        (["plan"], "plan: is no command"),
+        (["plan"], "plan: found nothing, expected placement or rate"),
         (
             ["run", "--plugin", "broken", "scheduler._target_=broken.Policy"],
             "--plugin: broken cannot be imported (SyntaxError",

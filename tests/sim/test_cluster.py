@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 
 from backends.base import Asset, Cost, Work, WorkFailed
 from sim.cluster.batch import WholeBatch
-from sim.cluster.batched import Batched
 from sim.cluster.cluster import Cluster
 from sim.cluster.residence import ensure
 from sim.cluster.rooms import Rooms
 from sim.cluster.steps import StepByStep
 from sim.cluster.whole import WholeRequest
-from sim.cluster.worker import Worker
 from sim.engine import Engine
 from sim.errors import ConfigError, SimulationError
 from sim.gpu import Gpu
 from sim.model import Model
+from sim.parts import Scheduler
 from sim.request import HIT, MISS, Request
 from sim.schedule.hit_miss import HitMiss
 from sim.schedule.per_worker import PerWorker
+from sim.worker import Worker
 from tests.sim.lab import Given, engine
 
 LOAD_S = 7.0
@@ -319,10 +319,11 @@ def test_no_more_requests_are_released_than_are_aboard() -> None:
 
 
 def test_an_executor_that_takes_no_request_is_refused() -> None:
-    executor = WholeRequest()
-    executor.limit = 0
-    with pytest.raises(SimulationError, match=r"WholeRequest\) takes 0 requests at once, expected 1 or more"):
-        engine([0.0], [1.0], executor=executor).run()
+    class Closed(WholeRequest):
+        limit = 0
+
+    with pytest.raises(SimulationError, match=r"Closed\) takes 0 requests at once, expected 1 or more"):
+        engine([0.0], [1.0], executor=Closed()).run()
 
 
 def test_a_request_for_another_model_cannot_join_those_aboard() -> None:
@@ -360,7 +361,7 @@ def test_a_request_that_cannot_be_run_has_its_model_loaded_first_and_that_is_wor
 # -- gangs ---------------------------------------------------------------------------------------------------------
 
 
-class Ganging:
+class Ganging(Scheduler):
     """Serves with gangs of ``size`` in ``role`` alone; one that is idle is disbanded."""
 
     def __init__(self, size: int = 2, role: str = "large") -> None:
@@ -385,8 +386,6 @@ class Ganging:
             return self.waiting.popleft()
         self.run.cluster.disband(worker, now_s)
         return None
-
-    def moved(self, worker: Any, now_s: float) -> None: ...
 
     def __len__(self) -> int:
         return len(self.waiting)
@@ -502,13 +501,6 @@ def test_busy_is_who_serves_and_who_loads() -> None:
 def test_what_does_not_know_the_speed_of_a_gang_refuses_one(executor: Any) -> None:
     with pytest.raises((SimulationError, ConfigError), match=r"nothing says how (fast|much faster)"):
         engine([0.0], [1.0], 2, scheduler=Ganging(), executor=executor).run()
-
-
-@pytest.mark.parametrize("speedup", [{1: 2.0}, {2: 0.0}, {2: 1.5, 4: -1.0}])
-@pytest.mark.parametrize(("made", "key"), [(WholeRequest, "executor"), (Batched, "steps")])
-def test_a_speedup_is_of_two_gpus_or_more_and_positive(made: Any, key: str, speedup: dict[int, float]) -> None:
-    with pytest.raises(ConfigError, match=rf"{key}\.speedup: found \{{.*\}}, expected GPUs \(2 or more\)"):
-        made(speedup)
 
 
 @pytest.mark.parametrize(("executor", "key"), [(StepByStep(1), "steps"), (WholeRequest(), "executor")])

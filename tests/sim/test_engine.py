@@ -6,7 +6,7 @@ import pytest
 
 from backends.base import Cost, Work, WorkFailed
 from sim.errors import SimulationError
-from sim.parts import Run, Worker
+from sim.parts import Run, Scheduler, Worker
 from sim.request import Request
 from sim.streams import stream
 from tests.sim.lab import Given, engine
@@ -37,14 +37,12 @@ def test_work_that_fails_ends_its_request_and_frees_the_worker() -> None:
 
 
 def test_a_scheduler_that_keeps_requests_is_found_out() -> None:
-    class Hoarder:
+    class Hoarder(Scheduler):
         def bind(self, run: Run) -> None: ...
 
         def offer(self, request: Request, now_s: float) -> None: ...
 
         def next(self, worker: Worker, now_s: float) -> None: ...
-
-        def moved(self, worker: Worker, now_s: float) -> None: ...
 
         def __len__(self) -> int:
             return 3

@@ -16,7 +16,7 @@ from sim.cluster.steps import StepByStep
 from sim.cluster.whole import WholeRequest
 from sim.control.failures import Failures
 from sim.errors import ConfigError, SimulationError
-from sim.parts import Run, Worker
+from sim.parts import Executor, Run, Worker
 from sim.request import COMPLETED, FAILED, Request
 from sim.schedule.batch_server import BatchServer
 from sim.schedule.batching import Batching
@@ -318,8 +318,6 @@ def test_the_same_seed_fails_the_same_gpus() -> None:
         ({"outages": {0: []}}, r"failures\.outages\.0"),
         ({"outages": {0: [(0.0, 9.0), (4.0, 12.0)]}}, r"failures\.outages\.0"),
         ({"outages": {0: [(0.0, float("inf"))]}}, r"failures\.outages\.0"),
-        ({"mean_up_s": 0.0}, "mean_up_s"),
-        ({"mean_down_s": -1.0}, "mean_down_s"),
     ],
 )
 def test_outages_that_are_none_are_refused(setting: dict[str, Any], message: str) -> None:
@@ -347,12 +345,8 @@ def test_what_is_down_neither_fails_nor_serves_and_what_is_up_is_not_repaired() 
 
 
 def test_an_executor_that_cannot_lose_a_gpu_says_so() -> None:
-    class Stubborn:
-        limit = 1
-
-        def __init__(self) -> None:
-            self.inner = WholeRequest()
-            self.bind, self.accept = self.inner.bind, self.inner.accept
+    class Stubborn(WholeRequest):
+        abort = Executor.abort
 
     with pytest.raises(SimulationError, match="has no method abort"):
         engine([0.0], [5.0], executor=Stubborn(), controllers=[Failures({0: [(1.0, 2.0)]})]).run()

@@ -3,13 +3,11 @@
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sim.cluster.whole import WholeRequest
 from sim.engine import Engine
-from sim.errors import ConfigError
 from sim.request import COMPLETED, FAILED, Addons
 from sim.schedule.gangs import Gangs
 from tests.sim.lab import Given, engine
@@ -122,9 +120,3 @@ def test_a_request_that_takes_more_gpus_than_there_are_says_how_many_of_what() -
     assert run.record.facts["outcome"].tolist() == [FAILED, COMPLETED]
     reason = "with 2 ControlNets it takes 6 GPUs, 2 of them for the denoiser; found 5; raise cluster.count"
     assert run.record.facts.reasons == {0: reason}
-
-
-@pytest.mark.parametrize("sizes", [[0], [1, 2, -1]])
-def test_a_gang_of_no_gpu_is_refused(sizes: list[int]) -> None:
-    with pytest.raises(ConfigError, match=r"scheduler\.sizes: found \[.*\], expected 1 or more GPUs"):
-        Gangs(sizes=sizes)

@@ -17,9 +17,8 @@ from sim.request import FORGONE_MATCH, HIT, MISS, PREDICTED_MISS, Request
 from sim.reuse.cache import Cache
 from sim.reuse.door import Reuse
 from sim.reuse.eviction import Fifo
-from sim.reuse.predictor import Always, OneClassSvm
+from sim.reuse.predictor import Always, OneClassSvm, cheapest
 from sim.reuse.selector import Thresholds
-from sim.reuse.threshold import cheapest
 from tests.sim.lab import engine, simulated
 from traces.similarity.spaces import Space, TextToText
 

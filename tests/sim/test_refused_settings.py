@@ -8,54 +8,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sim.control.hindsight import Hindsight
+from sim.config.build import build
 from sim.control.monitor import GlobalMonitor
-from sim.control.pid import Pid
 from sim.errors import ConfigError, SimulationError
 from sim.gpu import Gpu
 from sim.record.design import checked
 from sim.record.facts import Fact
-from sim.reuse.database import Database
 from sim.reuse.delay import Constant, LogNormal, delay
-from sim.reuse.eviction.optimum import Optimum
-from sim.reuse.features.likeness import Assumed
 from sim.reuse.features.overhead import Overhead
-from sim.reuse.predictor import OneClassSvm
-from sim.reuse.store import Store
 from sim.workload import addon_bytes
 from tests.sim.lab import engine
 from traces.error import TraceError
 from traces.table.trace import ADDON_BYTES, make
 
+EVICTION, MONITOR = "sim.reuse.eviction", "sim.control.monitor.GlobalMonitor"
+FORECAST = "sim.control.forecast.HoltWinters"
+GPU = {"name": "x", "active_w": 100.0, "idle_w": 60.0, "source": "made up"}
+
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: LogNormal(median_s=0.0, p99_s=1.0), "0 < median_s <= p99_s"),
     (lambda: LogNormal(mean_s=0.0, cv=1.0), "mean_s > 0"),
-    (lambda: Hindsight("found", period_s=0.0), "controller.period_s: found 0.0"),
-    (lambda: Hindsight("found", waiting=-1.0), "found waiting=-1.0"),
-    (lambda: Hindsight("found", small=inf), "small=inf"),
-    (lambda: Hindsight("found", most_kept=0), "most_kept=0"),
-    (lambda: GlobalMonitor(period_s=inf), "controller.period_s: found inf"),
-    (lambda: GlobalMonitor(safety=0.0), "safety=0.0"),
-    (lambda: GlobalMonitor(margin=1.0), "margin=1.0"),
-    (lambda: GlobalMonitor(patience=0), "patience=0"),
-    (lambda: GlobalMonitor(ahead=0), "ahead=0"),
-    (lambda: GlobalMonitor(batch=0), "batch=0"),
-    (lambda: Pid(-1.0, 0.0, 0.0), "controller.kp: found -1.0"),
     (lambda: Gpu("x", 100.0, None, "made up"), "active_w >= idle_w"),
     (lambda: Gpu("x", 50.0, 60.0, "made up"), "active_w >= idle_w"),
-    (lambda: Gpu("x", 100.0, 60.0, "made up", usd_per_gpu_h=-1.0), "a price of 0 or more"),
-    (lambda: Gpu("x", 100.0, 60.0, "made up", gpus_per_instance=0), "gpus_per_instance: found 0"),
-    (lambda: Gpu("x", 100.0, 60.0, "made up", memory_bytes=0), "memory_bytes: found 0"),
-    (lambda: Database(batch=0), "database.batch: found 0"),
-    (lambda: Database(per_10k_s=-1.0), "database.per_10k_s: found -1.0"),
-    (lambda: Database(timeout_s=nan), "database.timeout_s: found nan"),
-    (lambda: Store(timeout_s=-0.5), "store.timeout_s: found -0.5"),
-    (lambda: delay(-1.0, "door.embed_s"), "door.embed_s: found -1.0"),
-    (lambda: Optimum(most=0), "eviction.most: found 0"),
-    (lambda: Assumed({"sdxl": {}}), "feature_cache.likeness.shares.sdxl: found {}"),
-    (lambda: Assumed({"sdxl": {0: 0.5}}), "feature_cache.likeness.shares.sdxl"),
-    (lambda: OneClassSvm(nu=0.0), "predictor.nu: found 0.0"),
-    (lambda: OneClassSvm(gamma=inf), "predictor.gamma: found inf"),
     (lambda: checked({"router": ["least"]}, "quality.designs.x"), "quality.designs.x.router: expected one of"),
     (lambda: checked({"selector": []}, "quality.designs.x"), "quality.designs.x.selector: found none"),
 ]
@@ -68,10 +42,50 @@ def test_a_part_refuses_what_its_settings_may_not_be(make_it: Callable[[], objec
     assert told in str(refused.value)
 
 
+CACHE = {"space": {"_target_": "traces.similarity.spaces.TextToText"}, "eviction": {"_target_": f"{EVICTION}.Fifo"}}
+
+OUTSIDE: list[tuple[str, str, str, Any, dict[str, Any]]] = [
+    ("executor", "sim.cluster.steps.StepByStep", "limit", 0, {}),
+    ("executor", "sim.cluster.batch.WholeBatch", "limit", 0, {}),
+    *(("executor", "sim.cluster.whole.WholeRequest", "speedup", each, {}) for each in ({1: 2.0}, {2: 0.0})),
+    ("steps", "sim.cluster.batched.Batched", "speedup", {2: 1.5, 4: -1.0}, {}),
+    *(("scheduler", "sim.schedule.batching.Batching", *each, {}) for each in (("most", 0), ("wait_s", inf))),
+    ("scheduler", "sim.schedule.hit_miss_batching.HitMissBatching", "wait_s", -1.0, {}),
+    ("scheduler", "sim.schedule.batch_server.BatchServer", "batch_most", 0, {}),
+    ("scheduler", "sim.schedule.batch_server.BatchServer", "batch_limit_s", nan, {}),
+    ("scheduler", "sim.schedule.gangs.Gangs", "sizes", [1, 2, -1], {}),
+    ("allocation", "sim.cluster.allocation.FixedSplit", "hit_rate", 1.1, {}),
+    ("allocation", "sim.cluster.allocation.FixedSplit", "steps_left", -0.1, {}),
+    *(("failures", "sim.control.failures.Failures", name, 0.0, {}) for name in ("mean_up_s", "mean_down_s")),
+    *(("controller", MONITOR, name, 0, {}) for name in ("period_s", "safety", "patience", "ahead", "batch")),
+    *(("controller", MONITOR, *each, {}) for each in (("margin", 1.0), ("kp", -1.0), ("period_s", inf))),
+    *(("forecast", FORECAST, *each, {}) for each in (("alpha", 1.5), ("phi", -0.1), ("gamma", nan), ("season_s", 0.0))),
+    *(("cluster.gpu", "sim.gpu.Gpu", *each, GPU) for each in (("memory_bytes", 0), ("gpus_per_instance", 0))),
+    ("cluster.gpu", "sim.gpu.Gpu", "usd_per_gpu_h", -1.0, GPU),
+    *(("database", "sim.reuse.database.Database", *each, {}) for each in (("batch", 0), ("per_10k_s", -1.0))),
+    ("store", "sim.reuse.store.Store", "timeout_s", -0.5, {}),
+    ("cache", "sim.reuse.cache.Cache", "capacity", -5, CACHE),
+    ("cache", "sim.reuse.cache.Cache", "latents_at", [0, 5], CACHE | {"capacity": 5}),
+    *(("eviction", f"{EVICTION}.{name}", "initial_uses", -1, {}) for name in ("Lfu", "Lcbfu")),
+    ("eviction", f"{EVICTION}.Optimum", "most", 0, {}),
+    *(("likeness", "sim.reuse.features.likeness.Assumed", "shares", {"sdxl": each}, {}) for each in ({}, {0: 0.5})),
+    *(("predictor", "sim.reuse.predictor.OneClassSvm", *each, {}) for each in (("nu", 0.0), ("gamma", inf))),
+]
+
+
+@pytest.mark.parametrize(("key", "target", "name", "value", "others"), OUTSIDE)
+def test_a_setting_outside_its_range_is_named(
+    key: str, target: str, name: str, value: Any, others: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        build({"_target_": target, name: value, **others}, key)
+    assert str(refused.value).startswith(f"{key}.{name}: found {value!r}, expected")
+
+
 def test_what_is_on_the_edge_of_a_range_is_taken() -> None:
     assert Gpu("x", None, None, "not known").energy_j(3.0) != 0.0
     assert GlobalMonitor(safety=1.0, margin=0.0, patience=1).safety == 1.0
-    assert delay(Constant(2.0), "key") == Constant(2.0)
+    assert delay(Constant(2.0)) == Constant(2.0)
     assert checked({"selector": ["nirvana"]}, "quality.designs.x") is None
 
 

@@ -223,12 +223,6 @@ def test_a_table_that_makes_no_sense_is_refused(table: dict[int, float]) -> None
         Thresholds(table)
 
 
-@pytest.mark.parametrize("bad", [{"capacity": 0}, {"capacity": -5}, {"capacity": 5, "latents_at": (0, 5)}])
-def test_a_cache_that_cannot_be_is_refused(bad: dict[str, object]) -> None:
-    with pytest.raises(ConfigError, match=r"cache\.(capacity|latents_at)"):
-        Cache(space=TextToText(), eviction=Fifo(), **bad)  # type: ignore[arg-type]
-
-
 def test_a_k_that_the_cache_does_not_store_is_refused() -> None:
     """It would be served from another K's state, and the summary count it under that."""
     with pytest.raises(ConfigError, match=r"selector\.at_least: found K = 12, 30, .* stores the states after 5, 10"):

@@ -372,7 +372,7 @@ def test_shapes_of_the_trace_change_the_times_and_the_limits() -> None:
         (["+door.colour=red"], "door.colour: .* takes no such setting; it takes role"),
         (["~cluster.gpu.idle_w"], "cluster.gpu.idle_w: .* needs this setting"),
         (["cluster.gpu.idle_w=900"], "active_w >= idle_w"),
-        (["system=nirvana", "admission._target_=sim.reuse.store.Store"], "is no Admission: it lacks admits, bind"),
+        (["system=nirvana", "admission._target_=sim.reuse.store.Store"], "is no Admission: it lacks admits"),
         (["system=nirvana", "~cache._target_"], "cache: expected a mapping with _target_, found"),
         (["slo=[2,2.0000001]"], "slo: .*differ"),
         (["run.dir=null"], r"run\.dir: "),
@@ -385,7 +385,7 @@ def test_shapes_of_the_trace_change_the_times_and_the_limits() -> None:
         ),
         (
             ["scheduler._target_=sim.reuse.door.Direct"],
-            "scheduler: sim.reuse.door.Direct is no Scheduler: it lacks __len__, moved, next, offer",
+            "scheduler: sim.reuse.door.Direct is no Scheduler: it lacks __len__, next, offer",
         ),
         (["scheduler._target_=.foo.bar"], "cannot be imported"),
         (["scheduler._target_=builtins.int"], "scheduler"),

@@ -10,13 +10,11 @@ from hypothesis import strategies as st
 
 from backends.base import Cost, Work
 from sim.cluster.allocation import ControlNetServers, FewSmall, FixedSplit
-from sim.cluster.batch import WholeBatch
 from sim.errors import ConfigError
 from sim.model import Model
 from sim.parts import Run
 from sim.request import Request
 from sim.reuse.door import Direct
-from sim.schedule.batching import Batching
 from sim.schedule.hit_miss import HitMiss
 from sim.schedule.memory import fits
 from sim.schedule.per_worker import PerWorker
@@ -157,18 +155,6 @@ def test_an_allocation_leaves_a_gpu_for_each_role(allocation: Any, gpus: int, me
     models = {role: Model(role, 50, 64, 64) for role in ("large", "small")}
     with pytest.raises(ConfigError, match=message):
         allocation.roles(gpus, models, Timed(16.5))
-
-
-@pytest.mark.parametrize(("hit_rate", "left"), [(-0.1, 0.5), (1.1, 0.5), (0.5, -0.1), (0.5, 1.1)])
-def test_a_split_is_planned_for_shares(hit_rate: float, left: float) -> None:
-    with pytest.raises(ConfigError, match=f"are shares, found {hit_rate} and {left}"):
-        FixedSplit(None, hit_rate, left)
-
-
-@pytest.mark.parametrize(("most", "wait_s"), [(0, 1.0), (2, -1.0), (2, float("inf"))])
-def test_a_batch_is_of_one_or_more_and_sets_out_in_the_end(most: int, wait_s: float) -> None:
-    with pytest.raises(ConfigError, match="expected 1 or more requests and 0 or more seconds"):
-        engine([0.0], [1.0], scheduler=Batching(most, wait_s), executor=WholeBatch(4)).run()
 
 
 def test_a_miss_waits_until_some_worker_is_to_be_large() -> None:

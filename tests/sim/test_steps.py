@@ -1,7 +1,7 @@
 """Step by step, against whole requests and against theory."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -319,12 +319,6 @@ def test_the_standalone_latency_is_one_figure() -> None:
 # -- what is refused, and what is asked of the backend ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("made", "unit"), [(StepByStep, "requests"), (WholeBatch, "images")])
-def test_an_executor_has_room_for_one_at_least(made: Any, unit: str) -> None:
-    with pytest.raises(ConfigError, match=f"executor.limit: found 0, expected 1 or more {unit}"):
-        made(limit=0)
-
-
 def live() -> Stepped:
     backend = Stepped(1.0)
     backend.live = True
@@ -342,16 +336,16 @@ class Unpriced:
 
     def __init__(self) -> None:
         inner = Batched()
-        self.prepare, self.step, self.boundary, self.finish = inner.prepare, inner.step, inner.boundary, inner.finish
-        self.bind = inner.bind
+        for name in ("bind", "bring", "prepare", "step", "holds", "boundary", "finish", "lost"):
+            setattr(self, name, getattr(inner, name))
 
 
 @pytest.mark.parametrize("kernels", [None, Kernels()])
 def test_steps_without_a_price_serve_and_are_refused_to_a_scheduler_that_asks_for_one(kernels: Kernels | None) -> None:
-    run = engine([0.0], [1.0], backend=Stepped(1.0), executor=StepByStep(1, Unpriced(), kernels=kernels))
+    run = engine([0.0], [1.0], backend=Stepped(1.0), executor=StepByStep(1, cast(Any, Unpriced()), kernels=kernels))
     run.run()
     assert run.record.facts["finish_s"].tolist() == [50.0]
-    executor = StepByStep(1, Unpriced(), kernels=kernels)
+    executor = StepByStep(1, cast(Any, Unpriced()), kernels=kernels)
     scheduler = Routed(LeastOutstanding(), ShortestRemaining(executor, Known()))
     with pytest.raises(ConfigError, match="Unpriced cannot say beforehand what a step costs, which the scheduler asks"):
         engine([0.0], [1.0], backend=Stepped(1.0), executor=executor, scheduler=scheduler).run()

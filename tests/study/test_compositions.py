@@ -45,8 +45,8 @@ def test_the_page_says_what_each_brings_over_its_parts() -> None:
         ],
     }
     text = render(facts, "c.png")
-    assert "- modm before patched batches over patched batches: p50 -50%, p95 +0%, throughput +0%, cost +0%" in text
-    assert "Per GPU they give from 5.00 to 5.00 images a minute. SwiftDiffusion has 100% of the median" in text
+    assert "- modm before patched batches over patched batches: p50 -50 %, p95 +0 %, throughput +0 %, cost +0 %" in text
+    assert "Per GPU they give from 5.00 to 5.00 images a minute. SwiftDiffusion has 100 % of the median" in text
     assert "the product of the two would be 1.00" in text
     assert "Shared servers give 1.00 times the images per GPU of gangs" in text
     assert len(draw(facts).axes) == 3 * len(TRAFFICS)
@@ -90,7 +90,7 @@ def test_latency_is_of_the_light_load_and_throughput_of_the_full_one(
     assert main(words) == 0
     said = capsys.readouterr().out.splitlines()
     first = f"{TRAFFICS[0].title}: {TRAFFICS[0].designs[0].name}: p50 1.00 s, p95 2.00 s, 2.00 images a minute and GPU"
-    assert said[0] == f"{first}, 0.0200 USD an image, 50% hits"
+    assert said[0] == f"{first}, 0.0200 USD an image, 50 % hits"
     assert not said[1].endswith("hits")
 
     every = [(traffic, design) for traffic in TRAFFICS for design in traffic.designs]

@@ -9,20 +9,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_module
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from scipy.optimize import brentq
 from tqdm import tqdm
 
+import sim.run
 import sim.study.rate.points as points
+from sim.cli import main
+from sim.config.compose import composed
 from sim.config.settings import check
 from sim.errors import ConfigError
 from sim.study.rate.command import Asked, find
 from sim.study.rate.search import Measure, NotBracketed, Point, Question, interval, search
 from sim.study.runs import load_runs
-from sim.verbs import run
 
 FULL_S = 91.5  # a full generation of the large model on an MI210
 
@@ -135,19 +136,20 @@ def test_a_search_is_made_once_and_gives_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Interrupted, it goes on with the runs that are there, and another share takes them too; so does the command."""
-    with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", overrides=["run.dir=unused", *SMALL])
+    config = composed(["run.dir=unused", *SMALL])
     made: list[float] = []
-    simulate = points.simulate
-    monkeypatch.setattr(points, "simulate", lambda each: made.append(each["arrivals"]["rate_rpm"]) or simulate(each))
+    simulate = sim.run.simulate
+
+    def counted(config: dict[str, Any], **options: Any) -> Any:
+        made.append(config["arrivals"]["rate_rpm"])
+        return simulate(config, **options)
+
+    monkeypatch.setattr("sim.run.simulate", counted)
     settings, folder = check(OmegaConf.to_container(config, resolve=True)), tmp_path / "one"  # type: ignore[arg-type]
 
     def asked(violations: float) -> dict[str, Any]:
         made.clear()
-        options = Asked(
-            words=list(SMALL), from_rpm=0.15, to_rpm=0.7, replications=2, tolerance=1.0, violations=violations
-        )
-        find(options, config, settings, folder, None)
+        find(Asked(violations, "2x", 0.15, 0.7, 2, 1.0, 1, SMALL), config, settings, folder)
         said: dict[str, Any] = json.loads((folder / "rate.json").read_bytes())
         return said
 
@@ -171,7 +173,7 @@ def test_a_search_is_made_once_and_gives_the_same_bytes(
     made.clear()
     before = (folder / "rate.json").read_bytes()
     words = ["plan", "rate", *SMALL, *OPTIONS, "--violations", "0.1", "-o", str(folder)]
-    assert run(words) == 0
+    assert main(words) == 0
     said = capsys.readouterr()
     assert said.err == ""  # no bar where nobody looks
     first, *files_said = said.out.splitlines()
@@ -181,7 +183,7 @@ def test_a_search_is_made_once_and_gives_the_same_bytes(
     assert files_said == [str(folder / name) for name in ("rate.json", "rate.png")]
     assert made == []
     assert (folder / "rate.json").read_bytes() == before
-    assert run([*words, "seed=7"]) == 2
+    assert main([*words, "seed=7"]) == 2
     assert "another sweep" in capsys.readouterr().err
 
 
@@ -191,16 +193,15 @@ def test_a_limit_in_seconds_finds_the_rate_that_the_same_multiple_finds(tmp_path
     for slo in ("2x", f"{2 * FULL_S:g}s"):
         folder = tmp_path / slo
         words = ["plan", "rate", *SMALL, *OPTIONS, f"slo=[{slo}]", "--slo", slo, "--violations", "0.2"]
-        assert run([*words, "-o", str(folder)]) == 0
+        assert main([*words, "-o", str(folder)]) == 0
         found[slo] = json.loads((folder / "rate.json").read_bytes())["rate_rpm"]["mean"]
     assert len(set(found.values())) == 1
 
 
 def test_a_run_of_another_configuration_is_not_taken_for_a_search_s_own(tmp_path: Path) -> None:
-    with initialize_config_module("conf", version_base="1.3"):
-        config, other = (compose("config", overrides=["run.dir=unused", *SMALL, f"warmup={n}"]) for n in (0, 1))
+    config, other = (composed(["run.dir=unused", *SMALL, f"warmup={n}"]) for n in (0, 1))
     asked = [(0, 0.5), (1, 0.5)]
-    first = points.Points(config, tmp_path, None, "2x", 1, tqdm(disable=True))
+    first = points.Points(config, tmp_path, "2x", 1, tqdm(disable=True))
     found = first.measure(asked)
     assert first.measure(asked) == found
     assert [point.violation_rate for point in found] == [
@@ -208,10 +209,8 @@ def test_a_run_of_another_configuration_is_not_taken_for_a_search_s_own(tmp_path
         for each in asked
     ]
     before = (tmp_path / first.name(*asked[0]) / "summary.json").read_bytes()
-    with pytest.raises(
-        ConfigError, match=r"0.5rpm_seed1 holds a run of another configuration; remove it or name another"
-    ):
-        points.Points(other, tmp_path, None, "2x", 1, tqdm(disable=True)).measure(asked)
+    with pytest.raises(ConfigError, match=r"0.5rpm_seed1 holds a run of another configuration"):
+        points.Points(other, tmp_path, "2x", 1, tqdm(disable=True)).measure(asked)
     assert (tmp_path / first.name(*asked[0]) / "summary.json").read_bytes() == before
 
 
@@ -229,21 +228,21 @@ def test_a_run_of_another_configuration_is_not_taken_for_a_search_s_own(tmp_path
         (["rate", "--tolerance", "0"], "'--tolerance': Input should be greater than"),
         (["rate", "--replications", "1"], "'--replications': Input should be greater than or equal to 2, found '1'"),
         (["rate", "--jobs", "0"], "'--jobs': Input should be greater than"),
-        (["rate", "-m", "seed=1,2"], "-m: a search is of one configuration"),
+        (["rate", "-m", "seed=1,2"], "No such option: -m"),
         (["rate", "arrivals.rate_rpm=3"], "arrivals.rate_rpm=3: is what is searched for"),
         (["rate", "arrivals=closed"], "arrivals.rate_rpm: traces.arrivals.closed.Closed has no rate"),
         (["rate", "arrivals=loadgen"], "arrivals.seed: these arrivals are the same whatever the run's seed"),
         (["rate", "cluster.count=none"], "cluster.count"),
         (["rate", "system=none-such"], "none-such"),
-        (["cheapest"], "plan: found cheapest, expected rate"),
-        ([], "plan: found nothing, expected rate"),
+        (["cheapest"], "plan: found cheapest, expected placement or rate"),
+        ([], "plan: found nothing, expected placement or rate"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_searched_for_is_one_line(
     words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     usual = ["--from", "0.1", "--to", "1", "trace.requests=50", "-o", str(tmp_path / "out")]
-    assert run(["plan", *words[:1], *(usual if words[:1] == ["rate"] else []), *words[1:]]) == 2
+    assert main(["plan", *words[:1], *(usual if words[:1] == ["rate"] else []), *words[1:]]) == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith("mezzotint: error: ")

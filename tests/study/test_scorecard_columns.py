@@ -1,14 +1,14 @@
 """The columns of the scorecard: a trace beside the built-in one, one made after the other, and nothing of its text."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from sim.cli import main
 from sim.errors import ConfigError
-from sim.study.scorecard import points
+from sim.study.scorecard import key, points
 from sim.study.scorecard.card import Card, Study, beside, make, write
 from sim.study.scorecard.columns import SYNTHETIC, Feed, read_columns
 from sim.study.scorecard.finished import Runs
@@ -60,12 +60,13 @@ def test_both_columns_have_every_row_and_their_own_reasons(tmp_path: Path, log: 
     assert (ours[1].reason, its[1].reason) == ("made up", "real")
     assert ours[1].requests == its[1].requests == 50, "as many as the experiment asks for"
     assert ours[1].trace != its[1].trace
-    paths = write(card, tmp_path / "out", "scorecard")
+    write(card, tmp_path / "out", "scorecard")
+    paths = [tmp_path / "out" / f"scorecard.{kind}" for kind in ("md", "json")]
     page = paths[0].read_text()
     for line in ("| one | synthetic | 1 | 1 | 0 | 0 | 0 |", "| one | log | 1 | 1 | 0 | 0 | 0 |"):
         assert line in page.splitlines()
     assert "- **A2 (synthetic)**: made up" in page
-    for path in paths[:2]:
+    for path in paths:
         said = path.read_text()
         assert "heliotrope" not in said
         assert str(tmp_path) not in said, "the page goes to others"
@@ -88,7 +89,7 @@ def test_one_made_after_the_other_is_both_at_once(tmp_path: Path, log: Feed, mon
     assert whole.columns[1].rows[1].reason == "found since", "a kept column is judged anew"
     more = {"one": [*TARGETS["one"], Target(id="A3", what="new", role="order")]}
     assert beside(Card(replace(STUDY, targets=more), both.columns[:1], {}), json_path)[1] == ["log"]
-    monkeypatch.setattr(points, "code", lambda: "another")
+    monkeypatch.setattr(key, "arithmetic", lambda: "another")
     whole, dropped = beside(make(STUDY, work), json_path)
     assert dropped == ["log"]
     assert [column.name for column in whole.columns] == [SYNTHETIC]
@@ -99,10 +100,10 @@ def test_a_trace_counts_by_its_content_wherever_it_lies(tmp_path: Path, log: Fee
     config = {"trace": {"path": str(log.path), "requests": 9}}
     moved = tmp_path / "moved.parquet"
     moved.write_bytes(log.path.read_bytes())
-    assert points.digest(config) == points.digest({"trace": {"path": str(moved), "requests": 9}})
-    assert points.digest(config) != points.digest({"trace": {"path": str(moved), "requests": 8}})
+    assert key.digest(config) == key.digest({"trace": {"path": str(moved), "requests": 9}})
+    assert key.digest(config) != key.digest({"trace": {"path": str(moved), "requests": 8}})
     write_trace(File(path=log.path, requests=70).load(None), moved)  # type: ignore[arg-type]
-    assert points.digest(config) != points.digest({"trace": {"path": str(moved), "requests": 9}})
+    assert key.digest(config) != key.digest({"trace": {"path": str(moved), "requests": 9}})
 
 
 def test_what_a_short_trace_cannot_give_is_not_run(tmp_path: Path, log: Feed) -> None:
@@ -161,7 +162,7 @@ def test_what_is_looked_at_beside_the_rows_names_no_file_of_the_user_s(
     for seen in column.observations:
         assert "leave nothing of the 80 requests" in (seen.reason or "")
         assert "kept.parquet" in (seen.reason or "")
-    assert str(tmp_path) not in json.dumps(column.plain())
+    assert str(tmp_path) not in json.dumps(asdict(column))
 
 
 def test_columns_are_named_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -67,10 +67,10 @@ def test_a_predicted_miss_is_no_hit() -> None:
 
 def test_table3_is_read_by_policy_and_size() -> None:
     runs = table3({("lru", CAPACITIES[1]): {"hits": 55}})
-    assert MEASURES["N07-lru"].measure(runs) == pytest.approx([0.8, 0.55, 0.8])
-    assert MEASURES["N08-fifo"].measure(runs) == pytest.approx([0.1] * 4)
+    assert MEASURES["N07-lru"](runs) == pytest.approx([0.8, 0.55, 0.8])
+    assert MEASURES["N08-fifo"](runs) == pytest.approx([0.1] * 4)
     runs = table3({("lfu", CAPACITIES[3]): {"hits": 55}})
-    assert MEASURES["N07-most"].measure(runs) == pytest.approx([0.8, 0.55, 0.7])
+    assert MEASURES["N07-most"](runs) == pytest.approx([0.8, 0.55, 0.7])
 
 
 @pytest.mark.parametrize(

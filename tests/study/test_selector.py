@@ -32,7 +32,7 @@ from sim.study.selector.journal import Scores  # noqa: E402
 from sim.study.selector.options import Options  # noqa: E402
 from sim.study.selector.pairs import Pair  # noqa: E402
 from sim.study.selector.rule import Threshold  # noqa: E402
-from tests.backends.quality.lab import tiny_clip  # noqa: E402
+from tests.traces.lab import tiny_clip  # noqa: E402
 from traces.error import TraceError  # noqa: E402
 from traces.sources.synthetic import Synthetic  # noqa: E402
 from traces.table.trace import write  # noqa: E402
@@ -157,6 +157,13 @@ def test_no_pair_is_measured_twice(tmp_path: Path, plant: Any, capsys: Any) -> N
     assert len(other.seen) == 3
 
 
+def test_a_score_that_is_no_number_is_read_again(tmp_path: Path, plant: Any) -> None:
+    for measured in (3, 0):
+        planted = plant(Planted(lambda similarity, k: 1.0 if k == 5 else np.nan))
+        assert calibrate(tmp_path, "--pairs", "3") == 0
+        assert len(planted.seen) == measured
+
+
 def test_the_whole_trace_of_an_interrupted_run_ends_the_same(tmp_path: Path, plant: Any) -> None:
     plant(Planted(falls_with_k, stop_after=4))
     with pytest.raises(KeyboardInterrupt):
@@ -257,7 +264,7 @@ def test_what_cannot_be_done_is_one_message(tmp_path: Path, words: str, refused:
 def test_a_journal_that_is_not_one_names_its_line(tmp_path: Path, plant: Any) -> None:
     plant(Planted(falls_with_k))
     (tmp_path / "journal.jsonl").write_text('{"query": 1}\n')
-    with pytest.raises(ConfigError, match=r"journal.jsonl: line 1 is not a measured pair"):
+    with pytest.raises(BackendError, match=r"journal.jsonl: line 1: conditions: .*name another folder with -o"):
         calibrate(tmp_path, "--pairs", "2")
 
 

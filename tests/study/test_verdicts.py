@@ -53,7 +53,7 @@ def test_outside_a_clone_a_check_is_refused_before_any_run(
     study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["scorecard", *filter(None, [study]), "--quick", "--check"]) == 2
+    assert main(["scorecard", *study.split(), "--check"]) == 2
     said = capsys.readouterr().err
     assert "cannot be read (No such file or directory), and --check compares with it" in said
     assert "name the results folder of a clone with -o, or make it once without --check" in said

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 
 from traces.describe.addons import AddOns, addons
@@ -140,8 +141,5 @@ def describe(trace: Trace, encoder: Encoder | None = None, *, progress: bool | N
 
 def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], list[str]]:
     """A number for each distinct text, (n,), -1 for null; and the texts."""
-    coded = column.dictionary_encode().unify_dictionaries()
-    if not coded.num_chunks:
-        return np.empty(0, np.int64), []
-    codes = [chunk.indices.fill_null(-1).to_numpy() for chunk in coded.chunks]
-    return np.concatenate(codes).astype(np.int64), coded.chunk(0).dictionary.to_pylist()
+    codes, texts = pd.factorize(np.array(column.to_pylist(), object))
+    return codes.astype(np.int64), list(texts)

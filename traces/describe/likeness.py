@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from traces.describe.quantiles import quantiles
+
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
@@ -41,7 +43,7 @@ class Likeness:
                 "pairs": len(values),
                 "mean": float(values.mean()),
                 "std": float(values.std()),
-                **{f"p{level}": float(np.percentile(values, level)) for level in (25, 50, 75, 99)},
+                **quantiles(values, (25, 50, 75, 99)),
             }
             for group, values in self.pairs.items()
         }

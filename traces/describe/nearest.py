@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
+from traces.describe.quantiles import quantiles
 from traces.encoders.embeddings import Encoder, embed
 from traces.table.trace import Trace
 
@@ -74,15 +75,15 @@ class Nearest:
             "looked_up": len(self.query),
             "sampled": self.sampled,
             "among_rows_from": self.first,
-            "quantiles": _quantiles(self.similarity, LEVELS),
+            "quantiles": quantiles(self.similarity, LEVELS),
             "share_above": {f"{limit:g}": float((self.similarity > limit).mean()) for limit in THRESHOLDS},
             "identical_share": float((self.similarity > 0.99999).mean()),
             "same_user_share": float(self.same_user.mean()),
             "hits_same_user_share": float(self.same_user[hit].mean()) if hit.any() else None,
-            "lag_quantiles": _quantiles(lag, (25, 50, 75, 90)) if hit.any() else None,
+            "lag_quantiles": quantiles(lag, (25, 50, 75, 90)) if hit.any() else None,
             "age_quantiles_s": None
             if self.age_s is None or not hit.any()
-            else _quantiles(self.age_s[hit], (25, 50, 75, 90)),
+            else quantiles(self.age_s[hit], (25, 50, 75, 90)),
             "cache": CACHE,
             "cache_hit_rate": float(cached.mean()),
             "cache_hits_young_share": None
@@ -152,7 +153,3 @@ def _search(vectors: Vectors, query: Indices, progress: bool) -> tuple[tuple[Ind
             row[start : start + BLOCK] = best
             similarity[start : start + BLOCK] = products[np.arange(len(block)), best]
     return results[0], results[1]
-
-
-def _quantiles(values: npt.NDArray[Any], levels: tuple[int, ...]) -> dict[str, float]:
-    return {f"p{level}": float(np.percentile(values, level)) for level in levels}

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from traces.describe.quantiles import quantiles
 from traces.table.sessions import SESSION_GAP_S, Sessions, sessions
 
 Floats = npt.NDArray[np.float64]
@@ -81,11 +82,11 @@ class People:
         return {
             "count": len(self.length),
             "requests_mean": float(self.length.mean()),
-            "requests_quantiles": _quantiles(self.length, (50, 75, 90, 95, 99)),
+            "requests_quantiles": quantiles(self.length, (50, 75, 90, 95, 99)),
             "single_share": float((self.length == 1).mean()),
             "gap_s": SESSION_GAP_S,
             "gap_mean_s": float(self.gap_s.mean()) if follows else None,
-            "gap_quantiles_s": _quantiles(self.gap_s, (10, 25, 50, 75, 90)) if follows else None,
+            "gap_quantiles_s": quantiles(self.gap_s, (10, 25, 50, 75, 90)) if follows else None,
             "rest_median_s": float(np.median(self.rest_s)) if len(self.rest_s) else None,
             "repeat_share": float(self.same.mean()) if compared else None,
             "edit_share": float((self.edited & ~self.same).mean()) if compared else None,
@@ -131,7 +132,3 @@ def _half_shared(pairs: Indices, texts: list[str]) -> npt.NDArray[np.bool_]:
         words[number] = frozenset(texts[number].lower().replace(",", " ").split())
     shared = [len(words[a] & words[b]) * 2 >= max(len(words[a] | words[b]), 1) for a, b in pairs.tolist()]
     return np.array(shared, np.bool_)
-
-
-def _quantiles(values: npt.NDArray[Any], levels: tuple[int, ...]) -> dict[str, float]:
-    return {f"p{level}": float(np.percentile(values, level)) for level in levels}

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from traces.describe.quantiles import quantiles
+
 Floats = npt.NDArray[np.float64]
 
 HOUR_S = 3600.0
@@ -44,7 +46,7 @@ class Rhythm:
             "gap_cv": self.gap_cv,
             "gap_cv_by_hour_median": hours,
             "dispersion": {f"{window:g}s": value for window, value in self.dispersion.items()},
-            "rpm_quantiles": _quantiles(self.rpm) if self.rpm.size else None,
+            "rpm_quantiles": quantiles(self.rpm, (10, 50, 90)) if self.rpm.size else None,
             "busiest_hour_over_mean": busiest,
             "quietest_hour_over_mean": quietest,
         }
@@ -103,7 +105,3 @@ def _by_hour(gap_s: Floats, of_day: npt.NDArray[np.int64], least: int) -> Floats
 def _variation(gap_s: Floats, least: int) -> float | None:
     mean = float(gap_s.mean()) if gap_s.size else 0.0
     return float(gap_s.std()) / mean if gap_s.size >= least and mean > 0 else None
-
-
-def _quantiles(values: Floats) -> dict[str, float]:
-    return {f"p{level}": float(np.percentile(values, level)) for level in (10, 50, 90)}

@@ -26,7 +26,7 @@ class Source(Protocol):
 
 
 class Streamed(Source, Protocol):
-    """A source that may be larger than memory.
+    """A source that is read from a file, batch by batch.
 
     A class in this package that names it as its base is a source of `mezzotint trace import`: called after its module,
     with the arguments of the class as options and their lines in its docstring as help (see

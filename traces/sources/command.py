@@ -19,9 +19,9 @@ import traces.sources
 from conf.atomic import check_ours, check_target
 from traces.error import TraceError
 from traces.sources import Streamed
-from traces.table.ingest import Written, store
+from traces.table.ingest import store
 from traces.table.limits import Limits
-from traces.table.trace import METADATA_KEY
+from traces.table.trace import METADATA_KEY, Trace
 
 Out = Annotated[Path, typer.Option("-o", "--out", metavar="OUT", help="The Parquet file to write.")]
 Name = Annotated[str | None, typer.Option(help="What reports call the trace.")]
@@ -44,10 +44,13 @@ def _source_in(module: ModuleType) -> type[Streamed] | None:
 
 
 def import_from(word: str | None) -> Callable[..., None]:
-    """Return the command that imports from the source `word`; without one, the command that names all of them.
+    """Make a trace from a published table.
 
     Args:
         word: a name of `sources`, or module.Class of a module that Python finds, in the working directory too.
+
+    Returns:
+        The command that imports from that source; without a word, the one that names all of them.
 
     Raises:
         TraceError: there is no such source.
@@ -108,6 +111,9 @@ def _command(kind: Callable[..., Streamed]) -> Callable[..., None]:
         if "columns" in reading.notes:
             print("columns:", ", ".join(f"{ours} = {theirs}" for ours, theirs in reading.notes["columns"].items()))
         report(store(reading, out))
+        for reason, rows in reading.notes.get("skipped", {}).items():
+            if rows:
+                print(f"skipped {rows:,} rows of the source: {reason}")
         if "arrival_written" in reading.notes:
             print(f"arrivals are read as {reading.notes['arrival_written']} (--arrival says otherwise)")
         if "arrival_s" in reading.notes:
@@ -168,10 +174,6 @@ def _mapping(pairs: list[str]) -> dict[str, str]:
     return found
 
 
-def report(written: Written) -> None:
-    """Print what was written, and what of the source is not in it."""
-    minutes = written.span_s / 60.0
-    print(f"{written.path}: {written.requests:,} requests over {minutes:,.1f} min, digest {written.digest[:12]}")
-    for reason, rows in written.skipped.items():
-        if rows:
-            print(f"skipped {rows:,} rows of the source: {reason}")
+def report(trace: Trace) -> None:
+    """Print what was written."""
+    print(f"{trace.path}: {len(trace):,} requests over {trace.span_s / 60:,.1f} min, digest {trace.digest[:12]}")

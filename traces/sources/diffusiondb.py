@@ -3,13 +3,16 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from conf.ranges import Amount, Count
 from traces.error import TraceError
@@ -17,11 +20,11 @@ from traces.sources import Streamed
 from traces.sources.formats.cells import Timestamps, integers, numbers
 from traces.sources.formats.columnar import plain_text, read_parquet
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
-from traces.table.ingest import Batch, Reading, Tables, arriving, slices
+from traces.table.ingest import Batch, Reading, arriving, slices
 from traces.table.limits import Limits
 from traces.table.validation import Origin, shown
 
-HUB_FILE = "hf://datasets/poloclub/diffusiondb/metadata.parquet"
+HUB_FILE = "https://huggingface.co/datasets/poloclub/diffusiondb/resolve/main/metadata.parquet"
 
 COLUMNS = {
     "arrival_s": "timestamp",
@@ -59,7 +62,7 @@ class DiffusionDB(Streamed):
 
     Args:
         path: metadata.parquet, metadata-large.parquet or a CSV with the same columns; None loads the
-            table of DiffusionDB 2M (text only) from the Hugging Face hub by way of `datasets`.
+            table of DiffusionDB 2M (text only) from the Hugging Face hub.
         nsfw_max: drop rows whose image or prompt has a higher NSFW score (a likelihood from 0 to 1), or
             has none. The score 2.0 says that Stable Diffusion's own filter blurred the image, so 1.0
             drops only these. None keeps everything.
@@ -145,15 +148,12 @@ def _columns(table: pa.Table, origin: Origin) -> dict[str, Any]:
 
 def _from_hub() -> pa.Table:
     try:
-        import datasets
-
-        loaded = datasets.load_dataset("parquet", data_files=HUB_FILE, split="train")
-        return loaded.with_format("arrow")[:]
-    except Exception as error:  # whatever its layers of network code raise, the way out is the same
+        with urlopen(HUB_FILE, timeout=60) as answer:
+            return pq.read_table(pa.BufferReader(answer.read()))
+    except (OSError, HTTPException, pa.ArrowException) as error:
         raise TraceError(
-            f"{HUB_FILE}: cannot be loaded ({type(error).__name__}: {shown(str(error))}); where the network can be"
-            " reached, download metadata.parquet from huggingface.co/datasets/poloclub/diffusiondb, and name"
-            " that file as the path"
+            f"{HUB_FILE}: cannot be loaded ({shown(str(error))}); where the network can be reached, download"
+            " metadata.parquet from there, and name that file as the path"
         ) from error
 
 
@@ -169,10 +169,7 @@ def _times(column: pa.ChunkedArray, stamps: Timestamps, origin: Origin) -> pa.Ch
 
 
 class _Spread:
-    """Places arrivals inside the minute that their stamp names.
-
-    Held in memory are the requests of one minute.
-    """
+    """Places arrivals inside the minute that their stamp names."""
 
     def __init__(self, rng: np.random.Generator, limit: int | None, notes: dict[str, Any]) -> None:
         self._rng, self._limit, self._notes = rng, limit, notes
@@ -182,53 +179,22 @@ class _Spread:
         """Take note whether stamps are finer than minutes."""
         self._finer |= bool((times.cast(pa.int64()).to_numpy() % MINUTE_US).any())
 
-    def settle(self, tables: Tables) -> Tables:
-        """See `traces.table.ingest.Reading.settle`."""
+    def settle(self, table: pa.Table) -> pa.Table:
+        """Give the rows, which are in order of their stamps, their arrivals."""
         if self._limit is not None:
-            rows = self._notes["rows"] - sum(self._notes["skipped"].values())
-            self._notes["skipped"][LATE] = max(0, rows - self._limit)
+            self._notes["skipped"][LATE] = max(0, table.num_rows - self._limit)
+            table = table.slice(0, self._limit)
         how = "as stamped, which is finer than minutes" if self._finer else "spread at random inside the minute"
         self._notes["arrival_s"] = how if self._finer else f"{how} of their stamp"
-        first: int | None = None
-        held: list[pa.Table] = []
-        for table in self._limited(tables):
-            minutes = _minutes(table)
-            first = int(minutes[0]) if first is None else first
-            # the last minute may go on in the next table
-            start = int(np.searchsorted(minutes, minutes[-1]))
-            if held and (start or _minutes(held[0].slice(0, 1))[0] != minutes[-1]):
-                yield self._placed(pa.concat_tables([*held, table.slice(0, start)]), first)
-                held = []
-            elif start:
-                yield self._placed(table.slice(0, start), first)
-            held.append(table.slice(start))
-        if held and first is not None:
-            yield self._placed(pa.concat_tables(held), first)
-
-    def _limited(self, tables: Tables) -> Tables:
-        left = self._limit
-        for table in tables:
-            yield table if left is None else table.slice(0, left)
-            if left is not None:
-                left -= table.num_rows
-                if left <= 0:
-                    return
-
-    def _placed(self, table: pa.Table, first: int) -> pa.Table:
-        minutes = _minutes(table)
+        ticks: npt.NDArray[np.int64] = table.column("time").cast(pa.int64()).to_numpy()
+        minutes = ticks // MINUTE_US
         if self._finer:
-            return arriving(table, (table.column("time").cast(pa.int64()).to_numpy() - first * MINUTE_US) / 1e6)
-        start_s = (minutes - first) * 60.0
+            return arriving(table, (ticks - minutes[0] * MINUTE_US) / 1e6)
+        start_s = (minutes - minutes[0]) * 60.0
         offset_s: npt.NDArray[np.float64] = self._rng.random(len(minutes)) * 60.0
         offset_s = offset_s[np.lexsort((offset_s, minutes))]
         # adding may round up into the next minute
         return arriving(table, np.minimum(start_s + offset_s, np.nextafter(start_s + 60.0, -math.inf)))
-
-
-def _minutes(table: pa.Table) -> npt.NDArray[np.int64]:
-    """The minute of each row since 1970, (n,)."""
-    ticks: npt.NDArray[np.int64] = table.column("time").cast(pa.int64()).to_numpy()
-    return ticks // MINUTE_US
 
 
 def _clean(table: pa.Table, nsfw_max: float, origin: Origin) -> npt.NDArray[np.bool_]:

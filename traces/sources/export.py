@@ -15,7 +15,7 @@ FORMATS: Mapping[str, tuple[Callable[[Trace], Iterator[str]], Collection[str]]] 
         vllm_omni.lines,
         {"arrival_s", *(ours for name, (ours, _) in vllm_omni.FIELDS.items() if name not in vllm_omni.OTHERS)},
     ),
-    "sglang": (sglang.lines, {ours for ours, _ in sglang.COLUMNS.values()}),
+    "sglang": (sglang.lines, sglang.COLUMNS.values()),
 }
 """Name -> what writes the lines, and the columns of a trace that they hold."""
 

@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 
 from traces.error import TraceError
 from traces.sources import Streamed
-from traces.sources.formats.cells import Timestamps, integers
+from traces.sources.formats.cells import Timestamps, integers, refusal
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
 from traces.table.ingest import ORDER_ONLY, Batch, Reading, since_earliest, untimed
 from traces.table.limits import Limits
-from traces.table.validation import Origin, shown
+from traces.table.validation import Origin
 
 COLUMNS = {
     "user_id": "groupId",
@@ -154,9 +154,7 @@ class GenTD26(Streamed):
         numbers = integers(cells, origin, "loras").to_pylist()
         for index, number in enumerate(numbers):
             if number is not None and not 0 <= number <= MOST_LORAS:
-                raise TraceError(
-                    f"{origin.cell(index, 'loras')}: found {number}, expected 0 to {MOST_LORAS}; fix or drop the row"
-                )
+                raise refusal(origin, index, "loras", str(number), f"0 to {MOST_LORAS}")
             known = number is not None and (number == 0 or self.unnamed_loras)
             lists.append([f"unnamed-{one}" for one in range(1, number + 1)] if known else None)
         return lists, [number for number in numbers if number is not None]
@@ -206,7 +204,5 @@ def _named(cell: str, origin: Origin, index: int) -> list[tuple[str, Any]]:
             return named
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         pass
-    raise TraceError(
-        f"{origin.cell(index, 'loras')}: found {shown(repr(cell), 60)}, expected a list such as"
-        " [{'modelVersionId': 'a name', 'scale': 0.8}]; fix or drop the row"
-    )
+    expected = "a list such as [{'modelVersionId': 'a name', 'scale': 0.8}]"
+    raise refusal(origin, index, "loras", repr(cell), expected)

@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
 
 from traces.error import TraceError
 from traces.sources import Streamed
-from traces.sources.formats.cells import Timestamps
+from traces.sources.formats.cells import Timestamps, refusal
 from traces.sources.formats.jsontext import elements
+from traces.sources.formats.records import Name, check_records
 from traces.table.ingest import Batch, Reading, since_earliest
 from traces.table.limits import Limits
 from traces.table.validation import Origin, shown
@@ -25,7 +28,19 @@ COLUMNS = {
 }
 """Canonical name -> the trace's."""
 
-FIELDS = ("timestamp", "ip", "scene_id", "base_model_id", "controlnets", "loras")
+
+class Record(TypedDict):
+    """What the trace tells of a request; a null list of add-ons means none."""
+
+    timestamp: Any
+    ip: Name
+    scene_id: Name
+    base_model_id: Name | None
+    controlnets: list[Name] | None
+    loras: list[Name] | None
+
+
+RECORDS = TypeAdapter(list[Record])
 
 MILLISECONDS = 1e11
 """Numbers above this are taken for milliseconds since 1970: as seconds they lie beyond the year 5000."""
@@ -84,9 +99,10 @@ class Katz(Streamed):
         nodes: set[str] = set()
         first = kept = 0
         for records in elements(path, self.limits):
+            check_records(records, RECORDS, Origin(where, rows=np.arange(first, first + len(records))))
             rows, ids, chosen = [], [], []
             for row, record in enumerate(records, first):
-                service, node = _place(record, where, row)
+                service, node = str(record["scene_id"]), str(record["ip"])
                 services[service] += 1
                 if self.service in (None, service) and self.node in (None, node):
                     rows.append(row)
@@ -96,11 +112,11 @@ class Katz(Streamed):
             first += len(records)
             kept += len(rows)
             origin = Origin(where, COLUMNS, np.array(rows, np.int64))
+            models = [record["base_model_id"] for record in chosen]
             columns = {
                 "request_id": ids,
-                "base_model": _models(chosen, origin),
-                "controlnets": _lists(chosen, "controlnets", origin),
-                "loras": _lists(chosen, "loras", origin),
+                "base_model": [None if model is None else str(model) for model in models],
+                **{name: [[*map(str, record[name] or [])] for record in chosen] for name in ("controlnets", "loras")},
             }
             yield Batch(columns, clock.read(chosen, origin), origin)
         if first and not kept:
@@ -111,47 +127,6 @@ class Katz(Streamed):
         if (self.service, self.node) != (None, None):
             notes["skipped"] = {"another service or node": first - kept}
         notes.update(rows=first, services=dict(sorted(services.items())), nodes=len(nodes), times=clock.unit)
-
-
-def _place(record: Any, where: str, row: int) -> tuple[str, str]:
-    """The service and the node of a record that has all fields."""
-    if not isinstance(record, dict):
-        raise TraceError(f"{where}: row {row}: found {shown(repr(record), 60)}, expected a record; drop it")
-    for name in FIELDS:
-        if name not in record:
-            raise TraceError(f"{where}: row {row}, column {name}: missing, found {shown(', '.join(record))}; add it")
-    service, node = (_name(record[name], where, row, name) for name in ("scene_id", "ip"))
-    return service, node
-
-
-def _name(value: Any, where: str, row: int, column: str) -> str:
-    if isinstance(value, str | int) and not isinstance(value, bool):
-        return str(value)
-    raise TraceError(
-        f"{where}: row {row}, column {column}: found {shown(repr(value), 60)}, expected a name or a number; fix or"
-        " drop the record"
-    )
-
-
-def _models(records: list[dict[str, Any]], origin: Origin) -> list[str | None]:
-    values = [record["base_model_id"] for record in records]
-    return [
-        None if value is None else _name(value, origin.where, origin.row(index), "base_model_id")
-        for index, value in enumerate(values)
-    ]
-
-
-def _lists(records: list[dict[str, Any]], column: str, origin: Origin) -> list[list[str]]:
-    lists = []
-    for index, record in enumerate(records):
-        value = [] if record[column] is None else record[column]
-        if not isinstance(value, list):
-            raise TraceError(
-                f"{origin.cell(index, column)}: found {shown(repr(value), 60)}, expected a list of names; fix or drop"
-                " the record"
-            )
-        lists.append([_name(name, origin.where, origin.row(index), column) for name in value])
-    return lists
 
 
 @dataclass(slots=True)
@@ -167,10 +142,8 @@ class _Clock:
             unit = _unit(value)
             self.unit = self.unit or unit
             if unit is None or unit != self.unit:
-                raise TraceError(
-                    f"{origin.cell(index, 'arrival_s')}: found {shown(repr(value), 60)}, expected"
-                    f" {self.unit or 'a time in ISO 8601 or a number'} as in the rows before; fix or drop the record"
-                )
+                expected = f"{self.unit or 'a time in ISO 8601 or a number'} as in the rows before"
+                raise refusal(origin, index, "arrival_s", repr(value), expected)
         if self.unit == "text":
             return self.stamps.read(pa.chunked_array([values], pa.string()), origin, "arrival_s")
         scale = 1000.0 if self.unit == "milliseconds since 1970" else 1.0

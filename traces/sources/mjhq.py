@@ -7,20 +7,33 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
 
 from conf.ranges import Count
 from traces.error import TraceError
 from traces.sources import Streamed
 from traces.sources.formats.jsontext import members
+from traces.sources.formats.records import check_records
 from traces.table.ingest import ORDER_ONLY, Batch, Reading, untimed
 from traces.table.limits import Limits
-from traces.table.validation import Origin, shown
+from traces.table.validation import Origin
 
 CATEGORIES = 10
 """Categories of the published file, 3,000 prompts each."""
 
 Row = tuple[int, str, str]
 """The number of a row, its name and its prompt."""
+
+
+class Image(TypedDict):
+    """What is told of an image."""
+
+    category: str
+    prompt: str
+
+
+IMAGES = TypeAdapter(list[Image])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,13 +84,14 @@ class Mjhq(Streamed):
         each = None if self.requests is None else self.requests // CATEGORIES
         first = 0
         for group in members(path, self.limits):
+            values = [value for _, value in group]
+            check_records(values, IMAGES, Origin(where, rows=np.arange(first, first + len(values))))
             rows: list[Row] = []
             for name, value in group:
-                category, prompt = _parts(value, where, first + len(rows))
-                categories[category] += 1
-                rows.append((first + len(rows), name, prompt))
+                categories[value["category"]] += 1
+                rows.append((first + len(rows), name, value["prompt"]))
                 if each is not None:
-                    last.setdefault(category, deque(maxlen=each)).append(rows[-1])
+                    last.setdefault(value["category"], deque(maxlen=each)).append(rows[-1])
             if each is None:
                 yield _batch(rows, where, first)
             first += len(rows)
@@ -91,17 +105,6 @@ class Mjhq(Streamed):
             chosen = sorted(row for rows in last.values() for row in rows)
             notes["skipped"] = {"before the last of their category": first - len(chosen)}
             yield _batch(chosen, where, 0)
-
-
-def _parts(value: Any, where: str, row: int) -> tuple[str, str]:
-    found = value if isinstance(value, dict) else {}
-    for key in ("category", "prompt"):
-        if not isinstance(found.get(key), str):
-            raise TraceError(
-                f"{where}: row {row}, column {key}: found {shown(repr(found.get(key, value)), 60)}, expected a text, in"
-                " an object with category and prompt; fix or drop the member"
-            )
-    return found["category"], found["prompt"]
 
 
 def _batch(rows: list[Row], where: str, first: int) -> Batch:

@@ -10,6 +10,7 @@ import numpy as np
 
 from traces.error import TraceError
 from traces.sources import Streamed
+from traces.sources.formats.cells import refusal
 from traces.sources.formats.jsontext import elements
 from traces.sources.formats.lines import lines
 from traces.sources.formats.sniff import not_prompts
@@ -66,10 +67,8 @@ class Prompts(Streamed):
             prompts = [value.get("prompt") if isinstance(value, dict) else value for value in values]
             for index, prompt in enumerate(prompts):
                 if not isinstance(prompt, str):
-                    raise TraceError(
-                        f"{origin.cell(index, 'prompt')}: found {shown(repr(values[index]), 60)}, expected a text or"
-                        " an object with a text named prompt; fix or drop the element"
-                    )
+                    expected = "a text or an object with a text named prompt"
+                    raise refusal(origin, index, "prompt", repr(values[index]), expected)
             yield Batch({"prompt": prompts}, untimed(len(prompts), first), origin, relative=True)
             first += len(values)
 

@@ -4,48 +4,61 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Required
 
 import numpy as np
 import pyarrow as pa
+from pydantic import ConfigDict, TypeAdapter, with_config
+from typing_extensions import TypedDict
 
 from traces.error import TraceError
 from traces.sources import Streamed
+from traces.sources.formats.cells import refusal
 from traces.sources.formats.jsontext import elements
-from traces.sources.formats.request_lines import extras, refusal
+from traces.sources.formats.records import Number, Whole, check_records
+from traces.sources.formats.request_lines import extras
 from traces.table.ingest import ORDER_ONLY, Batch, Reading, untimed
 from traces.table.limits import Limits
 from traces.table.trace import Trace
 from traces.table.validation import Origin
 
-WHOLE, NUMBER, TEXT, TEXTS, OBJECT = "a whole number", "a number", "text", "a list of texts", "an object"
 
-COLUMNS: Mapping[str, tuple[str, str]] = {
-    "prompt": ("prompt", TEXT),
-    "request_id": ("request_id", TEXT),
-    "width": ("width", WHOLE),
-    "height": ("height", WHOLE),
-    "num_inference_steps": ("steps", WHOLE),
-    "seed": ("seed", WHOLE),
-    "num_outputs_per_prompt": ("images", WHOLE),
-}
-"""Fields that a trace has a column for, and what they hold."""
+@with_config(ConfigDict(extra="forbid"))
+class Line(TypedDict, total=False):
+    """A line of the manifest: its fields, in the order in which they are written."""
 
-OTHERS: Mapping[str, str] = {
-    "guidance_scale": NUMBER,
-    "negative_prompt": TEXT,
-    "num_frames": WHOLE,
-    "fps": NUMBER,
-    "image_paths": TEXTS,
-    "sampling_params": OBJECT,
+    prompt: Required[str]
+    request_id: str | None
+    width: Whole | None
+    height: Whole | None
+    num_inference_steps: Whole | None
+    guidance_scale: Number | None
+    negative_prompt: str | None
+    seed: Whole | None
+    num_outputs_per_prompt: Whole | None
+    num_frames: Whole | None
+    fps: Number | None
+    image_paths: list[str] | None
+    sampling_params: dict[str, Any] | None
+
+
+LINES = TypeAdapter(list[Line])
+
+COLUMNS: Mapping[str, str] = {
+    "prompt": "prompt",
+    "request_id": "request_id",
+    "width": "width",
+    "height": "height",
+    "num_inference_steps": "steps",
+    "seed": "seed",
+    "num_outputs_per_prompt": "images",
 }
+"""Fields that a trace has a column for."""
+
+TEXTS = ("prompt", "request_id")
+
+OTHERS = tuple(name for name in Line.__annotations__ if name not in COLUMNS)
 """Fields that a trace keeps in its column extras."""
-
-WRITTEN = (
-    *("prompt", "request_id", "width", "height", "num_inference_steps", "guidance_scale", "negative_prompt", "seed"),
-    *("num_outputs_per_prompt", "num_frames", "fps", "image_paths", "sampling_params"),
-)
-"""All fields, in the order in which they are written."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,18 +94,21 @@ class SGLang(Streamed):
     def _batches(self, path: Path) -> Iterator[Batch]:
         first = 0
         named: bool | None = None
-        names = {ours: theirs for theirs, (ours, _) in COLUMNS.items()}
+        names = {ours: theirs for theirs, ours in COLUMNS.items()}
         for found in elements(path, self.limits):
             origin = Origin(str(path), columns=names, rows=np.arange(first, first + len(found)))
+            check_records(found, LINES, origin)
             for index, value in enumerate(found):
-                _check(value, origin, index)
                 has = value.get("request_id") is not None
                 named = has if named is None else named
                 if has is not named:
                     raise refusal(origin, index, "request_id", "one" if has else "none", "one in every line or in none")
             columns = {
-                ours: pa.array([each.get(theirs) for each in found], pa.string() if kind is TEXT else pa.int64())
-                for theirs, (ours, kind) in COLUMNS.items()
+                ours: pa.array(
+                    [each.get(theirs) for each in found],
+                    pa.string() if ours in ("prompt", "request_id") else pa.int64(),
+                )
+                for theirs, ours in COLUMNS.items()
                 if theirs != "request_id" or named
             }
             columns["extras"] = pa.array([_others(each) for each in found], pa.string())
@@ -108,37 +124,15 @@ def lines(trace: Trace) -> Iterator[str]:
     """
     for row in range(len(trace)):
         others = {name: value for name, value in extras(trace, row).items() if name in OTHERS}
-        told = {theirs: trace.table.column(ours)[row].as_py() for theirs, (ours, _) in COLUMNS.items()} | others
+        told = {theirs: trace.table.column(ours)[row].as_py() for theirs, ours in COLUMNS.items()} | others
         if told["prompt"] is None:
             raise TraceError(
                 f"{trace.path or trace.name}: row {row}, column prompt: found null, expected text, which a line of the "
                 "manifest has to have; pair the trace with prompts (mezzotint trace pair)"
             )
-        yield json.dumps({name: told[name] for name in WRITTEN if told.get(name) is not None}, ensure_ascii=False)
-
-
-def _check(value: Any, origin: Origin, index: int) -> None:
-    if not isinstance(value, dict):
-        raise refusal(origin, index, "request", repr(value), "an object")
-    for name, said in value.items():
-        kind = COLUMNS[name][1] if name in COLUMNS else OTHERS.get(name)
-        if kind is None:
-            raise refusal(origin, index, name, name, f"a field among {', '.join(WRITTEN)}")
-        if said is not None and not _fits(said, kind):
-            raise refusal(origin, index, COLUMNS.get(name, (name,))[0], repr(said), kind)
-    if value.get("prompt") is None:
-        raise refusal(origin, index, "prompt", "none", "text")
-
-
-def _fits(said: Any, kind: str) -> bool:
-    if kind is TEXT:
-        return isinstance(said, str)
-    if kind is TEXTS:
-        return isinstance(said, list) and all(isinstance(each, str) for each in said)
-    if kind is OBJECT:
-        return isinstance(said, dict)
-    number = isinstance(said, int | float) and not isinstance(said, bool) and abs(said) < 2**63
-    return number and (kind is NUMBER or isinstance(said, int))
+        yield json.dumps(
+            {name: told[name] for name in Line.__annotations__ if told.get(name) is not None}, ensure_ascii=False
+        )
 
 
 def _others(value: Mapping[str, Any]) -> str | None:

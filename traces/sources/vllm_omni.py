@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from traces.error import TraceError
 from traces.sources import Streamed
+from traces.sources.formats.cells import refusal
 from traces.sources.formats.lines import lines as text_lines
-from traces.sources.formats.request_lines import extras, refusal
-from traces.table.ingest import ORDER_ONLY, Batch, Reading, Tables, own_clock, since_earliest, untimed
+from traces.sources.formats.request_lines import extras
+from traces.table.ingest import ORDER_ONLY, Batch, Reading, own_clock, since_earliest, untimed
 from traces.table.limits import Limits
 from traces.table.trace import Trace
 from traces.table.validation import Origin, shown
@@ -189,14 +190,6 @@ def _columns(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return columns
 
 
-def _counted(tables: Tables) -> Tables:
+def _counted(table: pa.Table) -> pa.Table:
     """Arrivals from the start of the trace, however the source counts them."""
-    rest = iter(tables)
-    first = next(rest)
-
-    def every() -> Tables:
-        yield first
-        yield from rest
-
-    earliest = first.column("time")[0].as_py()
-    return (since_earliest if earliest > SINCE_1970_S else own_clock)(every())
+    return (since_earliest if table.column("time")[0].as_py() > SINCE_1970_S else own_clock)(table)

@@ -1,20 +1,25 @@
 """The ControlNets and LoRAs of a service: how popular, which together, and how alike the requests of a node are."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Gt, Le, Len
+from pydantic import ConfigDict, Strict, ValidationError
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 from scipy.special import gammaincinv
 
 from conf.ranges import Share
 from traces.error import TraceError
-from traces.synthetic.bounds import check_ranges
 from traces.synthetic.laws import Floats, Indices, choices, inherited_from, named, zipf
 from traces.synthetic.lineage import Order, by, lags
-from traces.table.validation import check_count, check_number
+from traces.table.validation import shown
+
+Weight = Annotated[float, Ge(0)]
+Together = Annotated[tuple[list[str], Annotated[float, Gt(0)]], Strict(False)]
+"""Names that are used together, and the weight of that."""
 
 LEAST = 1e-6
 """A spread of less is none."""
@@ -23,7 +28,7 @@ ROUNDS = 200
 """How often the shares on nodes are scaled at most; it stops when nothing moves."""
 
 
-@dataclass(frozen=True, slots=True)
+@pydantic_dataclass(frozen=True, slots=True, config=ConfigDict(strict=True, allow_inf_nan=False))
 class Service:
     """The law of one service's add-ons; see conf/trace/synthetic.yaml for the values and what each is fitted to.
 
@@ -53,14 +58,14 @@ class Service:
     nodes: Annotated[int, Ge(1), Le(10**5)]
     node_shape: Annotated[float, Gt(0), Le(1e6)]
     node_spread: Share
-    controlnets: Sequence[Sequence[Any]]
-    other_controlnets: Sequence[float]
+    controlnets: Annotated[list[Together], Len(1)]
+    other_controlnets: Annotated[tuple[Annotated[int, Ge(0), Le(10**5)], Weight], Strict(False)]
     run_share: Share
     run_least: Annotated[float, Ge(1), Le(1e6)]
-    loras_per_request: Sequence[float]
+    loras_per_request: Annotated[list[Weight], Len(2)]
     lora_names: Annotated[int, Ge(1), Le(10**6)]
     lora_skew: Annotated[float, Ge(0), Le(10)]
-    lora_shift: Annotated[float, Ge(0)]
+    lora_shift: Weight
     loras_again: Share
     again_lag: Annotated[float, Gt(0), Le(100)]
 
@@ -156,37 +161,22 @@ class Drawn:
 
 
 def service(given: Mapping[str, Any], name: str) -> Service:
-    """The law of the service `name`. Raises TraceError where a key is missing or unknown or a value is out of range."""
+    """Return the law of the service `name`.
+
+    Raises:
+        TraceError: a key is missing or unknown, or a value is out of its range.
+    """
     where = f"synthetic trace: services.{name}"
-    keys = [each.name for each in fields(Service) if each.name != "name"]
-    if not isinstance(given, Mapping) or set(given) != set(keys):
-        raise TraceError(f"{where}: found {given!r}; expected the keys {', '.join(keys)}")
-    _check_combinations(where, given["controlnets"], given["other_controlnets"])
-    shares = given["loras_per_request"]
-    if not isinstance(shares, Sequence) or isinstance(shares, str) or len(shares) < 2 or not any(shares):
-        raise TraceError(f"{where}.loras_per_request={shares!r}, expected shares of 0, 1, 2 and more LoRAs")
-    for share in shares:
-        check_number(where, "loras_per_request", share, least=0.0)
-    made = Service(name=name, **given)
-    check_ranges(where, made)
-    if made.lora_names < len(shares):
-        raise TraceError(f"{where}.lora_names={made.lora_names}, expected at least {len(shares)}")
-    return made
-
-
-def _check_combinations(where: str, combos: Any, others: Any) -> None:
+    if not isinstance(given, Mapping):
+        raise TraceError(f"{where}: found {given!r}; expected a mapping")
     try:
-        well = bool(combos) and all(
-            all(isinstance(cell, str) for cell in names) and not isinstance(names, str) for names, _ in combos
-        )
-    except (TypeError, ValueError):
-        well = False
-    if not well:
-        raise TraceError(f"{where}.controlnets={combos!r}, expected rows of a list of names and a positive weight")
-    for _, weight in combos:
-        check_number(where, "controlnets", weight, above=0.0)
-    if not isinstance(others, Sequence) or isinstance(others, str) or len(others) != 2:
-        raise TraceError(f"{where}.other_controlnets={others!r}, expected a number of names and a weight")
-    if others[0] != 0:
-        check_count(where, "other_controlnets", others[0], 10**5)
-        check_number(where, "other_controlnets", others[1], above=0.0)
+        made = Service(name=name, **given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise TraceError(f"{where}.{first['loc'][0]}: found {shown(repr(first['input']))}; {first['msg']}") from None
+    if made.lora_names < len(made.loras_per_request):
+        raise TraceError(f"{where}.lora_names={made.lora_names}, expected at least {len(made.loras_per_request)}")
+    more, weight = made.other_controlnets
+    if not any(made.loras_per_request) or (more and not weight):
+        raise TraceError(f"{where}: loras_per_request or other_controlnets: found weights of 0, expected some above 0")
+    return made

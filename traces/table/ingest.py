@@ -53,25 +53,19 @@ class Batch:
     relative: bool = False
 
 
-def own_clock(tables: Tables) -> Tables:
+def own_clock(table: pa.Table) -> pa.Table:
     """Arrivals as the source has them."""
-    for table in tables:
-        yield arriving(table, table.column("time"))
+    return arriving(table, table.column("time"))
 
 
-def since_earliest(tables: Tables) -> Tables:
+def since_earliest(table: pa.Table) -> pa.Table:
     """Arrivals counted from the first."""
-    first: Any = None
-    for table in tables:
-        times = table.column("time")
-        if pa.types.is_timestamp(times.type):
-            ticks = times.cast(pa.int64()).to_numpy()
-            first = ticks[0] if first is None else first
-            yield arriving(table, (ticks - first) / 1e6)
-        else:
-            seconds = times.to_numpy()
-            first = seconds[0] if first is None else first
-            yield arriving(table, seconds - first)
+    times = table.column("time")
+    if pa.types.is_timestamp(times.type):
+        ticks = times.cast(pa.int64()).to_numpy()
+        return arriving(table, (ticks - ticks[0]) / 1e6)
+    seconds = times.to_numpy()
+    return arriving(table, seconds - seconds[0])
 
 
 def arriving(table: pa.Table, arrival_s: npt.NDArray[np.float64] | pa.ChunkedArray) -> pa.Table:
@@ -101,23 +95,8 @@ class Reading:
     source: str
     batches: Iterator[Batch]
     notes: dict[str, Any] = field(default_factory=dict)
-    settle: Callable[[Tables], Tables] = own_clock
+    settle: Callable[[pa.Table], pa.Table] = own_clock
     limits: Limits = field(default_factory=Limits)
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A trace that was written to disk: `requests` rows over `span_s` seconds at `path`.
-
-    Attributes:
-        skipped: rows of the source that are not in it, by reason.
-    """
-
-    path: Path
-    requests: int
-    span_s: float
-    digest: str
-    skipped: Mapping[str, int] = field(default_factory=dict)
 
 
 def gather(reading: Reading) -> Trace:
@@ -140,14 +119,14 @@ def gather(reading: Reading) -> Trace:
     if named:
         check_unique(columns["request_id"], replace(origin, rows=columns["row"].to_numpy()))
     _sort(columns)
-    table = pa.concat_tables(reading.settle(iter([pa.table(columns)])))
+    table = reading.settle(pa.table(columns))
     check_span(table.column("arrival_s"), table.column("row"), origin)
     check_notes(reading.notes, reading.where)
-    table = table.select(SCHEMA.names)
+    table = table.select(SCHEMA.names).cast(SCHEMA)
     return Trace(table, reading.name, reading.source, content_digest(table), reading.notes)
 
 
-def store(reading: Reading, path: Path) -> Written:
+def store(reading: Reading, path: Path) -> Trace:
     """Read a source and write it as a trace; the file appears once it is whole.
 
     Raises:
@@ -156,7 +135,7 @@ def store(reading: Reading, path: Path) -> Written:
     with atomic_write(path, TraceError) as temporary:
         trace = gather(reading)
         write_table(trace, temporary)
-    return Written(path, len(trace), trace.span_s, trace.digest, reading.notes.get("skipped", {}))
+    return replace(trace, path=path)
 
 
 def _sort(columns: dict[str, pa.ChunkedArray]) -> None:

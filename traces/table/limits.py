@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
+
+from annotated_types import Ge
 
 from traces.error import TraceError
-from traces.table.validation import check_count
 
 FREE_BYTES = 1 << 26
 """Unpacked bytes below which no ratio is suspicious."""
@@ -34,18 +35,10 @@ class Limits:
             published traces have some thousands.
         max_bytes: bytes of the file once unpacked. None allows any number as long as they are at most
             `FREE_BYTES`, or at most `RATIO` times the bytes on disk.
-
-    Raises:
-        TraceError: a limit is not a whole number of 1 or more.
     """
 
-    max_prompt_bytes: int = 1 << 20
-    max_bytes: int | None = None
-
-    def __post_init__(self) -> None:
-        check_count("limits", "max_prompt_bytes", self.max_prompt_bytes)
-        if self.max_bytes is not None:
-            check_count("limits", "max_bytes", self.max_bytes)
+    max_prompt_bytes: Annotated[int, Ge(1)] = 1 << 20
+    max_bytes: Annotated[int, Ge(1)] | None = None
 
     def check(self, unpacked: int, packed: int, where: str) -> None:
         """Raise TraceError if `unpacked` bytes, out of `packed` bytes on disk, are more than allowed."""

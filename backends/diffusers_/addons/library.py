@@ -19,8 +19,7 @@ from backends.diffusers_.addons.controlnet import (
     open_controlnet,
     random_controlnet,
 )
-from backends.diffusers_.addons.in_place import InPlace
-from backends.diffusers_.addons.lora import Loras, LoraWeights, read_lora, write_random_lora
+from backends.diffusers_.addons.lora import InPlace, Loras, LoraWeights, read_lora, write_random_lora
 from backends.diffusers_.addons.residuals import ResidualSource
 from backends.diffusers_.errors import LiveError
 from backends.diffusers_.model import LiveModel

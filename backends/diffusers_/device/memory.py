@@ -1,4 +1,4 @@
-"""Whether a device is there and a model fits on it, and how much memory it took once it ran."""
+"""Whether a device is there and a model fits on it."""
 
 import gc
 from collections.abc import Iterable
@@ -63,17 +63,6 @@ def free_memory(device: torch.device) -> None:
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
-
-
-def reset_peak(device: torch.device) -> None:
-    """Start a new measurement of peak memory (nothing to do off a GPU)."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-
-
-def peak_bytes(device: torch.device) -> int | None:
-    """Most bytes allocated on a GPU since :func:`reset_peak`; None where the device does not count them."""
-    return int(torch.cuda.max_memory_allocated(device)) if device.type == "cuda" else None
 
 
 def _parameters(part: Part) -> float:

@@ -55,11 +55,6 @@ class Halves:
     decode: Callable[[Any, Any, Residuals | None], torch.Tensor]
 
 
-def as_encoded(pipe: Any, rows: Mapping[str, torch.Tensor], latents: torch.Tensor, guidance: float) -> Inputs:
-    """Inputs of a family whose denoiser reads nothing but the encoded prompts."""
-    return dict(rows)
-
-
 @dataclass(frozen=True, slots=True)
 class Family:
     """The family's side of the loop; ``pipe`` is the stock pipeline with the networks.
@@ -87,7 +82,7 @@ class Family:
     encode: Callable[[Any, Prompts], tuple[Tensors, Tensors | None]]
     predict: Callable[[Any, StepInput, Residuals | None], torch.Tensor]
     steering: Steering | None = None
-    inputs: Callable[[Any, Mapping[str, torch.Tensor], torch.Tensor, float], Inputs] = as_encoded
+    inputs: Callable[[Any, Mapping[str, torch.Tensor], torch.Tensor, float], Inputs] = lambda _, rows, *__: dict(rows)
     sigmas: Callable[[int], np.ndarray | None] = lambda steps: None
     two_passes: bool = True
     packs: int = 1

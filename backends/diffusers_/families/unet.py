@@ -1,16 +1,44 @@
-"""What SD1.5 and SDXL share: a UNet, and a ControlNet that copies its first half.
+"""Stable Diffusion 1.x, 2.x and XL: a UNet, and a ControlNet that copies its first half.
 
-SDXL's inputs also hold ``text_embeds`` and ``time_ids``, pooled text and image size, which both networks add to the
-timestep.
+SD1.x and 2.x are conditioned on one CLIP text encoder, SDXL on two and on the image size: its inputs also hold
+``text_embeds`` and ``time_ids``, which both networks add to the timestep.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from backends.diffusers_.addons.residuals import Residuals, StepInput
-from backends.diffusers_.families.base import Halves, Steering
+from backends.diffusers_.conditioning import Tensors
+from backends.diffusers_.families.base import Family, Halves, Inputs, Prompts, Steering
+from backends.diffusers_.patches.layout import layout
+from backends.diffusers_.patches.operators import patched
+
+
+def encode_one(pipe: Any, prompts: Prompts) -> tuple[Tensors, Tensors | None]:
+    positive, negative = pipe.encode_prompt(prompts.texts, pipe.device, 1, prompts.guided)
+    return {"hidden": positive}, {"hidden": negative} if prompts.guided else None
+
+
+def encode_two(pipe: Any, prompts: Prompts) -> tuple[Tensors, Tensors | None]:
+    hidden, no_hidden, pooled, no_pooled = pipe.encode_prompt(
+        prompts.texts,
+        device=pipe.device,
+        num_images_per_prompt=1,
+        do_classifier_free_guidance=prompts.guided,
+    )
+    positive = {"hidden": hidden, "text_embeds": pooled}
+    return positive, {"hidden": no_hidden, "text_embeds": no_pooled} if prompts.guided else None
+
+
+def inputs(pipe: Any, rows: Mapping[str, torch.Tensor], latents: torch.Tensor, guidance: float) -> Inputs:
+    """Original size, crop and target size are those of an image that was never cropped."""
+    height, width = (side * pipe.vae_scale_factor for side in latents.shape[-2:])
+    pooled = rows["text_embeds"]
+    size = torch.tensor([height, width, 0, 0, height, width]).to(device=pooled.device, dtype=pooled.dtype)
+    return {**rows, "time_ids": size.repeat(pooled.shape[0], 1)}
 
 
 def predict(pipe: Any, step: StepInput, residuals: Residuals | None) -> torch.Tensor:
@@ -89,3 +117,34 @@ def _reads(block: Any, text: torch.Tensor) -> dict[str, torch.Tensor]:
 
 
 halves = Halves(encode, decode)
+
+
+def predict_patched(pipe: Any, steps: Sequence[StepInput], side: int) -> list[torch.Tensor]:
+    """What the UNet makes of the latents of each size, (rows, c, h, w), run as patches of ``side`` latents.
+
+    Args:
+        steps: of each size its rows, doubled under classifier-free guidance, as Family.predict takes them.
+    """
+    cut = layout([(x.shape[0], *x.shape[-2:]) for x in (step.x for step in steps)], side, steps[0].x.device)
+    times = torch.cat([step.t.expand(step.x.shape[0]) for step in steps])
+    rows = {name: torch.cat([step.inputs[name] for step in steps]) for name in steps[0].inputs}
+    # Time, size and pooled text are added pixel by pixel, so each patch has its image's; attention reads them by image.
+    added = {name: rows[name][cut.image] for name in ("text_embeds", "time_ids") if name in rows}
+    with patched(pipe.unet, cut):
+        made = pipe.unet(
+            cut.split([step.x for step in steps]),
+            times[cut.image],
+            encoder_hidden_states=rows["hidden"],
+            added_cond_kwargs=added or None,
+            return_dict=False,
+        )[0]
+    return cut.join(made)
+
+
+SD15 = Family("unet", 8, encode_one, predict, steering, predict_patched=predict_patched, halves=halves)
+"""``StableDiffusionPipeline`` (Rombach et al., 2022, arXiv 2112.10752)."""
+
+SDXL = Family(
+    "unet", 8, encode_two, predict, steering, inputs, upcasts_vae=True, predict_patched=predict_patched, halves=halves
+)
+"""``StableDiffusionXLPipeline`` (Podell et al., 2023, arXiv 2307.01952)."""

@@ -49,6 +49,7 @@ class Architecture:
     """Everything needed to build one variant of a family with random weights.
 
     Attributes:
+        name: as the simulator spells it, ``sd3.5-large``; a tiny one ends in ``-tiny``, as it is no such model.
         parts: pipeline slot (``unet``, ``vae``, ``text_encoder_2``...) to network.
         tokenizers: pipeline slot to tokenizer kind (``clip``, ``t5``, ``gemma``).
         scheduler_class, scheduler_config: the single-step solver it runs with.
@@ -59,6 +60,7 @@ class Architecture:
 
     family: str
     variant: str
+    name: str
     scale: Scale
     parts: Mapping[str, Part]
     tokenizers: Mapping[str, str]
@@ -107,9 +109,11 @@ def architecture(family: str, variant: str | None = None, scale: Scale = "full")
     if chosen not in variants:
         raise LiveError(f"family {family!r} has no {scale} variant {chosen!r}; choose one of {', '.join(variants)}")
     model = data["models"][chosen]
+    name = model.get("name", chosen.replace("_", "-"))
     return Architecture(
         family=family,
         variant=chosen,
+        name=f"{name}-tiny" if scale == "tiny" else name,
         scale=scale,
         parts={slot: part(name, scale) for slot, name in model["parts"].items()},
         tokenizers=dict(model["tokenizers"]),

@@ -48,17 +48,15 @@ def build(spec: ModelSpec, device: str | torch.device = "cpu") -> LiveModel:
 
 def _random_pipeline(spec: ModelSpec, shape: Architecture, pipeline: str, device: torch.device) -> Any:
     networks = {
-        slot: with_random_weights(each, device, spec.torch_dtype, _slot_seed(spec.seed, slot))
+        slot: with_random_weights(
+            each, device, spec.torch_dtype, (spec.seed * 1_000_003 + zlib.crc32(slot.encode())) % 2**63
+        )
         for slot, each in shape.parts.items()
     }
     tokenizers = {slot: spelled(kind, shape.text_tokens or 77) for slot, kind in shape.tokenizers.items()}
     scheduler = getattr(diffusers, shape.scheduler_class)(**shape.scheduler_config)
     slots: dict[str, Any] = {**networks, **tokenizers, "scheduler": scheduler}
     return getattr(diffusers, pipeline)(**slots, **unwanted_slots(pipeline))
-
-
-def _slot_seed(seed: int, slot: str) -> int:
-    return (seed * 1_000_003 + zlib.crc32(slot.encode())) % 2**63
 
 
 def family_of(family: str) -> Family:

@@ -1,7 +1,5 @@
 """Networks built from their configuration, with random weights drawn where they will live."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -29,13 +27,17 @@ def with_random_weights(part: Part, device: torch.device, dtype: torch.dtype, se
     Returns:
         The network in evaluation mode, gradients off.
     """
-    forked = torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
-    with forked, _default_dtype(dtype), torch.device(device):
-        torch.manual_seed(seed)
-        network = _construct(part)
-        for weight in network.parameters():
-            if weight.dim() > 1 and not weight.any():
-                torch.nn.init.normal_(weight, std=0.02)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.device(device):
+            torch.manual_seed(seed)
+            network = _construct(part)
+            for weight in network.parameters():
+                if weight.dim() > 1 and not weight.any():
+                    torch.nn.init.normal_(weight, std=0.02)
+    finally:
+        torch.set_default_dtype(before)
     return network.to(device).eval().requires_grad_(False)
 
 
@@ -45,13 +47,3 @@ def _construct(part: Part) -> Any:
     if package == "transformers":
         return network(network.config_class(**part.config))
     return network(**part.config)
-
-
-@contextmanager
-def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)

@@ -1,13 +1,14 @@
 """How counts of uses begin and fade: what LFU and LCBFU share of what NIRVANA does not print."""
 
-from sim.errors import ConfigError
+from typing import Annotated
+
+from annotated_types import Ge, Le
+
+from conf.ranges import MOST
 from sim.parts import Run
 
-
-def check(initial_uses: int) -> None:
-    """Raise ConfigError for a number of uses that cannot be."""
-    if initial_uses < 0:
-        raise ConfigError(f"eviction.initial_uses: found {initial_uses}, expected 0 or more uses")
+Uses = Annotated[int, Ge(0), Le(MOST)]
+"""That an item enters with."""
 
 
 def assume(run: Run, policy: str, ageing: bool, initial_uses: int) -> None:

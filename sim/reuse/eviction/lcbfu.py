@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass, field
 
-from sim.parts import Item, Run, Selector
-from sim.reuse.eviction.ageing import assume, check
+from sim.parts import Eviction, Item, Run, Selector
+from sim.reuse.eviction.ageing import Uses, assume
 from sim.reuse.eviction.base import ITEM_BITS, K_BITS, K_MASK
 from sim.reuse.eviction.rising import Lane, Rising
 from traces.similarity.spaces import Space
 
 
 @dataclass(slots=True)
-class Lcbfu:
+class Lcbfu(Eviction):
     """The item with the lowest f x K goes first, where f counts its uses: the steps it saved (NIRVANA, 5.4).
 
     Among equals the oldest entry goes first, of an entry the smallest K, so that what was never used leaves first
@@ -26,39 +26,29 @@ class Lcbfu:
     Args:
         ageing: whether uses of long ago fade.
         initial_uses: f of an item that enters. The paper does not say; 0 in MoDM's artifact.
-
-    Raises:
-        ConfigError: a negative ``initial_uses``.
     """
 
     ageing: bool = True
-    initial_uses: int = 1
+    initial_uses: Uses = 1
     _age: int = field(init=False, default=0)
     _items: Rising = field(init=False, default_factory=lambda: Rising(by_k=True), repr=False)
     _lanes: dict[tuple[int, ...], list[tuple[Lane, int]]] = field(init=False, default_factory=dict, repr=False)
     """By the K of a new entry, for each of them where it waits, and its record but for the entry."""
 
-    def __post_init__(self) -> None:
-        check(self.initial_uses)
-
     def bind(self, run: Run, space: Space, selector: Selector) -> None:
-        """See Eviction.bind."""
         assume(run, "LCBFU", self.ageing, self.initial_uses)
 
     def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
-        """See Eviction.added."""
         first = (self._age << ITEM_BITS) + (entry << K_BITS)
         for lane, record in self._lanes.get(ks) or self._find_lanes(ks):
             lane.append(record + first)
 
     def used(self, item: Item) -> None:
-        """See Eviction.used."""
         steps = item & K_MASK or 1
         uses = (self._items.uses(item) or self.initial_uses) + 1
         self._items.rise(item, self._age + uses * steps, uses)
 
     def victims(self, count: int) -> list[Item]:
-        """See Eviction.victims."""
         items = self._items
         least = items.pop(count)
         if self.ageing:

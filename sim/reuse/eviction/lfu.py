@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from sim.parts import Item, Run, Selector
-from sim.reuse.eviction.ageing import assume, check
+from sim.parts import Eviction, Item, Run, Selector
+from sim.reuse.eviction.ageing import Uses, assume
 from sim.reuse.eviction.base import FINAL, ITEM_BITS, items_of
 from sim.reuse.eviction.rising import Lane, Rising
 from traces.similarity.spaces import Space
@@ -12,7 +12,7 @@ TIME_BITS = 40
 
 
 @dataclass(slots=True)
-class Lfu:
+class Lfu(Eviction):
     """The item used least often goes first, among equals the least recently used (NIRVANA, 7.4).
 
     A use is one of that (prompt, K), the insertion the first of them. What is evicted loses its count.
@@ -24,40 +24,33 @@ class Lfu:
     Args:
         ageing: whether counts of long ago fade.
         initial_uses: uses that an item enters with.
-
-    Raises:
-        ConfigError: a negative ``initial_uses``.
     """
 
     ageing: bool = True
-    initial_uses: int = 1
+    initial_uses: Uses = 1
     _time: int = field(init=False, default=0)
     _age: int = field(init=False, default=0)
     _items: Rising = field(init=False, default_factory=lambda: Rising(by_k=False), repr=False)
     _lane: Lane = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check(self.initial_uses)
         self._lane = self._items.lane(FINAL)
 
     def bind(self, run: Run, space: Space, selector: Selector) -> None:
-        """See Eviction.bind."""
         assume(run, "LFU", self.ageing, self.initial_uses)
 
     def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
-        """See Eviction.added."""
         first = (self._age + self.initial_uses << TIME_BITS) + self._time + 1
         self._lane.extend([key << ITEM_BITS | item for key, item in enumerate(items_of(entry, ks), first)])
         self._time += len(ks)
 
     def used(self, item: Item) -> None:
-        """See Eviction.used. An item's key is its number of uses, aged, then the time of the last one."""
+        """An item's key is its number of uses, aged, then the time of the last one."""
         self._time += 1
         uses = (self._items.uses(item) or self.initial_uses) + 1
         self._items.rise(item, self._age + uses << TIME_BITS | self._time, uses)
 
     def victims(self, count: int) -> list[Item]:
-        """See Eviction.victims."""
         items = self._items
         least = items.pop(count)
         if self.ageing:

@@ -6,15 +6,16 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
+from conf.ranges import Count
 from sim.errors import ConfigError
-from sim.parts import Item, Run, Selector
+from sim.parts import Eviction, Item, Run, Selector
 from sim.reuse.eviction.base import FINAL, items_of, k_of
 from traces.similarity.neighbours import UNIT, Neighbours, remembered
 from traces.similarity.spaces import Space
 
 
 @dataclass(slots=True)
-class Optimum:
+class Optimum(Eviction):
     """The item whose next possible use lies furthest in the future goes first (Belady's MIN, for similarity caches).
 
     A possible use of (prompt, K) is a later request that is similar enough to the prompt to skip K steps or more.
@@ -36,10 +37,10 @@ class Optimum:
         most: neighbours of a row that are known; of a row with more, the most similar ones (traces.similarity.search).
 
     Raises:
-        ConfigError: a selector without a lowest similarity, or ``most`` below 1.
+        ConfigError: a selector without a lowest similarity.
     """
 
-    most: int = 256
+    most: Count = 256
     _run: Run = field(init=False, repr=False)
     _later: "Later" = field(init=False, repr=False)
     _row_of: dict[Item, int] = field(init=False, default_factory=dict, repr=False)
@@ -48,12 +49,7 @@ class Optimum:
     _heap: list[tuple[int, Item]] = field(init=False, default_factory=list, repr=False)
     _seen: int = field(init=False, default=0)
 
-    def __post_init__(self) -> None:
-        if self.most < 1:
-            raise ConfigError(f"eviction.most: found {self.most}, expected 1 or more neighbours")
-
     def bind(self, run: Run, space: Space, selector: Selector) -> None:
-        """See Eviction.bind."""
         if selector.floor == -np.inf:
             raise ConfigError(
                 "eviction: the offline optimum must know from which similarity on a request can use an artifact, and "
@@ -73,16 +69,11 @@ class Optimum:
             )
 
     def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
-        """See Eviction.added."""
         for item in items_of(entry, ks):
             self._row_of[item] = row
             self._plan(item, self._run.workload.preload + self._run.arrived)
 
-    def used(self, item: Item) -> None:
-        """See Eviction.used."""
-
     def victims(self, count: int) -> list[Item]:
-        """See Eviction.victims."""
         return [self._victim() for _ in range(count)]
 
     def _victim(self) -> Item:

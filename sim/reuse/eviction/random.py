@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sim.parts import Item, Run, Selector
+from sim.parts import Eviction, Item, Run, Selector
 from sim.reuse.eviction.base import items_of
+from sim.streams import EVICTION
 from traces.similarity.spaces import Space
 
 DRAWN = 4096
@@ -13,7 +14,7 @@ DRAWN = 4096
 
 
 @dataclass(slots=True)
-class Random:
+class Random(Eviction):
     """Every item in the cache is equally likely to go."""
 
     _rng: np.random.Generator = field(init=False, repr=False)
@@ -21,18 +22,12 @@ class Random:
     _drawn: list[float] = field(init=False, default_factory=list, repr=False)
 
     def bind(self, run: Run, space: Space, selector: Selector) -> None:
-        """See Eviction.bind."""
-        self._rng = run.rng("eviction")
+        self._rng = run.rng(EVICTION)
 
     def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
-        """See Eviction.added."""
         self._items.extend(items_of(entry, ks))
 
-    def used(self, item: Item) -> None:
-        """See Eviction.used."""
-
     def victims(self, count: int) -> list[Item]:
-        """See Eviction.victims."""
         return [self._victim() for _ in range(count)]
 
     def _victim(self) -> Item:

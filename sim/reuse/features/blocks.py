@@ -54,13 +54,11 @@ class PatchLevel:
     _sums: dict[tuple[str, int, int, int, int], list[float]] = field(init=False, default_factory=dict, repr=False)
 
     def bind(self, run: Run) -> None:
-        """See FeatureCache."""
         self.likeness.bind(run)
         self.overhead.bind(run)
         _assume(run, self.consecutive)
 
     def course(self, active: Sequence[Request], count: int, step: Step) -> Course:
-        """See FeatureCache."""
         pixels = sum(request.width * request.height for request in active)
         rows = [
             (self._summed(each), each.steps - each.skipped - each.left, each.width * each.height / pixels)
@@ -97,13 +95,11 @@ class WholeImage:
     _alike: dict[tuple[str, int, int, int], Sequence[float]] = field(init=False, default_factory=dict, repr=False)
 
     def bind(self, run: Run) -> None:
-        """See FeatureCache."""
         self.likeness.bind(run)
         self.overhead.bind(run)
         _assume(run, self.consecutive)
 
     def course(self, active: Sequence[Request], count: int, step: Step) -> Course:
-        """See FeatureCache."""
         together = [1.0] * count
         for request in active:
             key = (request.model or "", request.width, request.height, request.steps)

@@ -28,23 +28,18 @@ class Listed:
 
     @property
     def longest_s(self) -> float:
-        """See Course."""
         return max(cost.seconds for cost in self.costs)
 
     def seconds(self, count: int) -> float:
-        """See Course."""
         return self._ends[count]
 
     def joules(self, count: int) -> float | None:
-        """See Course."""
         return total_j(self.costs[:count])
 
     def reached(self, elapsed_s: float) -> int:
-        """See Course."""
         return bisect_left(self._ends, elapsed_s - NEARLY * self._ends[-1] / max(len(self.costs), 1))
 
     def reused(self, count: int) -> Sequence[float]:
-        """See Course."""
         return [sum(shares[:count]) for shares in self.spared]
 
 
@@ -70,27 +65,24 @@ class Mixed:
 
     @property
     def longest_s(self) -> float:
-        """See Course. A step that spares nothing."""
+        """A step that spares nothing."""
         return self.full.seconds + self.extra_s
 
     def seconds(self, count: int) -> float:
-        """See Course."""
         spared = 0.0
         for sums, at, weight in self.rows:
             spared += weight * (sums[at + count] - sums[at])
         return self.full.seconds * (count - spared) + self.extra_s * count
 
     def joules(self, count: int) -> float | None:
-        """See Course. At the power of a full step."""
+        """At the power of a full step."""
         if self.full.joules is None or self.full.seconds <= 0.0:
             return self.full.joules
         return self.full.joules / self.full.seconds * self.seconds(count)
 
     def reached(self, elapsed_s: float) -> int:
-        """See Course."""
         sought_s = elapsed_s - NEARLY * self.full.seconds
         return bisect_left(range(self.count), sought_s, key=self.seconds)
 
     def reused(self, count: int) -> Sequence[float]:
-        """See Course."""
         return [sums[at + count] - sums[at] for sums, at, _ in self.rows]

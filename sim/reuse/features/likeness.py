@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
+from annotated_types import MinLen
 
 from backends.likeness import Measured as Table
 from backends.likeness import read
-from conf.ranges import Share
+from conf.ranges import Count, Share
 from sim.errors import ConfigError
 from sim.parts import Run
 
@@ -41,21 +42,15 @@ class Assumed:
         source: where the shares are from, for the summary.
 
     Raises:
-        ConfigError: a model without shares, or asked for and not among them.
+        ConfigError: a model that is asked for and not among them.
     """
 
-    shares: dict[str, dict[int, Share]]
+    shares: dict[str, Annotated[dict[Count, Share], MinLen(1)]]
     independence: Share = 0.35
     patch_px: int = 256
     source: str = "assumed"
 
-    def __post_init__(self) -> None:
-        for model, by_side in self.shares.items():
-            if not by_side or min(by_side) < 1:
-                raise ConfigError(f"feature_cache.likeness.shares.{model}: found {by_side}, expected side: share")
-
     def bind(self, run: Run) -> None:
-        """See Likeness."""
         for role in run.models:
             name = run.models[role].name
             if name in self.shares:
@@ -64,12 +59,10 @@ class Assumed:
         run.assume("how independently the patches of an image are alike", self.independence, self.source)
 
     def patches(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
-        """See Likeness."""
         share = self._at(model, width * height)
         return [0.0] + [share] * (steps - 1)
 
     def images(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
-        """See Likeness."""
         count = max(width * height / self.patch_px**2, 1.0)
         share = self._at(model, width * height) ** (count**self.independence)
         return [0.0] + [share] * (steps - 1)
@@ -112,16 +105,13 @@ class Measured:
         return self._table
 
     def bind(self, run: Run) -> None:
-        """See Likeness."""
         self.open()
         run.assume("share of patch-blocks like those of the step before", self.path, self._table.measured_on)
 
     def patches(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
-        """See Likeness."""
         return self._at(model, width * height, steps, "patch_share")
 
     def images(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
-        """See Likeness."""
         return self._at(model, width * height, steps, "image_share")
 
     def _at(self, model: str, pixels: int, steps: int, column: str) -> list[float]:

@@ -44,7 +44,6 @@ class StepCaching:
             raise ConfigError(f"feature_cache.computed: found {found}, expected steps from 0 to {self.of_steps - 1}")
 
     def bind(self, run: Run) -> None:
-        """See FeatureCache."""
         said = f"{len(set(self.computed))} of {self.of_steps}"
         run.assume("steps that are computed", said, self.source)
         run.assume("seconds of a step that is reused, over one that is computed", self.reused_cost, self.source)
@@ -63,7 +62,6 @@ class StepCaching:
         return found
 
     def course(self, active: Sequence[Request], count: int, step: Callable[[Sequence[Request]], Cost]) -> Course:
-        """See FeatureCache."""
         ahead = []
         for request in active:
             at = request.steps - request.skipped - request.left

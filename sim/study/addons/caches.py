@@ -63,21 +63,17 @@ def curves(sizes: Sequence[int] = SIZES, *, seed: int = 1, share: float = 1.0) -
     sizes = tuple(sorted({*sizes, *known["sizes"]}))
     found = []
     for name in ("A", "B"):
-        asked = made(name, int(known[name]["requests"] * share), seed, share)
-        fitted = made(name, int(known[name]["requests"] * share), seed, share, fitted_locality(name))
+        requests = int(known[name]["requests"] * share)
+        asked, fitted = (made(name, requests, seed, share, law) for law in (None, fitted_locality(name)))
         for kind in KINDS:
-            found.append(
-                Curve(
-                    name,
-                    kind,
-                    sizes,
-                    dict(zip(known["sizes"], known[name][kind], strict=True)),
-                    {policy: per_request(asked[kind], sizes, policy) for policy in POLICIES},
-                    {policy: per_request(fitted[kind], sizes, policy) for policy in POLICIES},
-                    asked[kind].distinct / asked[kind].requests,
-                )
-            )
+            told = dict(zip(known["sizes"], known[name][kind], strict=True))
+            loads, fits = (_loads(of[kind], sizes) for of in (asked, fitted))
+            found.append(Curve(name, kind, sizes, told, loads, fits, asked[kind].distinct / asked[kind].requests))
     return found
+
+
+def _loads(asked: Lookups, sizes: Sequence[int]) -> dict[str, list[float]]:
+    return {policy: per_request(asked, sizes, policy) for policy in POLICIES}
 
 
 def of_trace(trace: Trace, name: str, sizes: Sequence[int] = SIZES) -> list[Curve]:
@@ -86,8 +82,9 @@ def of_trace(trace: Trace, name: str, sizes: Sequence[int] = SIZES) -> list[Curv
     for kind in KINDS:
         asked = lookups(trace, kind)
         if asked is not None and asked.total:
-            loads = {policy: per_request(asked, sorted(sizes), policy) for policy in POLICIES}
-            found.append(Curve(name, kind, tuple(sorted(sizes)), {}, loads, {}, asked.distinct / asked.requests))
+            ascending = tuple(sorted(sizes))
+            loads = _loads(asked, ascending)
+            found.append(Curve(name, kind, ascending, {}, loads, {}, asked.distinct / asked.requests))
     return found
 
 
@@ -103,12 +100,9 @@ def made(
 
 def errors(found: Sequence[Curve]) -> dict[str, float]:
     """Mean and largest absolute error of the LRU loads over all measured points, predicted and fitted."""
-    off = [abs(curve.at(size) - load) for curve in found for size, load in curve.measured.items()]
-    fitted = [
-        abs(curve.fitted["lru"][curve.sizes.index(size)] - load)
-        for curve in found
-        for size, load in curve.measured.items()
-    ]
+    points = [(curve, size, load) for curve in found for size, load in curve.measured.items()]
+    off = [abs(curve.at(size) - load) for curve, size, load in points]
+    fitted = [abs(curve.fitted["lru"][curve.sizes.index(size)] - load) for curve, size, load in points]
     return {
         "mean": float(np.mean(off)), "largest": max(off), "fitted_mean": float(np.mean(fitted)),
         "fitted_largest": max(fitted),

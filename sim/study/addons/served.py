@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sim.errors import ConfigError
 from sim.study.placement.command import CALL_S, STEPS
 from sim.study.placement.demand import head, of_service
-from sim.study.placement.solve import Placement, in_turn, one_each, solve
+from sim.study.placement.solve import in_turn, one_each, solve
 from sim.study.scorecard.finished import Finished
 from sim.study.scorecard.points import Point
 from sim.study.scorecard.runner import finish
@@ -43,49 +42,34 @@ PLACED = (
 """Service A on sixteen GPUs for denoisers and six for ControlNets."""
 
 
-@dataclass(frozen=True, slots=True)
-class Study:
-    """What is run: points by the kind of study, what is varied and where."""
-
-    points: Mapping[tuple[str, str, float], Point]
-    placements: Mapping[str, Placement]
-
-
-def planned(rows: int) -> Study:
-    """The runs, of so many requests each."""
-    points = {}
+def served(work: Path, jobs: int, rows: int) -> Facts:
+    """Run what is missing, ``rows`` requests each. Raises ConfigError where a run failed."""
+    asked: list[tuple[str, str, float, Point]] = []
     for name, words in ROUTERS.items():
         for rate in RATES_RPM:
-            asked = (*ROUTED, *COMMON, *words, f"arrivals.rate_rpm={rate:g}", f"trace.requests={rows}")
-            points["routing", name, rate] = Point("addons", {}, asked)
+            overrides = (*ROUTED, *COMMON, *words, f"arrivals.rate_rpm={rate:g}", f"trace.requests={rows}")
+            asked.append(("routing", name, rate, Point("addons", {}, overrides)))
     demand = head(of_service("A", RATE_RPM, CALL_S * STEPS), 16)
     solved = solve(demand, SERVERS, LIMIT, ROOM)
     assert solved is not None
     placements = {"solved": solved, "one each": one_each(demand, SERVERS), "in turn": in_turn(demand, SERVERS)}
-    for name, found in placements.items():
-        plain = json.dumps(found.servers).replace('"', "").replace(" ", "")
-        asked = (*PLACED, *COMMON, f"controlnets.placement={plain}", f"trace.requests={2 * rows}")
-        points["placement", name, RATE_RPM] = Point("addons", {}, asked)
-    return Study(points, placements)
-
-
-def served(work: Path, jobs: int, rows: int) -> Facts:
-    """Run what is missing. Raises ConfigError where a run failed."""
-    study = planned(rows)
-    outcomes = finish(list(study.points.values()), work, jobs).outcomes
+    for name, placed in placements.items():
+        plain = json.dumps(placed.servers).replace('"', "").replace(" ", "")
+        overrides = (*PLACED, *COMMON, f"controlnets.placement={plain}", f"trace.requests={2 * rows}")
+        asked.append(("placement", name, RATE_RPM, Point("addons", {}, overrides)))
+    outcomes = finish([point for *_, point in asked], work, jobs).outcomes
     found: Facts = {"rows": rows, "routing": [], "placement": []}
-    for (kind, name, rate), (point, outcome) in zip(study.points, outcomes, strict=True):
+    for (kind, name, rate, point), (_, outcome) in zip(asked, outcomes, strict=True):
         if not isinstance(outcome, Finished):
             raise ConfigError(f"scorecard addons: a run failed: {outcome} ({point.command})")
-        loads = outcome.summary["addons"]["loads_per_request"]
         said: Facts = {
             "name": name,
             "rate_rpm": rate,
             "mean_s": outcome.number("latency_s", "mean"),
             "p95_s": outcome.number("latency_s", "p95"),
-            "loads_per_request": loads,
+            "loads_per_request": outcome.summary["addons"]["loads_per_request"],
         }
         if kind == "placement":
-            said |= {"load": list(study.placements[name].load), "turns_s": study.placements[name].turns_s}
+            said |= {"load": list(placements[name].load), "turns_s": placements[name].turns_s}
         found[kind].append(said)
     return found

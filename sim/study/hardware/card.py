@@ -1,7 +1,6 @@
 """The scorecard of real machines: all runs replayed, their errors, and what they are in JSON."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,34 +35,6 @@ POINTS = 400
 """Of the distribution that is kept in full."""
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
-    """All that was replayed.
-
-    Attributes:
-        form: ``in full``, or which part.
-    """
-
-    form: str
-    submissions: Sequence[replay.Replayed]
-    routed: Sequence[routing.Replayed]
-
-    def errors(self, measure: str, *, fitted: bool = True) -> list[float]:
-        """Errors of all submissions that say what the measure was, in their order."""
-        found = (each.error(measure, fitted=fitted) for each in self.submissions)
-        return [error for error in found if error is not None]
-
-    def of_errors(self, measure: str, share: float, *, fitted: bool = True) -> float | None:
-        """The quantile at ``share`` of the absolute errors; None where nothing was measured."""
-        errors = np.abs(self.errors(measure, fitted=fitted))
-        return float(np.quantile(errors, share)) if len(errors) else None
-
-    @property
-    def shown(self) -> replay.Replayed | None:
-        """The submission whose distribution is shown in full: the one with the most load, where chance counts most."""
-        return max(self.submissions, key=lambda each: each.load, default=None)
-
-
 def make(
     submissions: Sequence[Submission],
     routed: Sequence[Routed],
@@ -71,8 +42,8 @@ def make(
     quick: bool = False,
     moved: bool = True,
     jobs: int = 1,
-) -> Card:
-    """Replay everything.
+) -> dict[str, Any]:
+    """Replay everything, and return it as JSON has it; shares are relative errors, and times seconds.
 
     Args:
         submissions: MLPerf's.
@@ -93,29 +64,41 @@ def make(
             bar.update()
             done.append(each)
     form = f"every {PART}th submission" if quick else "in full"
-    return Card(form, done[: len(part)], done[len(part) :])
+    return facts_of(form, done[: len(part)], done[len(part) :])
 
 
-def plain(card: Card) -> dict[str, Any]:
-    """The card as JSON has it; shares are relative errors, and times seconds."""
-    shown = card.shown
+def facts_of(form: str, submissions: Sequence[replay.Replayed], routed: Sequence[Facts]) -> dict[str, Any]:
+    """Return the content of the JSON file; ``form`` is ``in full``, or which part was replayed."""
+    # The distribution of the submission with the most load is kept, where chance counts most.
+    shown = max(submissions, key=lambda each: each.load, default=None)
     return {
-        "form": card.form,
+        "form": form,
         "note": "MLPerf results are cited by round, division, submitter and system; not verified by MLCommons",
-        "errors": {
-            measure: {
-                "median": card.of_errors(measure, 0.5),
-                "p90": card.of_errors(measure, 0.9),
-                "runs": len(card.errors(measure)),
-                "unfitted_median": card.of_errors(measure, 0.5, fitted=False),
-            }
-            for measure in ("mean", *SCORED)
-        },
-        "submissions": [_submission(each) for each in card.submissions],
-        "routed": [_routed(each) for each in card.routed],
+        "errors": {measure: _errors(submissions, measure) for measure in ("mean", *SCORED)},
+        "submissions": [_submission(each) for each in submissions],
+        "routed": list(routed),
         "distribution": None
         if shown is None
         else {"name": shown.row.name, "latency_s": _thinned(shown.latencies_s), "measured": _measured(shown.row)},
+    }
+
+
+def _errors(submissions: Sequence[replay.Replayed], measure: str) -> dict[str, float | None]:
+    """Return quantiles of the absolute errors of all submissions that say what the measure was."""
+
+    def found(*, fitted: bool) -> list[float]:
+        errors = (each.error(measure, fitted=fitted) for each in submissions)
+        return [abs(error) for error in errors if error is not None]
+
+    def quantile(of: Sequence[float], share: float) -> float | None:
+        return float(np.quantile(of, share)) if of else None
+
+    fitted = found(fitted=True)
+    return {
+        "median": quantile(fitted, 0.5),
+        "p90": quantile(fitted, 0.9),
+        "runs": len(fitted),
+        "unfitted_median": quantile(found(fitted=False), 0.5),
     }
 
 
@@ -169,21 +152,6 @@ def _submission(each: replay.Replayed) -> dict[str, Any]:
             }
             for name, said in (("fitted", each.fitted), ("unfitted", each.unfitted))
         },
-    }
-
-
-def _routed(each: routing.Replayed) -> dict[str, Any]:
-    row = each.row
-    return {
-        "workload": row.workload,
-        "rate_per_s": row.rate_per_s,
-        "routing": row.routing,
-        "measured_s": dict(row.measured),
-        "predicted_s": dict(each.median_s),
-        "draws": each.draws,
-        "nine_in_ten_draws_s": {measure: [each.low_s[measure], each.high_s[measure]] for measure in each.median_s},
-        "outside": {measure: each.outside(measure) for measure in each.median_s},
-        "with_service_moved_s": {f"{share:+.0%}": dict(value) for share, value in each.moved_s.items()},
     }
 
 

@@ -1,21 +1,31 @@
 """`mezzotint scorecard hardware`: replay, compare, write the page, the JSON and the figure."""
 
-import argparse
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
-from conf.atomic import atomic_files, check_ours, output_folder
-from sim.errors import ConfigError
+import typer
+
+from sim.study.pages import write_page
+from sim.study.scorecard.options import RESULTS, Check, Jobs, Output, Quick
 from sim.study.verdicts import LOST, checked, committed
 
 NAME = "hardware"
 """Of the files that are written."""
 
+OWN = "of your own, a CSV as conf/data has, in the place of all shipped ones"
 
-def run(args: argparse.Namespace) -> int:
-    """Replay the shipped runs, or those of the user's own files; returns the exit status.
+
+def replay(
+    runs: Annotated[Path | None, typer.Option(metavar="FILE", help=f"MLPerf SDXL server runs {OWN}")] = None,
+    routing: Annotated[Path | None, typer.Option(metavar="FILE", help=f"runs of vLLM-Omni's mixes {OWN}")] = None,
+    quick: Quick = False,
+    check: Check = False,
+    jobs: Jobs = 1,
+    output: Output = RESULTS,
+) -> int:
+    """Replay published runs of real machines, and write hardware.md, .json and .png.
 
     Raises:
         ConfigError: a file that cannot be read or written, a row that cannot be replayed.
@@ -24,45 +34,33 @@ def run(args: argparse.Namespace) -> int:
     from sim.study.hardware.figure import draw
     from sim.study.hardware.rows import routed, shipped, submissions
 
-    own = args.runs is not None or args.routing is not None
-    before = committed(args.output / f"{NAME}.json", card.judged) if args.check and not own else {}
-    runs = shipped("mlperf-sdxl-server.csv") if not own else args.runs
-    routes = shipped("llmd-routing.csv") if not own else args.routing
-    made = card.make(
-        [] if runs is None else submissions(runs),
+    own = runs is not None or routing is not None
+    before = committed(output / f"{NAME}.json", card.judged) if check and not own else {}
+    served = shipped("mlperf-sdxl-server.csv") if not own else runs
+    routes = shipped("llmd-routing.csv") if not own else routing
+    facts = card.make(
+        [] if served is None else submissions(served),
         [] if routes is None else routed(routes),
-        quick=args.quick,
-        moved=not args.check,
-        jobs=args.jobs,
+        quick=quick,
+        moved=not check,
+        jobs=jobs,
     )
-    facts = card.plain(made)
     print(page.tally(facts))
-    if args.check:
+    if check:
         now = card.judged(facts)
         if own:  # nothing is committed of them: every routed run has to hold
             now = card.judged_routes(facts)
             before = {row: replace(each, held=True) for row, each in now.items()}
-        elif args.quick:
+        elif quick:
             before = {row: each for row, each in before.items() if row in now}
         status = checked(before, now)
-        error = made.of_errors("p99", 0.5)
+        error = facts["errors"]["p99"]["median"]
         if error is not None and error > card.LIMIT:
             far = f"the median error of p99 is {error:.2%}, expected at most {card.LIMIT:.0%}"
             print(f"mezzotint: {far}", file=sys.stderr)
             return LOST
         return status
-    figure = draw(facts)
-    name = f"{NAME}-quick" if args.quick else NAME
-    output_folder(args.output, ConfigError)
-    markdown, data, image = (args.output / f"{name}.{kind}" for kind in ("md", "json", "png"))
-    check_ours(markdown, ConfigError, "a page of scorecard hardware", b"# Real machines")
-    drawn, gone = ([], [image]) if figure is None else ([image], [])
-    files: list[Path] = [*drawn, data, markdown]
-    with atomic_files(files, ConfigError, gone) as (*images, plain, text):
-        if figure is not None:
-            figure.savefig(images[0], format="png", metadata={"Software": None})
-        plain.write_text(json.dumps(facts, indent=1, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
-        text.write_text(page.render(facts, None if figure is None else image.name), encoding="utf-8")
-    for file in (markdown, data, *drawn):
-        print(file)
+    name = f"{NAME}-quick" if quick else NAME
+    figure, image = draw(facts), f"{name}.png"
+    write_page(output, name, facts, page.render(facts, image if figure else None), {image: figure})
     return 0

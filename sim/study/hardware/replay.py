@@ -98,7 +98,7 @@ class Replay:
     """
 
     def __init__(self, row: Submission, folder: Path) -> None:
-        expected = max(row.least_requests, row.least_s * row.target_qps)
+        expected = max(row.min_query_count, row.min_duration_s * row.target_qps)
         if expected > 1e6:
             raise ConfigError(f"{row.name}: about {expected:,.0f} requests, expected at most 1,000,000; leave it out")
         self.row = row
@@ -165,10 +165,10 @@ class Replay:
             "trace": base["trace"] | {"shapes": [[SIZE, SIZE, STEPS, 1]], "requests": requests},
             "arrivals": base["arrivals"]
             | {
-                "seed": row.seed,
+                "seed": row.schedule_rng_seed,
                 "rate_rpm": 60 * row.target_qps,
-                "least_requests": row.least_requests,
-                "least_s": row.least_s,
+                "least_requests": row.min_query_count,
+                "least_s": row.min_duration_s,
             },
             "scheduler": base["scheduler"] | {"batch_most": row.batch_most, "batch_limit_s": row.batch_limit_s},
             "executor": base["executor"] | {"limit": row.batch_most},
@@ -195,7 +195,7 @@ def replayed(row: Submission, *, moved: bool = True) -> Replayed:
     with tempfile.TemporaryDirectory() as folder:
         replay = Replay(row, Path(folder))
         factor = replay.fit()
-        unfitted = None if row.offline_images_per_s is None else replay.predict(1.0, moved=moved)
+        unfitted = None if not row.offline_images_per_s else replay.predict(1.0, moved=moved)
         fitted = replay.predict(factor, moved=moved)
         latencies_s, times_s = replay.predicted_s, replay.times_s
     return Replayed(row, (len(times_s) - 1) / float(times_s[-1] or 1.0), fitted, unfitted, latencies_s)

@@ -1,7 +1,6 @@
 """llm-d's routing benchmark replayed: a mix on three H100, each with its queue, behind a router. Nothing is fitted."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from sim.config.choices import choices
 from sim.config.settings import check
 from sim.errors import ConfigError
 from sim.run import assemble
-from sim.study.hardware.replay import MOVED, Floats, base_config
+from sim.study.hardware.replay import MOVED, base_config
 from sim.study.hardware.rows import MEASURED, Routed
 
 GPUS = 3
@@ -28,41 +27,12 @@ BAND = (0.05, 0.95)
 MODEL = "qwen-image-vllm-omni"
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """A routed run beside its replays, whose ties are random as llm-d's are.
-
-    Attributes:
-        draws: number of seeds.
-        median_s: median of the draws, by MEASURED.
-        low_s, high_s: ends of the band, by MEASURED. The band is the prediction.
-        moved_s: the median by the share by which the service time was moved.
-    """
-
-    row: Routed
-    draws: int
-    median_s: Mapping[str, float]
-    low_s: Mapping[str, float]
-    high_s: Mapping[str, float]
-    moved_s: Mapping[float, Mapping[str, float]]
-
-    def outside(self, measure: str) -> float | None:
-        """Return how far the nearer end of the band is from the measured value, relative to the measured value.
-
-        Positive where the whole band lies above the measured value, 0 inside the band, None where nothing was measured.
-        """
-        measured = self.row.measured.get(measure)
-        if not measured:
-            return None
-        return float(np.clip(measured, self.low_s[measure], self.high_s[measure])) / measured - 1
-
-
-def replayed(row: Routed, draws: int, *, moved: bool = True) -> Replayed:
-    """Replay a run once for each seed.
+def replayed(row: Routed, draws: int, *, moved: bool = True) -> dict[str, Any]:
+    """Replay a run once for each seed, and return it beside its replays as JSON has it.
 
     Args:
         row: the run.
-        draws: number of seeds.
+        draws: number of seeds. Ties are random as llm-d's are, so the prediction is the band that most draws lie in.
         moved: with the sensitivity to the service time, on MOVED_DRAWS of the seeds.
 
     Raises:
@@ -72,17 +42,34 @@ def replayed(row: Routed, draws: int, *, moved: bool = True) -> Replayed:
     if "ties" in config["router"]:
         config["router"] = config["router"] | {"ties": "random"}
     found = np.array([_measures(config, seed) for seed in range(1, draws + 1)])
-    low, median, high = np.quantile(found, [BAND[0], 0.5, BAND[1]], axis=0)
+    low, median, high = np.quantile(found, [BAND[0], 0.5, BAND[1]], axis=0).tolist()
     some = range(1, min(draws, MOVED_DRAWS) + 1)
     base = np.median(found[: len(some)], axis=0)
     shifted = {
-        share: median * np.median([_measures(config, seed, 1 + share) for seed in some], axis=0) / base
+        f"{share:+.0%}": median * np.median([_measures(config, seed, 1 + share) for seed in some], axis=0) / base
         for share in MOVED
         if moved
     }
-    return Replayed(
-        row, draws, _named(median), _named(low), _named(high), {share: _named(at) for share, at in shifted.items()}
-    )
+    bands = dict(zip(MEASURED, zip(low, high, strict=True), strict=True))
+    return {
+        "workload": row.workload,
+        "rate_per_s": row.rate_per_s,
+        "routing": row.routing,
+        "measured_s": dict(row.measured),
+        "predicted_s": dict(zip(MEASURED, median, strict=True)),
+        "draws": draws,
+        "nine_in_ten_draws_s": {name: list(band) for name, band in bands.items()},
+        "outside": {name: outside(row.measured.get(name), *band) for name, band in bands.items()},
+        "with_service_moved_s": {share: dict(zip(MEASURED, at.tolist(), strict=True)) for share, at in shifted.items()},
+    }
+
+
+def outside(measured_s: float | None, low_s: float, high_s: float) -> float | None:
+    """Return how far the nearer end of a band is from the measured value, relative to the measured value.
+
+    Positive where the whole band lies above the measured value, 0 inside the band, None where nothing was measured.
+    """
+    return min(max(measured_s, low_s), high_s) / measured_s - 1 if measured_s else None
 
 
 def _config(row: Routed) -> dict[str, Any]:
@@ -106,7 +93,3 @@ def _measures(config: Mapping[str, Any], seed: int, factor: float = 1.0) -> list
     facts = run.engine.record.facts
     latencies_s = np.asarray(facts["finish_s"], np.float64) - np.asarray(facts["arrival_s"], np.float64)
     return [float(latencies_s.mean()), *np.quantile(latencies_s, [0.95, 0.99]).tolist()]
-
-
-def _named(values: Floats) -> dict[str, float]:
-    return dict(zip(MEASURED, values.tolist(), strict=True))

@@ -1,12 +1,14 @@
 """What was measured on real machines: MLPerf's server submissions, and llm-d's routing benchmark."""
 
 import csv
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
 from sim.errors import ConfigError
 
@@ -19,6 +21,9 @@ MEASURED = ("mean", "p95", "p99")
 """Of a routed run's latencies, as its report has them."""
 
 File = Path | Traversable
+Number = Annotated[float, Field(ge=0, le=1e12)]
+Positive = Annotated[float, Field(ge=1e-9, le=1e12)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,28 +31,42 @@ class Submission:
     """One run of MLPerf Inference's SDXL server scenario: what was set, and what its log says.
 
     Attributes:
-        name: round, division, submitter and system, as they must be cited.
         offline_images_per_s: of the same system, all GPUs together, in batches that are full; None where not known.
-        seed, target_qps, least_requests, least_s: of the load generator; see traces.arrivals.loadgen.
+        schedule_rng_seed, target_qps, min_query_count, min_duration_s: of the load generator; see
+            traces.arrivals.loadgen.
         scheduled_qps: what the generator issued.
         measured: seconds by MEASURES; what the log does not say is absent, the mean is always there.
     """
 
-    name: str
+    round: str
+    division: str
+    submitter: str
+    system: str
     accelerator: str
-    gpus: int
-    precision: str
-    software: str
-    batch_most: int
-    batch_limit_s: float
-    offline_images_per_s: float | None
-    seed: int
-    target_qps: float
-    least_requests: int
-    least_s: float
-    scheduled_qps: float | None
-    measured: Mapping[str, float]
-    source: str
+    gpus: Annotated[int, Field(ge=1, le=100_000)]
+    batch_most: Annotated[int, Field(ge=1, le=4096)]
+    batch_limit_s: Number
+    schedule_rng_seed: Annotated[int, Field(ge=0, le=2**64 - 1)]
+    target_qps: Positive
+    min_query_count: Count
+    min_duration_s: Number
+    mean_s: Positive
+    measured: Mapping[str, Number]
+    offline_images_per_s: Number | None = None
+    scheduled_qps: Number | None = None
+    repo: str = ""
+    commit: str = ""
+    path: str = ""
+
+    @property
+    def name(self) -> str:
+        """Round, division, submitter and system, as they must be cited."""
+        return f"{self.round}, {self.division}, {self.submitter}, {self.system}"
+
+    @property
+    def source(self) -> str:
+        """Repository, commit and path of the log."""
+        return ", ".join((self.repo, self.commit, self.path)).strip(", ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +80,13 @@ class Routed:
         measured: seconds by MEASURED; what is not known is absent.
     """
 
-    workload: str
-    rate_per_s: float
+    workload: Annotated[str, StringConstraints(to_upper=True)]
+    rate_per_s: Positive
     routing: str
-    measured: Mapping[str, float]
+    measured: Mapping[str, Number]
+
+
+Row = TypeVar("Row", Submission, Routed)
 
 
 def shipped(name: str) -> Traversable:
@@ -79,7 +101,7 @@ def submissions(file: File) -> list[Submission]:
         ConfigError: the file cannot be read; a column is missing; a cell is no number, or one that cannot be. The
             message names the file, the row and the column.
     """
-    return [_submission(row) for row in _rows(file)]
+    return list(_rows(file, Submission, MEASURES))
 
 
 def routed(file: File) -> list[Routed]:
@@ -87,95 +109,28 @@ def routed(file: File) -> list[Routed]:
 
     Raises ConfigError as ``submissions`` does.
     """
-    return [_routed(row) for row in _rows(file)]
+    return list(_rows(file, Routed, MEASURED))
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """One row of a file, which says where it is when something is wrong with it."""
-
-    file: File
-    number: int
-    cells: Mapping[str, str | None]
-
-    def text(self, column: str) -> str:
-        found = self.cells.get(column)
-        if found is None or not found.strip():
-            raise ConfigError(f"{self.file}: row {self.number}, column {column}: missing; add it")
-        return " ".join(found.split())
-
-    def number_of(self, column: str, least: float = 0.0) -> float:
-        said = self.text(column)
-        try:
-            value = float(said)
-        except ValueError:
-            value = math.nan
-        if not least <= value <= 1e12:
-            raise ConfigError(
-                f"{self.file}: row {self.number}, column {column}: found {said[:60]!r}, expected a number, "
-                f"{least:g} or more; correct it"
-            )
-        return value
-
-    def count(self, column: str, least: int = 1, most: int = 10**9) -> int:
-        said = self.text(column)
-        if not (said.isascii() and said.isdigit() and least <= int(said[:30]) <= most):
-            raise ConfigError(
-                f"{self.file}: row {self.number}, column {column}: found {said[:60]!r}, expected a whole number, "
-                f"{least:,} to {most:,}; correct it"
-            )
-        return int(said)
-
-    def optional(self, column: str) -> float | None:
-        found = self.cells.get(column)
-        return None if found is None or not found.strip() else self.number_of(column)
-
-
-def _submission(row: _Row) -> Submission:
-    measured = {name: row.optional(f"{name}_s") for name in MEASURES}
-    row.number_of("mean_s", 1e-9)
-    cited = [row.text(column) for column in ("round", "division", "submitter", "system")]
-    return Submission(
-        name=", ".join(cited),
-        accelerator=row.text("accelerator"),
-        gpus=row.count("gpus", most=100_000),
-        precision=row.cells.get("precision") or "",
-        software=row.cells.get("software") or "",
-        batch_most=row.count("batch_most", most=4096),
-        batch_limit_s=row.number_of("batch_limit_s"),
-        offline_images_per_s=row.optional("offline_images_per_s") or None,
-        seed=row.count("schedule_rng_seed", 0, 2**64 - 1),
-        target_qps=row.number_of("target_qps", 1e-9),
-        least_requests=row.count("min_query_count"),
-        least_s=row.number_of("min_duration_s"),
-        scheduled_qps=row.optional("scheduled_qps"),
-        measured={name: value for name, value in measured.items() if value is not None},
-        source=", ".join(row.cells.get(column) or "" for column in ("repo", "commit", "path")).strip(", "),
-    )
-
-
-def _routed(row: _Row) -> Routed:
-    measured = {name: row.optional(f"{name}_s") for name in MEASURED}
-    return Routed(
-        workload=row.text("workload").upper(),
-        rate_per_s=row.number_of("rate_per_s", 1e-9),
-        routing=row.text("routing"),
-        measured={name: value for name, value in measured.items() if value is not None},
-    )
-
-
-def _rows(file: File) -> Sequence[_Row]:
+def _rows(file: File, kind: type[Row], measures: Sequence[str]) -> Iterator[Row]:
     try:
-        found = list(_read(file))
+        found = list(csv.DictReader(file.read_text(encoding="utf-8-sig").splitlines(), strict=True))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise ConfigError(f"{file}: cannot be read as a CSV ({reason}); name another file") from None
     if not found:
         raise ConfigError(f"{file}: found no rows, expected a header and at least one run; name another file")
-    return found
-
-
-def _read(file: File) -> Iterator[_Row]:
-    lines = file.read_text(encoding="utf-8-sig").splitlines()
-    for number, cells in enumerate(csv.DictReader(lines, strict=True), start=1):
-        yield _Row(file, number, {key: value for key, value in cells.items() if isinstance(value, str)})
+    adapter = TypeAdapter(kind)
+    for number, cells in enumerate(found, start=1):
+        filled = {
+            name: " ".join(cell.split()) for name, cell in cells.items() if isinstance(cell, str) and cell.strip()
+        }
+        measured = {name: filled[f"{name}_s"] for name in measures if f"{name}_s" in filled}
+        try:
+            yield adapter.validate_python(filled | {"measured": measured})
+        except ValidationError as error:
+            first = error.errors()[0]
+            column = f"{first['loc'][1]}_s" if first["loc"][0] == "measured" else first["loc"][0]
+            wrong = f"found {str(first['input'])[:60]!r}: {first['msg'][0].lower()}{first['msg'][1:]}; correct it"
+            told = "missing; add it" if first["type"] == "missing" else wrong
+            raise ConfigError(f"{file}: row {number}, column {column}: {told}") from None

@@ -77,7 +77,7 @@ def rate(
         if word.lstrip("+").startswith(("arrivals.rate_rpm=", "arrivals.speedup=")):
             raise ConfigError(f"{word}: is what is searched for; leave it out, and say where with --from and --to")
     words = arranged([*(overrides or []), *([] if output is None else [f"run.dir={output}"])])
-    asked = Asked(violations, slo, from_rpm, to_rpm, replications, tolerance, jobs, tuple(words))
+    asked = Asked(violations, slo, from_rpm, to_rpm, replications, tolerance, jobs, tuple(overrides or ()))
     with named(plugin or []):
         config = composed(words, files_of(config_dir, config_path, config_name))
         settings = check(resolved(config))
@@ -117,7 +117,7 @@ def find(asked: Asked, config: DictConfig, settings: Settings, folder: Path) -> 
     from sim.study.rate.own_clock import mean_rpm, replications
     from sim.study.rate.page import draw, facts, line
     from sim.study.rate.points import Points
-    from sim.study.rate.search import NotBracketed, Question, search
+    from sim.study.rate.search import Question, search
 
     seeds = replications(config, asked.replications)
     question = Question(asked.violations, asked.slo, asked.from_rpm, asked.to_rpm, seeds, asked.tolerance)
@@ -125,12 +125,9 @@ def find(asked: Asked, config: DictConfig, settings: Settings, folder: Path) -> 
     name, most = settings.system.name, question.replications * (question.bisections + 3)
     words = [word for word in asked.overrides if not word.startswith(("run.dir=", "hydra."))]
     with claimed_sweep(folder, ["plan rate", *words]):
-        try:
-            with tqdm(total=most, unit="run", desc=name, disable=None, file=sys.stderr) as bar:
-                points = Points(config, folder, asked.slo, asked.jobs, bar)
-                found = search(question, points.measure)
-        except NotBracketed as error:
-            raise ConfigError(str(error)) from None
+        with tqdm(total=most, unit="run", desc=name, disable=None, file=sys.stderr) as bar:
+            points = Points(config, folder, asked.slo, asked.jobs, bar)
+            found = search(question, points.measure)
         files = [folder / "rate.png", folder / "rate.json"]
         with atomic_files(files, ConfigError) as (figure, told):
             draw(name, question, found).savefig(figure, format="png", dpi=DPI, metadata={"Software": None})

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from sim.errors import ConfigError
 from sim.study.compare import Spread
 
 CONFIDENCE = 0.95
@@ -30,7 +31,7 @@ DIGITS = 6
 """Of a rate: enough for any tolerance, and few enough that a rate names a folder."""
 
 
-class NotBracketed(ValueError):
+class NotBracketed(ConfigError):
     """The rate that is searched for does not lie between the two given; the message says on which side."""
 
 

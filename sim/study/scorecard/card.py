@@ -1,37 +1,40 @@
 """The whole scorecard: from what is to be compared to the files that say how it went."""
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from pathlib import Path
+from typing import TypeVar
 
-from pydantic import TypeAdapter, ValidationError
-
-from conf.atomic import atomic_files, check_ours, output_folder
+from conf.page import number
+from sim.commands import COMMANDS
 from sim.errors import ConfigError
+from sim.study.pages import write_page
 from sim.study.scorecard import modm, nirvana, page, patchedserve, swiftdiffusion
 from sim.study.scorecard.columns import SYNTHETIC, Column, Feed, follows_from, read_columns
 from sim.study.scorecard.figure import draw
 from sim.study.scorecard.finished import Runs
-from sim.study.scorecard.measures import Measured
-from sim.study.scorecard.observations import observe
+from sim.study.scorecard.measures import Measured, load_measures
+from sim.study.scorecard.observations import Observation, observe
 from sim.study.scorecard.points import sweep
 from sim.study.scorecard.readings import EXPERIMENTS as READ
-from sim.study.scorecard.readings import measure
+from sim.study.scorecard.readings import Reading, measure
 from sim.study.scorecard.rows import Row, judged_again, score
 from sim.study.scorecard.runner import finish
-from sim.study.scorecard.targets import Reasons, Targets, load_reasons, load_targets, read_yaml, reasons_of
+from sim.study.scorecard.targets import Reasons, Targets, load_reasons, load_targets, read_data, reasons_of
+from sim.study.verdicts import Judged
 
-MEASURES: Mapping[str, Measured] = {
-    **nirvana.MEASURES,
-    **modm.MEASURES,
-    **patchedserve.MEASURES,
-    **swiftdiffusion.MEASURES,
-}
+DATA = Path(str(resources.files("conf"))) / "data"
+
+MEASURES: Mapping[str, Measured] = load_measures(
+    DATA / "scorecard-measures.yaml",
+    {**nirvana.MEASURES, **modm.MEASURES, **patchedserve.MEASURES, **swiftdiffusion.MEASURES},
+)
 """Of all systems."""
 
 Overrides = Mapping[str, Sequence[str]]
+
+T = TypeVar("T", Row, Reading, Observation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +57,12 @@ class Study:
     form: str
     beside: bool = False
 
-    @property
-    def experiments(self) -> list[str]:
-        """The experiments behind the targets, each once."""
-        return self._behind(made_up=False)
-
-    def experiments_on(self, feed: Feed) -> list[str]:
-        """Those of them that say something of the trace of ``feed``, each once."""
-        return self._behind(made_up=feed.path is None)
-
-    def _behind(self, made_up: bool) -> list[str]:
+    def experiments(self, *, made_up: bool = False) -> list[str]:
+        """The experiments behind the targets, each once; ``made_up``: those that say something of made-up prompts."""
         ids = [target.id for listed in self.targets.values() for target in listed]
         measured = [self.measures[each] for each in ids if each in self.measures]
         named = [name for each in measured if not (made_up and each.real_prompts) for name in each.experiments]
-        if self.beside:
-            named += READ
-        return list(dict.fromkeys(named))
+        return list(dict.fromkeys([*named, *(READ if self.beside else ())]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,23 +85,26 @@ def study(system: str | None, *, quick: bool) -> Study:
     Raises:
         ConfigError: no such system, or a file in conf/data that is malformed.
     """
-    data = Path(str(resources.files("conf"))) / "data"
-    targets = load_targets(data / "targets.yaml")
-    reasons = load_reasons(data / "scorecard-reasons.yaml", targets)
+    targets = load_targets(DATA / "targets.yaml")
+    reasons = load_reasons(DATA / "scorecard-reasons.yaml", targets)
     if system is not None:
         if system not in targets:
-            raise ConfigError(f"scorecard: found the system {system!r}, expected one of {', '.join(targets)}")
+            studies = ", ".join(words.partition(" ")[2] for words in COMMANDS if words.startswith("scorecard "))
+            raise ConfigError(
+                f"scorecard: found the system {system!r}, expected one of {', '.join(targets)}, or, as the first word "
+                f"after scorecard, another study: {studies}"
+            )
         targets = {system: targets[system]}
     if not quick:
         return Study(targets, MEASURES, reasons, {}, "in full", beside="nirvana" in targets)
-    overrides = _overrides(data / "scorecard-quick.yaml")
+    overrides = read_data(DATA / "scorecard-quick.yaml", dict[str, list[str] | None])
     left_out = {name for name, words in overrides.items() if words is None}
     measures = {of: measured for of, measured in MEASURES.items() if left_out.isdisjoint(measured.experiments)}
     set_beside = {name: words for name, words in overrides.items() if words is not None}
     said = Study(targets, measures, reasons, set_beside, "quick form: small traces, for watching changes only")
-    for name in said.experiments:
+    for name in said.experiments():
         if name not in overrides:
-            raise ConfigError(f"{data / 'scorecard-quick.yaml'}: {name} is missing; say what makes it quick")
+            raise ConfigError(f"{DATA / 'scorecard-quick.yaml'}: {name} is missing; say what makes it quick")
     return said
 
 
@@ -123,7 +119,7 @@ def make(study: Study, work: Path, jobs: int = 1, feeds: Sequence[Feed] = (Feed(
     points = [
         [
             point
-            for name in study.experiments_on(feed)
+            for name in study.experiments(made_up=feed.path is None)
             for point in sweep(name, feed.overrides(name, study.overrides.get(name, ())))
         ]
         for feed in feeds
@@ -132,25 +128,25 @@ def make(study: Study, work: Path, jobs: int = 1, feeds: Sequence[Feed] = (Feed(
     columns, failed = [], dict[str, list[str]]()
     for feed, of, listed in zip(feeds, said, points, strict=True):
         runs = Runs(tuple(next(outcomes) for _ in listed))
-        columns.append(_column(study, feed, of, runs, work))
         for point, error in runs.failed():
             failed.setdefault(error, []).append(point.command)
+        columns.append(_column(study, feed, of, runs, work))
     return Card(study, columns, failed)
 
 
 def _column(study: Study, feed: Feed, said: str, runs: Runs, work: Path) -> Column:
     overrides = {
         name: [feed.public(word) for word in feed.overrides(name, study.overrides.get(name, ()))]
-        for name in study.experiments
+        for name in study.experiments()
     }
     rows = score(study.targets, study.measures, runs, reasons_of(feed.name, study.reasons), overrides)
-    rows = [replace(row, reason=None if row.reason is None else feed.public(row.reason)) for row in rows]
-    read, seen = [], []
-    if study.beside:
-        read = [replace(one, reason=one.reason and feed.public(one.reason)) for one in measure(runs)]
-        seen = observe(runs.of(["nirvana-table2"]), work)
-        seen = [replace(one, reason=one.reason and feed.public(one.reason)) for one in seen]
-    return Column(feed.name, said, follows_from(study.overrides), rows, read, seen)
+    read = measure(runs) if study.beside else []
+    seen = observe(runs.of(["nirvana-table2"]), work) if study.beside else []
+
+    def public(listed: Sequence[T]) -> list[T]:
+        return [replace(one, reason=one.reason and feed.public(one.reason)) for one in listed]
+
+    return Column(feed.name, said, follows_from(study.overrides), public(rows), public(read), public(seen))
 
 
 def beside(card: Card, before: Path) -> tuple[Card, list[str]]:
@@ -176,62 +172,33 @@ def beside(card: Card, before: Path) -> tuple[Card, list[str]]:
     return replace(card, columns=sorted(columns, key=lambda each: each.name != SYNTHETIC)), dropped
 
 
-def write(card: Card, folder: Path, name: str) -> list[Path]:
-    """Write ``name``.md, .json and .png in ``folder``, all or none of them; returns their paths.
+def write(card: Card, folder: Path, name: str) -> None:
+    """Write ``name``.md, .json and .png in ``folder``; without a figure where nothing was simulated.
 
-    Where nothing was simulated there is no figure, and that of an earlier call is removed.
-
-    Raises:
-        ConfigError: the folder cannot be made, or a file not written; the message names it.
+    Raises ConfigError as ``write_page`` does.
     """
-    output_folder(folder, ConfigError)
-    markdown, data, image = (folder / f"{name}.{kind}" for kind in ("md", "json", "png"))
-    check_ours(markdown, ConfigError, "a scorecard", b"# Scorecard")
-    figure = draw({column.name: column.rows for column in card.columns})
-    drawn, gone = ([], [image]) if figure is None else ([image], [])
-    with atomic_files([*drawn, data, markdown], ConfigError, gone) as (*images, rows, text):
-        if figure is not None:
-            figure.savefig(images[0], format="png")
-        plain = {"columns": [column.plain() for column in card.columns]}
-        rows.write_text(json.dumps(plain, indent=1, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
-        text.write_text(page.render(card.columns, card.study.form, None if figure is None else image.name), "utf-8")
-    return [markdown, data, *([] if figure is None else [image])]
+    figure, image = draw({column.name: column.rows for column in card.columns}), f"{name}.png"
+    text = page.render(card.columns, card.study.form, image if figure else None)
+    write_page(folder, name, {"columns": [asdict(column) for column in card.columns]}, text, {image: figure})
 
 
-def lost(before: Path, rows: Sequence[Row], name: str = SYNTHETIC) -> list[str]:
-    """What held in a column of the scorecard ``before`` (its JSON) and is not held in ``rows``, a line each.
+def judged(rows: Sequence[Row]) -> dict[str, Judged]:
+    """Return the verdicts of rows for --check, by id."""
+    found = {}
+    for row in rows:
+        ours = number(row.ours) + (f" ({row.reason})" if row.reason else "")
+        found[row.id] = Judged(f"{row.what}: {number(row.paper)}", ours, row.verdict == "held")
+    return found
 
-    Only systems that ``rows`` are about are compared.
+
+def known(before: Path, study: Study) -> dict[str, Judged]:
+    """Return the verdicts that the scorecard ``before`` (its JSON) has of the study's systems on the built-in trace.
 
     Raises:
         ConfigError: there is no such scorecard, or it is not one, or it has no such column.
     """
     columns = {column.name: column.rows for column in read_columns(before)}
-    if name not in columns:
-        raise ConfigError(f"{before}: has no column {name}, only {', '.join(columns)}; make it once without --check")
-    known = columns[name]
-    now = {row.id: row for row in rows}
-    systems = {row.system for row in rows}
-    lines = []
-    for was in known:
-        if was.system not in systems or was.verdict != "held":
-            continue
-        row = now.get(was.id)
-        if row is None:
-            lines.append(f"{was.id} held and is no target any more")
-        elif row.verdict != "held":
-            lines.append(
-                f"{was.id} held and is {row.verdict}: {row.what}: paper {page.number(row.paper)}, "
-                f"ours {page.number(row.ours)} ({row.reason})"
-            )
-    return lines
-
-
-def _overrides(path: Path) -> dict[str, list[str] | None]:
-    try:
-        return TypeAdapter(dict[str, list[str] | None]).validate_python(read_yaml(path))
-    except ValidationError as error:
-        where = ".".join(map(str, error.errors()[0]["loc"]))
-        raise ConfigError(
-            f"{path}: {where}: expected a list of overrides for each experiment, or null to leave it out"
-        ) from None
+    if SYNTHETIC not in columns:
+        others = ", ".join(columns)
+        raise ConfigError(f"{before}: has no column {SYNTHETIC}, only {others}; make it once without --check")
+    return judged([row for row in columns[SYNTHETIC] if row.system in study.targets])

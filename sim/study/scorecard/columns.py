@@ -1,23 +1,24 @@
 """The columns of the scorecard: a trace that everything is run on, and what came of it."""
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from importlib import resources
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from sim.errors import ConfigError
-from sim.study.scorecard import points
+from sim.study.scorecard import key
 from sim.study.scorecard.observations import Observation
-from sim.study.scorecard.points import has_prompts, rows_asked
+from sim.study.scorecard.points import trace_of
 from sim.study.scorecard.readings import Reading
 from sim.study.scorecard.rows import Row
 from sim.study.verdicts import absent
 from traces.table.trace import about
+
+WITHOUT_PROMPTS = ("traces.sources.mix.Mix", "traces.sources.add_ons.AddOns")
+"""Sources of requests that are sizes and steps, or add-ons, alone, as the paper's experiment makes them up."""
 
 SYNTHETIC = "synthetic"
 """The column of the built-in trace."""
@@ -38,11 +39,12 @@ class Feed:
     def overrides(self, experiment: str, own: Sequence[str]) -> tuple[str, ...]:
         """What has ``experiment`` replay it: as many rows as it would have of the built-in one, where there are. One
         that asks nothing of prompts keeps its own requests: their sizes or add-ons are what its paper states."""
-        if self.path is None or not has_prompts(experiment, own):
-            return tuple(own)
-        asked = rows_asked(experiment, own)
+        trace = None if self.path is None else trace_of(experiment, own)
+        if self.path is None or (trace and (trace["_target_"] in WITHOUT_PROMPTS or trace.get("service") is not None)):
+            return tuple(own)  # a synthetic service has add-ons
+        asked = trace and trace.get("requests")
         told = [word for word in own if not word.startswith("trace.")]  # of the built-in source
-        rows = [] if asked is None else [f"++trace.requests={asked}"]
+        rows = [] if not isinstance(asked, int) else [f"++trace.requests={asked}"]
         return (*told, "trace=file", f"trace.path={json.dumps(str(self.path), ensure_ascii=False)}", *rows)
 
     def public(self, text: str) -> str:
@@ -85,16 +87,6 @@ class Column:
     readings: list[Reading] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
 
-    def plain(self) -> dict[str, Any]:
-        """The column as JSON has it."""
-        return asdict(self)
-
-
-class _Known(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    columns: list[Column]
-
 
 def read_columns(path: Path) -> list[Column]:
     """The columns of a scorecard's JSON.
@@ -103,18 +95,13 @@ def read_columns(path: Path) -> list[Column]:
         ConfigError: there is no such file, or it is none.
     """
     try:
-        return TypeAdapter(_Known).validate_json(path.read_bytes()).columns
+        return TypeAdapter(dict[Literal["columns"], list[Column]]).validate_json(path.read_bytes())["columns"]
     except OSError as error:
         raise absent(path, error) from None
-    except ValidationError as error:
-        raise ConfigError(f"{path}: is no scorecard ({error.errors()[0]['msg']}); make it again") from None
+    except (ValidationError, KeyError):
+        raise ConfigError(f"{path}: is no scorecard of this version; make it again") from None
 
 
 def follows_from(overrides: Mapping[str, Sequence[str]]) -> str:
-    """What a column's numbers follow from beside its trace, as 16 hex digits: code, settings and form."""
-    found = hashlib.sha256(f"{points.code()} {json.dumps(overrides, sort_keys=True, default=list)}".encode())
-    conf = Path(str(resources.files("conf")))
-    for file in sorted(conf.rglob("*.yaml")):
-        if file.parent != conf / "data":  # targets and reasons: what is compared with, judged anew at every writing
-            found.update(f"{file.relative_to(conf)}\0".encode() + file.read_bytes() + b"\0")
-    return found.hexdigest()[:16]
+    """What a column's numbers follow from beside its trace, as 16 hex digits: arithmetic, settings and form."""
+    return key.joined(key.arithmetic(), key.settings(), {name: list(words) for name, words in overrides.items()})

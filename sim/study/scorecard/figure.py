@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from conf.palette import GREEN, GREY, INK, VERMILION, house_style, panels
+from conf.page import number
+from conf.palette import EDGE, GREEN, GREY, INK, VERMILION, house_style, panels
 from sim.study.palette import short
-from sim.study.scorecard.page import number
 from sim.study.scorecard.rows import Row
 
 REACH = 4.0
@@ -59,29 +59,25 @@ def draw(columns: Mapping[str, Sequence[Row]]) -> Figure | None:
         _column(axes[0][index], shown[index * tall : (index + 1) * tall], tall)
     figure.suptitle(_title(columns, len(lines) - len(shown)), fontsize=9.5, fontweight="bold")
     handles = [
-        Line2D([], [], color=VERDICTS["held"], marker="o", linestyle="", label="held"),
-        Line2D([], [], color=VERDICTS["missed"], marker="o", linestyle="", label="missed"),
-        Line2D(
-            [],
-            [],
-            color=VERDICTS["given"],
-            marker="o",
-            linestyle="",
-            label="given: fitted or an input; or contradicted",
-        ),
-        Line2D([], [], color="#444444", marker="D", markerfacecolor="white", linestyle="", label="ordering, 0 if true"),
-        Line2D([], [], color="#444444", marker=">", linestyle="", label=f"further than {REACH:g} tolerances"),
+        _mark(VERDICTS["held"], "o", "held"),
+        _mark(VERDICTS["missed"], "o", "missed"),
+        _mark(VERDICTS["given"], "o", "given: fitted or an input; or contradicted"),
+        _mark(EDGE, "D", "ordering, 0 if true", "white"),
+        _mark(EDGE, ">", f"further than {REACH:g} tolerances"),
         Patch(color=_BAND, label="tolerance"),
     ]
     if len(columns) > 1:
         first, *others = columns
-        hollow: dict[str, Any] = {"marker": "o", "markerfacecolor": "white", "linestyle": ""}
         handles += [
-            Line2D([], [], color="#444444", marker="o", linestyle="", label=f"filled: {first}"),
-            *(Line2D([], [], color="#444444", label=f"hollow: {name}", **hollow) for name in others),
+            _mark(EDGE, "o", f"filled: {first}"),
+            *(_mark(EDGE, "o", f"hollow: {of}", "white") for of in others),
         ]
     figure.legend(handles=handles, loc="outside lower center", ncols=3 * panes, fontsize=8)
     return figure
+
+
+def _mark(colour: str, marker: str, label: str, face: str | None = None) -> Line2D:
+    return Line2D([], [], color=colour, marker=marker, markerfacecolor=face or colour, linestyle="", label=label)
 
 
 def offsets(row: Row) -> list[float]:
@@ -145,20 +141,12 @@ def _said(value: Any) -> str:
 
 def _write(axes: Axes, text: str, side: float, place: float, away_pt: float, **look: Any) -> None:
     """Text beside a row: ``away_pt`` points from the left (0) or the right (1) edge of the panel."""
-    axes.annotate(
-        text,
-        (side, place),
-        xycoords=("axes fraction", "data"),
-        xytext=(away_pt, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize=7.5,
-        **look,
-    )
+    where: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
+    axes.annotate(text, (side, place), xytext=(away_pt, 0), fontsize=7.5, **where, **look)
 
 
 def _points(axes: Axes, place: float, row: Row, *, filled: bool) -> None:
-    """One point for each value of the row, of a few the later the larger."""
+    """One point for each value of the row: of a few the later the larger, of many all small."""
     if row.ours is None:
         return
     colour = VERDICTS[row.verdict]
@@ -168,21 +156,7 @@ def _points(axes: Axes, place: float, row: Row, *, filled: bool) -> None:
         axes.plot([min(inside), max(inside)], [place, place], color=colour, linewidth=1.0, alpha=0.5)
     for nth, (offset, at) in enumerate(zip(points, inside, strict=True), start=1):
         marker = "D" if isinstance(row.ours, bool) else "o" if offset == at else ">" if offset > 0 else "<"
-        axes.plot(
-            at,
-            place,
-            marker=marker,
-            color=colour,
-            markerfacecolor=colour if filled and marker != "D" else "white",
-            markersize=_size(nth, len(inside)),
-            alpha=0.85,
-            linestyle="",
-            clip_on=False,
-        )
-
-
-def _size(nth: int, of: int) -> float:
-    """Points of a marker: of a few values the later the larger, of many all small."""
-    if of == 1:
-        return 6.0
-    return 3.4 + 1.1 * nth if of <= SEVERAL else 3.4
+        face = colour if filled and marker != "D" else "white"
+        size = 6.0 if len(inside) == 1 else 3.4 + (1.1 * nth if len(inside) <= SEVERAL else 0.0)
+        look: dict[str, Any] = {"markerfacecolor": face, "markersize": size, "alpha": 0.85, "clip_on": False}
+        axes.plot(at, place, marker=marker, color=colour, linestyle="", **look)

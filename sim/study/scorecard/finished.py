@@ -1,6 +1,5 @@
 """Finished runs, as a measure reads them."""
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sim.config.build import build
-from sim.rundir import CLUSTER, REQUESTS, SUMMARY
+from sim.errors import ConfigError
+from sim.record.folder import number_at, read_summary, read_table
+from sim.rundir import CLUSTER, REQUESTS
 from sim.streams import stream
 from sim.study.scorecard.points import Config, Point
 from traces.sources import Source
@@ -33,24 +33,18 @@ class Finished:
 
     def number(self, *keys: str) -> float:
         """The number under ``keys`` of the summary. Raises Unmeasured where there is none or it is null."""
-        value: Any = self.summary
-        for key in keys:
-            value = value.get(key) if isinstance(value, Mapping) else None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        value = number_at(self.summary, *keys)
+        if value is None:
             raise Unmeasured(f"the summary of {self.summary['system']} has no {'.'.join(keys)}")
-        return float(value)
+        return value
 
     def requests(self, *columns: str) -> pa.Table:
         """Columns of requests.parquet, a row per served request in the order of the trace."""
-        return self._columns(REQUESTS, columns)
+        return read_table(self.folder / REQUESTS, columns)
 
     def cluster(self, *columns: str) -> pa.Table:
         """Columns of cluster.parquet, a row per sample in the order of time."""
-        return self._columns(CLUSTER, columns)
-
-    def _columns(self, name: str, columns: Sequence[str]) -> pa.Table:
-        with pa.OSFile(str(self.folder / name)) as file:
-            return pq.read_table(file, columns=list(columns))
+        return read_table(self.folder / CLUSTER, columns)
 
     def trace(self) -> Trace:
         """The trace that was replayed, made or read again; its first ``preload`` rows were not served."""
@@ -113,7 +107,6 @@ def mean(values: Sequence[float]) -> float:
 def read_finished(point: Point, config: Config, folder: Path) -> Finished | None:
     """The run in ``folder``; None where there is none or it was not finished."""
     try:
-        summary = json.loads((folder / SUMMARY).read_bytes())
-    except (OSError, ValueError):
+        return Finished(point, config, folder, read_summary(folder))
+    except ConfigError:
         return None
-    return Finished(point, config, folder, summary) if isinstance(summary, dict) else None

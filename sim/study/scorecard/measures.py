@@ -1,10 +1,13 @@
 """What is measured of finished runs, in the words of the targets: pure functions of their summaries and requests."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 from sim.study.scorecard.finished import Finished, Runs, mean
-from sim.study.scorecard.targets import Value
+from sim.study.scorecard.targets import Value, read_data
 
 Measure = Callable[[Runs], Value]
 Number = Callable[[Runs], float]
@@ -30,6 +33,21 @@ class Measured:
     fixed_by: str
     basis: str = ""
     real_prompts: bool = False
+
+
+def load_measures(path: Path, measures: Mapping[str, Measure]) -> dict[str, Measured]:
+    """Read how each target is measured, and add the arithmetic: by target id, in the order of ``measures``."""
+    said = read_data(path, dict[str, dict[str, Any]])
+    words: dict[str, str] = {}
+    for name, text in said["words"].items():
+        words[name] = text.format(**words)
+    found = {}
+    for target, measure in measures.items():
+        row = said["measures"][target]
+        texts = {key: row[key].format(**words) for key in ("fixed_by", "basis") if key in row}
+        experiments = tuple(row.get("experiments", ()))
+        found[target] = Measured(experiments, measure, real_prompts=row.get("real_prompts", False), **texts)
+    return found
 
 
 def latency_s(system: str, statistic: str = "mean") -> Number:
@@ -76,6 +94,23 @@ def per_size(
     return lambda runs: [
         mean([of(run) for run in runs.where(eviction=eviction, capacity=capacity)]) for capacity in capacities
     ]
+
+
+def crossing(at: Mapping[float, float], limit: float, *, rises: bool) -> float | None:
+    """Return the rate at which a number passes ``limit``, on the line between two rates that were run.
+
+    Args:
+        at: the number by rate, from the lowest rate on.
+        limit: which the number at the lowest rate has not passed.
+        rises: whether a number above the limit has passed it, or one below.
+
+    Returns:
+        None where no number passes it.
+    """
+    for (low, before), (high, after) in pairwise(at.items()):
+        if after > limit if rises else after < limit:
+            return low + (high - low) * (limit - before) / (after - before)
+    return None
 
 
 def hits(run: Finished) -> float:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from sim.study.scorecard.finished import Finished, Runs, Unmeasured, mean
-from sim.study.scorecard.measures import Measured, Number, hits, ratio, reduction
+from sim.study.scorecard.measures import Measure, Number, crossing, hits, ratio, reduction
 
 SIZES = (1_000, 10_000, 100_000)
 """Images of Figure 9's caches; NIRVANA holds five latents for each."""
@@ -49,19 +49,12 @@ def sustained_rpm(systems: Sequence[str], slo: str) -> Number:
 
 
 def _crossing(runs: Runs, slo: str) -> float:
-    at = by_rate(runs)
-    rates, shares = (
-        list(at),
-        [mean([run.number("slo", slo, "violation_rate") for run in seeds]) for seeds in at.values()],
-    )
-    over = [share > SUSTAINED for share in shares]
-    if over[0]:
-        raise Unmeasured(f"more than {SUSTAINED:.0%} of the requests are late at {rates[0]:g}/min already")
-    if not any(over):
-        return rates[-1]
-    after = over.index(True)
-    low, high = shares[after - 1], shares[after]
-    return rates[after - 1] + (rates[after] - rates[after - 1]) * (SUSTAINED - low) / (high - low)
+    late = {rate: mean([run.number("slo", slo, "violation_rate") for run in at]) for rate, at in by_rate(runs).items()}
+    lowest = min(late)
+    if late[lowest] > SUSTAINED:
+        raise Unmeasured(f"more than {SUSTAINED:.0%} of the requests are late at {lowest:g}/min already")
+    rate = crossing(late, SUSTAINED, rises=True)
+    return max(late) if rate is None else rate
 
 
 def by_rate(runs: Runs) -> dict[float, list[Finished]]:
@@ -198,66 +191,33 @@ def search_s(runs: Runs) -> float:
 
 SYSTEMS = ("vanilla", "nirvana", "modm-quality")
 
-_FIGURE7 = ("modm-figure7",)
-_FIGURE8 = ("modm-figure8",)
-_FIGURE9 = ("modm-figure9",)
-_NIRVANA9 = ("modm-figure9-nirvana",)
-_FIGURE12 = ("modm-figure12",)
-_FIGURE12_A40 = ("modm-figure12-a40",)
 
-_MI210 = "91.5, 16.5 and 6.5 s for 50 steps: backends/profiles/mi210_*.yaml (the artifact); load times assumed"
-_A40 = "60 s for 50 steps of SD3.5 Large (the artifact's limits), the small models in MI210's proportion (assumed)"
-_REUSE = (
-    "K: conf/selector/modm.yaml (the artifact); similarity to images modelled: conf/space/image.yaml; scale: "
-    "conf/scale; traffic: the column's trace"
-)
-_MONITOR = "gains and period: conf/controller/modm-quality.yaml (the artifact)"
-_POWER = "board power at work, a fifth of it idle (assumed): conf/cluster/mi210.yaml"
-_RATE = (
-    f"a rate is sustained while at most {SUSTAINED:.0%} of the requests are late, between rates on a line; the highest "
-    "that was run where all are"
-)
+_FIGURE9, _NIRVANA9 = ("modm-figure9",), ("modm-figure9-nirvana",)
 
-
-MEASURES: Mapping[str, Measured] = {
-    "M01": Measured(_FIGURE7, times_vanilla("modm-throughput", "sd35l-sdxl"), f"{_MI210}; {_REUSE}; {_MONITOR}"),
-    "M02": Measured(_FIGURE7, times_vanilla("modm-throughput", "sd35l-sana"), f"{_MI210}; {_REUSE}; {_MONITOR}"),
-    "M05": Measured(_FIGURE8, times_vanilla("modm-throughput", "flux-sdxl"), f"{_A40}; {_REUSE}; {_MONITOR}"),
-    "M06": Measured(_FIGURE8, times_vanilla("modm-throughput", "flux-sana"), f"{_A40}; {_REUSE}; {_MONITOR}"),
-    "M07": Measured(_FIGURE7, most_served("vanilla"), _MI210),
-    "M08": Measured(_FIGURE7, times_vanilla("nirvana", "sd35l-sdxl"), f"{_MI210}; {_REUSE}"),
-    "M10": Measured(
-        ("modm-figure10",), smallest_from_rpm, f"{_MI210}; {_REUSE}; {_MONITOR}", "arrivals of the ten minutes before"
-    ),
-    "M11": Measured(
-        _FIGURE9, lambda runs: hit_rates(runs, "cache-all")[-1], _REUSE, "served at the service's own rate, no waiting"
-    ),
-    "M12": Measured((*_FIGURE9, *_NIRVANA9), modm_hits_most, _REUSE),
-    "M13": Measured(_FIGURE9, steady, _REUSE, f"no tenth of the requests more than {STEADY:.2f} from the mean"),
-    "M14": Measured(("modm-figure11",), superlinear, f"{_MI210}; {_REUSE}; {_MONITOR}"),
-    "M15": Measured(_FIGURE12_A40, sustained_rpm(("modm-quality",), "2x"), f"{_A40}; {_REUSE}; {_MONITOR}", _RATE),
-    "M15b": Measured(_FIGURE12_A40, sustained_rpm(("vanilla", "nirvana"), "2x"), f"{_A40}; {_REUSE}", _RATE),
-    "M16": Measured(_FIGURE12, sustained_rpm(("modm-quality",), "2x"), f"{_MI210}; {_REUSE}; {_MONITOR}", _RATE),
-    "M17": Measured(_FIGURE12, sustained_rpm(("modm-quality",), "4x"), f"{_MI210}; {_REUSE}; {_MONITOR}", _RATE),
-    "M18": Measured(
-        _FIGURE12_A40, lambda runs: max(p99s(runs, SYSTEMS, 4)), f"{_A40}; {_REUSE}", "the highest of the three"
-    ),
-    "M19": Measured(
-        _FIGURE12_A40, lambda runs: min(p99s(runs, SYSTEMS[:2], 10)), f"{_A40}; {_REUSE}", "the lower of the two"
-    ),
-    "M20": Measured(
-        _FIGURE12, stable_as_printed, f"{_MI210}; {_REUSE}", "stable: the backlog of some seed does not grow"
-    ),
-    "M21": Measured(
-        ("modm-figure17",),
-        others_lag,
-        f"levels: conf/arrivals/fluctuating.yaml (not published); {_MI210}; {_REUSE}",
-        f"more than {LAG:.0%} of a peak's requests left over, and served in excess when the rate is low",
-    ),
-    "M22a": Measured(_FIGURE7, less_energy("nirvana", "sd35l-sdxl"), f"{_POWER}; {_REUSE}"),
-    "M22b": Measured(_FIGURE7, less_energy("modm-throughput", "sd35l-sdxl"), f"{_POWER}; {_REUSE}"),
-    "M22c": Measured(_FIGURE7, less_energy("modm-throughput", "sd35l-sana"), f"{_POWER}; {_REUSE}"),
-    "M23": Measured(_FIGURE9, fresh, _REUSE, "a cache of 100,000 images; on the trace's own clock"),
-    "M26": Measured(_FIGURE9, search_s, "conf/door/modm.yaml (5.2)"),
+MEASURES: Mapping[str, Measure] = {
+    "M01": times_vanilla("modm-throughput", "sd35l-sdxl"),
+    "M02": times_vanilla("modm-throughput", "sd35l-sana"),
+    "M05": times_vanilla("modm-throughput", "flux-sdxl"),
+    "M06": times_vanilla("modm-throughput", "flux-sana"),
+    "M07": most_served("vanilla"),
+    "M08": times_vanilla("nirvana", "sd35l-sdxl"),
+    "M10": smallest_from_rpm,
+    "M11": lambda runs: hit_rates(runs, "cache-all")[-1],
+    "M12": modm_hits_most,
+    "M13": steady,
+    "M14": superlinear,
+    "M15": sustained_rpm(("modm-quality",), "2x"),
+    "M15b": sustained_rpm(("vanilla", "nirvana"), "2x"),
+    "M16": sustained_rpm(("modm-quality",), "2x"),
+    "M17": sustained_rpm(("modm-quality",), "4x"),
+    "M18": lambda runs: max(p99s(runs, SYSTEMS, 4)),
+    "M19": lambda runs: min(p99s(runs, SYSTEMS[:2], 10)),
+    "M20": stable_as_printed,
+    "M21": others_lag,
+    "M22a": less_energy("nirvana", "sd35l-sdxl"),
+    "M22b": less_energy("modm-throughput", "sd35l-sdxl"),
+    "M22c": less_energy("modm-throughput", "sd35l-sana"),
+    "M23": fresh,
+    "M26": search_s,
 }
-"""Target id -> how it is measured; a target that is not here is not simulated yet."""
+"""By target id; conf/data/scorecard-measures.yaml has the experiments of each."""

@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sim.study.analytic import best_single_of_power
 from sim.study.scorecard.finished import Finished, Runs, Unmeasured, mean
 from sim.study.scorecard.measures import (
-    Measured,
+    Measure,
     Number,
+    Numbers,
     compute_saving,
     hit_rate,
     hits,
@@ -30,6 +30,14 @@ POLICIES = ("fifo", "lru", "lfu", "lcbfu")
 
 LONG_PROMPT = 15
 """Words from which a prompt is long (Table 4)."""
+
+
+def best_single(power: float) -> float:
+    """What the best single K saves, in units of K_T / N, where h(K) = 1 - (K / K_T)^power (footnote 1).
+
+    K = K_T (power + 1)^(-1/power) saves most: the linear fall 1/4, the quadratic one 2 / (3 sqrt(3)).
+    """
+    return float((power + 1) ** (-1 / power) * power / (power + 1))
 
 
 def lcbfu_saves_most(runs: Runs) -> bool:
@@ -89,86 +97,43 @@ def predictor(quality: str) -> Number:
     return lambda runs: runs.where(system="nirvana").mean("cache", "predictor", quality)
 
 
-_STEP = "C = 8.59 s: backends/profiles/a10g_nirvana-large.yaml (7.1)"
-_TRAFFIC = "similarity: conf/scale; traffic: the column's trace"
-_REUSE = f"thresholds: conf/selector/nirvana.yaml (Fig. 10); {_TRAFFIC}"
-_TIMES = f"{_STEP}; l_s (4.1) and l_r (not published; its source is beside it): conf/door/nirvana.yaml; {_REUSE}"
-_GPT_CACHE = f"{_STEP}; conf/door/gpt-cache.yaml; {_TRAFFIC}"
-_PREDICTOR = "nu, the share that retrains and the threshold: conf/predictor (6, 7.7)"
-_FITS = "has fixed conf/scale/ngram.yaml, together with the other rows of role fit"
-
-_TABLE2 = ("nirvana-table2",)
-_GPT_CACHE_ALONE = ("nirvana-table2-gpt-cache",)
-_TABLE3 = ("nirvana-table3",)
-
-
-def _table3(policy: str) -> dict[str, Measured]:
-    fixed_by = _FITS if policy == "fifo" else _REUSE
-    capacities = CAPACITIES if policy == "fifo" else CAPACITIES[:-1]
-    return {
-        f"N07-{policy}": Measured(_TABLE3, per_size(hits, policy, capacities), fixed_by),
-        f"N08-{policy}": Measured(_TABLE3, per_size(saving, policy, capacities), fixed_by),
-    }
-
-
-def _largest(of: Callable[[Finished], float]) -> Measured:
+def largest(of: Callable[[Finished], float]) -> Numbers:
     """A number of the policies that reuse counts for, at 1.5M items."""
-    policies = [per_size(of, policy, CAPACITIES[-1:]) for policy in POLICIES[1:]]
-    return Measured(_TABLE3, lambda runs: [policy(runs)[0] for policy in policies], _REUSE)
+    return lambda runs: [per_size(of, policy, CAPACITIES[-1:])(runs)[0] for policy in POLICIES[1:]]
 
 
-MEASURES: Mapping[str, Measured] = {
-    "N01a": Measured(_TABLE2, latency_s("vanilla"), _STEP),
-    "N01b": Measured(_TABLE2, latency_s("nirvana"), _TIMES),
-    "N01c": Measured(_GPT_CACHE_ALONE, latency_s("gpt-cache"), _GPT_CACHE),
-    "N02a": Measured(_TABLE2, over_median("nirvana", "p90"), _TIMES),
-    "N02b": Measured(_TABLE2, over_median("nirvana", "p95"), _TIMES),
-    "N02c": Measured(_TABLE2, over_median("nirvana", "p99"), _TIMES),
-    "N02d": Measured(_GPT_CACHE_ALONE, over_median("gpt-cache", "p90"), _GPT_CACHE),
-    "N02e": Measured(_TABLE2, over_median("vanilla", "p99"), _STEP),
-    "N03a": Measured(_TABLE2, compute_saving("nirvana"), _REUSE),
-    "N03b": Measured(_TABLE2, reduction("nirvana", "vanilla", "latency_s", "mean"), _TIMES),
-    "N03c": Measured(
-        ("nirvana-figure13",),
-        reduction("nirvana", "vanilla", "cost_usd", "per_image"),
-        f"prices: conf/cluster/a10g.yaml and conf/system/nirvana.yaml (7.2); {_TIMES}",
-    ),
-    "N04a": Measured(("nirvana-figure15",), hit_rate("nirvana"), _FITS, "hits over all requests, predicted misses too"),
-    "N04b": Measured(("nirvana-figure15",), served_at("nirvana", 25), _FITS),
-    "N05": Measured(("nirvana-figure12",), ratio("nirvana", "vanilla", "throughput_rpm"), _TIMES),
-    "N09": Measured(
-        _TABLE3, requests_at_a_hole, _REUSE, "the paper names no cache size: mean over those of Table 3 that evict"
-    ),
-    "N10a": Measured(_TABLE2, predictor("precision"), f"{_PREDICTOR}; {_REUSE}"),
-    "N10b": Measured(_TABLE2, predictor("recall"), f"{_PREDICTOR}; {_REUSE}"),
-    "N12a": Measured(
-        ("nirvana-table5-bert",),
-        lambda runs: [mean([hits(run) for run in runs]), mean([saving(run) for run in runs])],
-        "scale: conf/scale/minilm.yaml, fitted to rows of role fit; thresholds: conf/selector/nirvana.yaml (Fig. 10)",
-        "all-MiniLM-L6-v2 stands for BERT, which the paper does not name further",
-        real_prompts=True,
-    ),
-    "N12b": Measured(
-        ("nirvana-table5",),
-        lambda runs: [hit_rate("nirvana-clip-image")(runs), compute_saving("nirvana-clip-image")(runs)],
-        "thresholds: conf/selector/modm.yaml; images modelled from text: conf/space/image.yaml",
-    ),
-    "N16": Measured(
-        _TABLE2,
-        short_prompts_do_better,
-        _REUSE,
-        "no image is made: mean similarity of hits by length of the prompt",
-    ),
-    "N17": Measured(_TABLE2, latency_s("small-model"), "backends/profiles/a10g_nirvana-small.yaml (7.1)"),
-    "N18": Measured(_TABLE2, search_latency, "conf/door/nirvana.yaml (4.1)"),
-    "N19a": Measured((), lambda _: best_single_of_power(1, 1, 1)[1], "nothing: sim.study.analytic, its closed form"),
-    "N19b": Measured((), lambda _: best_single_of_power(2, 1, 1)[1], "nothing: sim.study.analytic, its closed form"),
-    **_table3("fifo"),
-    **_table3("lru"),
-    **_table3("lfu"),
-    **_table3("lcbfu"),
-    "N07-most": _largest(hits),
-    "N08-most": _largest(saving),
-    "N08-order": Measured(_TABLE3, lcbfu_saves_most, _REUSE),
+MEASURES: Mapping[str, Measure] = {
+    "N01a": latency_s("vanilla"),
+    "N01b": latency_s("nirvana"),
+    "N01c": latency_s("gpt-cache"),
+    "N02a": over_median("nirvana", "p90"),
+    "N02b": over_median("nirvana", "p95"),
+    "N02c": over_median("nirvana", "p99"),
+    "N02d": over_median("gpt-cache", "p90"),
+    "N02e": over_median("vanilla", "p99"),
+    "N03a": compute_saving("nirvana"),
+    "N03b": reduction("nirvana", "vanilla", "latency_s", "mean"),
+    "N03c": reduction("nirvana", "vanilla", "cost_usd", "per_image"),
+    "N04a": hit_rate("nirvana"),
+    "N04b": served_at("nirvana", 25),
+    "N05": ratio("nirvana", "vanilla", "throughput_rpm"),
+    "N09": requests_at_a_hole,
+    "N10a": predictor("precision"),
+    "N10b": predictor("recall"),
+    "N12a": lambda runs: [mean([hits(run) for run in runs]), mean([saving(run) for run in runs])],
+    "N12b": lambda runs: [hit_rate("nirvana-clip-image")(runs), compute_saving("nirvana-clip-image")(runs)],
+    "N16": short_prompts_do_better,
+    "N17": latency_s("small-model"),
+    "N18": search_latency,
+    "N19a": lambda _: best_single(1),
+    "N19b": lambda _: best_single(2),
+    **{
+        f"{row}-{policy}": per_size(of, policy, CAPACITIES if policy == "fifo" else CAPACITIES[:-1])
+        for row, of in (("N07", hits), ("N08", saving))
+        for policy in POLICIES
+    },
+    "N07-most": largest(hits),
+    "N08-most": largest(saving),
+    "N08-order": lcbfu_saves_most,
 }
-"""Target id -> how it is measured; a target that is not here is not simulated yet."""
+"""By target id; conf/data/scorecard-measures.yaml has the experiments of each."""

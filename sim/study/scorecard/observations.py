@@ -1,8 +1,10 @@
 """What NIRVANA saw in its traffic, looked for in the trace that is replayed: no targets, since no number is printed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pyarrow.compute as pc
@@ -11,8 +13,8 @@ from pydantic import TypeAdapter, ValidationError
 from conf.atomic import atomic_write
 from sim.errors import ConfigError
 from sim.study.scorecard.finished import Finished, Runs, Unmeasured
+from sim.study.scorecard.key import digest
 from sim.study.scorecard.nirvana import LONG_PROMPT, similarity_of_hits
-from sim.study.scorecard.points import digest
 from traces.describe.likeness import GROUPS, likeness
 from traces.describe.survival import survival
 from traces.encoders.embeddings import embed
@@ -31,6 +33,7 @@ FOLLOWED = (0.5, 10)
 """Distance and percentage of clusters whose survival is told: the widest of NIRVANA's (Figure 5)."""
 
 Numbers = dict[str, float]
+T = TypeVar("T", Trace, Finished)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +90,21 @@ def observe(served: Runs, work: Path) -> list[Observation]:
         seen = known.validate_json(kept.read_bytes())
     except (OSError, ValidationError):
         trace = replace(run, config=run.config | longer).trace()
-        seen = [_alike(trace), _surviving(trace)]
+        seen = [_seen(ALIKE_WHAT, _alike, trace), _seen(SURVIVE_WHAT, _surviving, trace)]
         with atomic_write(kept, ConfigError) as file:
             file.write_bytes(known.dump_json(seen))
-    return [*seen, _short(run)]
+    return [*seen, _seen(SHORT_WHAT, _short, run)]
 
 
-def _alike(trace: Trace) -> Observation:
+def _seen(what: str, look: Callable[[T], tuple[Numbers, bool]], at: T) -> Observation:
+    try:
+        numbers, as_seen = look(at)
+    except Unmeasured as absent:
+        return Observation(what, {}, None, str(absent))
+    return Observation(what, {name: round(float(value), 6) for name, value in numbers.items()}, as_seen)
+
+
+def _alike(trace: Trace) -> tuple[Numbers, bool]:
     first = max(0, len(trace) - ALIKE)
     last = trace.table.slice(first).combine_chunks()
     last_trace = replace(trace, table=last, digest=content_digest(last), path=None)
@@ -102,36 +113,25 @@ def _alike(trace: Trace) -> Observation:
     user = np.asarray(names, np.int64)
     found = likeness(embed(last_trace, HashedNgrams(), progress=False), user, last_trace.arrival_s if timed else None)
     if found is None:
-        return Observation(ALIKE_WHAT, {}, None, "the trace names no users")
+        raise Unmeasured("the trace names no users")
     if any(not len(found.pairs[group]) for group in GROUPS):
-        return Observation(ALIKE_WHAT, {}, None, "the trace has no times, or no user with two sessions")
-    means = {group: round(float(found.pairs[group].mean()), 6) for group in GROUPS}
-    session, own, other = means.values()
-    return Observation(
-        ALIKE_WHAT, {f"mean cosine, {group}:": mean for group, mean in means.items()}, session > own > other
-    )
+        raise Unmeasured("the trace has no times, or no user with two sessions")
+    session, own, other = means = [round(float(found.pairs[group].mean()), 6) for group in GROUPS]
+    told = (f"mean cosine, {group}:" for group in GROUPS)
+    return dict(zip(told, means, strict=True)), session > own > other
 
 
-def _surviving(trace: Trace) -> Observation:
+def _surviving(trace: Trace) -> tuple[Numbers, bool]:
     if trace.notes.get("arrival_s") == ORDER_ONLY:
-        return Observation(SURVIVE_WHAT, {}, None, "the trace has no times")
+        raise Unmeasured("the trace has no times")
     found = survival(trace, HashedNgrams())
     left = None if found is None else found.left.get(FOLLOWED)
     if found is None or left is None:
-        return Observation(
-            SURVIVE_WHAT, {}, None, "the trace has not two whole days with enough prompts, or no clusters"
-        )
-    numbers = {
-        f"left on day {day} of the first day's top:": round(float(of), 6)
-        for day, of in zip(found.days, left, strict=True)
-    }
-    return Observation(SURVIVE_WHAT, numbers, float(left[-1]) >= 0.5)
+        raise Unmeasured("the trace has not two whole days with enough prompts, or no clusters")
+    names = (f"left on day {day} of the first day's top:" for day in found.days)
+    return dict(zip(names, left, strict=True)), bool(left[-1] >= 0.5)
 
 
-def _short(run: Finished) -> Observation:
-    try:
-        short, long = similarity_of_hits(run, short=True), similarity_of_hits(run, short=False)
-    except Unmeasured as absent:
-        return Observation(SHORT_WHAT, {}, None, str(absent))
-    numbers = {"mean similarity, short:": round(short, 6), "long:": round(long, 6)}
-    return Observation(SHORT_WHAT, numbers, short > long)
+def _short(run: Finished) -> tuple[Numbers, bool]:
+    short, long = similarity_of_hits(run, short=True), similarity_of_hits(run, short=False)
+    return {"mean similarity, short:": short, "long:": long}, short > long

@@ -6,7 +6,7 @@ import numpy as np
 
 from backends.profiled import Profiled
 from sim.study.scorecard.finished import Finished, Runs, Unmeasured, mean
-from sim.study.scorecard.measures import Measured
+from sim.study.scorecard.measures import Measure, crossing
 from sim.study.scorecard.modm import by_rate
 
 SLO = "5x"
@@ -57,14 +57,12 @@ def _supported(shares: Mapping[float, float], least: float) -> float:
     Raises:
         Unmeasured: it is below at the lowest rate already, or at none.
     """
-    rates = list(shares)
-    below = [shares[rate] < least for rate in rates]
-    if below[0] or not any(below):
-        where = f"at {rates[0]:g}/min already" if below[0] else f"at none up to {rates[-1]:g}/min"
+    lowest, highest = min(shares), max(shares)
+    rate = crossing(shares, least, rises=False)
+    if shares[lowest] < least or rate is None:
+        where = f"at {lowest:g}/min already" if shares[lowest] < least else f"at none up to {highest:g}/min"
         raise Unmeasured(f"fewer than {least:.0%} are in time {where}")
-    after = below.index(True)
-    low, high = rates[after - 1], rates[after]
-    return low + (high - low) * (shares[low] - least) / (shares[low] - shares[high])
+    return rate
 
 
 def _ahead(runs: Runs, of: str) -> list[float]:
@@ -178,39 +176,19 @@ def _of(model: str) -> tuple[str, ...]:
 
 _FIGURE11 = ("patchedserve-figure11", "patchedserve-figure11-sd3")
 _SEVERAL = tuple(f"patchedserve-figure{figure}{gpus}" for figure in (12, 13) for gpus in ("", "-4gpus", "-8gpus"))
-_FIGURE5 = ("patchedserve-figure5",)
-_FIGURE14 = ("patchedserve-figure14",)
 
-_STEPS = "steps on H100: assumed from what the paper prints, backends/profiles/h100_sdxl.yaml and h100_sd3-medium.yaml"
-_REUSE = "reuse of blocks: conf/feature_cache/patch-level.yaml (assumed)"
-_GRID = (
-    "12 to 72 requests a minute for each GPU with SDXL, 5 to 30 with SD3; the paper's rates are in its figures alone"
-)
-_SLACK = "threshold of equation 1 and others' stages: conf/discipline/slack.yaml (assumed)"
-_ALL = f"{_STEPS}; {_REUSE}; {_SLACK}"
-
-
-MEASURES: Mapping[str, Measured] = {
-    "P1": Measured(_FIGURE11, over_nirvana, f"{_ALL}; NIRVANA's fewer steps: conf/door/fewer-steps.yaml", _GRID),
-    "P2": Measured(_FIGURE11, at_moderate_load, _ALL, f"the lower half of {_GRID}"),
-    "P3": Measured(_FIGURE11, load_over_baselines, _ALL, "rates on a line between those that were run; mean of both"),
-    "P4": Measured((), lambda runs: [step_ratio(model) for model in MODELS], _STEPS),
-    "P5": Measured(_FIGURE5, large_over_small, _STEPS),
-    "P5b": Measured(_FIGURE5, another_size_counts, _STEPS),
-    "P6": Measured(
-        _FIGURE14,
-        lambda runs: mean([mean(cuts(runs, model)) for model in MODELS]),
-        "fixes what a further size repeats of a step's fixed part (45 %): size_s of the H100 profiles",
-    ),
-    "P6b": Measured(_FIGURE14, shrinks, _STEPS),
-    "P9": Measured(_FIGURE11, predictor_error, f"{_STEPS}; conf/latency/svr.yaml", "the worse model"),
-    "P10": Measured(
-        _SEVERAL,
-        on_several_gpus,
-        f"{_ALL}; gangs: distrifuser in the Katz artifact and Hetu-DiT's table",
-        f"behind: by more than {NEAR}; light and heavy: the ends of {_GRID}",
-    ),
-    "P11": Measured(_FIGURE11, by_scheduling, _ALL, f"the upper half of {_GRID}"),
-    "P15": Measured(("patchedserve-figure15",), more_by_patch, _REUSE),
+MEASURES: Mapping[str, Measure] = {
+    "P1": over_nirvana,
+    "P2": at_moderate_load,
+    "P3": load_over_baselines,
+    "P4": lambda _: [step_ratio(model) for model in MODELS],
+    "P5": large_over_small,
+    "P5b": another_size_counts,
+    "P6": lambda runs: mean([mean(cuts(runs, model)) for model in MODELS]),
+    "P6b": shrinks,
+    "P9": predictor_error,
+    "P10": on_several_gpus,
+    "P11": by_scheduling,
+    "P15": more_by_patch,
 }
-"""Target id -> how it is measured; a target that is not here is not simulated yet."""
+"""By target id; conf/data/scorecard-measures.yaml has the experiments of each."""

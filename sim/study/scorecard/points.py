@@ -1,34 +1,19 @@
 """The points of an experiment: the runs that `mezzotint run -m experiment=NAME` would make, without making them."""
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
-from importlib.resources.abc import Traversable
-from pathlib import Path
+from itertools import product
 from typing import Any
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sim.config.compose import composed as compose
-from traces.error import TraceError
-from traces.table.trace import about
 
 Config = dict[str, Any]
-
-WITHOUT_PROMPTS = ("traces.sources.mix.Mix", "traces.sources.add_ons.AddOns")
-"""Sources of requests that are sizes and steps, or add-ons, alone, as the paper's experiment makes them up."""
-
-_ROOMS = ("sim", "traces", "backends")
-_AFTER_THE_RUN = ("study",)
-"""Folders of code that only reads finished runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +51,7 @@ def sweep(experiment: str, overrides: Sequence[str] = ()) -> list[Point]:
     several = {each.get_key_element() for each in parser.parse_overrides(list(overrides)) if each.is_sweep_override()}
     try:
         one = [f"experiment={experiment}", *(word for key, word in given.items() if key not in several)]
-        whole = compose(one, hydra_too=True)
+        whole = compose(one, hydra_too=True, check=False)
         params = OmegaConf.to_container(whole.hydra.sweeper.params or OmegaConf.create())
     except (HydraException, OmegaConfBaseException):
         return [Point(experiment, {}, tuple(chosen))]
@@ -74,33 +59,24 @@ def sweep(experiment: str, overrides: Sequence[str] = ()) -> list[Point]:
     swept = {str(key): str(value) for key, value in params.items() if key not in given}
     words = [*chosen, *(f"{key}={value}" for key, value in swept.items())]
     swept |= {key: given[key].partition("=")[2] for key in several}
-    (batch,) = BasicSweeper.split_arguments(parser.parse_overrides(words), None)
-    return [Point(experiment, _choices(job, swept), tuple(job)) for job in batch]
+    jobs = list(product(*map(_values, parser.parse_overrides(words))))
+    set_to = [dict(word.split("=", 1) for word in job) for job in jobs]
+    return [Point(experiment, {key: each[key] for key in swept}, job) for job, each in zip(jobs, set_to, strict=True)]
 
 
-def has_prompts(experiment: str, overrides: Sequence[str] = ()) -> bool:
-    """Whether ``experiment`` asks something of prompts, and not of sizes or add-ons, so that those of another trace can
-    take their place; so it is said of one that cannot be composed."""
+def _values(override: Override) -> list[str]:
+    """Return what a sweep makes of one override: itself, or one for each of its values."""
+    values = override.sweep_string_iterator() if override.is_sweep_override() else [override.get_value_element_as_str()]
+    return [f"{override.get_key_element()}={value}" for value in values]
+
+
+def trace_of(experiment: str, overrides: Sequence[str] = ()) -> Config | None:
+    """Return the settings of the trace of ``experiment``; None if the experiment cannot be composed."""
     try:
-        trace = composed(Point(experiment, {}, (f"experiment={experiment}", *overrides)))["trace"]
-    except (HydraException, OmegaConfBaseException):
-        return True
-    return str(trace["_target_"]) not in WITHOUT_PROMPTS and trace.get("service") is None  # whose add-ons
-
-
-def rows_asked(experiment: str, overrides: Sequence[str] = ()) -> int | None:
-    """How many rows of its trace ``experiment`` asks for; None where it asks for no number, or cannot be composed."""
-    try:
-        trace = composed(Point(experiment, {}, (f"experiment={experiment}", *overrides)))["trace"]
+        found: Config = composed(Point(experiment, {}, (f"experiment={experiment}", *overrides)))["trace"]
     except (HydraException, OmegaConfBaseException):
         return None
-    rows = trace.get("requests")
-    return rows if isinstance(rows, int) else None
-
-
-def _choices(job: Sequence[str], swept: Mapping[str, str]) -> dict[str, str]:
-    set_to = dict(word.split("=", 1) for word in job)
-    return {key: set_to[key] for key in swept}
+    return found
 
 
 def composed(point: Point) -> Config:
@@ -113,33 +89,3 @@ def composed(point: Point) -> Config:
     plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
-
-
-def digest(config: Config) -> str:
-    """What a run's results follow from, as 16 hex digits: its configuration and the code that runs it.
-
-    A trace's file counts by its content, wherever it lies.
-    """
-    said = {key: value for key, value in config.items() if key != "run"}
-    if (path := config["trace"].get("path")) is not None:
-        with suppress(TraceError):  # what is no trace is refused by the run, with its error
-            said["trace"] = config["trace"] | {"path": about(Path(path).expanduser())[1]}
-    return hashlib.sha256(f"{code()} {json.dumps(said, sort_keys=True)}".encode()).hexdigest()[:16]
-
-
-@cache
-def code() -> str:
-    """Digest of the simulator's own files, so that no run outlives a change of what made it."""
-    found = hashlib.sha256()
-    for room in _ROOMS:
-        for name, file in sorted(_files(resources.files(room), room)):
-            found.update(f"{name}\0".encode() + file.read_bytes() + b"\0")
-    return found.hexdigest()
-
-
-def _files(folder: Traversable, name: str) -> Iterator[tuple[str, Traversable]]:
-    for entry in folder.iterdir():
-        if entry.is_dir() and entry.name not in _AFTER_THE_RUN:
-            yield from _files(entry, f"{name}/{entry.name}")
-        elif entry.name.endswith((".py", ".yaml")):
-            yield f"{name}/{entry.name}", entry

@@ -21,18 +21,6 @@ READINGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 
 EXPERIMENTS = tuple(dict.fromkeys(experiment for _, experiment, _ in READINGS))
 
-ARGUMENT = (
-    "The paper prints neither how the counts of LFU and LCBFU forget nor what f starts from; its text stores a "
-    "prompt that matched nothing (5.4). Counts that never fade fill a small cache with what was popular once, and "
-    "with f from 0 what was never used is always the next to go, so that K plays no part. With dynamic ageing "
-    "(LFUDA: the key is the worth plus the key of the last victim at the time of the use) LFU came out a little "
-    "above LRU on a log of the service, both well above FIFO, and LCBFU saved the most, as printed. With every "
-    "prompt stored LRU was two points above FIFO there, where the paper has seven, and a third to a half of the "
-    "hits started at K = 25, where the paper has 8 % of all requests. The default was chosen after rows like "
-    "these had been seen; it is one for all rows and has no parameter."
-)
-"""Why the default is what it is."""
-
 
 @dataclass(frozen=True, slots=True)
 class Reading:

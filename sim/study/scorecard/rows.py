@@ -1,7 +1,7 @@
 """The rows of the scorecard: every target, with what was made of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sim.study.scorecard.finished import Finished, Runs, Unmeasured
@@ -49,10 +49,6 @@ class Row:
     trace: list[str]
     source: str
 
-    def plain(self) -> dict[str, Any]:
-        """The row as JSON has it."""
-        return asdict(self)
-
 
 def score(
     targets: Targets,
@@ -97,29 +93,19 @@ def _row(
             ours = measured.measure(its)
         except Unmeasured as absent:
             why = why or str(absent)
-    error, verdict = judge(target, ours)
-    if verdict == "contradicted" or (ours is not None and verdict == "missed"):
-        why = reasons.get(target.id, UNEXPLAINED)
-    elif why in (NOT_YET, NOT_OF_THIS):
+    if why in (NOT_YET, NOT_OF_THIS):
         known = reasons.get(target.id) if why == NOT_YET else None  # else it says why it is missed where it is run
         why = "; ".join([why, *filter(None, [known, target.needs and f"needs {target.needs}"])])
     return Row(
         id=target.id,
         system=system,
-        what=target.what,
-        paper=target.paper,
         ours=_rounded(ours),
-        error=_rounded(error),
-        tolerance=target.tolerance,
-        role=target.role,
-        verdict=verdict,
-        reason=why if verdict in ("missed", "not run", "contradicted") else None,
         basis=(measured.basis or None) if measured else None,
         fixed_by=measured.fixed_by if measured else None,
         command=_command(system, measured, overrides) if measured else None,
         requests=max((run.summary["requests"]["arrived"] for run in read), default=None),
         trace=sorted({run.summary["trace"]["digest"] for run in read}),
-        source=target.source,
+        **_compared(target, ours, reasons, why),
     )
 
 
@@ -129,21 +115,25 @@ def judged_again(row: Row, target: Target, reasons: Mapping[str, str]) -> Row:
     Raises:
         ConfigError: ours is of another form than the target.
     """
-    error, verdict = judge(target, row.ours)
-    why = row.reason if row.verdict == verdict == "not run" else None
-    if verdict == "contradicted" or (row.ours is not None and verdict == "missed"):
-        why = reasons.get(target.id, UNEXPLAINED)
-    return replace(
-        row,
-        what=target.what,
-        paper=target.paper,
-        error=_rounded(error),
-        tolerance=target.tolerance,
-        role=target.role,
-        verdict=verdict,
-        reason=why,
-        source=target.source,
-    )
+    return replace(row, **_compared(target, row.ours, reasons, row.reason if row.verdict == "not run" else None))
+
+
+def _compared(target: Target, ours: Value | None, reasons: Mapping[str, str], not_run: str | None) -> dict[str, Any]:
+    """Return the fields of a row that follow from its target; ``not_run`` is the reason where there is no value."""
+    error, verdict = judge(target, ours)
+    reason = not_run if verdict == "not run" else None
+    if verdict in ("missed", "contradicted"):
+        reason = reasons.get(target.id, UNEXPLAINED)
+    return {
+        "what": target.what,
+        "paper": target.paper,
+        "error": _rounded(error),
+        "tolerance": target.tolerance,
+        "role": target.role,
+        "verdict": verdict,
+        "reason": reason,
+        "source": target.source,
+    }
 
 
 def _command(system: str, measured: Measured, overrides: Mapping[str, Sequence[str]]) -> str:

@@ -9,16 +9,13 @@ from joblib import Parallel, delayed
 from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
-from backends.base import BackendError
 from sim.ending import workers_end_with_us
-from sim.errors import ConfigError, SimulationError
+from sim.errors import REFUSED
 from sim.run import simulate, write
 from sim.rundir import check_place
 from sim.study.scorecard.finished import Finished, Runs, read_finished
-from sim.study.scorecard.points import Config, Point, composed, digest
-from traces.error import TraceError
-
-REFUSED = (ConfigError, TraceError, BackendError, SimulationError)
+from sim.study.scorecard.key import digest
+from sim.study.scorecard.points import Config, Point, composed
 
 
 def finish(points: Sequence[Point], work: Path, jobs: int = 1) -> Runs:
@@ -36,27 +33,20 @@ def finish(points: Sequence[Point], work: Path, jobs: int = 1) -> Runs:
         ConfigError: ``work`` cannot be written.
     """
     check_place(work)
-    planned = [(point, _composed(point)) for point in points]
-    waiting = {}
-    for point, config in planned:
-        if not isinstance(config, str) and read_finished(point, config, work / digest(config)) is None:
-            waiting[work / digest(config)] = config
+    planned: list[tuple[Point, Path, Config | str]] = []
+    for point in points:
+        try:
+            config = composed(point)
+            planned.append((point, work / digest(config), config))
+        except (HydraException, OmegaConfBaseException) as error:
+            planned.append((point, work, _line(error)))
+
+    def outcome(point: Point, folder: Path, config: Config | str) -> Finished | str | None:
+        return config if isinstance(config, str) else read_finished(point, config, folder)
+
+    waiting = {each[1]: each[2] for each in planned if not isinstance(each[2], str) and outcome(*each) is None}
     errors = _run_all(waiting, jobs)
-    outcomes: list[tuple[Point, Finished | str]] = []
-    for point, config in planned:
-        if isinstance(config, str):
-            outcomes.append((point, config))
-        else:
-            folder = work / digest(config)
-            outcomes.append((point, read_finished(point, config, folder) or errors[folder]))
-    return Runs(tuple(outcomes))
-
-
-def _composed(point: Point) -> Config | str:
-    try:
-        return composed(point)
-    except (HydraException, OmegaConfBaseException) as error:
-        return _line(error)
+    return Runs(tuple((each[0], outcome(*each) or errors[each[1]]) for each in planned))
 
 
 def _run_all(waiting: Mapping[Path, Config], jobs: int) -> dict[Path, str]:

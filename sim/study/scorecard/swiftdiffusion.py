@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from sim.study.addons.caches import curves, measured
 from sim.study.scorecard.finished import Runs
-from sim.study.scorecard.measures import Measured, Number
+from sim.study.scorecard.measures import Measure, Number
 
 BASELINES = ("diffusers", "nirvana-10", "nirvana-20")
 """The paper's own (6.1)."""
@@ -120,59 +120,20 @@ def stalls(runs: Runs) -> list[float]:
 _FIGURE11 = ("swiftdiffusion-figure11", "swiftdiffusion-figure11-baselines")
 _SLOW = ("swiftdiffusion-slow-storage",)
 
-_H800 = "backends/profiles/h800_sdxl.yaml: Katz's logs of 0C/0L, 1C/0L, 0C/1L and 3C/0L"
-_LORAS = (
-    "a LoRA is read and created in proportion to its bytes, with the spread of 0C/1L, and merged in place the same "
-    "whatever they are (assumed)"
-)
-_KERNELS = "kernels: 1.064 x 1.06 x 1.072 (6.5)"
-_COLD = "ControlNets loaded for every request, 0.28 s each, and 0.35 s to fetch an image: the artifact's constants"
-
-MEASURES: Mapping[str, Measured] = {
-    "S2": Measured(
-        _FIGURE11, most_faster, f"{_H800}; {_LORAS}; {_KERNELS}; {_COLD}", "0 to 3 ControlNets, 0 to 2 LoRAs"
-    ),
-    "S3": Measured(_FIGURE11, over_diffusers(0, 0), f"{_H800}; {_KERNELS}"),
-    "S4": Measured(
-        _FIGURE11,
-        lambda runs: latency_s(runs, "swiftdiffusion", 0, 0) - latency_s(runs, "nirvana-20", 0, 0),
-        f"{_H800}; {_KERNELS}; {_COLD}",
-    ),
-    "S5": Measured(
-        _FIGURE11, over_best, f"{_H800}; {_LORAS}; {_KERNELS}; {_COLD}",
-        "images over the GPU time from arrival to image, one request at a time; baselines: the paper's three",
-    ),
-    "S6": Measured(
-        _FIGURE11,
-        lambda runs: per_gpu_rpm(runs, "swiftdiffusion", 1, 0) / per_gpu_rpm(runs, "diffusers", 1, 0),
-        f"{_H800}; {_KERNELS}; {_COLD}",
-        "as S5",
-    ),
-    "S7": Measured(("swiftdiffusion-figure16-controlnets",), services_faster, _H800, "ControlNets stay in memory"),
-    "S8": Measured(
-        ("swiftdiffusion-figure16-controlnets",), lambda runs: gustafson(0.55, 0.45, 4), "s and p as printed",
-        "the law itself; the simulation beside it: tests and notebook",
-    ),
-    "S13": Measured(
-        ("swiftdiffusion-patch-step",), patched_after, f"{_H800}; {_KERNELS}; fetch: conf/fetch/link.yaml (4.2)"
-    ),
-    "S15": Measured(("swiftdiffusion-figure16-loras",), lora_overhead_s, f"{_H800}; {_LORAS}"),
-    "S16": Measured(
-        ("swiftdiffusion-figure16-loras",), loras_faster, f"{_H800}; {_LORAS}", "the larger of one and two LoRAs"
-    ),
-    "S21": Measured(
-        ("swiftdiffusion-production",), loading_share, f"{_H800}; {_LORAS}; requests: service B, conf/trace",
-        "LoRAs read and put into the model for every request, ControlNets kept in GPU memory",
-    ),
-    "S25": Measured(
-        (), lambda _: cache_loads(),
-        "popularity, numbers per request, nodes and different LoRAs on a node: conf/trace/synthetic.yaml (services)",
-        "caches of 1, 2, 4, 5, 8, 10: ControlNets of A, LoRAs of A, ControlNets of B, LoRAs of B; a quarter of them",
-    ),
-    "K1": Measured(
-        (*_FIGURE11, *_SLOW), predicted_s, f"{_H800}; {_LORAS}; {_COLD}; conf/fetch/katz-slow-storage.yaml",
-        ", ".join(f"{system} {nets}C/{loras}L" for system, nets, loras in PREDICTED),
-    ),
-    "K4": Measured(_SLOW, stalls, "times of loads: conf/fetch/katz-slow-storage.yaml, read off this log"),
-}  # fmt: skip
-"""Target id -> how it is measured; a target that is not here is not simulated yet."""
+MEASURES: Mapping[str, Measure] = {
+    "S2": most_faster,
+    "S3": over_diffusers(0, 0),
+    "S4": lambda runs: latency_s(runs, "swiftdiffusion", 0, 0) - latency_s(runs, "nirvana-20", 0, 0),
+    "S5": over_best,
+    "S6": lambda runs: per_gpu_rpm(runs, "swiftdiffusion", 1, 0) / per_gpu_rpm(runs, "diffusers", 1, 0),
+    "S7": services_faster,
+    "S8": lambda _: gustafson(0.55, 0.45, 4),
+    "S13": patched_after,
+    "S15": lora_overhead_s,
+    "S16": loras_faster,
+    "S21": loading_share,
+    "S25": lambda _: cache_loads(),
+    "K1": predicted_s,
+    "K4": stalls,
+}
+"""By target id; conf/data/scorecard-measures.yaml has the experiments of each."""

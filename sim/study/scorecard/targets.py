@@ -99,11 +99,7 @@ def load_targets(path: Path) -> dict[str, list[Target]]:
     Raises:
         ConfigError: the file cannot be read, or the first entry that is wrong, by system, place and id.
     """
-    tree = read_yaml(path)
-    try:
-        targets = TypeAdapter(dict[str, list[Target]]).validate_python(tree)
-    except ValidationError as error:
-        raise ConfigError(f"{path}: {_told(tree, error)}; correct the file") from None
+    targets: dict[str, list[Target]] = read_data(path, dict[str, list[Target]])
     seen: set[str] = set()
     for system, listed in targets.items():
         for target in listed:
@@ -111,25 +107,6 @@ def load_targets(path: Path) -> dict[str, list[Target]]:
                 raise ConfigError(f"{path}: {system}: the id {target.id} is there twice; give one of them another")
             seen.add(target.id)
     return targets
-
-
-def _told(tree: Any, error: ValidationError) -> str:
-    """The first entry that is wrong: system, place, id and key, what is wrong with it and what was found."""
-    first = error.errors()[0]
-    system, place, key = (*first["loc"], None, None, None)[:3]
-    listed = tree.get(system) if isinstance(tree, dict) else None
-    entry = listed[place] if isinstance(listed, list) and isinstance(place, int) else None
-    named = f" ({entry['id']})" if isinstance(entry, dict) and "id" in entry else ""
-    where = "the file" if system is None else str(system) if place is None else f"{system}[{place}]{named}"
-    if first["type"] == "value_error":
-        return f"{where}: {first['msg'].removeprefix('Value error, ')}"
-    where += "" if key is None else f".{key}"
-    if first["type"] == "missing":
-        return f"{where}: is missing"
-    if key == "value":  # a union: each of its members would say what it is not
-        assert isinstance(entry, dict)
-        return f"{where}: found {entry['value']!r}, expected a number or a list of them"
-    return f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}, found {first['input']!r}"
 
 
 Reasons = Mapping[str, str | Mapping[str, str]]
@@ -143,13 +120,7 @@ def load_reasons(path: Path, targets: Targets) -> dict[str, str | Mapping[str, s
         ConfigError: the file cannot be read, is no mapping of ids to text or to a text for each column, or names an id
             that is no target's.
     """
-    tree = read_yaml(path)
-    try:
-        said = TypeAdapter(dict[str, str | dict[str, str]]).validate_python({} if tree is None else tree)
-    except ValidationError:
-        raise ConfigError(
-            f"{path}: expected a line of text for each target id, or one for each column; correct the file"
-        ) from None
+    said = read_data(path, dict[str, str | dict[str, str]] | None) or {}
     known = {target.id for listed in targets.values() for target in listed}
     for name in said:
         if name not in known:
@@ -166,11 +137,19 @@ def reasons_of(column: str, reasons: Reasons) -> dict[str, str]:
     return {name: why for name, why in told.items() if why is not None}
 
 
-def read_yaml(path: Path) -> Any:
-    """What a YAML file holds. Raises ConfigError where it cannot be read or is not YAML."""
+def read_data(path: Path, form: Any) -> Any:
+    """Return what a YAML file holds, as the type ``form``.
+
+    Raises:
+        ConfigError: the file cannot be read, is not YAML, or the first entry of another form.
+    """
     try:
-        return parse(path.read_bytes())
+        return TypeAdapter(form).validate_python(parse(path.read_bytes()))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); put the file there") from None
     except DocumentError as error:
         raise ConfigError(f"{path}: is not valid YAML ({error}); correct the file") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise ConfigError(f"{path}: {where}: {first['msg']}, found {first['input']!r}; correct the file") from None

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backends.base import BackendError
-from conf.atomic import output_folder
 from conf.choice import choice
 from sim.config.build import build
 from sim.config.compose import composed
 from sim.errors import ConfigError
 from sim.streams import stream
-from sim.study.selector.journal import Journal, Scores, measure
+from sim.study.selector.journal import Scores, measure
 from sim.study.selector.options import Options
 from sim.study.selector.page import Findings, publish
 from sim.study.selector.pairs import Pair, choose
@@ -55,12 +54,11 @@ def selector(**given: Any) -> None:
     trace = read(options.trace) if options.trace else synthetic.load(stream(options.seed, "trace"))
     encoder: Encoder = build(choice("encoder", options.encoder), "encoder")
     pairs = choose(trace, embed(trace, encoder), options.pairs, options.seed)
-    output_folder(options.output, ConfigError)
-    journal = Journal(options.output / JOURNAL, options.conditions(trace.digest, encoder.name, here.name))
+    journal, conditions = options.output / JOURNAL, options.conditions(trace.digest, encoder.name, here.name)
     try:
-        scores = measure(pairs, journal, lambda: opened(options))
+        scores = measure(pairs, journal, conditions, lambda: opened(options))
     except KeyboardInterrupt:
-        print(f"mezzotint: finished pairs are kept in {journal.path}; the same command goes on", file=sys.stderr)
+        print(f"mezzotint: finished pairs are kept in {journal}; the same command goes on", file=sys.stderr)
         raise
     found = findings(options, pairs, scores, _facts(options, trace, encoder.name, here))
     for path in publish(found, options.output):

@@ -1,7 +1,7 @@
 """Every setting that Katz's artifact logged, simulated, and what each stage is off by."""
 
 import csv
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Literal
@@ -66,19 +66,19 @@ def settings(which: Callable[[str, int, int], bool] = lambda *_: True) -> list[S
     """Those of the log for which ``which`` (system, ControlNets, LoRAs) is true, in its order."""
     with LOGGED.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    told = [(row["system"], int(row["controlnets"]), int(row["loras"]), row) for row in rows]
-    return [_setting(system, nets, loras, row) for system, nets, loras, row in told if which(system, nets, loras)]
-
-
-def _setting(system: str, controlnets: int, loras: int, row: Mapping[str, str]) -> Setting:
     columns: dict[Statistic, str] = {"mean": "", "median": "median_"}
-    logged = {
-        statistic: {stage: float(row[prefix + stage]) for stage in STAGES if row[prefix + stage]}
-        for statistic, prefix in columns.items()
-    }
-    found = stages(simulate(config(system, controlnets, loras)))
-    ours = {statistic: {stage: found[statistic][stage] for stage in known} for statistic, known in logged.items()}
-    return Setting(system, controlnets, loras, logged, ours)
+    found = []
+    for row in rows:
+        of = (row["system"], int(row["controlnets"]), int(row["loras"]))
+        if which(*of):
+            logged = {
+                statistic: {stage: float(row[prefix + stage]) for stage in STAGES if row[prefix + stage]}
+                for statistic, prefix in columns.items()
+            }
+            took = stages(simulate(config(*of)))
+            ours = {statistic: {stage: took[statistic][stage] for stage in told} for statistic, told in logged.items()}
+            found.append(Setting(*of, logged, ours))
+    return found
 
 
 def config(system: str, controlnets: int, loras: int, *overrides: str) -> dict[str, Any]:
@@ -93,12 +93,12 @@ def config(system: str, controlnets: int, loras: int, *overrides: str) -> dict[s
 def stages(outcome: Outcome) -> dict[Statistic, dict[str, float]]:
     """Mean and median seconds of each stage over the requests after the warm-up."""
     table = outcome.requests.slice(outcome.config["warmup"])
-    found = {name: np.nan_to_num(table[name].to_numpy()) for name in _columns(table.column_names)}
+    wanted = ("arrival_s", "start_s", "finish_s", "load_s", "fetch_s", "decode_s", "patch_step")
+    found = {name: np.nan_to_num(table[name].to_numpy()) for name in wanted if name in table.column_names}
     took_s = found["finish_s"] - found["start_s"]
-    denoise_s = took_s - found["load_s"] - found["fetch_s"] - found["decode_s"]
     each = {
         "latency_s": found["finish_s"] - found["arrival_s"],
-        "denoise_s": denoise_s,
+        "denoise_s": took_s - found["load_s"] - found["fetch_s"] - found["decode_s"],
         "lora_s": found["load_s"],
         "other_s": found["decode_s"],
         "patch_step": found.get("patch_step", np.zeros(len(took_s))),
@@ -107,11 +107,6 @@ def stages(outcome: Outcome) -> dict[Statistic, dict[str, float]]:
         "mean": {name: float(values.mean()) for name, values in each.items()},
         "median": {name: float(np.median(values)) for name, values in each.items()},
     }
-
-
-def _columns(there: Sequence[str]) -> list[str]:
-    wanted = ("arrival_s", "start_s", "finish_s", "load_s", "fetch_s", "decode_s", "patch_step")
-    return [name for name in wanted if name in there]
 
 
 def worst(found: Iterable[Setting], stage: str, statistic: Statistic = "mean") -> float:

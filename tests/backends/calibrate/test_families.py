@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
 from backends.base import Asset, BackendError, Work, whole  # noqa: E402
-from backends.calibrate import Cell, grid, model_name  # noqa: E402
+from backends.calibrate import Cell, grid  # noqa: E402
 from backends.calibrate.bench import Bench, ran_out_of_memory  # noqa: E402
 from backends.calibrate.machine import machine  # noqa: E402
 from backends.calibrate.session import complete  # noqa: E402
@@ -155,10 +155,10 @@ def test_what_runs_on_a_cpu_is_never_put_among_the_shipped_profiles(plan: Any, s
 
 def test_models_are_named_as_the_simulator_spells_them() -> None:
     assert set(families()) == set(FAMILIES)
-    usual = [model_name(family, None, "full") for family in FAMILIES]
+    usual = [architecture(family).name for family in FAMILIES]
     assert usual == ["sd1.5", "sdxl", "sd3.5-large", "flux-dev", "sana-1.6b"]
-    assert model_name("sdxl", None, "tiny") == "sdxl-tiny"
-    assert model_name("sd3", "sd35_medium", "full") == "sd3.5-medium"
+    assert architecture("sdxl", None, "tiny").name == "sdxl-tiny"
+    assert architecture("sd3", "sd35_medium").name == "sd3.5-medium"
 
 
 def test_too_little_memory_is_known_from_other_errors() -> None:

@@ -19,8 +19,7 @@ pytest.importorskip("peft")
 from backends.diffusers_ import LiveError, build  # noqa: E402
 from backends.diffusers_.addons.apart import Apart  # noqa: E402
 from backends.diffusers_.addons.controlnet import Control, control, inline, random_controlnet  # noqa: E402
-from backends.diffusers_.addons.in_place import InPlace  # noqa: E402
-from backends.diffusers_.addons.lora import Loras, read_lora, write_random_lora  # noqa: E402
+from backends.diffusers_.addons.lora import InPlace, Loras, read_lora, write_random_lora  # noqa: E402
 
 STEPS = 4
 BOUND = 2

@@ -1,7 +1,5 @@
 """Images that degrade in a known order, and a CLIP model of a few thousand weights."""
 
-from pathlib import Path
-
 import numpy as np
 
 
@@ -21,22 +19,3 @@ def noisy(images: np.ndarray, sigma: float, seed: int = 1) -> np.ndarray:
     """``images`` with Gaussian noise of ``sigma`` levels; the same draw at every sigma."""
     noise = np.random.default_rng(seed).normal(0, 1, images.shape)
     return np.clip(images + sigma * noise, 0, 255).round().astype(np.uint8)
-
-
-def tiny_clip(folder: Path) -> None:
-    """Write a tiny CLIP model with random weights and a tokenizer that spells, as ``save_pretrained`` does."""
-    import torch
-    import transformers
-
-    from backends.diffusers_.networks.tokenizers import spelled
-
-    layers = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    ends = {"bos_token_id": 512, "eos_token_id": 513, "pad_token_id": 513}
-    torch.manual_seed(0)
-    config = transformers.CLIPConfig(
-        text_config={**layers, **ends, "vocab_size": 514, "max_position_embeddings": 77},
-        vision_config={**layers, "image_size": 32, "patch_size": 8},
-        projection_dim=16,
-    )
-    transformers.CLIPModel(config).save_pretrained(folder)
-    spelled("clip", 77).save_pretrained(folder)

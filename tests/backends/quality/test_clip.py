@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -65,26 +64,3 @@ def test_missing_weights_say_which_and_where(tmp_path: Path, clip_folder: Path) 
         ClipScore(ClipWeights(str(tmp_path))).score(image, prompts=["a"])
     with pytest.raises(QualityError, match=r"one prompt per image"):
         ClipScore(ClipWeights(str(clip_folder))).score(image)
-
-
-def test_weights_that_are_cut_short_or_of_another_model_are_refused(tmp_path: Path, clip_folder: Path) -> None:
-    """transformers would fill what is missing with random numbers, and the scores would mean nothing."""
-    image = pictures(1, 32)
-    cut = tmp_path / "cut"
-    shutil.copytree(clip_folder, cut)
-    weights = cut / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:20_000])
-    with pytest.raises(QualityError, match="cannot be read"):
-        ClipScore(ClipWeights(str(cut))).score(image, prompts=["a"])
-
-    from safetensors.torch import load_file, save_file
-
-    tensors = load_file(clip_folder / "model.safetensors")
-    del tensors["visual_projection.weight"]
-    save_file(tensors, weights, metadata={"format": "pt"})
-    with pytest.raises(QualityError, match="lacks 1 of"):
-        ClipScore(ClipWeights(str(cut))).score(image, prompts=["a"])
-
-    (cut / "config.json").write_text('{"model_type": "bert"}', encoding="utf-8")
-    with pytest.raises(QualityError, match="'bert'"):
-        ClipScore(ClipWeights(str(cut))).score(image, prompts=["a"])

@@ -257,7 +257,7 @@ def test_what_is_skipped_is_counted(case: str, tmp_path: Path) -> None:
     assert trace.notes["skipped"] == skipped
     assert len(trace) + sum(skipped.values()) == rows
     written = store(source(path=str(tmp_path / name)).read(np.random.default_rng(0)), tmp_path / "o")
-    assert written.skipped == skipped
+    assert written.notes["skipped"] == skipped
 
 
 def refused(importer: str, content: bytes, message: str, folder: Path) -> TraceError:

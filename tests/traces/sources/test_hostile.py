@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tests.traces.lab import IMPORTERS, VALID, hold_to_form, outcome
 from traces.error import TraceError
 from traces.table.ingest import store
-from traces.table.limits import Limits
 from traces.table.trace import Trace, make, read, write
 
 
@@ -112,12 +111,6 @@ def test_what_is_wrong_is_said(importer: str, content: bytes, message: str, tmp_
         raise error
 
 
-def test_settings_of_limits() -> None:
-    for wrong in ({"max_prompt_bytes": 0}, {"max_bytes": -1}, {"max_bytes": 1.5}):
-        with pytest.raises(TraceError, match="limits: max_"):
-            Limits(**wrong)
-
-
 @pytest.mark.parametrize("importer", IMPORTERS)
 def test_things_that_are_no_files(importer: str, tmp_path: Path) -> None:
     name, source = IMPORTERS[importer]
@@ -168,7 +161,7 @@ def test_a_killed_import_leaves_no_trace_where_one_is_looked_for(tmp_path: Path)
     path.write_bytes(b"prompt\n" + b"a fox\n" * 50)
     script = (
         "import os, sys, numpy, pathlib; from traces.table import ingest; from traces.sources.delimited import Csv;"
-        "ingest.write_tables = lambda *a, **k: os._exit(9);"
+        "ingest.write_table = lambda *a, **k: os._exit(9);"
         "ingest.store(Csv(path=sys.argv[1]).read(numpy.random.default_rng(0)), pathlib.Path(sys.argv[2]))"
     )
     ended = subprocess.run([sys.executable, "-c", script, str(path), str(tmp_path / "o.parquet")])

@@ -128,7 +128,7 @@ def test_mjhq(text_file: TextFile) -> None:
     [
         ("[]", {}, "expected a JSON object"),
         ("{}", {}, "found no rows"),
-        ('{"a": 1}', {}, "row 0, column category: found 1, expected a text"),
+        ('{"a": 1}', {}, "row 0: found 1, expected a valid dict"),
         ('{"a": {"category": "x"}}', {}, "row 0, column prompt: found"),
         ('{"a": {"category": "x", "prompt": "p"}', {}, "found the end of the file, expected a comma or }"),
         ("{1: 2}", {}, "expected the name of a member"),

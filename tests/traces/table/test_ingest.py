@@ -73,7 +73,7 @@ def test_on_disk_and_in_memory_it_is_one_trace_in_order(
     assert disk.digest == memory.digest == written.digest
     assert disk.table.to_pylist() == memory.table.to_pylist()
     assert (disk.name, disk.source, disk.notes) == (memory.name, memory.source, memory.notes)
-    assert (written.requests, written.span_s) == (len(memory), memory.span_s)
+    assert (len(written), written.path) == (len(memory), folder / "o")
     order = sorted(range(len(rows)), key=lambda row: rows[row]["arrival_s"])
     assert memory.table.column("request_id").to_pylist() == [str(row) for row in order]
     assert sorted(os.listdir(folder)) == ["o", "t.csv"]

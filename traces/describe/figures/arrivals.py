@@ -24,9 +24,11 @@ def rate(panel: Axes, series: Series[Rhythm]) -> None:
         whole = counts[:-1] if len(counts) > 1 else counts  # the last bin is cut short
         panel.stairs(whole / bin_s * 60.0, edges[: len(whole) + 1] / unit_s, color=look.colour, label=look.label)
     panel.set_ylim(bottom=0.0)
-    panel.set_xlabel(f"Time since the start ({unit})")
-    panel.set_ylabel(f"Requests per minute, by {_named(bin_s)}")
-    panel.set_title("Rate over time")
+    panel.set(
+        xlabel=f"Time since the start ({unit})",
+        ylabel=f"Requests per minute, by {_named(bin_s)}",
+        title="Rate over time",
+    )
 
 
 def gaps(panel: Axes, series: Series[Rhythm]) -> None:
@@ -46,8 +48,7 @@ def gaps(panel: Axes, series: Series[Rhythm]) -> None:
     panel.set_ylim(max(least, 1e-6), 1.3)
     logarithmic(panel, "y", percent=True)
     durations(panel, 0.5, longest * 1.2, "Gap between one arrival and the next")
-    panel.set_ylabel("Gaps at least as long")
-    panel.set_title("Burstiness: gaps")
+    panel.set(ylabel="Gaps at least as long", title="Burstiness: gaps")
     lines = [f"variation {found.gap_cv:.2f}" for _, found in series if found.gap_cv is not None]
     said(panel, "; ".join(lines) + f"\ndotted: Poisson, {published()['poisson']:.0f}", 0.03, 0.14)
 
@@ -66,9 +67,7 @@ def dispersion(panel: Axes, series: Series[Rhythm]) -> None:
     panel.set_xticks(range(len(windows)), [_named(window) for window in windows])
     panel.margins(y=0.15)
     panel.grid(False, axis="x")
-    panel.set_xlabel("Window")
-    panel.set_ylabel("Variance over mean of the counts")
-    panel.set_title("Burstiness: counts")
+    panel.set(xlabel="Window", ylabel="Variance over mean of the counts", title="Burstiness: counts")
 
 
 def day(panel: Axes, series: Series[Rhythm]) -> None:
@@ -81,9 +80,7 @@ def day(panel: Axes, series: Series[Rhythm]) -> None:
     panel.set_xlim(0, 24)
     panel.set_xticks(range(0, 25, 4))
     panel.set_ylim(bottom=0.0)
-    panel.set_xlabel("Hour of the day, from the start")
-    panel.set_ylabel("Rate over the mean")
-    panel.set_title("Day cycle")
+    panel.set(xlabel="Hour of the day, from the start", ylabel="Rate over the mean", title="Day cycle")
     if all(found.by_hour is None for _, found in series):
         empty(panel, "needs a day or more")
 
@@ -98,9 +95,11 @@ def variation(panel: Axes, series: Series[Rhythm]) -> None:
     panel.set_xlim(0, 24)
     panel.set_xticks(range(0, 25, 4))
     panel.set_ylim(bottom=0.0)
-    panel.set_xlabel("Hour of the day, from the start")
-    panel.set_ylabel("Variation of gaps (std over mean)")
-    panel.set_title("Burstiness by the hour")
+    panel.set(
+        xlabel="Hour of the day, from the start",
+        ylabel="Variation of gaps (std over mean)",
+        title="Burstiness by the hour",
+    )
     if all(found.gap_cv_by_hour is None for _, found in series):
         empty(panel, "needs a day or more")
 

@@ -46,9 +46,7 @@ def values(what: str, title: str, label: str) -> Callable[[Axes, Series[Mix]], N
         panel.grid(False, axis="y")
         panel.xaxis.set_major_formatter(PercentFormatter(1.0))
         panel.set_xlim(left=0.0)
-        panel.set_xlabel("Share of the requests")
-        panel.set_ylabel(label)
-        panel.set_title(title)
+        panel.set(xlabel="Share of the requests", ylabel=label, title=title)
         if not known:
             empty(panel, "unknown")
 
@@ -76,8 +74,7 @@ def calls(what: str) -> Callable[[Axes, Series[Use]], None]:
             )  # fmt: skip
         logarithmic(panel, "x")
         shares(panel, "Share of the calls")
-        panel.set_xlabel(f"Most popular {NAMES[what]}")
-        panel.set_title(f"Popularity of {NAMES[what]}")
+        panel.set(xlabel=f"Most popular {NAMES[what]}", title=f"Popularity of {NAMES[what]}")
         if drawn and what != "base_model":
             panel.legend(fontsize=7.5, loc="lower right")
         if not drawn:
@@ -106,8 +103,7 @@ def per_request(what: str) -> Callable[[Axes, Series[Use]], None]:
         panel.set_xticks(range(most))
         panel.grid(False, axis="x")
         shares(panel, "Share of the requests")
-        panel.set_xlabel(f"{NAMES[what]} of a request")
-        panel.set_title(f"{NAMES[what]} per request")
+        panel.set(xlabel=f"{NAMES[what]} of a request", title=f"{NAMES[what]} per request")
         panel.legend(fontsize=7.5)
 
     return panel_of

@@ -14,9 +14,7 @@ def activity(panel: Axes, series: Series[People]) -> None:
         panel.plot(np.arange(1, len(found.each) + 1), found.each, color=look.colour, label=look.label)
     logarithmic(panel, "x")
     logarithmic(panel, "y")
-    panel.set_xlabel("Users, the most active first")
-    panel.set_ylabel("Requests of the user")
-    panel.set_title("Activity of users")
+    panel.set(xlabel="Users, the most active first", ylabel="Requests of the user", title="Activity of users")
     lines = [f"{len(found.each):,} users, Gini {found.gini:.2f}" for _, found in series]
     said(panel, "\n".join(lines), 0.03, 0.06 + 0.04 * len(lines))
 
@@ -27,9 +25,11 @@ def session_length(panel: Axes, series: Series[People]) -> None:
         falling(panel, found.length, look)
     logarithmic(panel, "x")
     logarithmic(panel, "y", percent=True)
-    panel.set_xlabel("Requests of a session")
-    panel.set_ylabel("Sessions at least as long")
-    panel.set_title(f"Sessions (pauses up to {SESSION_GAP_S / 60:.0f} min)")
+    panel.set(
+        xlabel="Requests of a session",
+        ylabel="Sessions at least as long",
+        title=f"Sessions (pauses up to {SESSION_GAP_S / 60:.0f} min)",
+    )
     lines = [f"{len(found.length):,} sessions, mean {found.length.mean():.1f}" for _, found in series]
     said(panel, "\n".join(lines), 0.03, 0.06 + 0.04 * len(lines))
 

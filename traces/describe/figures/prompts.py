@@ -26,9 +26,7 @@ def frequency(panel: Axes, series: Series[Repeats]) -> None:
         panel.plot(np.arange(1, len(found.times) + 1), found.times, color=look.colour, label=look.label)
     logarithmic(panel, "x")
     logarithmic(panel, "y")
-    panel.set_xlabel("Distinct prompts, the most frequent first")
-    panel.set_ylabel("Times sent")
-    panel.set_title("Repeats")
+    panel.set(xlabel="Distinct prompts, the most frequent first", ylabel="Times sent", title="Repeats")
     lines = [f"{len(found.age_s) / found.requests:.1%} repeat an earlier prompt" for _, found in series]
     said(panel, "\n".join(lines), 0.97, 0.95 - 0.04 * len(lines), left=False)
 
@@ -59,8 +57,7 @@ def similarity(panel: Axes, series: Series[Nearest]) -> None:
     panel.set_xlim(min(float(np.percentile(found.similarity, 0.5)) for _, found in series), 1.0)
     shares(panel, "Requests no nearer")
     encoders = ", ".join(dict.fromkeys(found.encoder for _, found in series))
-    panel.set_xlabel(f"Similarity ({encoders})")
-    panel.set_title("Nearest earlier prompt")
+    panel.set(xlabel=f"Similarity ({encoders})", title="Nearest earlier prompt")
     said(panel, f"dashed: {published()['thresholds']['source']}", 0.03, 0.94)
 
 
@@ -72,8 +69,7 @@ def lag(panel: Axes, series: Series[Nearest]) -> None:
             rising(panel, (found.query - found.row)[hit], look)
     logarithmic(panel, "x")
     shares(panel, "Hits no further back")
-    panel.set_xlabel("Requests between")
-    panel.set_title(f"Lag of the nearest (hits above {THRESHOLDS[0]})")
+    panel.set(xlabel="Requests between", title=f"Lag of the nearest (hits above {THRESHOLDS[0]})")
 
 
 def age(panel: Axes, series: Series[Nearest]) -> None:
@@ -119,15 +115,13 @@ def hit_age(panel: Axes, series: Series[Nearest]) -> None:
 def others(panel: Axes, series: Series[Coverage]) -> None:
     """Requests that find another user's prompt, against the number of prompts that it is sought among."""
     _covered(panel, [(look.colour, found.others) for look, found in series])
-    panel.set_xlabel("Earlier prompts of others, at random")
-    panel.set_title("Coverage by others")
+    panel.set(xlabel="Earlier prompts of others, at random", title="Coverage by others")
 
 
 def recent(panel: Axes, series: Series[Coverage]) -> None:
     """Requests that find anybody's prompt among the last so many."""
     _covered(panel, [(look.colour, found.recent) for look, found in series])
-    panel.set_xlabel("Latest requests, anybody's")
-    panel.set_title("Coverage by the last")
+    panel.set(xlabel="Latest requests, anybody's", title="Coverage by the last")
 
 
 def _covered(panel: Axes, series: list[tuple[str, Shares]]) -> None:
@@ -142,11 +136,14 @@ def _covered(panel: Axes, series: list[tuple[str, Shares]]) -> None:
             )
     logarithmic(panel, "x")
     shares(panel, "Requests that find a like one")
+    _dashes(panel, [f"above {limit:g}" for limit in LIMITS], "upper left")
+
+
+def _dashes(panel: Axes, labels: list[str], where: Any) -> None:
     handles = [
-        Line2D([], [], color=INK, linestyle=dash, label=f"above {limit:g}")
-        for limit, dash in zip(LIMITS, DASHES, strict=True)
+        Line2D([], [], color=INK, linestyle=dash, label=label) for label, dash in zip(labels, DASHES, strict=True)
     ]
-    panel.legend(handles=handles, fontsize=7.5, loc="upper left")
+    panel.legend(handles=handles, fontsize=7.5, loc=where)
 
 
 def groups(panel: Axes, series: Series[Likeness]) -> None:
@@ -170,8 +167,7 @@ def groups(panel: Axes, series: Series[Likeness]) -> None:
     panel.set_xlim(-0.6, len(GROUPS) - 0.4)
     panel.set_ylim(top=1.03)
     panel.grid(False, axis="x")
-    panel.set_ylabel("Similarity of two prompts (cosine)")
-    panel.set_title(f"Likeness ({published()['likeness']['source']}b)")
+    panel.set(ylabel="Similarity of two prompts (cosine)", title=f"Likeness ({published()['likeness']['source']}b)")
 
 
 def users(panel: Axes, series: Series[Likeness]) -> None:
@@ -181,9 +177,11 @@ def users(panel: Axes, series: Series[Likeness]) -> None:
     panel.plot([0, 1], [0, 1], color=INK, linestyle="--", linewidth=0.8)
     panel.set_xlim(-0.02, 1.02)
     panel.set_ylim(-0.02, 1.02)
-    panel.set_xlabel("Between the user's sessions (mean cosine)")
-    panel.set_ylabel("Within the user's sessions (mean cosine)")
-    panel.set_title(f"Users ({published()['likeness']['source']}a)")
+    panel.set(
+        xlabel="Between the user's sessions (mean cosine)",
+        ylabel="Within the user's sessions (mean cosine)",
+        title=f"Users ({published()['likeness']['source']}a)",
+    )
     above = [
         f"{(found.intra > found.inter).mean():.0%} of {len(found.intra)} users"
         for _, found in series
@@ -214,12 +212,7 @@ def clusters(eps: float) -> Callable[[Axes, Series[Survival]], None]:
         if not any((eps, top) in found.left for _, found in series for top in TOP):
             empty(panel, "no cluster on the first day")
         shares(panel, "Still among the top")
-        panel.set_xlabel("Day")
-        panel.set_title(f"Popular clusters, eps {eps:g}")
-        handles = [
-            Line2D([], [], color=INK, linestyle=dash, label=f"top {top} %")
-            for top, dash in zip(TOP, DASHES, strict=True)
-        ]
-        panel.legend(handles=handles, fontsize=7.5, loc="upper right" if eps != paper["eps"] else "center right")
+        panel.set(xlabel="Day", title=f"Popular clusters, eps {eps:g}")
+        _dashes(panel, [f"top {top} %" for top in TOP], "upper right" if eps != paper["eps"] else "center right")
 
     return panel_of

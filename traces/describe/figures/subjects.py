@@ -37,43 +37,26 @@ class Subject:
     panels: tuple[Callable[[Axes, Any], None], ...]
 
 
-def _long(found: Character) -> Any:
-    return found.rhythm if found.rhythm and len(found.rhythm.gap_s) and found.rhythm.gap_s.any() else None
-
-
-def _timed_people(found: Character) -> Any:
-    return found.people if found.timed else None
-
-
-def _timed_nearest(found: Character) -> Any:
-    return found.nearest if found.timed else None
-
-
-def _used(found: Character) -> Any:
-    return found.popularity if any(found.popularity.values()) else None
-
-
-def _stated(found: Character) -> Any:
-    return found.mix if any(found.mix.shares[name] for name in COLUMNS) else None
-
-
 SUBJECTS = (
     Subject(
-        "arrivals", _long,
+        "arrivals", lambda found: found.rhythm if found.rhythm and found.rhythm.gap_s.any() else None,
         (arrivals.rate, arrivals.gaps, arrivals.dispersion, arrivals.day, arrivals.variation),
     ),
     Subject("users", lambda found: found.people, (people.activity,)),
-    Subject("sessions", _timed_people, (people.session_length, people.session_gap)),
+    Subject(
+        "sessions", lambda found: found.people if found.timed else None,
+        (people.session_length, people.session_gap),
+    ),
     Subject("repeats", lambda found: found.repeats, (prompts.frequency, prompts.repeat_age)),
     Subject(
-        "mix", _stated,
+        "mix", lambda found: found.mix if any(found.mix.shares[name] for name in COLUMNS) else None,
         (
             mix.values("sizes", "Sizes", "Width × height (pixels)"), mix.values("steps", "Steps", "Denoising steps"),
             mix.values("images", "Images per request", "Images"),
         ),
     ),
     Subject(
-        "add_ons", _used,
+        "add_ons", lambda found: found.popularity if any(found.popularity.values()) else None,
         (
             mix.calls("base_model"), mix.calls("controlnets"), mix.calls("loras"), mix.per_request("controlnets"),
             mix.per_request("loras"),
@@ -83,7 +66,7 @@ SUBJECTS = (
     Subject("coverage", lambda found: found.coverage, (prompts.others, prompts.recent)),
     Subject("likeness", lambda found: found.likeness, (prompts.groups, prompts.users)),
     Subject("survival", lambda found: found.survival, tuple(prompts.clusters(eps) for eps in reversed(EPS))),
-    Subject("hit_age", _timed_nearest, (prompts.hit_age,)),
+    Subject("hit_age", lambda found: found.nearest if found.timed else None, (prompts.hit_age,)),
 )  # fmt: skip
 """All figures, in the order of the facts."""
 

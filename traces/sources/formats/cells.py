@@ -18,6 +18,13 @@ ZONE = r"[T ].*([zZ]|[+-]\d{2}(:?\d{2})?)\s*$"
 """What a time that states its zone looks like."""
 
 
+def refusal(origin: Origin, index: int, column: str, found: str, expected: str) -> TraceError:
+    """Return the error for a cell of ``column`` that holds ``found`` and not what was ``expected``."""
+    return TraceError(
+        f"{origin.cell(index, column)}: found {shown(found, 60)}, expected {expected}; fix or drop the row"
+    )
+
+
 def integers(cells: pa.ChunkedArray, origin: Origin, column: str) -> pa.ChunkedArray:
     """Text as int64, (n,); "50.0" is 50. Raises TraceError naming the first cell that is no whole number."""
     trimmed = pc.replace_substring_regex(pc.utf8_trim_whitespace(cells), r"\.0*$", "")
@@ -44,9 +51,7 @@ def _cast(
             try:
                 pa.scalar(text).cast(kind)
             except pa.ArrowInvalid:
-                raise TraceError(
-                    f"{origin.cell(index, column)}: found {shown(repr(cell))}, expected {expected}; fix or drop the row"
-                ) from error
+                raise refusal(origin, index, column, repr(cell), expected) from error
         raise
 
 
@@ -73,11 +78,8 @@ class Timestamps:
         times = pd.to_datetime(text, utc=True, format="ISO8601", errors="coerce")
         bad = np.flatnonzero((times.isna() & text.notna()).to_numpy())
         if bad.size:
-            index = int(bad[0])
-            raise TraceError(
-                f"{origin.cell(index, column)}: found {shown(repr(text.iloc[index]))}, expected a time such as"
-                " 2022-08-14 00:45:00+00:00; fix or drop the row"
-            )
+            found, expected = repr(text.iloc[bad[0]]), "a time such as 2022-08-14 00:45:00+00:00"
+            raise refusal(origin, int(bad[0]), column, found, expected)
         zones = pc.match_substring_regex(cells, ZONE).to_pylist()
         for index, zoned in enumerate(zones):
             if zoned is None:

@@ -2,27 +2,20 @@
 
 import csv
 import re
-import time
-import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
 from traces.error import TraceError
 from traces.table.ingest import slices
-from traces.table.limits import Limits, open_bounded
+from traces.table.limits import GZIP, Limits, open_bounded, unchanged
 from traces.table.validation import shown
 
 LEAST_BLOCK = 1 << 22
 """Bytes of a file that are parsed at once, at least."""
-
-RELEASE_S = 5.0
-"""Longest wait for Arrow's threads to release what they read from."""
 
 
 def read_header(path: Path, limits: Limits, *, delimiter: str = ",", quote: str | None = '"') -> list[str]:
@@ -80,107 +73,40 @@ def read_delimited(
     read = pa.csv.ReadOptions(use_threads=False, block_size=_block_bytes(limits))
     done = 0
     last: pa.Table | None = None
-    with open_bounded(path, limits) as stream:
-        source = _Source(stream, quote)
+    with unchanged(path) as state:
+        zipped, paired = _looked_through(path, limits, quote)
         try:
-            for batch in _batches(source, header, path, read, parse, convert):
+            # Arrow's own streams: with one of Python's, a thread that still holds it as the interpreter ends aborts
+            file = pa.OSFile(str(path))
+            source = pa.CompressedInputStream(file, "gzip") if zipped else file.get_stream(0, state.st_size)
+            reader = pa.csv.open_csv(source, read, parse, convert)
+            if reader.schema.names != header:
+                raise TraceError(f"{path}: the header spans several lines or is empty; give the columns plain names")
+            for batch in reader:
                 for last in slices(pa.Table.from_batches([batch])):
                     yield last
                     done += last.num_rows
-        except pa.ArrowException as error:
-            source.check()
+        except (pa.ArrowException, OSError) as error:
             raise _unparsed(str(error), path, done, header, delimiter) from error
-        finally:
-            source.wait_released()
-        source.check()
-    if source.open_quote and last is not None and "\n" in (last.column(len(header) - 1)[-1].as_py() or ""):
+    if not paired and last is not None and "\n" in (last.column(len(header) - 1)[-1].as_py() or ""):
         raise TraceError(
             f"{path}: row {done - 1}: found a quote that is opened and never closed, expected a second {quote};"
             " close it, or say that quotes mean nothing (--no-quotes)"
         )
 
 
-def _batches(
-    source: "_Source",
-    header: list[str],
-    path: Path,
-    read: pa.csv.ReadOptions,
-    parse: pa.csv.ParseOptions,
-    convert: pa.csv.ConvertOptions,
-) -> Iterator[pa.RecordBatch]:
-    """Parse `source`, and drop Arrow's reader in the end, whatever the end is."""
-    reader = pa.csv.open_csv(source.lend(), read, parse, convert)
-    try:
-        if reader.schema.names != header:
-            raise TraceError(f"{path}: the header spans several lines or is empty; give the columns plain names")
-        yield from reader
-    finally:
-        del reader  # an error's traceback would keep it
+def _looked_through(path: Path, limits: Limits, quote: str | None) -> tuple[bool, bool]:
+    """Read a file once for what Arrow does not see: its limits, a damaged gzip, a quote left open.
 
-
-class _Source:
-    """A stream that Arrow reads from threads of its own, with a count of its quotes.
-
-    Arrow takes an open quote as closed by the end of the file, hence the count. After an error, a thread of Arrow's may
-    be the last to hold the Python object that it reads from. A thread that releases it while the interpreter ends
-    aborts the process, so `wait_released` has to follow every reading.
+    Returns:
+        Whether it is gzipped, and whether its quotes come in pairs.
     """
-
-    def __init__(self, stream: Any, quote: str | None) -> None:
-        self._stream = stream
-        self._quote = (quote or "").encode()
-        self._error: Exception | None = None
-        self._lent: list[weakref.ref[Any]] = []
-        self.open_quote = False
-
-    def lend(self) -> "_Lent":
-        """Return a file for Arrow to read from; nothing else may keep it."""
-        lent: _Lent = self._noted(_Lent(self._read))
-        return lent
-
-    def check(self) -> None:
-        """Raise the error of the stream, if there was one."""
-        if self._error is not None:
-            raise self._error
-
-    def wait_released(self) -> None:
-        """Wait until Arrow holds neither the file nor a block of it."""
-        deadline = time.monotonic() + RELEASE_S
-        while any(each() is not None for each in self._lent) and time.monotonic() < deadline:
-            time.sleep(0.001)
-
-    def _read(self, size: int = -1) -> Any:
-        data = self._data(size)
-        if self._quote:
-            self.open_quote ^= data.count(self._quote) % 2 == 1
-        return self._noted(np.frombuffer(data, np.uint8))  # unlike bytes, it tells when it is released
-
-    def _data(self, size: int) -> bytes:
-        try:
-            data: bytes = self._stream.read(size)
-        except Exception as error:  # `check` raises it
-            self._error = error
-            return b""
-        return data
-
-    def _noted(self, lent: Any) -> Any:
-        self._lent = [each for each in self._lent if each() is not None] + [weakref.ref(lent)]
-        return lent
-
-
-class _Lent:
-    """A file that Arrow reads from; no frame of a reading holds it, so the traceback of an error does not."""
-
-    closed = False
-
-    def __init__(self, read: Callable[[int], Any]) -> None:
-        self.read = read
-
-    def close(self) -> None:
-        self.closed = True
-
-    def readable(self) -> bool:
-        return True
+    quotes = 0
+    with open_bounded(path, limits) as stream:
+        while block := stream.read(1 << 20):
+            quotes += block.count(quote.encode()) if quote else 0
+    with path.open("rb") as file:
+        return file.read(len(GZIP)) == GZIP, quotes % 2 == 0
 
 
 def _block_bytes(limits: Limits) -> int:

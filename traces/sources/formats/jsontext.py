@@ -3,7 +3,7 @@
 import codecs
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -39,7 +39,7 @@ def elements(path: Path, limits: Limits) -> Iterator[list[Any]]:
     """
     with open_bounded(path, limits) as stream:
         text = _Text(stream, path, limits)
-        yield from _grouped(text, _elements(text))
+        yield from _grouped(text, text.listed("[", "]", text.value) if text.next_character() == "[" else text.lines())
 
 
 def members(path: Path, limits: Limits) -> Iterator[list[tuple[str, Any]]]:
@@ -50,32 +50,7 @@ def members(path: Path, limits: Limits) -> Iterator[list[tuple[str, Any]]]:
     """
     with open_bounded(path, limits) as stream:
         text = _Text(stream, path, limits)
-        yield from _grouped(text, _members(text))
-
-
-def _elements(text: "_Text") -> Iterator[Any]:
-    if not text.take("["):
-        while text.next_character():
-            yield text.value()
-        return
-    if not text.take("]"):
-        yield text.value()
-        while not text.take("]"):
-            text.expect(",", "a comma or ] between elements")
-            yield text.value()
-    if text.next_character():
-        text.refuse("found more text after the closing ], expected the end of the file")
-
-
-def _members(text: "_Text") -> Iterator[tuple[str, Any]]:
-    text.expect("{", "a JSON object, { first")
-    if not text.take("}"):
-        yield text.member()
-        while not text.take("}"):
-            text.expect(",", "a comma or } between members")
-            yield text.member()
-    if text.next_character():
-        text.refuse("found more text after the closing }, expected the end of the file")
+        yield from _grouped(text, text.listed("{", "}", text.member))
 
 
 def _grouped(text: "_Text", values: Iterator[Any]) -> Iterator[list[Any]]:
@@ -103,26 +78,37 @@ class _Text:
         self.taken = 0
         """Characters of the values taken so far."""
 
+    def lines(self) -> Iterator[Any]:
+        """Take values one after another, to the end."""
+        while self.next_character():
+            yield self.value()
+
+    def listed(self, first: str, last: str, item: Callable[[], Any]) -> Iterator[Any]:
+        """Take items with commas between them, from `first` to `last`, which has to be the end of the file."""
+        self.take(first, "a JSON object, { first")
+        if self.next_character() != last:
+            yield item()
+            while self.next_character() != last:
+                self.take(",", f"a comma or {last} after it")
+                yield item()
+        self.take(last, last)
+        if self.next_character():
+            self.refuse(f"found more text after the closing {last}, expected the end of the file")
+
     def next_character(self) -> str:
-        """The next character that is not white space, "" at the end; it is not taken."""
+        """Return the next character that is not white space, "" at the end; it is not taken."""
         while True:
             self._at = SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
             if self._at < len(self._text) or self._ended:
                 return self._text[self._at : self._at + 1]
             self._more(PIECE)
 
-    def take(self, character: str) -> bool:
-        """Take the next character if it is this one."""
-        if self.next_character() != character:
-            return False
-        self._at += 1
-        return True
-
-    def expect(self, character: str, words: str) -> None:
+    def take(self, character: str, expected: str) -> None:
         """Take the next character, which has to be this one."""
-        if not self.take(character):
+        if self.next_character() != character:
             found = repr(self.next_character()) if self.next_character() else "the end of the file"
-            self.refuse(f"found {found}, expected {words}")
+            self.refuse(f"found {found}, expected {expected}")
+        self._at += 1
 
     def value(self) -> Any:
         """Take the next value."""
@@ -147,7 +133,7 @@ class _Text:
         if not isinstance(name, str):
             self._done = done
             self.refuse(f"found {shown(repr(name), 60)}, expected the name of a member")
-        self.expect(":", "a colon after the name")
+        self.take(":", "a colon after the name")
         value = self.value()
         self._done = done + 1
         return name, value

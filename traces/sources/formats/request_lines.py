@@ -1,11 +1,11 @@
-"""What the engines' formats of a request a line share: the extras of a row, and the refusal of a line."""
+"""What the engines' formats of a request a line share: the extras of a row."""
 
 import json
 from typing import Any
 
 from traces.error import TraceError
 from traces.table.trace import Trace
-from traces.table.validation import Origin, shown
+from traces.table.validation import shown
 
 
 def extras(trace: Trace, row: int) -> dict[str, Any]:
@@ -19,9 +19,3 @@ def extras(trace: Trace, row: int) -> dict[str, Any]:
         where = f"{trace.path or trace.name}: row {row}, column extras"
         raise TraceError(f"{where}: found {shown(text)}, expected a JSON object; correct it, or make the trace again")
     return found
-
-
-def refusal(origin: Origin, index: int, column: str, found: str, expected: str) -> TraceError:
-    """That line ``index`` of ``origin`` has ``found`` in ``column`` and not what was ``expected``."""
-    cell = origin.cell(index, column)
-    return TraceError(f"{cell}: found {shown(found, 60)}, expected {expected}; fix or drop the line")

@@ -16,7 +16,7 @@ from sim.schedule.latency import Known
 from sim.schedule.routed import Routed
 from sim.schedule.routers import LeastOutstanding
 from sim.schedule.slack import Slack
-from sim.study.optimum import Asked, most_in_time
+from tests.oracles.optimum import Asked, most_in_time
 from tests.sim.lab import engine
 from tests.sim.test_slack import UNIT, Mixed
 

@@ -1,28 +1,36 @@
-"""Workers: one GPU each, or a gang of them, with what is aboard and resident. The cluster changes them, parts look."""
+"""Workers: one GPU each, or a gang of them, with what is aboard and resident."""
 
 from collections import deque
 from typing import Any
 
 from backends.base import Asset
+from sim.clock import Entry
 from sim.culprit import caller
 from sim.errors import SimulationError
 
 
 class Worker:
-    """See sim.parts.Worker for what parts read.
+    """One GPU, or a gang of GPUs that serve a request together. Parts read it; the cluster alone changes it.
 
     Attributes:
+        id: 0 to n - 1 are the cluster's GPUs, each on its own; gangs are numbered on from there.
+        gpus: the GPUs that it is made of.
+        denoisers: how many of them step its denoiser; on the others, if any, its ControlNets run.
+        model: the model that is resident on it.
+        aboard: requests that it has taken and not let go.
+        limit: the most requests that may be aboard at once; 0 of a gang that was disbanded.
+        open: whether it takes requests: not while it drains, loads, is closed, down or part of a gang.
+        loading: whether the model of its role is on the way to it.
+        until_s: up to when the time of its GPUs is spent.
+        resident: what lies in its memory, in bytes; what was used longest ago first. Where bytes are not known: 0.
+        due: the call of the clock that ends what its executor runs, to be taken back where its GPU fails.
         ordered: the role that it is to load when it has drained; None where no order waits.
-        loading: whether a load is under way.
         finishing: whether it goes on taking what its scheduler keeps for it, though ordered elsewhere.
-        denoisers: how many of its GPUs step its denoiser; on the others its ControlNets run.
         closed: whether its executor takes nothing more for now.
         down: whether it failed and is not there.
-        open: whether it takes requests: not while it drains, loads, is closed, down or part of a gang.
         model_code: what stands for its model in the ledger.
         gang: the gang that this GPU is part of now, or None.
         lane: where it is listed among those with room; None where it is not.
-        until_s: up to when its GPUs' time is spent.
         listed: a number that grew with every listing: of two, who came later to what is aboard it.
     """
 
@@ -32,6 +40,7 @@ class Worker:
         "closed",
         "denoisers",
         "down",
+        "due",
         "finishing",
         "gang",
         "gpus",
@@ -65,13 +74,14 @@ class Worker:
         self.open = True
         self.gang: Worker | None = None
         self.lane: deque[Worker] | None = None
+        self.due: Entry | None = None
         self.until_s = 0.0
         self.listed = 0
         self.resident: dict[Asset, int] = {}
 
     @property
     def role(self) -> str:
-        """What it serves now, or is on the way to serve."""
+        """What it serves now, or is on the way to serve; changed by ``Cluster.order``."""
         return self._role
 
     @role.setter

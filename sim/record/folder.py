@@ -1,0 +1,215 @@
+"""Read finished runs: a summary, a configuration, a table; or one error that names the file and what is wrong in it."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, NotRequired
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from conf.document import DocumentError, parse
+from sim.errors import ConfigError
+from sim.record.summary import SCHEMA
+from sim.rundir import CONFIG, SUMMARY
+
+WORDS = ("outcome", "lookup")
+"""Columns of requests.parquet that hold text."""
+
+_Number = float | None
+_Share = Annotated[float, Field(ge=-1e-9, le=1 + 1e-9)] | None
+
+
+class _Assumption(TypedDict):
+    what: Any
+    value: Any
+    source: Any
+
+
+class _Model(TypedDict):
+    role: str
+    model: str
+    width: int | None
+    height: int | None
+    steps: int | None
+    precision: str | None
+    basis: str | None
+    service_error: _Share
+
+
+class _Requests(TypedDict):
+    arrived: _Number
+    completed: _Number
+    discarded: _Number
+    failed: _Number
+
+
+class _Seconds(TypedDict):
+    mean: _Number
+    p50: _Number
+    p99: _Number
+
+
+class _Limit(TypedDict):
+    limit_s: _Number
+    violation_rate: _Share
+
+
+class _Cache(TypedDict):
+    hit_rate: _Share
+    compute_saving: _Number
+    hit_share_by_k: dict[str, _Share] | None
+
+
+class _Gpu(TypedDict):
+    count: _Number
+    busy_fraction: _Share
+
+
+class _PerImage(TypedDict):
+    per_image: _Number
+
+
+class _Summary(TypedDict):
+    """What is read of summary.json. What does not apply is null there, so an absent key is that of a damaged file."""
+
+    schema: Any
+    system: Any
+    seed: Any
+    trace: dict[str, Any] | None
+    assumptions: list[_Assumption] | None
+    models: NotRequired[list[_Model] | None]
+    requests: _Requests | None
+    throughput_rpm: _Number
+    latency_s: _Seconds | None
+    queue_s: _Seconds | None
+    slo: dict[str, _Limit | None] | None
+    cache: _Cache | None
+    gpu: _Gpu | None
+    energy_j: _PerImage | None
+    cost_usd: _PerImage | None
+
+
+_SUMMARY: TypeAdapter[_Summary] = TypeAdapter(_Summary)
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """Read the summary of the run in ``folder``.
+
+    Raises:
+        ConfigError: it is missing, damaged, or of another version; the message names the file and the key.
+    """
+    path = folder / SUMMARY
+    try:
+        summary = json.loads(path.read_bytes(), parse_int=_integer)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise _damaged(path, f"is not valid JSON ({error})") from None
+    if not isinstance(summary, dict):
+        raise _damaged(path, f"the top level is {str(summary)[:60]!r}, expected an object")
+    schema = summary.get("schema", SCHEMA)
+    if schema != SCHEMA or isinstance(schema, bool):
+        raise ConfigError(
+            f"{path}: key 'schema' is {schema!r}, this version reads {SCHEMA}; "
+            "report it with the version of mezzotint that wrote it, or run it again with this one"
+        )
+    try:
+        _SUMMARY.validate_python(summary, strict=True)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        key = f"key '{'.'.join(map(str, wrong['loc']))}'"
+        if wrong["type"] == "missing":
+            raise _damaged(path, f"{key} is missing from what should be a whole summary") from None
+        expected = wrong["msg"].removeprefix("Input should be ")
+        raise _damaged(path, f"{key} is {str(wrong['input'])[:60]!r}, expected {expected} or null") from None
+    return summary
+
+
+def read_summaries(sweep: Path) -> dict[str, dict[str, Any]]:
+    """Read the summary of every run in the folder of a sweep, by the run's name; damaged ones are left out."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(sweep.glob(f"*/{SUMMARY}"), key=lambda path: (len(path.parent.name), path.parent.name)):
+        try:
+            found[path.parent.name] = read_summary(path.parent)
+        except ConfigError:
+            continue
+    return found
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read the resolved configuration of the run in ``folder``; empty where there is none. Raises ConfigError."""
+    path = folder / CONFIG
+    if not path.is_file():
+        return {}
+    try:
+        tree = parse(path.read_bytes())
+    except (OSError, DocumentError) as error:
+        raise _damaged(path, f"is not valid YAML ({error})") from None
+    if not isinstance(tree, dict | None):
+        raise _damaged(path, f"the top level is {str(tree)[:60]!r}, expected a mapping")
+    return tree or {}
+
+
+def read_table(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa.Table:
+    """Read columns of a run's Parquet file, of ``optional`` those that are there.
+
+    Raises:
+        ConfigError: the file or a column is missing, or cannot be read; the message names the file and the column.
+    """
+    try:
+        with (
+            pa.OSFile(str(path)) as source,
+            pq.ParquetFile(source) as file,
+        ):  # Arrow takes a path with a colon for a URI
+            names = file.schema_arrow.names
+            wanted = [*columns, *(column for column in optional if column in names)]
+            for column in wanted:
+                if names.count(column) != 1:
+                    raise _damaged(path, f"column '{column}' is {'there twice' if column in names else 'missing'}")
+            return file.read(columns=wanted)
+    except FileNotFoundError:
+        raise _damaged(path, "is missing") from None
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last of damaged names of columns
+        raise _damaged(path, f"is not a readable Parquet file ({' '.join(str(error).split())[:200]})") from None
+
+
+def read_columns(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pd.DataFrame:
+    """Read columns as ``read_table`` does, WORDS as text and all others as float64, NaN where they are null.
+
+    Raises ConfigError, too, where a column cannot be converted.
+    """
+    table = read_table(path, columns, optional)
+    found = {}
+    for name in table.column_names:
+        kind = pa.string() if name in WORDS else pa.float64()
+        try:
+            found[name] = table[name].cast(kind, safe=False).to_pandas()
+        except pa.ArrowException as error:
+            raise _damaged(path, f"column '{name}': found {' '.join(str(error).split())[:200]}") from None
+    return pd.DataFrame(found)
+
+
+def number_at(summary: Mapping[str, Any], *keys: str) -> float | None:
+    """Return the finite number under ``keys`` of a summary; None where it, or anything on the way to it, is none."""
+    value: Any = summary
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _integer(digits: str) -> int:
+    """Refuse what no float holds: nothing in a run is that large, and whatever computes with it would fail."""
+    number = int(digits)
+    float(number)
+    return number
+
+
+def _damaged(path: Path, what: str) -> ConfigError:
+    return ConfigError(f"{path}: {what}; run it again, or remove {path.parent}")

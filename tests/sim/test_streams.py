@@ -1,0 +1,45 @@
+"""Names of random streams: all of them stand in one table, which does not change."""
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+from sim import streams
+from tests.conftest import REPOSITORY
+
+
+def test_names_of_streams_are_frozen() -> None:
+    """A name that changes draws other numbers in every run there is."""
+    assert streams.NAMES == (
+        "trace", "arrivals", "images of {}", "door.embed_s", "door.search_s", "door.fetch_s", "predictor", "eviction",
+        "router", "latency {}", "failures.{}", "fetch of LoRAs", "LoRAs before the first step", "pairs", "service {}",
+    )  # fmt: skip
+
+
+def test_no_code_asks_for_a_stream_that_is_not_in_the_table() -> None:
+    asked = {name for room in ("sim", "traces", "backends", "notebooks") for name in _asked(room)}
+    assert asked == set(streams.NAMES)
+
+
+def _asked(room: str) -> Iterator[str]:
+    """The names of the streams that the code of ``room`` asks for."""
+    for path in (REPOSITORY / room).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or not node.args:
+                continue
+            made = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if path.name not in ("engine.py", "streams.py") and made in ("rng", "stream"):
+                yield from _names(node.args[-1])
+
+
+def _names(node: Any) -> list[str]:
+    """The names that an expression stands for: a literal, or a constant of sim.streams."""
+    if isinstance(node, ast.Constant):
+        return [node.value]
+    if isinstance(node, ast.JoinedStr):
+        return ["".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)]
+    if isinstance(node, ast.Call):  # NAME.format(...)
+        return _names(node.func.value)
+    if isinstance(node, ast.Subscript):
+        return list(getattr(streams, node.value.id).values())
+    return [getattr(streams, node.id)]

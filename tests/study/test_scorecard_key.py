@@ -1,0 +1,66 @@
+"""What a finished run's key follows from: its configuration, what it reads and what the code computes, not its text."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sim.study.scorecard import key, points
+from tests.conftest import REPOSITORY
+
+DIGEST = "from sim.study.scorecard.key import digest; print(digest({'seed': 1}))"
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    """The simulator's folders, to be changed."""
+    for room in ("sim", "traces", "backends", "conf"):
+        shutil.copytree(REPOSITORY / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def key_of(folder: Path) -> str:
+    """The key of one configuration by the code in ``folder``."""
+    done = subprocess.run(
+        [sys.executable, "-c", DIGEST], cwd=folder, env=os.environ | {"PYTHONPATH": str(folder)}, capture_output=True,
+        text=True, check=True,
+    )  # fmt: skip
+    return done.stdout.strip()
+
+
+def test_a_comment_changes_no_key_and_a_change_of_results_changes_all(copied: Path) -> None:
+    ours = key.digest({"seed": 1})
+    for room in ("sim", "traces", "backends"):
+        for file in (copied / room).rglob("*.py"):
+            file.write_text(file.read_text() + "\n# a comment\n")
+    for file in (copied / "conf").rglob("*.yaml"):
+        file.write_text(file.read_text() + "\n# a comment\n")
+    assert key_of(copied) == ours
+    steps = copied / "backends" / "profiled.py"
+    steps.write_text(steps.read_text().replace("extrapolate, self.service_factor)", "extrapolate, 1.001)"))
+    assert key_of(copied) != ours, "although nobody raised ARITHMETIC"
+
+
+def test_the_version_of_the_arithmetic_is_in_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = key.arithmetic.__wrapped__()
+    assert before == key.arithmetic()
+    monkeypatch.setattr(key, "ARITHMETIC", 2)
+    assert key.arithmetic.__wrapped__() != before
+
+
+def test_the_key_has_the_configuration_and_the_profiles_that_are_read(tmp_path: Path) -> None:
+    config = points.composed(points.sweep("nirvana-figure13")[0])
+    assert key.digest(config | {"run": {"dir": "elsewhere"}}) == key.digest(config)
+    assert key.digest(config | {"seed": 2}) != key.digest(config)
+    profile = (REPOSITORY / "backends/profiles/a10g_nirvana-large.yaml").read_text()
+    found = []
+    for name, text in (("one", profile), ("other", profile), ("slower", profile.replace("seconds: ", "seconds: 1"))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine.yaml").write_text(text)
+        found.append(key.digest(config | {"backend": config["backend"] | {"folder": str(tmp_path / name)}}))
+    same, again, slower = found
+    assert same == again == key.digest(config)
+    assert slower != same
