@@ -18,6 +18,7 @@ from filelock import Timeout
 from tqdm import tqdm
 
 from conf.atomic import atomic_write, clear, contents, part
+from sim.ending import end_workers
 from sim.errors import ConfigError
 from sim.rundir import FIGURES, REPORT, SUMMARY, check_place
 
@@ -52,6 +53,9 @@ def claimed_sweep(folder: Path, words: Sequence[str]) -> Iterator[None]:
             _forget(folder)
             try:
                 yield
+            except KeyboardInterrupt:
+                end_workers()  # which would write into the folder while it is tidied
+                raise
             finally:
                 _forget(folder)
                 for name in filter(str.isdigit, contents(folder)):

@@ -33,7 +33,7 @@ from sim.config.options import (
 from sim.config.plugins import named
 from sim.config.points import launch, points, whole
 from sim.config.settings import check
-from sim.ending import end_workers, workers_end_with_us
+from sim.ending import workers_end_with_us
 from sim.errors import ConfigError
 from sim.refusal import USAGE_ERROR, is_refused, refusal, warn
 from sim.rundir import check_folder, check_place, unclaimed
@@ -135,11 +135,7 @@ def sweep(task: Callable[[DictConfig], None], words: Sequence[str], files: Files
     folder = Path(text or unclaimed(Path(f"results/runs/{time.strftime('%Y-%m-%d_%H-%M-%S')}_sweep")))
     said = [word for word in words if not word.startswith(("run.dir=", "hydra."))]
     with claimed_sweep(folder, ["-m", *said, *files.options()]):
-        try:
-            _launch(task, [*words, *([] if text else [f"run.dir={folder}"])], files, folder)
-        except KeyboardInterrupt:
-            end_workers()  # before their folder is tidied
-            raise
+        _launch(task, [*words, *([] if text else [f"run.dir={folder}"])], files, folder)
         ended = ended_points(folder)
         from sim.record.folder import read_summaries
 

@@ -139,6 +139,12 @@ def systems() -> dict[str, dict[str, str]]:
     return {name: of(name) for name in said}
 
 
+def needed(group: str) -> list[str]:
+    """Return what has to be chosen beside a group in a system that has a cache."""
+    needs = {other: allowed for other, allowed in groups()[group].needs.items() if other != "door"}
+    return [word for other, allowed in needs.items() for word in (*needed(other), f"{other}={allowed[0]}")]
+
+
 @cache
 def recipes() -> tuple[tuple[str, ...], ...]:
     """Overrides which together compose every choice of every group, each in a system that takes it."""
@@ -152,8 +158,9 @@ def recipes() -> tuple[tuple[str, ...], ...]:
                 found.append((f"system={choice.name}", *SMALL))
                 continue
             brings = [name for name, chosen in hosts.items() if chosen.get(group) == choice.name]
-            host = (brings or ["nirvana"])[0]
+            host = (brings or ["vanilla" if group == "door" else "nirvana"])[0]
             base = ["trace=synthetic", "trace.requests=20"] if group == "trace" else SMALL[:2]
-            words = (f"system={host}", *base, f"{group}={choice.name}", "cluster.count=2")
+            beside = [] if brings else needed(group)
+            words = (f"system={host}", *base, *beside, f"{group}={choice.name}", "cluster.count=2")
             found.append(words if (group, choice.name) != ("trace", "file") else (f"system={host}", *SMALL))
     return tuple(dict.fromkeys(found))

@@ -244,7 +244,7 @@ def test_an_experiment_replays_a_trace_of_one_s_own() -> None:
             "--plugin: broken cannot be imported (SyntaxError",
         ),
         (["run", "system=small-model", "scheduler._target_=sim.schedule.hit_miss.HitMiss"], "no worker may run"),
-        (["run", "system=nirvana", "encoder.dim=99999999999"], "dim=99999999999"),
+        (["run", "system=nirvana", "encoder.dim=99999999999"], "encoder.dim: found 99999999999"),
         (["run", "scheduler.patience_s=3"], "scheduler.patience_s: sim.schedule.fcfs.Fcfs takes no such setting"),
         (["run", "cluster.cuont=3"], "cluster.cuont: extra inputs are not permitted"),
         (

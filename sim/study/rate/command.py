@@ -25,7 +25,6 @@ from sim.config.options import (
 )
 from sim.config.plugins import named
 from sim.config.settings import Settings, check
-from sim.ending import end_workers
 from sim.errors import ConfigError
 from sim.rundir import check_place, unclaimed
 from sim.slo import parse_limit
@@ -126,13 +125,9 @@ def find(asked: Asked, config: DictConfig, settings: Settings, folder: Path) -> 
     name, most = settings.system.name, question.replications * (question.bisections + 3)
     words = [word for word in asked.overrides if not word.startswith(("run.dir=", "hydra."))]
     with claimed_sweep(folder, ["plan rate", *words]):
-        try:
-            with tqdm(total=most, unit="run", desc=name, disable=None, file=sys.stderr) as bar:
-                points = Points(config, folder, asked.slo, asked.jobs, bar)
-                found = search(question, points.measure)
-        except KeyboardInterrupt:
-            end_workers()  # before their folder is tidied
-            raise
+        with tqdm(total=most, unit="run", desc=name, disable=None, file=sys.stderr) as bar:
+            points = Points(config, folder, asked.slo, asked.jobs, bar)
+            found = search(question, points.measure)
         files = [folder / "rate.png", folder / "rate.json"]
         with atomic_files(files, ConfigError) as (figure, told):
             draw(name, question, found).savefig(figure, format="png", dpi=DPI, metadata={"Software": None})
