@@ -4,16 +4,23 @@ Files of the user's set keys of a simulation and the parameters of a sweep. Othe
 anything called (logging factories, launchers), so a file that brings one is refused. The command line may set them.
 """
 
+import hashlib
+import json
 import os
 import pickle
+import shutil
+import sys
 import warnings
+import zlib
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+import hydra
+import omegaconf
 import yaml
 from hydra import compose, initialize_config_dir, initialize_config_module
 from hydra.core.config_store import ConfigStore
@@ -23,9 +30,11 @@ from hydra.core.utils import setup_globals
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
+from conf.atomic import atomic_write
 from conf.document import DocumentError, parse
 from sim.config.choices import CONF, check_groups, gpus, groups
 from sim.errors import ConfigError
+from traces.encoders.disk_cache import home
 
 LAUNCHING = ("hydra/launcher=joblib", "hydra/job_logging=none", "hydra/hydra_logging=none")
 """Hydra's groups as conf/config.yaml chooses them."""
@@ -109,7 +118,30 @@ def _sets_value(override: Override) -> bool:
 
 @lru_cache(maxsize=64)
 def _choices(words: tuple[str, ...]) -> bytes:
-    return pickle.dumps(_by_hydra(words, OURS))
+    """Compose the choices of ``words``, or read what an earlier command composed of them and kept in the disk cache."""
+    kept = home() / "compositions" / _version() / hashlib.sha256("\0".join(words).encode()).hexdigest()[:32]
+    with suppress(OSError, pickle.UnpicklingError, EOFError, zlib.error):
+        made = zlib.decompress(kept.read_bytes())  # which sees damage
+        pickle.loads(made)
+        return made
+    made = pickle.dumps(_by_hydra(words, OURS))
+    with suppress(OSError, ConfigError):  # where nothing can be written nothing is kept
+        if not kept.parent.is_dir():
+            shutil.rmtree(kept.parent.parent, ignore_errors=True)  # those of another version
+            kept.parent.mkdir(parents=True)
+        with atomic_write(kept, ConfigError) as temporary:
+            temporary.write_bytes(zlib.compress(made, 1))
+    return made
+
+
+@cache
+def _version() -> str:
+    """Return a digest of the files of conf/ and of what composes them."""
+    libraries = (hydra.__version__, omegaconf.__version__, sys.version)
+    found = hashlib.sha256(json.dumps(libraries).encode())
+    for file in sorted(Path(str(CONF)).rglob("*.yaml")):
+        found.update(f"{file}\0".encode() + file.read_bytes())
+    return found.hexdigest()[:32]
 
 
 def _by_hydra(words: tuple[str, ...], files: Files) -> DictConfig:
