@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from sim.config.compose import OURS
 from sim.config.compose import composed as compose
+from sim.config.points import points
 
 Config = dict[str, Any]
 
@@ -45,29 +44,21 @@ def sweep(experiment: str, overrides: Sequence[str] = ()) -> list[Point]:
         experiment: name of its file in conf/experiment.
         overrides: settings of all of them, as on the command line; what they set is swept as they say, or not.
     """
-    parser = OverridesParser.create()
     chosen = [f"experiment={experiment}", *overrides]
-    given = {word.partition("=")[0]: word for word in overrides}
-    several = {each.get_key_element() for each in parser.parse_overrides(list(overrides)) if each.is_sweep_override()}
     try:
-        one = [f"experiment={experiment}", *(word for key, word in given.items() if key not in several)]
-        whole = compose(one, hydra_too=True, check=False)
-        params = OmegaConf.to_container(whole.hydra.sweeper.params or OmegaConf.create())
+        jobs = [[word.split("=", 1) for word in job] for job in points(chosen, OURS)]
     except (HydraException, OmegaConfBaseException):
         return [Point(experiment, {}, tuple(chosen))]
-    assert isinstance(params, dict)
-    swept = {str(key): str(value) for key, value in params.items() if key not in given}
-    words = [*chosen, *(f"{key}={value}" for key, value in swept.items())]
-    swept |= {key: given[key].partition("=")[2] for key in several}
-    jobs = list(product(*map(_values, parser.parse_overrides(words))))
-    set_to = [dict(word.split("=", 1) for word in job) for job in jobs]
-    return [Point(experiment, {key: each[key] for key in swept}, job) for job, each in zip(jobs, set_to, strict=True)]
-
-
-def _values(override: Override) -> list[str]:
-    """Return what a sweep makes of one override: itself, or one for each of its values."""
-    values = override.sweep_string_iterator() if override.is_sweep_override() else [override.get_value_element_as_str()]
-    return [f"{override.get_key_element()}={value}" for value in values]
+    given = [word.partition("=")[0] for word in chosen]
+    fixed = {key for key in given if all(f"{key}={dict(job)[key]}" in chosen for job in jobs)}
+    return [
+        Point(
+            experiment,
+            {key: value for key, value in job if key not in fixed},
+            tuple("=".join(pair) for pair in sorted(job, key=lambda pair: pair[0] not in given)),
+        )
+        for job in jobs
+    ]
 
 
 def trace_of(experiment: str, overrides: Sequence[str] = ()) -> Config | None:
