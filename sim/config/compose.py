@@ -162,8 +162,8 @@ def _by_hydra(words: tuple[str, ...], files: Files) -> DictConfig:
             config: DictConfig = compose(files.name, overrides=[*path, *launching, *words], return_hydra_config=True)
         except (ValueError, TypeError, AttributeError) as error:  # of a file that is no configuration
             raise ConfigError(f"the configuration cannot be composed ({error}); see `mezzotint run --help`") from error
-    if files != OURS:
-        _check_hydra(config, tuple(word for word in words if word.startswith("hydra")))
+    if files != OURS or any("searchpath" in word for word in words):
+        _check_hydra(config, tuple(word for word in words if word.startswith("hydra") and "searchpath" not in word))
     return config
 
 

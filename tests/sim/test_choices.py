@@ -264,6 +264,24 @@ def test_what_is_read_once_composes_as_hydra_does_and_is_the_caller_s() -> None:
             assert composed([*words, "preload=3"]).preload == 3
 
 
+def test_a_kept_composition_is_what_composing_gives_and_damage_is_mended(tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-m", "sim.cli", "run", "--cfg", "job", "system=nirvana", "seed=3", "run.dir=x"]
+    environment = {**os.environ, "MEZZOTINT_CACHE": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
+
+    def said() -> str:
+        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=True).stdout
+
+    made = said()
+    (kept,) = tmp_path.glob("compositions/*/*")
+    whole = kept.read_bytes()
+    assert said() == made
+    for damaged in (whole[: len(whole) // 2], b"", whole[:-1] + bytes([whole[-1] ^ 1])):
+        kept.write_bytes(damaged)
+        assert said() == made
+        assert kept.read_bytes() == whole
+    assert made == OmegaConf.to_yaml(composed(["system=nirvana", "seed=3", "run.dir=x"]))
+
+
 def _with(folder: Path, *overrides: str) -> dict[str, Any]:
     """What `--config-dir` composes."""
     return configured(f"hydra.searchpath=[file://{folder}]", *overrides)
