@@ -107,10 +107,10 @@ class Bench:
                 return self._repeated(lambda: model.encode([PROMPT] * cell.batch).encode_s)
             case "vae_decode":
                 latents = model.noise(cell.width, cell.height, range(cell.batch), self.plan.steps_timed)
-                return self._repeated(lambda: model.decode(latents).decode_s)
+                return self._repeated(lambda: model.decode(latents)[1])
             case "vae_encode":
                 images = self._pictures(cell)
-                return self._repeated(lambda: model.encode_images(images, cell.width, cell.height).encode_s)
+                return self._repeated(lambda: model.encode_images(images, cell.width, cell.height)[1])
             case "step":
                 return self._step(cell, model)
             case "controlnet_step":

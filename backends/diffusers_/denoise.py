@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,16 +12,10 @@ from backends.diffusers_.addons.residuals import ResidualSource, StepInput
 from backends.diffusers_.conditioning import Conditioning
 from backends.diffusers_.device.stopwatch import Stopwatch
 from backends.diffusers_.errors import LiveError
-from backends.diffusers_.families.base import Family
 from backends.diffusers_.solvers import prepared
 
-
-class Denoising(Protocol):
-    """What of a live model the loop needs: its networks, how its family calls them, and where they are."""
-
-    pipe: Any
-    family: Family
-    device: torch.device
+if TYPE_CHECKING:
+    from backends.diffusers_.model import LiveModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +43,7 @@ class Place:
 
 
 def run_places(
-    model: Denoising,
+    model: "LiveModel",
     conditioning: Conditioning,
     latents: torch.Tensor,
     places: Sequence[Place],
@@ -71,7 +65,7 @@ def run_places(
         The latents after the last step, and the seconds of each step.
 
     Raises:
-        LiveError: another number of rows than latents, or a place that has not so many steps left.
+        LiveError: a place that has not so many steps left.
     """
     family, pipe = model.family, model.pipe
 
@@ -96,7 +90,7 @@ class Alike:
 
 
 def run_sizes(
-    model: Denoising,
+    model: "LiveModel",
     batches: Sequence[Alike],
     count: int,
     predict: Callable[[Sequence[StepInput]], Sequence[torch.Tensor]],
@@ -112,7 +106,7 @@ def run_sizes(
         The latents of each size after the last step, and the seconds of each step.
 
     Raises:
-        LiveError: see :func:`run_places`.
+        LiveError: a place that has not so many steps left.
     """
     runs = [_Running(model, batch, count) for batch in batches]
     seconds = np.empty(count)
@@ -131,10 +125,8 @@ def run_sizes(
 class _Running:
     """The images of one size on their way: a solver for each place."""
 
-    def __init__(self, model: Denoising, batch: Alike, count: int) -> None:
+    def __init__(self, model: "LiveModel", batch: Alike, count: int) -> None:
         conditioning, latents, places = batch.conditioning, batch.latents, batch.places
-        if conditioning.batch != latents.shape[0] or sum(place.rows for place in places) != latents.shape[0]:
-            raise LiveError(f"{conditioning.batch} prompts for {latents.shape[0]} latents; give one prompt per latent")
         for place in places:
             if not 0 <= place.done < place.done + count <= place.steps:
                 raise LiveError(f"cannot run steps {place.done} to {place.done + count} of {place.steps}")
@@ -151,7 +143,7 @@ class _Running:
         self._times: list[torch.Tensor] = []
 
     def ask(self, ran: int) -> StepInput:
-        """What the denoiser is asked for after ``ran`` steps."""
+        """Return what the denoiser is asked for after ``ran`` steps."""
         self._times = [s.timesteps[place.done + ran] for s, place in zip(self._solvers, self._places, strict=True)]
         x = torch.cat(
             [
@@ -163,7 +155,7 @@ class _Running:
         t = times[0] if len(times) == 1 else torch.cat([t.expand(n) for t, n in zip(times, self._sizes, strict=True)])
         if self._conditioning.guided:
             x, t = torch.cat([x, x]), t if t.ndim == 0 else torch.cat([t, t])
-        return StepInput(self._places[0].done + ran, x, t, self._inputs)
+        return StepInput(x, t, self._inputs)
 
     def step(self, predicted: torch.Tensor) -> None:
         """Go on by what the denoiser answered."""

@@ -308,7 +308,7 @@ class Live(Backend):
         conditioning = model.encode([""] * batch)
         noise = model.noise(width, height, [0] * batch, WARM_UP_STEPS)
         latents = model.denoise(conditioning, noise, WARM_UP_STEPS).latents
-        model.encode_images(list(model.decode(latents).images), width, height)
+        model.encode_images(list(model.decode(latents)[0]), width, height)
 
     def _warm_up_patched(self, name: str, works: Sequence[Work], side: int) -> None:
         """See ``_warm_up``, of a batch of these sizes."""

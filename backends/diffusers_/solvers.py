@@ -58,10 +58,7 @@ def prepared(
         tokens: image tokens of the transformer, which shift the schedule of FLUX and some SD3 models.
         sigmas: (T,) noise levels before the shift where the family sets them itself, else None.
 
-    Raises:
-        LiveError: a solver that cannot be resumed.
     """
-    ensure_resumable(scheduler)
     fresh = type(scheduler).from_config(scheduler.config)
     config = fresh.config
     settings: dict[str, Any] = {} if sigmas is None else {"sigmas": sigmas}

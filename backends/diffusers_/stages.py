@@ -74,11 +74,10 @@ def begin(model: LiveModel, add_ons: AddOns, works: Sequence[Work], asked: Asked
             seconds += watch.lap()
     refined = [work for work in works if work.refine and work.skipped]
     for (width, height), those in grouped(refined, lambda work: (work.width, work.height)).items():
-        encoded = model.encode_images([work.artifact for work in those], width, height)
-        seconds += encoded.encode_s
-        for row, work in enumerate(those):
-            clean, seed = encoded.latents[row : row + 1], asked.seed(work.row)
-            work.state.latents = model.noise_to_step(clean, work.skipped, work.steps, [seed])
+        clean, took_s = model.encode_images([work.artifact for work in those], width, height)
+        seconds += took_s
+        for work, latents in zip(those, clean.split(1), strict=True):
+            work.state.latents = model.noise_to_step(latents, work.skipped, work.steps, [asked.seed(work.row)])
     for work in works:
         if work.done in (work.capture or {}).values():  # a model of so few steps that K is less than one of them
             work.state.kept[work.done] = work.state.latents.cpu().clone()
@@ -103,9 +102,9 @@ def end(model: LiveModel, works: Sequence[Work]) -> tuple[list[np.ndarray], floa
     images: dict[int, np.ndarray] = {}
     seconds = 0.0
     for those in grouped(works, lambda work: (work.width, work.height)).values():
-        decoded = model.decode(_stacked(those))
-        seconds += decoded.decode_s
-        images |= {id(work): image for work, image in zip(those, decoded.images, strict=True)}
+        decoded, took_s = model.decode(_stacked(those))
+        seconds += took_s
+        images |= {id(work): image for work, image in zip(those, decoded, strict=True)}
     return [images[id(work)] for work in works], seconds
 
 
@@ -134,8 +133,8 @@ def _together(model: LiveModel, add_ons: AddOns, works: Sequence[Work], count: i
         seconds -= sum(parts.elsewhere_s for parts in residuals.parts)
         for state in states:
             state.parts = residuals.parts[-1]
-    for row, (work, state) in enumerate(zip(works, states, strict=True)):
-        state.latents = latents[row : row + 1]
+    for work, own in zip(works, latents.split(1), strict=True):
+        work.state.latents = own
         work.done += count
     return seconds
 
@@ -163,8 +162,8 @@ def patched(model: LiveModel, works: Sequence[Work], side: int) -> float:
     predict = family.predict_patched
     latents, step_s = run_sizes(model, batches, 1, lambda steps: predict(model.pipe, steps, side // unit))
     for rows, states in zip(members, latents, strict=True):
-        for row, work in enumerate(rows):
-            work.state.latents = states[row : row + 1]
+        for work, own in zip(rows, states.split(1), strict=True):
+            work.state.latents = own
             work.done += 1
             if work.done in (work.capture or {}).values():
                 work.state.kept[work.done] = work.state.latents.cpu().clone()

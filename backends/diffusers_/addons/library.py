@@ -60,7 +60,7 @@ class AddOns:
         self._loras, self._in_place = Loras(self.model), InPlace(self.model)
 
     def load_controlnet(self, name: str) -> float:
-        """Load ControlNet ``name``, anew if it is there; seconds it took. Raises LiveError where it cannot be."""
+        """Load ControlNet ``name``, anew if it is there; seconds it took."""
         self._nets.pop(name, None)
         return self.controlnet(name).load_s
 
@@ -142,7 +142,6 @@ class AddOns:
         return self._in_place.restore()
 
     def lora_bytes(self, name: str) -> int:
-        """Bytes of the file of LoRA ``name``."""
         return self._lora_file(name).stat().st_size
 
     def patch(self, names: Sequence[str]) -> None:

@@ -32,13 +32,11 @@ class StepInput:
     """All that a ControlNet needs of one step.
 
     Attributes:
-        step: index of the step about to run, of the first rows where they stand at several.
         x: (rows, c, h, w) scaled latents, rows doubled under classifier-free guidance.
         t: timestep, a scalar or one for each row.
         inputs: the family's conditioning, rows doubled alike.
     """
 
-    step: int
     x: torch.Tensor
     t: torch.Tensor
     inputs: Mapping[str, torch.Tensor]
