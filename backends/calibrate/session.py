@@ -29,12 +29,8 @@ class Interrupted(KeyboardInterrupt):
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A finished calibration.
-
-    Attributes:
-        files: the profile first, then the page and its figure.
-        entries: what was tried, in the plan's order; cells larger than one that did not fit are not there.
-    """
+    """A finished calibration: its files (profile, page, figure), and what was tried in the plan's order, without the
+    cells larger than one that did not fit."""
 
     profile: Profile
     files: tuple[Path, ...]
@@ -89,7 +85,8 @@ def complete(
         try:
             for cell in cells:
                 bar.set_postfix_str(str(cell))
-                if not _settled(cell, kept):
+                nothing = [tried.cell for tried in kept.values() if tried.outcome != "measured"]
+                if cell not in kept and not any(_no_larger(other, cell) for other in nothing):
                     if measure is None:
                         bench.open(from_disk=plan.load_from_disk and cell.operation == "load")
                     kept[cell] = _tried(cell, measure or bench, conditions)
@@ -127,11 +124,6 @@ def _conditions(plan: Plan, here: Machine) -> dict[str, str | int]:
     }
 
 
-def _settled(cell: Cell, kept: dict[Cell, Entry]) -> bool:
-    """Whether ``cell`` needs no measuring: it was tried, or is larger than one that gave nothing."""
-    return cell in kept or any(_no_larger(other.cell, cell) for other in kept.values() if other.outcome != "measured")
-
-
 def _no_larger(cell: Cell, than: Cell) -> bool:
     """Whether ``than`` cannot fit if ``cell`` does not: more images or more ControlNets of the same size.
 
@@ -143,11 +135,8 @@ def _no_larger(cell: Cell, than: Cell) -> bool:
 
 
 def _tried(cell: Cell, measure: Callable[[Cell], Measured], conditions: dict[str, str | int]) -> Entry:
-    """Measure ``cell``; one that does not fit, or that a kernel refuses, costs only itself.
-
-    Raises:
-        BackendError: the device has failed for good.
-    """
+    """Measure ``cell``; one that does not fit, or that a kernel refuses, costs only itself. Raises BackendError where
+    the device has failed for good."""
     outcome: dict[str, Any]
     try:
         outcome = {"outcome": "measured", "measured": measure(cell)}
@@ -165,5 +154,5 @@ def _tried(cell: Cell, measure: Callable[[Cell], Measured], conditions: dict[str
 
 
 def unmeasured(entries: Iterable[Entry]) -> list[str]:
-    """A line for each cell that gave nothing: which, and why."""
+    """Return a line for each cell that gave nothing: which, and why."""
     return [f"{entry.cell}: {entry.outcome} ({entry.reason})" for entry in entries if entry.outcome != "measured"]
