@@ -13,7 +13,7 @@ from sim.cluster.whole import WholeRequest
 from sim.config.build import build
 from sim.errors import ConfigError
 from sim.model import Model
-from sim.parts import Run, Worker
+from sim.parts import Run, Scheduler, Worker
 from sim.request import Request
 from tests.sim.lab import engine
 
@@ -79,7 +79,7 @@ def test_a_factor_that_is_none_is_refused(factor: float) -> None:
         build(node, "backend")
 
 
-class InGangs:
+class InGangs(Scheduler):
     """Every request on a gang of all GPUs."""
 
     def bind(self, run: Run) -> None:

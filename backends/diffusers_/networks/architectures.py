@@ -1,8 +1,4 @@
-"""Which models can be built: families, their variants and the published numbers of each part.
-
-The numbers live in ``architectures.yaml`` (full size, sources at its head) and ``tiny.yaml`` (ours, for a
-CPU).
-"""
+"""Which models can be built: families, their variants and the published numbers of each part, from the YAML beside."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,7 +34,6 @@ class Part:
 class FamilyEntry:
     """A family's adapter (dotted path of a Family), its stock pipeline class and its default variant."""
 
-    name: str
     adapter: str
     pipeline: str
     default: str
@@ -73,15 +68,11 @@ class Architecture:
 
 def families() -> dict[str, FamilyEntry]:
     """The live families by name."""
-    return {name: FamilyEntry(name, **entry) for name, entry in _data("full")["families"].items()}
+    return {name: FamilyEntry(**entry) for name, entry in _data("full")["families"].items()}
 
 
 def family_entry(family: str) -> FamilyEntry:
-    """The entry of one family.
-
-    Raises:
-        LiveError: no such family; the text lists those there are.
-    """
+    """Return the entry of one family. Raises LiveError where there is none."""
     known = families()
     if family not in known:
         raise LiveError(f"unknown model family {family!r}; live families are {', '.join(sorted(known))}")
@@ -126,15 +117,8 @@ def architecture(family: str, variant: str | None = None, scale: Scale = "full")
 
 
 def part(name: str, scale: Scale = "full") -> Part:
-    """One network by its name in the data file.
-
-    Raises:
-        LiveError: no such network.
-    """
-    components = _data(scale)["components"]
-    if name not in components:
-        raise LiveError(f"no {scale} network {name!r}; there are {', '.join(sorted(components))}")
-    entry = components[name]
+    """Return one network by its name in the data file."""
+    entry = _data(scale)["components"][name]
     return Part(name, entry["class"], dict(entry["config"]), entry.get("parameters_millions"))
 
 
