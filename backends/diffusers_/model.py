@@ -26,15 +26,8 @@ class LiveModel:
     """A built pipeline and the operations that serving is made of.
 
     Latents are tensors (n, c, h, w) on the model's device, for every family; a latent after step K is bound
-    to the model that made it, a decoded image is not.
-
-    Attributes:
-        spec: what was asked for.
-        architecture: shapes and defaults of the variant.
-        family: the family's adapter.
-        pipe: the stock diffusers pipeline that holds the networks and tokenizers.
-        device: where all networks are.
-        load_s: seconds it took to build or read it.
+    to the model that made it, a decoded image is not. ``pipe`` is the stock diffusers pipeline that holds the
+    networks and tokenizers, ``load_s`` the seconds it took to build or read it.
     """
 
     spec: ModelSpec
@@ -66,11 +59,7 @@ class LiveModel:
         return Conditioning(positive, negative, shape.guidance, watch.lap())
 
     def latent_shape(self, width: int, height: int) -> tuple[int, int, int]:
-        """Shape (c, h, w) of the latent of an image of ``width`` x ``height`` pixels.
-
-        Raises:
-            LiveError: a size that the model cannot make.
-        """
+        """Shape (c, h, w) of the latent of an image. Raises LiveError for a size that the model cannot make."""
         self.family.check_size(self.spec.family, width, height)
         factor = self.pipe.vae_scale_factor
         return self.family.latent_channels(self.pipe), height // factor, width // factor

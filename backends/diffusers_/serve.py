@@ -21,6 +21,7 @@ from backends.diffusers_.model import LiveModel
 from backends.diffusers_.networks.build import build
 from backends.diffusers_.networks.spec import ModelSpec
 from backends.diffusers_.stages import grouped
+from backends.patched import Size
 from backends.quality import Metric
 from conf.assumption import Assumption
 from conf.ranges import Count
@@ -32,12 +33,10 @@ WARM_UP_STEPS = 2
 class Live(Backend):
     """Real pipelines behind the backend protocol, in virtual time.
 
-    One device stands for a cluster of any size: when a simulated worker starts, its pipeline runs, the elapsed
-    seconds (synchronised on a GPU) become its service time, and the clock of the simulation goes on from there.
-    All models of the run stay on the device while there is room; moving one out for another in between costs no
-    virtual time, since on the cluster each would have a GPU. A worker that changes models is another matter: then
-    the model is freed and loaded for real (``load``). On a CPU the seconds are processor time of this process, so
-    that a busy neighbour is not in them.
+    One device stands for a cluster of any size: when a simulated worker starts, its pipeline runs, and the elapsed
+    seconds (synchronised on a GPU; processor time of this process on a CPU) become its service time. All models stay on
+    the device while there is room; moving one out for another costs no virtual time, since on the cluster each would
+    have a GPU. Where a worker changes models, the model is freed and loaded for real (``load``).
 
     Args:
         models: name, as the models group spells it, -> arguments of ModelSpec.
@@ -72,9 +71,7 @@ class Live(Backend):
     """The models that were built so far, whether they are still there or not."""
     _beside: dict[str, AddOns] = field(init=False, default_factory=dict, repr=False)
     _warm: set[tuple[str, int, int, int]] = field(init=False, default_factory=set, repr=False)
-    _warm_patched: set[tuple[str, tuple[tuple[int, int], ...], int]] = field(
-        init=False, default_factory=set, repr=False
-    )
+    _warm_patched: set[tuple[str, tuple[Size, ...], int]] = field(init=False, default_factory=set, repr=False)
     _cut: dict[str, dict[int, int]] = field(init=False, default_factory=dict, repr=False)
     _parts: dict[int, Apart] = field(init=False, default_factory=dict, repr=False)
     """By row: of the last step that it made with ControlNets apart."""
@@ -119,11 +116,8 @@ class Live(Backend):
             return Cost(sum(stages.begin(model, beside, those, self._asked) for model, beside, those in parts))
 
     def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
-        """See Backend.steps.
-
-        Works alike in model, size and add-ons are one real batch, wherever each of them stands; others take turns,
-        as images of different sizes share no tensor and a LoRA is in the weights for all.
-        """
+        """Works alike in model, size and add-ons are one real batch, wherever each of them stands; others take turns,
+        as images of different sizes share no tensor and a LoRA is in the weights for all."""
         if count == 0:
             return Cost(0.0)
         with self._room_for(works):
@@ -135,11 +129,8 @@ class Live(Backend):
         return cost
 
     def patched(self, works: Sequence[Work], side: int, count: int = 1) -> Cost:
-        """See Patching.patched.
-
-        All works are one real pass, whatever their sizes and wherever each of them stands: pixel-wise operators and
-        convolutions over all patches, attention over the images of a size. Of sd15 and sdxl, without add-ons.
-        """
+        """All works are one real pass, whatever their sizes and wherever each of them stands: pixel-wise operators and
+        convolutions over all patches, attention over the images of a size. Of sd15 and sdxl, without add-ons."""
         names = sorted({work.model for work in works})
         if len(names) > 1:
             raise LiveError(f"patches of {', '.join(names)}: a batch has one model; give each workers of its own")
@@ -154,11 +145,10 @@ class Live(Backend):
         with self._room_for(works):
             seconds = 0.0
             for model, _, those in self._by_model(works):
-                for work in those:
-                    self._parts.pop(work.row, None)
                 images, took_s = stages.end(model, those)
                 seconds += took_s
                 for work, image in zip(those, images, strict=True):
+                    self._parts.pop(work.row, None)
                     self._keep(work, image)
             return Cost(seconds)
 
@@ -172,8 +162,6 @@ class Live(Backend):
         self._beside.pop(asset.model, None)
         free_memory(self._place)
         return Cost(self.model(asset.model).load_s)
-
-    # -- add-ons, stage by stage: see Taken ------------------------------------------------------------------
 
     def read_lora(self, lora: Asset) -> Cost:
         return Cost(self._add_ons(lora.model).read_lora(lora.name))
@@ -215,7 +203,6 @@ class Live(Backend):
         return self.model(asset.model).nbytes
 
     def peak_bytes(self, works: Sequence[Work]) -> int | None:
-        """Nobody knows it before they ran."""
         return None
 
     def names(self) -> list[str]:
@@ -241,20 +228,13 @@ class Live(Backend):
 
     def assumptions(self) -> list[Assumption]:
         said = [Assumption("service times", f"measured on {self._device()}", "live backend, virtual time")]
-        said += [
-            Assumption(
-                f"weights of {name}",
-                "random" if model.spec.weights == "random" else model.spec.weights,
-                "latency does not depend on weight values; images from random weights mean nothing"
-                if self._spec(name).weights == "random"
-                else "read",
-            )
-            for name, model in sorted(self._built.items())
-        ]
+        random = "latency does not depend on weight values; images from random weights mean nothing"
+        for name, model in sorted(self._built.items()):
+            source = random if self._spec(name).weights == "random" else "read"
+            said.append(Assumption(f"weights of {name}", model.spec.weights, source))
         if any(beside.used for beside in self._beside.values()):
-            said.append(
-                Assumption("ControlNets and LoRAs", "random weights", "traces name add-ons and do not bring them")
-            )
+            source = "traces name add-ons and do not bring them"
+            said.append(Assumption("ControlNets and LoRAs", "random weights", source))
         return said
 
     @contextmanager
@@ -311,7 +291,6 @@ class Live(Backend):
         model.encode_images(list(model.decode(latents)[0]), width, height)
 
     def _warm_up_patched(self, name: str, works: Sequence[Work], side: int) -> None:
-        """See ``_warm_up``, of a batch of these sizes."""
         sizes = tuple(sorted((work.width, work.height) for work in works))
         most = self._cut.setdefault(name, {})
         most[side] = max(most.get(side, 0), len(works))
@@ -346,7 +325,7 @@ class Live(Backend):
         return spec
 
     def model(self, name: str) -> LiveModel:
-        """The model called ``name``, built if it is not there. Raises LiveError where it cannot be."""
+        """Return the model called ``name``, built if it is not there. Raises LiveError where it cannot be."""
         if name in self._built:
             return self._built[name]
         spec = self._stored(name, self._spec(name))

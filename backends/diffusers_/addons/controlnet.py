@@ -48,10 +48,9 @@ class Control:
 
 
 def random_controlnet(model: LiveModel, seed: int = 0) -> ControlNet:
-    """Build the usual ControlNet of ``model`` from its configuration, with random weights (none of them zero).
+    """Build the usual ControlNet of ``model`` with random weights (none of them zero).
 
-    Raises:
-        LiveError: this architecture has no ControlNet, or too little memory.
+    Raises LiveError where this architecture has no ControlNet, or memory is too little.
     """
     part, steering = _usual(model)
     dtype = model.spec.torch_dtype

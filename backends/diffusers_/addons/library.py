@@ -36,12 +36,12 @@ class AddOns:
     weights are drawn from the name.
 
     Attributes:
+        store: a folder where they are kept, so that loading one reads a disk; with None, ControlNets are drawn
+            anew and LoRAs read from a temporary folder.
         used: whether any was asked for.
         in_line: numbers of ControlNets that stepped in line so far.
         stepped_apart: whether ControlNets stepped apart so far.
         lora_rank: of the LoRAs that were asked for so far; None where none was.
-        store: a folder where they are kept, so that loading one reads a disk; with None, ControlNets are drawn
-            anew and LoRAs read from a temporary folder.
     """
 
     model: LiveModel
@@ -65,11 +65,7 @@ class AddOns:
         return self.controlnet(name).load_s
 
     def controlnet(self, name: str) -> ControlNet:
-        """ControlNet ``name`` beside the model, loaded if it is not there.
-
-        Raises:
-            LiveError: the architecture has none, or it does not fit.
-        """
+        """Return ControlNet ``name``, loaded if it is not there. Raises LiveError where it cannot be."""
         if name not in self._nets:
             try:
                 self._nets[name] = self._loaded(name)
@@ -151,7 +147,6 @@ class AddOns:
             self.merge(names)
 
     def _clear(self) -> None:
-        """Take out whatever is there; weights and layers are then as they were."""
         if self._in_place.merged:
             self._in_place.restore()
         self._loras.clear()

@@ -19,13 +19,7 @@ DOWN, UP = ".lora_A.weight", ".lora_B.weight"
 
 @dataclass(frozen=True, slots=True)
 class LoraWeights:
-    """A LoRA in host memory.
-
-    Attributes:
-        name: adapter name.
-        tensors: the file's content.
-        read_s: seconds it took to read it.
-    """
+    """A LoRA in host memory: its name as an adapter, the file's content, and the seconds it took to read it."""
 
     name: str
     tensors: Mapping[str, torch.Tensor]
@@ -33,11 +27,7 @@ class LoraWeights:
 
 
 def read_lora(path: Path, name: str) -> LoraWeights:
-    """Read a LoRA file (safetensors) into host memory; the model is not touched.
-
-    Raises:
-        LiveError: no such file, or not a safetensors file.
-    """
+    """Read a LoRA file (safetensors) into host memory. Raises LiveError where there is none."""
     if not path.is_file():
         raise LiveError(f"no LoRA file {path}; give the path of a .safetensors file")
     watch = Stopwatch(torch.device("cpu"))
@@ -69,12 +59,7 @@ class Loras:
 
     An attached LoRA works at once, as side branches that cost time at every step; fusing folds it into the
     weights and takes the branches' cost away. Unfusing subtracts what was added, so weights come back to
-    rounding, and :meth:`clear` leaves the layers as they were before the first LoRA.
-
-    Attributes:
-        model: the model they are on.
-        attached: names of the LoRAs attached now.
-        fused: names of those folded into the weights.
+    rounding, and ``clear`` leaves the layers as they were before the first LoRA. ``attached`` and ``fused`` are names.
     """
 
     model: LiveModel
@@ -130,16 +115,10 @@ class Loras:
 
 @dataclass(slots=True)
 class InPlace:
-    """LoRAs merged into one model's denoiser: no layer is created or replaced (SwiftDiffusion, 4.2).
+    """LoRAs ``merged`` into one model's denoiser: no layer is created or replaced (SwiftDiffusion, 4.2).
 
-    Both methods return the seconds they took, device included.
-
-    Weights that a LoRA changes are kept as they were on the same device, so that to take LoRAs out is to copy: what is
-    there after ``restore`` is what was there before the first ``merge``, to the bit.
-
-    Attributes:
-        model: the model they are in.
-        merged: their names.
+    Weights that a LoRA changes are kept as they were on the same device, so that to take LoRAs out is to copy: after
+    ``restore`` they are what they were before the first ``merge``, to the bit. Both return seconds, device included.
     """
 
     model: LiveModel
