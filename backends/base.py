@@ -121,8 +121,7 @@ class Stages:
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """What lies in a GPU's memory. ``model`` is the base model it goes with: of a model, itself. ``size`` is its bytes,
-    where the trace says them."""
+    """What lies in a GPU memory, with its base model (a model is its own) and its bytes where the trace says them."""
 
     kind: Literal["model", "controlnet", "lora"]
     name: str
@@ -172,9 +171,9 @@ class Backend(Protocol):
     A request goes through begin, steps (as often as it takes) and end; each takes several requests together, of
     one size or of several. Any raises BackendError for what was not measured or cannot be made, and WorkFailed.
 
-    ``live`` says that artifacts are made, and so must be there before they can be reused; ``quality_basis``
-    names what ``Work.quality`` is measured by, None where it is not; ``by_row`` that works of one shape may cost
-    differently, as those that are really run do. What has a body here may be left as it is by a subclass.
+    ``live`` says that artifacts are made, and so must be there before they can be reused; ``quality_basis`` names what
+    ``Work.quality`` is measured by; ``by_row`` says that works of one shape may cost differently. What has a body here
+    may be left as it is by a subclass.
     """
 
     live: bool
@@ -204,6 +203,7 @@ class Backend(Protocol):
 
     def peak_bytes(self, works: Sequence[Work]) -> int | None:
         """Most bytes allocated while they step and decode together, weights included; None where unmeasured."""
+        return None
 
     def assumptions(self) -> list[Assumption]:
         """What the answers given so far rest on besides the measured tables."""

@@ -18,17 +18,10 @@ from backends.table import Table
 from conf.atomic import atomic_write, check_ours
 from conf.document import DocumentError, parse
 
-SUFFIXES = (".yaml", ".yml")
-
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_S)]
 Count = Annotated[int, Field(gt=0, lt=2**53)]
 Quantity = Annotated[float, Field(gt=0, le=1e12)]
 Key = TypeVar("Key", int, str, tuple[str, int])
-
-
-Basis = Literal["measured", "published", "scaled", "assumed"]
-"""How the seconds of a profile are known: measured or fitted with this project, or from a raw log that the source
-names; published by others who measured them; scaled from a measurement of another GPU or model; or assumed."""
 
 
 class Strict(BaseModel):
@@ -163,7 +156,9 @@ class Profile(Strict):
     measured it, ``validation`` how far runs that were replayed with it are from what was measured, where somebody
     looked. Of a profile without steps, say of a VAE alone, nothing can be served.
 
-    ``basis`` states how the seconds are known, and ``dtype`` the precision, of the denoiser where components differ.
+    ``basis`` states how the seconds are known: measured or fitted with this project, or from a raw log that the source
+    names; published by others who measured them; scaled from a measurement of another GPU or model; or assumed.
+    ``dtype`` is the precision, of the denoiser where components differ.
     ``service_error`` is the known relative error of the service times, |true / profile - 1|, with its source in
     ``validation``. Both are null where nobody knows.
     """
@@ -172,7 +167,7 @@ class Profile(Strict):
     model: str
     gpu: str
     source: str
-    basis: Basis | None = None
+    basis: Literal["measured", "published", "scaled", "assumed"] | None = None
     service_error: Annotated[float, Field(ge=0, le=10)] | None = None
     device: str | None = None
     date: str | None = None
@@ -235,8 +230,8 @@ class Profile(Strict):
 def _tables(points: Iterable[tuple[Key, int, int, float]]) -> dict[Key, Table]:
     """Make a Table of the (pixels, batch, value) of each key, the keys in order."""
     found: dict[Key, list[tuple[int, int, float]]] = {}
-    for key, *point in points:
-        found.setdefault(key, []).append((point[0], point[1], point[2]))
+    for key, pixels, batch, value in points:
+        found.setdefault(key, []).append((pixels, batch, value))
     return {key: Table(found[key]) for key in sorted(found)}
 
 
@@ -305,7 +300,11 @@ def within(folder: Path | Traversable, beginning: str = "") -> list[Profile]:
         raise BackendError(f"{folder}: cannot be read ({error.strerror}); name a folder of profiles") from None
     found: dict[tuple[str, str], tuple[str, Profile]] = {}
     for file in files:
-        if file.name.startswith(".") or not file.name.startswith(beginning) or not file.name.lower().endswith(SUFFIXES):
+        if (
+            file.name.startswith(".")
+            or not file.name.startswith(beginning)
+            or not file.name.lower().endswith((".yaml", ".yml"))
+        ):
             continue
         try:
             profile = read(file)

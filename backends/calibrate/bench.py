@@ -83,11 +83,6 @@ class Bench:
                 raise LiveError(f"{said}; use a smaller variant, dtype bfloat16 or float16, or scale tiny") from None
         return self.model
 
-    def forget(self) -> None:
-        """Give the GPU memory of the last cell back, so that the next starts from the weights alone."""
-        if self.machine.device.type == "cuda":
-            free_memory(self.machine.device)
-
     def _measure(self, cell: Cell, model: LiveModel) -> Measured:
         match cell.operation:
             case "draw" | "load":
@@ -253,7 +248,5 @@ def _ensure_room(folder: Path, what: str, nbytes: int) -> None:
     """Raise LiveError where a disk has no room for weights that are to be read back."""
     room = shutil.disk_usage(folder).free
     if nbytes > room:
-        raise LiveError(
-            f"{folder}: {room / 2**30:.1f} GiB are free and the weights of {what} take {nbytes / 2**30:.1f} GiB; set "
-            "TMPDIR to a larger disk, or leave --load-from-disk and --controlnets out"
-        )
+        said = f"{folder}: {room / 2**30:.1f} GiB are free and the weights of {what} take {nbytes / 2**30:.1f} GiB"
+        raise LiveError(f"{said}; set TMPDIR to a larger disk, or leave --load-from-disk and --controlnets out")

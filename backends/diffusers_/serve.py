@@ -155,29 +155,29 @@ class Live(Backend):
     def load(self, asset: Asset) -> Cost:
         """What is there is freed and loaded again, and that is timed."""
         if asset.kind == "controlnet":
-            return Cost(self._add_ons(asset.model).load_controlnet(asset.name))
+            return Cost(self.add_ons(asset.model).load_controlnet(asset.name))
         if asset.kind == "lora":
-            return Cost(self._add_ons(asset.model).load_lora(asset.name))
+            return Cost(self.add_ons(asset.model).load_lora(asset.name))
         self._built.pop(asset.model, None)
         self._beside.pop(asset.model, None)
         free_memory(self._place)
         return Cost(self.model(asset.model).load_s)
 
     def read_lora(self, lora: Asset) -> Cost:
-        return Cost(self._add_ons(lora.model).read_lora(lora.name))
+        return Cost(self.add_ons(lora.model).read_lora(lora.name))
 
     def create_lora(self, lora: Asset, beside: Sequence[Asset]) -> Cost:
-        return Cost(self._add_ons(lora.model).create_lora(lora.name, [each.name for each in beside]))
+        return Cost(self.add_ons(lora.model).create_lora(lora.name, [each.name for each in beside]))
 
     def lora_spread(self, lora: Asset) -> Sequence[float]:
         """Every LoRA is timed."""
         return ()
 
     def merge_loras(self, loras: Sequence[Asset]) -> Cost:
-        return Cost(self._add_ons(loras[0].model).merge([lora.name for lora in loras]))
+        return Cost(self.add_ons(loras[0].model).merge([lora.name for lora in loras]))
 
     def restore_weights(self, loras: Sequence[Asset]) -> Cost:
-        return Cost(self._add_ons(loras[0].model).restore([lora.name for lora in loras]))
+        return Cost(self.add_ons(loras[0].model).restore([lora.name for lora in loras]))
 
     def apart(self, work: Work, batch: int, gpus: int) -> Apart:
         """Raises LiveError for several GPUs, and for a work that made no step yet."""
@@ -191,19 +191,12 @@ class Live(Backend):
         """Raises LiveError: kernels are torch's own."""
         raise LiveError(f"kernels: {', '.join(kernels)} are not made live, {model} runs torch's own; add ~kernels")
 
-    def served(self, model: str) -> AddOns:
-        """What stood beside ``model`` so far."""
-        return self._add_ons(model)
-
     def bytes(self, asset: Asset) -> int | None:
         if asset.kind == "controlnet":
-            return self._add_ons(asset.model).controlnet(asset.name).nbytes
+            return self.add_ons(asset.model).controlnet(asset.name).nbytes
         if asset.kind == "lora":
-            return self._add_ons(asset.model).lora_bytes(asset.name)
+            return self.add_ons(asset.model).lora_bytes(asset.name)
         return self.model(asset.model).nbytes
-
-    def peak_bytes(self, works: Sequence[Work]) -> int | None:
-        return None
 
     def names(self) -> list[str]:
         """The models that it was asked for so far, those too that served nothing."""
@@ -253,7 +246,7 @@ class Live(Backend):
         for name, those in grouped(works, lambda work: work.model).items():
             for (width, height), alike in grouped(those, lambda work: (work.width, work.height)).items():
                 self._warm_up(name, width, height, len(alike))
-            yield self.model(name), self._add_ons(name), those
+            yield self.model(name), self.add_ons(name), those
 
     def _keep(self, work: Work, image: np.ndarray) -> None:
         if self.images is not None and work.row >= 0:
@@ -269,7 +262,7 @@ class Live(Backend):
         if self.quality is None or self.reference is None:
             return None
         full = [Work(self.reference, work.width, work.height, work.steps, row=work.row)]
-        model, beside = self.model(self.reference), self._add_ons(self.reference)
+        model, beside = self.model(self.reference), self.add_ons(self.reference)
         stages.begin(model, beside, full, self._asked)
         stages.steps(model, beside, full, work.steps)
         wanted = stages.end(model, full)[0][0][None]
@@ -305,7 +298,8 @@ class Live(Backend):
             work.state = stages.InFlight(conditioning, noise)
         stages.patched(model, tried, side)
 
-    def _add_ons(self, model: str) -> AddOns:
+    def add_ons(self, model: str) -> AddOns:
+        """Return what stood beside ``model`` so far."""
         if model not in self._beside:
             self._beside[model] = AddOns(self.model(model), None if self.store is None else Path(self.store) / model)
         return self._beside[model]

@@ -21,15 +21,9 @@ Key = TypeVar("Key")
 
 @dataclass(slots=True)
 class InFlight:
-    """What a request is between its stages (``Work.state``).
-
-    Attributes:
-        conditioning: its prompt, one row.
-        latents: (1, c, h, w) after ``Work.done`` steps.
-        hints: what each of its ControlNets reads.
-        kept: latents after the steps in ``Work.capture``, in host memory.
-        parts: of the last step, where its ControlNets ran apart.
-    """
+    """What a request is between its stages (``Work.state``): its prompt, one row; latents (1, c, h, w) after
+    ``Work.done`` steps; what each of its ControlNets reads; latents kept in host memory after the steps in
+    ``Work.capture``; and the parts of its last step, where its ControlNets ran apart."""
 
     conditioning: Conditioning
     latents: torch.Tensor

@@ -46,8 +46,6 @@ class Metric(Protocol):
 def checked(images: Images, what: str = "images") -> Images:
     """Return ``images``. Raises QualityError where they are no batch of RGB images."""
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[-1] != 3 or not images.size:
-        raise QualityError(
-            f"{what}: found {images.dtype} of shape {images.shape}, expected uint8 (n, height, width, 3) with n of "
-            "1 or more; hand over RGB images as decode gives them"
-        )
+        found = f"{images.dtype} of shape {images.shape}, expected uint8 (n, height, width, 3) with n of 1 or more"
+        raise QualityError(f"{what}: found {found}; hand over RGB images as decode gives them")
     return images

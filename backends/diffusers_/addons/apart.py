@@ -36,16 +36,9 @@ class Parts(NamedTuple):
 class Apart:
     """Takes the place of residuals in the denoise loop, and runs the denoiser itself.
 
-    One device stands for all, so the parts take turns here and each is timed; on the cluster the encoder and every
-    ControlNet run at the same time (SwiftDiffusion, 4.1). What is computed is the same.
-
-    Args:
-        family: of the denoiser.
-        controls: the ControlNets, each a step -> its residuals.
-        parts: of every step that ran.
-
-    Raises:
-        LiveError: a denoiser that does not come in two halves.
+    One device stands for all, so the ``parts`` of every step take turns here and each is timed; on the cluster the
+    encoder and every ControlNet (a step -> its residuals) run at the same time (SwiftDiffusion, 4.1). What is computed
+    is the same. Raises LiveError for a denoiser that does not come in two halves.
     """
 
     family: Family

@@ -47,7 +47,7 @@ class Architecture:
         name: as the simulator spells it, ``sd3.5-large``; a tiny one ends in ``-tiny``, as it is no such model.
         parts: pipeline slot (``unet``, ``vae``, ``text_encoder_2``...) to network.
         tokenizers: pipeline slot to tokenizer kind (``clip``, ``t5``, ``gemma``).
-        scheduler_class, scheduler_config: the single-step solver it runs with.
+        scheduler: ``class`` and ``config`` of the single-step solver it runs with.
         guidance: default guidance scale.
         text_tokens: length in tokens that T5 or Gemma prompts are padded to; 0 where only CLIP reads them.
         controlnets: ControlNets of this architecture, the usual one first.
@@ -59,8 +59,7 @@ class Architecture:
     scale: Scale
     parts: Mapping[str, Part]
     tokenizers: Mapping[str, str]
-    scheduler_class: str
-    scheduler_config: Mapping[str, Any]
+    scheduler: Mapping[str, Any]
     guidance: float
     text_tokens: int
     controlnets: tuple[Part, ...]
@@ -108,8 +107,7 @@ def architecture(family: str, variant: str | None = None, scale: Scale = "full")
         scale=scale,
         parts={slot: part(name, scale) for slot, name in model["parts"].items()},
         tokenizers=dict(model["tokenizers"]),
-        scheduler_class=model["scheduler"]["class"],
-        scheduler_config=dict(model["scheduler"]["config"]),
+        scheduler=model["scheduler"],
         guidance=float(model["guidance"]),
         text_tokens=int(model.get("text_tokens", 0)),
         controlnets=tuple(part(name, scale) for name in model.get("controlnets", ())),

@@ -51,7 +51,7 @@ def _random_pipeline(spec: ModelSpec, shape: Architecture, pipeline: str, device
         slot: with_random_weights(each, device, spec.torch_dtype, seeds[slot]) for slot, each in shape.parts.items()
     }
     tokenizers = {slot: spelled(kind, shape.text_tokens or 77) for slot, kind in shape.tokenizers.items()}
-    scheduler = getattr(diffusers, shape.scheduler_class)(**shape.scheduler_config)
+    scheduler = getattr(diffusers, shape.scheduler["class"])(**shape.scheduler["config"])
     slots: dict[str, Any] = {**networks, **tokenizers, "scheduler": scheduler}
     return getattr(diffusers, pipeline)(**slots, **unwanted_slots(pipeline))
 
