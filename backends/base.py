@@ -111,11 +111,8 @@ def total(costs: Sequence[Cost]) -> Cost:
 
 @dataclass(slots=True)
 class Stages:
-    """What one request took from the first stage to the last.
-
-    ``denoise_s`` is the N - K steps; ``other_s`` is everything else on the GPU: text encoding, VAE encoding
-    of an artifact, VAE decoding and post-processing. ``energy_j`` is None where a part was not measured.
-    """
+    """What one request took: ``denoise_s`` of the N - K steps, ``other_s`` of encoding and decoding with
+    post-processing; ``energy_j`` is None where a part was not measured."""
 
     denoise_s: float
     other_s: float
@@ -124,8 +121,7 @@ class Stages:
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """What lies in a GPU's memory. ``model`` is the base model it goes with: of a model, itself. ``size`` is its bytes,
-    where the trace says them."""
+    """What lies in a GPU memory, with its base model (a model is its own) and its bytes where the trace says them."""
 
     kind: Literal["model", "controlnet", "lora"]
     name: str
@@ -137,10 +133,8 @@ class Asset:
 class Apart:
     """The seconds of one step, where its ControlNets run on GPUs of their own (SwiftDiffusion, 4.1).
 
-    Attributes:
-        encoder_s: of the denoiser's encoder and middle block, which run at the same time.
-        controlnet_s: of one ControlNet.
-        receive_s: on the denoiser's GPU, to take in what one ControlNet says and add it.
+    ``encoder_s`` is the denoiser's encoder and middle block, which run at the same time as the ControlNets,
+    ``controlnet_s`` one ControlNet, ``receive_s`` taking in and adding what one says, on the denoiser's GPU.
     """
 
     encoder_s: float
@@ -152,11 +146,8 @@ class Apart:
 class Provenance:
     """How the costs of one model on one kind of GPU are known; None where that is not stated.
 
-    Attributes:
-        basis: ``measured``, ``published``, ``scaled`` or ``assumed`` (Profile.basis), or ``live``.
-        precision: number formats of the networks.
-        service_error: known relative error of the service times.
-        source: of the costs.
+    ``basis`` is one of Profile.basis or ``live``, ``precision`` the number formats of the networks, ``service_error``
+    the known relative error of the service times.
     """
 
     basis: str | None = None
@@ -178,12 +169,11 @@ class Backend(Protocol):
     """What the stages of serving cost on one kind of GPU.
 
     A request goes through begin, steps (as often as it takes) and end; each takes several requests together, of
-    one size or of several. Any of them raises BackendError for what was not measured or cannot be made, and
-    WorkFailed when these works could not be done.
+    one size or of several. Any raises BackendError for what was not measured or cannot be made, and WorkFailed.
 
-    ``live`` says that artifacts are made, and so must be there before they can be reused; ``quality_basis``
-    names what ``Work.quality`` is measured by, None where it is not; ``by_row`` that works of one shape may cost
-    differently, as those that are really run do. What has a body here may be left as it is by a subclass.
+    ``live`` says that artifacts are made, and so must be there before they can be reused; ``quality_basis`` names what
+    ``Work.quality`` is measured by; ``by_row`` says that works of one shape may cost differently. What has a body here
+    may be left as it is by a subclass.
     """
 
     live: bool
@@ -194,10 +184,7 @@ class Backend(Protocol):
         """Take what the rows ask for, once, before anything runs."""
 
     def require(self, model: str) -> None:
-        """Say now, before a long run starts, whether ``model`` can be served.
-
-        Raises BackendError naming the GPU, the model and the models that are there.
-        """
+        """Raise BackendError now, before a long run starts, where ``model`` cannot be served."""
 
     def begin(self, works: Sequence[Work]) -> Cost:
         """Encode their prompts, and the artifacts that are to be refined."""
@@ -216,6 +203,7 @@ class Backend(Protocol):
 
     def peak_bytes(self, works: Sequence[Work]) -> int | None:
         """Most bytes allocated while they step and decode together, weights included; None where unmeasured."""
+        return None
 
     def assumptions(self) -> list[Assumption]:
         """What the answers given so far rest on besides the measured tables."""
@@ -279,8 +267,7 @@ def whole(backend: Backend, work: Work) -> Stages:
     begun = backend.begin(works)
     stepped = backend.steps(works, work.steps - work.done)
     ended = backend.end(works)
-    parts = [cost.joules if cost.seconds else 0.0 for cost in (begun, stepped, ended)]
-    joules = None if None in parts else sum(part for part in parts if part is not None)
+    joules = total_j(cost if cost.seconds else FREE for cost in (begun, stepped, ended))
     return Stages(stepped.seconds, begun.seconds + ended.seconds, joules)
 
 

@@ -37,22 +37,15 @@ class Scenario(BaseModel):
 
 
 class Baselines(BaseModel):
-    """The file: scenarios by name."""
-
     scenarios: dict[str, dict[str, Any]]
 
 
 def read(path: Path, scenario: str, gpu: str, model: str, size: tuple[int, int]) -> Profile:
-    """The profile of one scenario of a baselines file.
+    """Return the profile of one scenario (qwen_image_t2i) of a baselines file (perf_baselines/h100.json).
 
     A step takes the median of those after the first two, which are launch artefacts. Stages that are neither text
-    encoding, VAE encoding, denoising nor decoding are left out; they take milliseconds.
-
-    Args:
-        path: the JSON file (perf_baselines/h100.json and its like).
-        scenario: such as qwen_image_t2i.
-        gpu, model: what the profile is of, as configurations call them.
-        size: width and height of the scenario's images, which the file does not say.
+    encoding, VAE encoding, denoising nor decoding are left out; they take milliseconds. The file does not say the
+    ``size``, width and height, of the images.
 
     Raises:
         BackendError: the file cannot be read, has no such scenario, or holds no times of steps for it.
@@ -72,6 +65,10 @@ def read(path: Path, scenario: str, gpu: str, model: str, size: tuple[int, int])
         raise BackendError(f"{said}; name SGLang's performance baselines, whole") from None
     steps = [found.denoise_step_ms[name] for name in sorted(found.denoise_step_ms, key=lambda name: (len(name), name))]
     width, height = size
+
+    def points(stage: str) -> list[Point]:
+        return [Point(width=width, height=height, seconds=stages_s[stage])] if stages_s[stage] else []
+
     stages_s = dict.fromkeys(_PATTERNS, 0.0)
     for name, value in found.stages_ms.items():
         stage = next((stage for stage, pattern in _PATTERNS.items() if pattern.search(name)), None)
@@ -87,13 +84,9 @@ def read(path: Path, scenario: str, gpu: str, model: str, size: tuple[int, int])
             notes=f"{len(steps)} steps; the median of all but the first {ARTEFACTS}. Size as given, {width}x{height}.",
             step=[Point(width=width, height=height, seconds=median(steps[ARTEFACTS:] or steps) / 1e3)],
             text_encode=[Timing(seconds=stages_s["text_encode"])] if stages_s["text_encode"] else [],
-            vae_encode=_points(stages_s["vae_encode"], size),
-            vae_decode=_points(stages_s["vae_decode"], size),
+            vae_encode=points("vae_encode"),
+            vae_decode=points("vae_decode"),
             load_s=None if found.expected_load_ms is None else found.expected_load_ms / 1e3,
         )
     except ValidationError as error:  # a step of no time
         raise BackendError(f"{path}: {scenario}: {first_error(error)}; restore the file") from None
-
-
-def _points(seconds: float, size: tuple[int, int]) -> list[Point]:
-    return [Point(width=size[0], height=size[1], seconds=seconds)] if seconds else []

@@ -163,7 +163,6 @@ def calibrate_sglang(
 
 
 def _needs_live() -> None:
-    """Raise BackendError that says which packages are missing, and what brings them."""
     try:
         import backends.diffusers_  # noqa: F401
     except ImportError as absent:
@@ -181,7 +180,6 @@ def _sizes(text: str, option: str = "--sizes") -> tuple[tuple[int, int], ...]:
 def _numbers(option: str, text: str, least: int = 1) -> tuple[int, ...]:
     words = text.split(",")
     if not all(re.fullmatch(r"\s*\d{1,9}\s*", word) and int(word) >= least for word in words):
-        raise BackendError(
-            f"{option}: found {text!r}, expected whole numbers of {least} or more with commas between them, as 1,2,4"
-        )
+        expected = f"whole numbers of {least} or more with commas between them, as 1,2,4"
+        raise BackendError(f"{option}: found {text!r}, expected {expected}")
     return tuple(int(word) for word in words)

@@ -30,8 +30,6 @@ class Curve(BaseModel):
 
 
 class Measured(BaseModel):
-    """A file of them."""
-
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     measured_on: Annotated[str, Field(min_length=1)]
@@ -40,7 +38,6 @@ class Measured(BaseModel):
 
     @property
     def models(self) -> list[str]:
-        """Those that were measured."""
         return sorted({row.model for row in self.rows})
 
     def curves(self, model: str, column: str) -> Mapping[int, list[float]]:
@@ -59,6 +56,6 @@ def read(path: Path) -> Measured:
 
 
 def write(table: Measured, path: Path) -> None:
-    """Write ``table`` to ``path``, whole or not at all. Raises BackendError where that cannot be done."""
+    """Write ``table`` to ``path``, whole or not at all, or raise BackendError."""
     with atomic_write(path, BackendError) as aside:
         aside.write_text(json.dumps(table.model_dump(), indent=1) + "\n", encoding="utf-8")

@@ -16,7 +16,7 @@ INSTEAD = "choose another models= or cluster=, or measure one and name its folde
 
 @dataclass(slots=True)
 class Lookup:
-    """The profiles of one kind of GPU, by model, and what was asked of them. See Profiled for the arguments."""
+    """The profiles of one kind of GPU, by model, and what was asked of them."""
 
     gpu: str
     profiles: Mapping[str, Profile]
@@ -34,16 +34,14 @@ class Lookup:
         raise BackendError(f"no profile of {model} on {self.gpu} (profiles of {self.gpu}: {there}); {INSTEAD}")
 
     def lacks(self, model: str, what: str, remedy: str) -> BackendError:
-        """The error that the profile of ``model`` does not say ``what``."""
         return BackendError(f"profile of {model} on {self.gpu}: {what}; {remedy}")
 
     def seconds(self, operation: str, model: str, width: int, height: int, batch: int = 1) -> float:
         """Seconds of one ``operation`` (step, text_encode, vae_encode, vae_decode) of a batch of one size.
 
-        An operation that the profile did not measure apart costs nothing here: profiles quoted from papers
-        hold it inside the step time. A batch of encoding or decoding beyond the largest measured batch takes seconds
-        in proportion to its images, an upper bound. Raises BackendError outside the grid unless ``extrapolate`` is
-        ``warn``.
+        An operation that was not measured apart costs nothing: profiles quoted from papers hold it inside the step.
+        Encoding or decoding beyond the largest measured batch takes seconds in proportion to its images, an upper
+        bound. Raises BackendError outside the grid unless ``extrapolate`` is ``warn``.
         """
         key = (operation, model, width, height, batch)
         found = self._times.get(key)
@@ -53,17 +51,15 @@ class Lookup:
             size = (1, 1) if operation == "text_encode" else (width, height)
             if table is None:
                 found = 0.0
-            elif operation != "step" and batch > table.max_batch:
-                self.used.in_turn.add((model, operation, table.max_batch))
-                largest_s = self.at(table, operation, model, *size, table.max_batch)
-                found = largest_s * (batch / table.max_batch) * self.service_factor
+            elif operation != "step" and batch > (most := table.max_batch):
+                self.used.in_turn.add((model, operation, most))
+                found = self.at(table, operation, model, *size, most) * (batch / most) * self.service_factor
             else:
                 found = self.at(table, operation, model, *size, batch) * self.service_factor
             self._times[key] = found
         return found
 
     def step(self, work: Work, batch: int) -> Cost:
-        """One step of ``batch`` works like this one."""
         model, width, height = work.model, work.width, work.height
         plain_s = seconds = self.seconds("step", model, width, height, batch)
         if work.controlnets:
@@ -125,12 +121,11 @@ class Lookup:
             return at(nets)
         if nets > max(tables) and (self.extrapolate == "error" or max(tables) == 0):
             there = ", ".join(str(count) for count in sorted(tables) if count) or "none"
-            raise self.lacks(
-                model,
-                f"{what}: {nets} ControlNets in line were not measured for {model} on {self.gpu} (measured: {there})",
-                f"serve without them, measure them (mezzotint calibrate --controlnets {nets}), or have more of them "
-                "take as much each, with extrapolate=warn",
+            said = f"{what}: {nets} ControlNets in line were not measured for {model} on {self.gpu}"
+            remedy = (
+                f"serve without them, measure them (mezzotint calibrate --controlnets {nets}), or have more of them"
             )
+            raise self.lacks(model, f"{said} (measured: {there})", f"{remedy} take as much each, with extrapolate=warn")
         self.used.between.add((model, nets))
         if nets > max(tables):
             return at(0) + (at(max(tables)) - at(0)) * nets / max(tables)
@@ -139,7 +134,7 @@ class Lookup:
         return at(low) + (at(high) - at(low)) * share
 
     def at(self, table: Table, what: str, model: str, width: int, height: int, batch: int) -> float:
-        """What ``table`` has there; ``what`` names it in errors."""
+        """Return what ``table`` has there; ``what`` names it in errors."""
         pixels = width * height
         if not table.covers(pixels, batch):
             if self.extrapolate == "error":

@@ -1,7 +1,4 @@
-"""Patches: images of different sizes cut into squares of one size, which then share a batch (PatchedServe, section 4).
-
-What is cut is a plain matter of sizes; what a step of the patches takes is measured, or assumed, with a profile.
-"""
+"""Patches: images of different sizes cut into squares of one size, which then share a batch (PatchedServe, 4)."""
 
 from collections.abc import Iterable, Sequence
 from math import ceil, gcd
@@ -27,8 +24,7 @@ class PatchTiming(BaseModel):
         base_s: of any step, whatever is in it.
         patch_s: for each patch: what the operators take that all patches share, and self-attention in its image.
         size_s: for each further size: its self-attention is a batch of its own.
-        halo_s: for each side of a patch at which another of its image is: splitting, stitching, the halo of
-            convolutions.
+        halo_s: for each side shared by two patches of an image: splitting, stitching, the halo of convolutions.
         source: who measured or assumed it.
     """
 
@@ -62,9 +58,6 @@ def counted(sizes: Sequence[Size], side: int) -> tuple[int, int, int]:
 
 
 def common_side(sizes: Iterable[Size], least: int) -> int:
-    """The side of patches that images of ``sizes`` have in common: their greatest common divisor.
-
-    Where that is below ``least`` it is ``least``, and images are padded to multiples of it: patches of a few pixels
-    would be mostly border.
-    """
+    """Return the side of patches that images of ``sizes`` have in common: their greatest common divisor, but not below
+    ``least``, to whose multiples images are padded: patches of a few pixels would be mostly border."""
     return max(gcd(*(edge for size in sizes for edge in size)), least)

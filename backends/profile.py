@@ -1,7 +1,4 @@
-"""A profile: what was measured for one model on one GPU, read from and written to a YAML file.
-
-A profile knows the grid it was measured on: its tables interpolate inside it and know when they are asked outside.
-"""
+"""A profile: what was measured for one model on one GPU, read from and written to a YAML file."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -21,17 +18,10 @@ from backends.table import Table
 from conf.atomic import atomic_write, check_ours
 from conf.document import DocumentError, parse
 
-SUFFIXES = (".yaml", ".yml")
-
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_S)]
 Count = Annotated[int, Field(gt=0, lt=2**53)]
 Quantity = Annotated[float, Field(gt=0, le=1e12)]
-Key = TypeVar("Key", int, str)
-
-
-Basis = Literal["measured", "published", "scaled", "assumed"]
-"""How the seconds of a profile are known: measured or fitted with this project, or from a raw log that the source
-names; published by others who measured them; scaled from a measurement of another GPU or model; or assumed."""
+Key = TypeVar("Key", int, str, tuple[str, int])
 
 
 class Strict(BaseModel):
@@ -65,7 +55,6 @@ class Point(Timing):
 
     @property
     def pixels(self) -> int:
-        """Pixels per image."""
         return self.width * self.height
 
 
@@ -99,15 +88,13 @@ class ApartPoint(Strict):
 class LoraTiming(Strict):
     """What one LoRA of the denoiser costs, seconds of each operation.
 
-    Reading, attaching and copying grow with a LoRA's bytes. Patching passes over the model's layers, whose weights are
-    the same whatever the LoRA's rank, once for each LoRA, and unfusing once for all. ``copy_s`` is what patching takes
-    besides where a LoRA comes from another process. ``bytes`` is its file. ``read_s`` is from the disk (or the
-    system's file cache) to host memory, ``attach_s`` from there into the denoiser as side branches, ``fuse_s`` and
-    ``unfuse_s`` into the weights and out again, ``patch_s`` attaching and fusing in one go, as between two steps of a
-    run. ``merge_s`` is adding it to the weights in place, without any layer created (SwiftDiffusion, section 4.2), and
-    ``restore_s`` copying the weights back that were kept; where those were not measured, ``patch_s`` and ``unfuse_s``
-    stand for them. ``spread`` is quantiles of what reading, attaching and fusing one LoRA took together, over the mean:
-    at equal steps of probability from 0 to 1, in ascending order.
+    ``bytes`` is its file; reading, attaching and copying grow with it, patching and unfusing do not. ``read_s`` is from
+    the disk (or the system's file cache) to host memory, ``attach_s`` from there into the denoiser as side branches,
+    ``fuse_s`` and ``unfuse_s`` into the weights and out again (all LoRAs at once), ``patch_s`` attaching and fusing in
+    one go, as between two steps of a run; ``copy_s`` is extra where a LoRA comes from another process. ``merge_s`` is
+    adding it to the weights in place, without any layer created (SwiftDiffusion, section 4.2), and ``restore_s``
+    copying the kept weights back; ``patch_s`` and ``unfuse_s`` stand for them where not measured. ``spread`` is
+    quantiles, over the mean, of reading, attaching and fusing together, at equal steps of probability from 0 to 1.
     """
 
     bytes: Count
@@ -169,7 +156,9 @@ class Profile(Strict):
     measured it, ``validation`` how far runs that were replayed with it are from what was measured, where somebody
     looked. Of a profile without steps, say of a VAE alone, nothing can be served.
 
-    ``basis`` states how the seconds are known, and ``dtype`` the precision, of the denoiser where components differ.
+    ``basis`` states how the seconds are known: measured or fitted with this project, or from a raw log that the source
+    names; published by others who measured them; scaled from a measurement of another GPU or model; or assumed.
+    ``dtype`` is the precision, of the denoiser where components differ.
     ``service_error`` is the known relative error of the service times, |true / profile - 1|, with its source in
     ``validation``. Both are null where nobody knows.
     """
@@ -178,7 +167,7 @@ class Profile(Strict):
     model: str
     gpu: str
     source: str
-    basis: Basis | None = None
+    basis: Literal["measured", "published", "scaled", "assumed"] | None = None
     service_error: Annotated[float, Field(ge=0, le=10)] | None = None
     device: str | None = None
     date: str | None = None
@@ -207,18 +196,18 @@ class Profile(Strict):
     @cached_property
     def gang_tables(self) -> dict[int, Table]:
         """Seconds of a step by number of GPUs, each a Table; empty if not measured."""
-        return _tables((point.gpus, point) for point in self.gang_step)
+        return _tables((at.gpus, at.pixels, at.batch, at.seconds) for at in self.gang_step)
 
     @cached_property
     def tables(self) -> dict[str, Table]:
         """The operations by name, each a Table; an operation that was not measured is absent."""
         names = ("step", "text_encode", "vae_encode", "vae_decode")
-        return _tables((name, point) for name in names for point in getattr(self, name))
+        return _tables((name, at.pixels, at.batch, at.seconds) for name in names for at in getattr(self, name))
 
     @cached_property
     def controlnet_tables(self) -> dict[int, Table]:
         """Extra seconds per step by number of ControlNets in line, each a Table; empty if not measured."""
-        return _tables((point.nets, point) for point in self.controlnet_step)
+        return _tables((at.nets, at.pixels, at.batch, at.seconds) for at in self.controlnet_step)
 
     @cached_property
     def peak_tables(self) -> dict[tuple[str, int], Table]:
@@ -227,11 +216,10 @@ class Profile(Strict):
         The weights are apart (0 bytes of them where nobody said), so that only what grows with the size and the
         batch is scaled outside the grid.
         """
-        points: dict[tuple[str, int], list[tuple[int, int, float]]] = {}
-        for at in self.memory:
-            besides = at.bytes - (self.weights_bytes or 0)
-            points.setdefault((at.operation, at.nets), []).append((at.width * at.height, at.batch, besides))
-        return {key: Table(found) for key, found in sorted(points.items())}
+        weights = self.weights_bytes or 0
+        return _tables(
+            ((str(at.operation), at.nets), at.width * at.height, at.batch, at.bytes - weights) for at in self.memory
+        )
 
     @cached_property
     def energy_table(self) -> Table | None:
@@ -239,20 +227,16 @@ class Profile(Strict):
         return Table((at.width * at.height, at.batch, at.joules) for at in self.energy) if self.energy else None
 
 
-def _tables(points: Iterable[tuple[Key, Timing]]) -> dict[Key, Table]:
-    """A table of the points of each key, the keys in order."""
+def _tables(points: Iterable[tuple[Key, int, int, float]]) -> dict[Key, Table]:
+    """Make a Table of the (pixels, batch, value) of each key, the keys in order."""
     found: dict[Key, list[tuple[int, int, float]]] = {}
-    for key, point in points:
-        found.setdefault(key, []).append((point.pixels, point.batch, point.seconds))
+    for key, pixels, batch, value in points:
+        found.setdefault(key, []).append((pixels, batch, value))
     return {key: Table(found[key]) for key in sorted(found)}
 
 
 def read(path: Path | Traversable) -> Profile:
-    """Read and check one profile file.
-
-    Raises BackendError naming the file and the key when it is not YAML, was cut short, or holds a value of
-    the wrong kind.
-    """
+    """Read and check one profile file. Raises BackendError naming the file and the key that is wrong."""
     try:
         content = parse(path.read_bytes())
     except (OSError, DocumentError) as error:
@@ -274,9 +258,7 @@ def file_name(gpu: str, model: str) -> str:
     """Return the name of a profile's file. Raises BackendError for a GPU or a model that no file name can hold."""
     for name in (gpu, model):
         if not name or set(name) & set("/\\ ") or name.startswith("."):
-            raise BackendError(
-                f"{name!r} cannot name a profile file, <gpu>_<model>.yaml; use letters, digits, '.' and '-'"
-            )
+            raise BackendError(f"{name!r} cannot name a profile file, GPU_MODEL.yaml; use letters, digits, '.' and '-'")
     return f"{gpu}_{model}.yaml"
 
 
@@ -286,12 +268,8 @@ def check_replaced(path: Path) -> None:
 
 
 def write(profile: Profile, path: Path) -> None:
-    """Write ``profile`` where :func:`read` will find it, whole or not at all.
-
-    ``schema`` closes the file, so that a copy of it that was cut short, at whatever byte, is refused.
-
-    Raises BackendError naming the file when it cannot be written.
-    """
+    """Write ``profile``, whole or not at all. ``schema`` closes the file, so that a copy of it that was cut short, at
+    whatever byte, is refused. Raises BackendError naming the file when it cannot be written."""
     content = profile.model_dump(mode="json", by_alias=True, exclude_none=True)
     told = {key: value for key, value in content.items() if value not in ([], {}) or key == "step"}
     told["schema"] = told.pop("schema")
@@ -301,10 +279,8 @@ def write(profile: Profile, path: Path) -> None:
 
 
 def find(gpu: str, folders: Iterable[Path | Traversable]) -> dict[str, Profile]:
-    """Every profile of ``gpu`` in ``folders``, by model; a later folder replaces an earlier one's.
-
-    Raises BackendError as :func:`within`.
-    """
+    """Return every profile of ``gpu`` in ``folders``, by model; a later folder replaces an earlier one's. Raises
+    BackendError as ``within``."""
     found: dict[str, Profile] = {}
     for folder in folders:
         ours = folder == shipped()  # whose files are named GPU_MODEL.yaml, so that those of others need not be read
@@ -314,11 +290,7 @@ def find(gpu: str, folders: Iterable[Path | Traversable]) -> dict[str, Profile]:
 
 
 def within(folder: Path | Traversable, beginning: str = "") -> list[Profile]:
-    """The profiles in ``folder``: every YAML file there that is not hidden, whatever its name.
-
-    Args:
-        folder: of files.
-        beginning: of the names of those that are read; all, by default.
+    """Return the profiles in ``folder``: every YAML file there that is not hidden and whose name has ``beginning``.
 
     Raises BackendError when one of them cannot be read as a profile, or two are of one GPU and model.
     """
@@ -328,7 +300,11 @@ def within(folder: Path | Traversable, beginning: str = "") -> list[Profile]:
         raise BackendError(f"{folder}: cannot be read ({error.strerror}); name a folder of profiles") from None
     found: dict[tuple[str, str], tuple[str, Profile]] = {}
     for file in files:
-        if file.name.startswith(".") or not file.name.startswith(beginning) or not file.name.lower().endswith(SUFFIXES):
+        if (
+            file.name.startswith(".")
+            or not file.name.startswith(beginning)
+            or not file.name.lower().endswith((".yaml", ".yml"))
+        ):
             continue
         try:
             profile = read(file)
@@ -336,10 +312,8 @@ def within(folder: Path | Traversable, beginning: str = "") -> list[Profile]:
             raise BackendError(f"{error}, or take it out of backend.folder") from None
         key = profile.gpu, profile.model
         if key in found:
-            raise BackendError(
-                f"{folder}: {found[key][0]} and {file.name} are both profiles of {profile.model} on {profile.gpu}, "
-                "expected one; take one of them out of the folder, or correct its gpu or model"
-            )
+            said = f"{found[key][0]} and {file.name} are both profiles of {profile.model} on {profile.gpu}"
+            raise BackendError(f"{folder}: {said}, expected one; take one out, or correct its gpu or model")
         found[key] = file.name, profile
     return [profile for _, profile in found.values()]
 

@@ -14,7 +14,7 @@ from backends.base import Apart, Asked, Asset, BackendError, Cost, Provenance, W
 from backends.lookup import Lookup, exact_total
 from backends.patched import Size
 from backends.profile import LoraTiming, Profile, find, shipped
-from backends.scatter import Draws
+from backends.scatter import drawn
 from conf.assumption import Assumption
 from conf.ranges import Seconds
 
@@ -29,30 +29,27 @@ MOST_CUT = 100_000
 class Profiled:
     """Looks up what work costs on ``gpu`` in profile files, each of one model on one GPU.
 
-    Works that are run together are a batch as far as they have one model, size and number of ControlNets: their
-    time is interpolated in pixels and in batch. Images of different sizes share no tensor, so each such group runs
-    as a batch of its own, one after another, and a mixed batch takes the sum over its groups.
+    Works of one model, size and number of ControlNets are a batch, whose time is interpolated in pixels and in batch.
+    Images of different sizes share no tensor: a mixed batch takes the sum over its groups.
 
-    ControlNets in line add to every step what was measured for their number; a number between measured ones
-    (none adds nothing) is interpolated linearly. A LoRA costs its load and then nothing, as it is in the weights.
+    ControlNets in line add to every step what was measured for their number, interpolated linearly between measured
+    numbers (none adds nothing). A LoRA costs its load and then nothing, as it is in the weights.
 
-    Joules of a step are those measured; where only the draw was, it is taken times the seconds, as it is for all
-    other work. A ControlNet draws as the step it stands beside does.
+    Joules of a step are those measured; otherwise, and for all other work, the measured draw times the seconds. A
+    ControlNet draws as the step it stands beside does.
 
-    Where a profile has a scatter, what a request takes that runs alone is its typical seconds times a factor drawn for
-    its row, one for all of its stages. A batch takes the typical seconds, and so does what belongs to no row: the
-    standalone latency.
+    Where a profile has a scatter, a request that runs alone takes its typical seconds times a factor drawn for its row,
+    one for all of its stages. A batch, and the standalone latency, which has no row, take the typical seconds.
 
     Args:
         gpu: the kind of GPU, as the profile files spell it (``mi210``).
         extrapolate: ``error`` refuses a size or a batch outside the measured grid; ``warn`` scales the nearest edge
             of the grid by pixels (and by batch), and says so in the summary.
         unpublished_load_s: seconds to load a model whose profile has no ``load_s``.
-        folder: a folder of further profiles, which replace the shipped ones of the same model. Every YAML file in it is
-            one, by its keys ``gpu`` and ``model`` and not by its name; hidden files aside.
+        folder: of further profiles, whatever their files' names, which replace the shipped ones of the same model.
         seed: of what is drawn.
-        service_factor: what every second of a stage is multiplied with, loads left out; of a sweep of it one sees what
-            an error of the profile does to latencies. It moves the standalone latency too, and so the SLO's limits.
+        service_factor: multiplies every second of a stage, loads left out: a sweep of it shows what an error of the
+            profile does to latencies. It moves the standalone latency too, and so the SLO's limits.
 
     Raises:
         BackendError: a folder or profile that cannot be read, or two profiles of one GPU and model in a folder.
@@ -75,7 +72,6 @@ class Profiled:
     _peaks: dict[tuple[str, int], int | None] = field(init=False, default_factory=dict)
     # One step of a batch of patches by model, sizes in order and side.
     _cut: dict[tuple[str, tuple[Size, ...], int], Cost] = field(init=False, default_factory=dict)
-    _draws: Draws = field(init=False, repr=False)
     # Factors of one shape and number of steps, and the probabilities that they are at.
     _scatters: dict[tuple[str, int], tuple[Any, Any] | None] = field(init=False, default_factory=dict)
 
@@ -89,7 +85,6 @@ class Profiled:
         self._lookup = Lookup(self.gpu, self.profiles, self.extrapolate, self.service_factor)
         self.measures_memory = any(profile.memory for profile in self.profiles.values())
         self.by_row = any(profile.scatter is not None for profile in self.profiles.values())
-        self._draws = Draws(self.seed)
 
     def open(self, asked: Asked) -> None:
         """A profile does not depend on the prompt."""
@@ -102,8 +97,6 @@ class Profiled:
         if profile is None:
             return Provenance()
         return Provenance(profile.basis, profile.dtype, profile.service_error, profile.source)
-
-    # -- the stages ----------------------------------------------------------------------------------------
 
     def begin(self, works: Sequence[Work]) -> Cost:
         """One batch of prompts for each model, one of artifacts for each size."""
@@ -120,7 +113,6 @@ class Profiled:
         return self._lookup.in_turn(parts)
 
     def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
-
         known = self._steps
         if len(works) == 1:
             work = works[0]
@@ -135,14 +127,11 @@ class Profiled:
             work.done += count
             shape = work.shape
             groups[shape] = so_far(shape, 0) + 1
-        costs = []
-        for group in groups.items():
-            one = known.get(group) or self._step(group, _one_of(works, group[0]))
-            costs.append(one)
-        if len(groups) > 1:
-            self._lookup.used.mixed = True
-            one = exact_total(costs)
-        return one.times(count)
+        costs = [known.get(group) or self._step(group, _one_of(works, group[0])) for group in groups.items()]
+        if len(groups) == 1:
+            return costs[0].times(count)
+        self._lookup.used.mixed = True
+        return exact_total(costs).times(count)
 
     def _step(self, group: tuple[str, int], work: Work) -> Cost:
         cost = self._steps[group] = self._lookup.step(work, group[1])
@@ -185,7 +174,7 @@ class Profiled:
             known = None if scatter is None else (scatter.probabilities, scatter.factors(self.typical_s(work)))
             self._scatters[key] = known
         found = self._scatters[key]
-        return 1.0 if found is None else float(np.interp(self._draws(work.row), *found))
+        return 1.0 if found is None else float(np.interp(drawn(self.seed, work.row), *found))
 
     def seconds(self, operation: str, model: str, width: int, height: int, batch: int = 1) -> float:
         return self._lookup.seconds(operation, model, width, height, batch)
@@ -207,8 +196,6 @@ class Profiled:
             return None
         alone_s = self._lookup.at(profile.tables["step"], "step", model, width, height, 1)
         return alone_s / self._lookup.at(table, f"step on {gpus} GPUs", model, width, height, 1)
-
-    # -- what lies in memory -------------------------------------------------------------------------------
 
     def load(self, asset: Asset) -> Cost:
         self.require(asset.model)
@@ -249,14 +236,11 @@ class Profiled:
         known = [peak for peak in peaks if peak is not None]
         return max(known) if known and len(known) == len(peaks) else None
 
-    # -- add-ons, stage by stage -------------------------------------------------------------------------
-
     def read_lora(self, lora: Asset) -> Cost:
         measured = self._lora(lora)
         return self._lookup.cost(lora.model, measured.read_s * _size(lora, measured.bytes))
 
     def create_lora(self, lora: Asset, beside: Sequence[Asset]) -> Cost:
-        """What stands there already makes no difference."""
         measured = self._lora(lora)
         return self._lookup.cost(lora.model, (measured.attach_s + measured.fuse_s) * _size(lora, measured.bytes))
 
@@ -295,7 +279,6 @@ class Profiled:
         return Apart(found.encoder_s * scale, found.controlnet_s * scale, found.receive_s * scale)
 
     def faster(self, model: str, kernels: Sequence[str]) -> float:
-        """The factors of ``kernels`` are multiplied."""
         self.require(model)
         known = self.profiles[model].kernels
         for name in kernels:

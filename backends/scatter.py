@@ -1,5 +1,6 @@
 """How a request's seconds scatter about the typical ones: quantiles that were measured, and draws from them."""
 
+from functools import lru_cache
 from typing import Annotated
 
 import numpy as np
@@ -53,31 +54,18 @@ class Scatter(BaseModel):
         return np.array([np.interp(typical_s, known, measured) for measured in at_each])
 
     def quantile(self, typical_s: float, probability: float) -> float:
-        """The factor at ``probability``."""
         return float(np.interp(probability, self.probabilities, self.factors(typical_s)))
 
     def mean(self, typical_s: float) -> float:
-        """The mean factor of what typically takes ``typical_s``."""
         return float(np.trapezoid(self.factors(typical_s), self.probabilities))
 
 
-class Draws:
-    """A number from 0 to 1 for every row, the same whatever is asked before it and whatever else is simulated.
+def drawn(seed: int, row: int) -> float:
+    """Draw a number from 0 to 1 for a row of a run with ``seed``, whatever is asked before and else is simulated."""
+    which, at = divmod(row, BLOCK)
+    return float(_block(seed, which)[at])
 
-    Args:
-        seed: of the run.
-    """
 
-    __slots__ = ("_blocks", "_seed")
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._blocks: dict[int, NDArray[np.float64]] = {}
-
-    def __call__(self, row: int) -> float:
-        """The number of ``row``."""
-        which, at = divmod(row, BLOCK)
-        block = self._blocks.get(which)
-        if block is None:
-            block = self._blocks[which] = np.random.default_rng([self._seed, which, 0x5CA77E4]).random(BLOCK)
-        return float(block[at])
+@lru_cache(maxsize=4096)
+def _block(seed: int, which: int) -> NDArray[np.float64]:
+    return np.random.default_rng([seed, which, 0x5CA77E4]).random(BLOCK)

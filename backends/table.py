@@ -22,25 +22,23 @@ class Table:
 
     @property
     def max_batch(self) -> int:
-        """The largest batch that was measured."""
         return int(self.batches[-1])
 
     def covers(self, pixels: int, batch: int) -> bool:
         """Whether (pixels, batch) lies inside the measured grid."""
-        return all(pix[0] <= pixels <= pix[-1] for pix, _ in self._bracket(batch)) and bool(
-            self.batches[0] <= batch <= self.batches[-1]
-        )
+        inside = bool(self.batches[0] <= batch <= self.batches[-1])
+        return inside and all(self.rows[i][0][0] <= pixels <= self.rows[i][0][-1] for i in self._neighbours(batch))
 
     def at(self, pixels: int, batch: int) -> float:
         """The value: linear interpolation inside the grid; outside it, the edge scaled by pixels and by batch."""
-        found = [_along(pix, values, pixels) for pix, values in self._bracket(batch)]
-        sizes = [int(self.batches[i]) for i in self._neighbours(batch)]
+        near = self._neighbours(batch)
+        found, sizes = [_along(*self.rows[i], pixels) for i in near], self.batches[near]
         if len(found) == 2:
             return float(np.interp(batch, sizes, found))
-        return found[0] * (batch / sizes[0])
+        return found[0] * (batch / int(sizes[0]))
 
     def grid(self) -> str:
-        """The measured grid in words, for error messages."""
+        """Describe the measured grid, for error messages."""
         return "; ".join(
             f"batch {b}: {', '.join(str(int(p)) for p in pix)} pixels"
             for b, (pix, _) in zip(self.batches, self.rows, strict=True)
@@ -53,9 +51,6 @@ class Table:
         if right == 0:
             return [0]
         return [right - 1] if right == len(self.batches) else [right - 1, right]
-
-    def _bracket(self, batch: int) -> list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
-        return [self.rows[i] for i in self._neighbours(batch)]
 
 
 def _along(pixels: np.ndarray[Any, Any], values: np.ndarray[Any, Any], at: int) -> float:

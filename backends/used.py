@@ -12,8 +12,7 @@ class Used:
     """What was asked so far.
 
     Attributes:
-        stepped, patched: models, of steps and of steps of patches.
-        unpublished_loads: models that were loaded, and nobody published how long that takes.
+        stepped, patched, unpublished_loads: models.
         between: models, and numbers of ControlNets in line that were not measured of them.
         extrapolated: models, widths, heights and batches outside the measured grid.
         in_turn: models, stages and the largest measured batch of them, of batches beyond it.
@@ -31,7 +30,6 @@ class Used:
     def assumptions(
         self, gpu: str, profiles: Mapping[str, Profile], service_factor: float, unpublished_load_s: float
     ) -> list[Assumption]:
-        """What a summary says of ``gpu``: see Profiled for the settings."""
         used = {name: profiles[name] for name in sorted(self.stepped)}
         said: list[Assumption] = []
 
@@ -51,10 +49,8 @@ class Used:
         for name in sorted(self.patched):
             timing = profiles[name].patched
             assert timing is not None
-            basis = (
-                f"{timing.base_s:g} s + {timing.patch_s:g} s a patch of {timing.side} px + {timing.size_s:g} s a "
-                f"further size + {timing.halo_s:g} s a border"
-            )
+            patches = f"{timing.base_s:g} s + {timing.patch_s:g} s a patch of {timing.side} px"
+            basis = f"{patches} + {timing.size_s:g} s a further size + {timing.halo_s:g} s a border"
             say(f"step of a batch of patches of {name} on {gpu}", basis, timing.source)
         if service_factor != 1.0 and used:
             say("seconds of all stages, times", service_factor, "backend.service_factor")
@@ -62,27 +58,22 @@ class Used:
             say(f"load time of {name} on {gpu} [s]", unpublished_load_s, "nobody published it; a setting")
         for name, nets in sorted(self.between):
             beyond = f" {EXTRAPOLATED}" if nets > max(profiles[name].controlnet_tables) else ""
-            say(
-                f"extra time of {nets} ControlNets in line of {name} on {gpu}",
-                "between those of fewer and of more, or in proportion",
-                f"this number was not measured; as many ControlNets in line take as many times as long{beyond}",
-            )
+            source = f"this number was not measured; as many ControlNets in line take as many times as long{beyond}"
+            value = "between those of fewer and of more, or in proportion"
+            say(f"extra time of {nets} ControlNets in line of {name} on {gpu}", value, source)
         for name, profile in used.items():
             if profile.scatter is not None:
                 one = "one factor for each request, drawn from the run's seed"
                 say(f"scatter of the seconds of {name} on {gpu}", one, profile.source)
         for name, stage, largest in sorted(self.in_turn):
-            say(
-                f"seconds of {stage} of {name} on {gpu} in batches above {largest}, the largest measured",
-                "in proportion to the images",
-                "not measured; the images one after another, an upper bound",
-            )
+            what = f"seconds of {stage} of {name} on {gpu} in batches above {largest}, the largest measured"
+            say(what, "in proportion to the images", "not measured; the images one after another, an upper bound")
         if self.mixed:
-            say(
+            what, source = (
                 "a batch of several sizes or numbers of ControlNets",
-                "a batch for each, one after another",
                 "images of different sizes share no tensor",
             )
+            say(what, "a batch for each, one after another", source)
         outside = "outside the measured grid; the grid's edge scaled by pixels"
         for name in sorted({name for name, *_ in self.extrapolated}):
             batches = [batch for model, *_, batch in self.extrapolated if model == name]

@@ -1,7 +1,6 @@
-"""Measures a profile of a live model on the device at hand, resumes where it was cut, and draws what it found.
+"""Measures a profile of a live model on the device at hand: ``session.complete(Plan(...), folder)``.
 
-``complete(Plan(...), folder)`` of ``session`` is the whole of it; ``mezzotint calibrate`` is the same from the command
-line. Needs the ``live`` extra; only the plan is imported without it.
+Needs the ``live`` extra; only the plan is imported without it.
 """
 
 from backends.calibrate.plan import Cell, Plan, Shape, grid

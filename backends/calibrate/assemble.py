@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
+from typing import TypeVar
 
 import numpy as np
 
@@ -22,10 +23,11 @@ from backends.profile import (
 )
 
 _PEAKS = ("step", "vae_encode", "vae_decode", "controlnet_step")
+T = TypeVar("T", bound=Timing)
 
 
 def rounded(value: float) -> float:
-    """Six significant digits, more than any clock here is good for."""
+    """Round to six significant digits, more than any clock here is good for."""
     return float(f"{value:.6g}")
 
 
@@ -49,7 +51,7 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
 
     def of(*operations: str) -> list[tuple[Cell, Measured]]:
         found = [(cell, got) for cell, got in done if cell.operation in operations]
-        return sorted(found, key=lambda each: _place(each[0]))
+        return sorted(found, key=lambda at: (at[0].nets, at[0].width * at[0].height, at[0].width, at[0].batch))
 
     if not of("step"):
         why = next((f" ({entry.reason})" for entry in tried if entry.cell.operation == "step" and entry.reason), "")
@@ -58,6 +60,7 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
     local = plan.spec.weights == "random" or Path(plan.spec.weights).expanduser().is_dir()
     read = [typical(got)[0] for _, got in of("load") if local]
     powers = [got.power_w for _, got in of("step") if got.power_w]
+    peaks = [(cell, got.peak_bytes) for each in _PEAKS for cell, got in of(each) if got.peak_bytes]
     return Profile(
         schema=1,
         model=plan.model,
@@ -72,15 +75,11 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
         dtype=plan.spec.dtype,
         versions=versions,
         notes=_notes(plan, [got for _, got in done]),
-        step=_points(of("step")),
-        text_encode=[_timing(cell, got) for cell, got in of("text_encode")],
-        vae_encode=_points(of("vae_encode")),
-        vae_decode=_points(of("vae_decode")),
-        controlnet_step=[
-            ControlPoint(**_timing(cell, got).model_dump(), width=cell.width, height=cell.height, nets=cell.nets)
-            for cell, got in of("controlnet_step")
-            if typical(got)[0] > 0
-        ],
+        step=_timed(Point, of("step")),
+        text_encode=_timed(Timing, of("text_encode")),
+        vae_encode=_timed(Point, of("vae_encode")),
+        vae_decode=_timed(Point, of("vae_decode")),
+        controlnet_step=_timed(ControlPoint, [each for each in of("controlnet_step") if typical(each[1])[0] > 0]),
         apart=[
             ApartPoint(
                 gpus=1,
@@ -90,16 +89,12 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
             )
             for cell, got in of("apart")
         ],
-        controlnet=next((_controlnet(got) for _, got in of("controlnet")), None),
+        controlnet=next(
+            (ControlNetLoad(bytes=got.facts["bytes"], load_s=typical(got, "load")[0]) for _, got in of("controlnet")),
+            None,
+        ),
         lora=next((_lora(got) for _, got in of("lora")), None),
-        memory=[
-            MemoryPoint.model_validate(
-                cell.model_dump(include={"operation", "nets", "width", "height", "batch"}) | {"bytes": got.peak_bytes}
-            )
-            for operation in _PEAKS
-            for cell, got in of(operation)
-            if got.peak_bytes
-        ],
+        memory=[MemoryPoint.model_validate(cell.model_dump(exclude={"rank"}) | {"bytes": b}) for cell, b in peaks],
         energy=[
             EnergyPoint(width=cell.width, height=cell.height, batch=cell.batch, joules=rounded(got.energy_j))
             for cell, got in of("step")
@@ -111,17 +106,10 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
     )
 
 
-def _place(cell: Cell) -> tuple[int, ...]:
-    return cell.nets, cell.width * cell.height, cell.width, cell.batch
-
-
-def _timing(cell: Cell, got: Measured) -> Timing:
-    seconds, spread_s = typical(got)
-    return Timing(batch=cell.batch, seconds=seconds, spread_s=spread_s)
-
-
-def _points(found: Sequence[tuple[Cell, Measured]]) -> list[Point]:
-    return [Point(**_timing(cell, got).model_dump(), width=cell.width, height=cell.height) for cell, got in found]
+def _timed(kind: type[T], found: Sequence[tuple[Cell, Measured]]) -> list[T]:
+    places = [cell.model_dump(include=set(kind.model_fields)) for cell, _ in found]
+    times = [dict(zip(("seconds", "spread_s"), typical(got), strict=True)) for _, got in found]
+    return [kind.model_validate(place | time) for place, time in zip(places, times, strict=True)]
 
 
 def _lora(got: Measured) -> LoraTiming:
@@ -129,17 +117,11 @@ def _lora(got: Measured) -> LoraTiming:
     return LoraTiming.model_validate(times | got.facts)
 
 
-def _controlnet(got: Measured) -> ControlNetLoad:
-    return ControlNetLoad(bytes=got.facts["bytes"], load_s=typical(got, "load")[0])
-
-
 def _notes(plan: Plan, done: Sequence[Measured]) -> str:
     spec = plan.spec
     what = f"{spec.family} {spec.scale}" + (f" {spec.variant}" if spec.variant else "")
-    if spec.weights == "random":
-        said = [f"{what} with random weights: latency does not depend on their values."]
-    else:
-        said = [f"{what}, weights from {spec.weights}."]
+    random = " with random weights: latency does not depend on their values."
+    said = [what + (random if spec.weights == "random" else f", weights from {spec.weights}.")]
     if plan.load_from_disk:
         said.append("Loaded from files that were in the system's cache.")
     if spec.dtype != "float32" and any(got.facts.get("vae_bits") == 32 for got in done):
@@ -152,7 +134,6 @@ def _notes(plan: Plan, done: Sequence[Measured]) -> str:
     if any("load" in got.seconds for got in done):
         said.append("So were the ControlNet's.")
     if plan.device.startswith("cpu"):
-        said.append(
-            "Seconds are processor time of this process, of all its threads: what else the machine did is not in them."
-        )
+        time = "Seconds are processor time of this process, of all its threads"
+        said.append(f"{time}: what else the machine did is not in them.")
     return " ".join(said)

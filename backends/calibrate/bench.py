@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -32,6 +33,7 @@ PROMPT = "an engraving of a lighthouse above a rough sea at dusk, fine hatching,
 ENERGY_WINDOW_S = 1.5
 """Least time that energy is read over: the counters of NVIDIA's drivers move every 20 to 100 ms."""
 Steering = ResidualSource | Apart | None
+T = TypeVar("T")
 _CPU_OOM = ("DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED", "out of memory")
 
 
@@ -44,14 +46,9 @@ def ran_out_of_memory(error: Exception) -> bool:
 
 @dataclass(slots=True)
 class Bench:
-    """A live model that is measured; it is built once.
+    """A live model that is measured: ``model``, or one that is built once from ``plan``.
 
     Measuring a LoRA leaves the denoiser's weights as they were to rounding; nothing else changes the model.
-
-    Attributes:
-        plan: what to build and how often to measure.
-        machine: the device.
-        model: a model that is built already, else None.
     """
 
     plan: Plan
@@ -60,11 +57,7 @@ class Bench:
     _controlnets: list[ControlNet] = field(default_factory=list)
 
     def __call__(self, cell: Cell) -> Measured:
-        """Measure one cell.
-
-        Raises:
-            RuntimeError, ValueError: what the cell ran into, too little memory among it.
-        """
+        """Measure one cell. Raises RuntimeError or ValueError for what it ran into, too little memory among it."""
         model = self.open()
         counts = model.device.type == "cuda"
         if counts:
@@ -75,10 +68,7 @@ class Bench:
         return measured.model_copy(update={"peak_bytes": peak, "clock_mhz": nvml.clock_mhz() if nvml else None})
 
     def open(self, from_disk: bool = False) -> LiveModel:
-        """The model, built now if it was not.
-
-        Args:
-            from_disk: save what was drawn and read it back, to measure the reading.
+        """Return the model, built now if it was not; ``from_disk`` saves what was drawn and reads it back.
 
         Raises:
             LiveError: it cannot be built, or does not fit.
@@ -93,11 +83,6 @@ class Bench:
                 raise LiveError(f"{said}; use a smaller variant, dtype bfloat16 or float16, or scale tiny") from None
         return self.model
 
-    def forget(self) -> None:
-        """Give the GPU memory of the last cell back, so that the next starts from the weights alone."""
-        if self.machine.device.type == "cuda":
-            free_memory(self.machine.device)
-
     def _measure(self, cell: Cell, model: LiveModel) -> Measured:
         match cell.operation:
             case "draw" | "load":
@@ -107,10 +92,10 @@ class Bench:
                 return self._repeated(lambda: model.encode([PROMPT] * cell.batch).encode_s)
             case "vae_decode":
                 latents = model.noise(cell.width, cell.height, range(cell.batch), self.plan.steps_timed)
-                return self._repeated(lambda: model.decode(latents).decode_s)
+                return self._repeated(lambda: model.decode(latents)[1])
             case "vae_encode":
                 images = self._pictures(cell)
-                return self._repeated(lambda: model.encode_images(images, cell.width, cell.height).encode_s)
+                return self._repeated(lambda: model.encode_images(images, cell.width, cell.height)[1])
             case "step":
                 return self._step(cell, model)
             case "controlnet_step":
@@ -139,7 +124,7 @@ class Bench:
         after = self._energy_j()
         drawn = after - before if after is not None and before is not None and after > before else None
         return Measured(
-            seconds={"seconds": [float(each) for timed in rounds for each in timed]},
+            seconds={"seconds": np.concatenate(rounds).tolist()},
             energy_j=None if drawn is None else drawn / steps,
             power_w=None if drawn is None else drawn / elapsed,
         )
@@ -154,13 +139,12 @@ class Bench:
         for _ in range(self.plan.repeats):
             plain.append(self._round(cell, model, prompts))
             steered.append(self._round(cell, model, prompts, source))
-        return Measured(
-            seconds={
-                "seconds": [float(np.median(b) - np.median(a)) for a, b in zip(plain, steered, strict=True)],
-                "without": [float(each) for timed in plain for each in timed],
-                "with": [float(each) for timed in steered for each in timed],
-            }
-        )
+        seconds = {
+            "seconds": (np.median(steered, axis=1) - np.median(plain, axis=1)).tolist(),
+            "without": np.concatenate(plain).tolist(),
+            "with": np.concatenate(steered).tolist(),
+        }
+        return Measured(seconds=seconds)
 
     def _apart(self, cell: Cell, model: LiveModel) -> Measured:
         """The parts of a step take turns on the device, each timed."""
@@ -172,14 +156,13 @@ class Bench:
             apart.parts.clear()
             self._round(cell, model, prompts, apart)
             parts += apart.parts[1:]
-        return Measured(
-            seconds={
-                "encoder": [each.encoder_s for each in parts],
-                "controlnet": [sum(each.controlnet_s) / cell.nets for each in parts],
-                "receive": [each.receive_s / cell.nets for each in parts],
-                "decoder": [each.decoder_s for each in parts],
-            }
-        )
+        seconds = {
+            "encoder": [each.encoder_s for each in parts],
+            "controlnet": [sum(each.controlnet_s) / cell.nets for each in parts],
+            "receive": [each.receive_s / cell.nets for each in parts],
+            "decoder": [each.decoder_s for each in parts],
+        }
+        return Measured(seconds=seconds)
 
     def _controls(self, cell: Cell, model: LiveModel, prompts: Conditioning) -> list[Control]:
         while len(self._controlnets) < cell.nets:
@@ -195,19 +178,19 @@ class Bench:
             size = drawn.nbytes
             _ensure_room(folder, "a ControlNet", size)
             drawn.net.save_pretrained(name)
-            seconds = [open_controlnet(model, folder).load_s for _ in self._turns()][-self.plan.repeats :]
+            seconds = self._turns(lambda: open_controlnet(model, folder).load_s)
         return Measured(seconds={"load": seconds}, facts={"bytes": size})
 
-    def _turns(self) -> range:
+    def _turns(self, once: Callable[[], T]) -> list[T]:
         """The repeats, after one that does not count where there is a warm-up."""
-        return range(self.plan.repeats + (self.plan.warmup > 0))
+        return [once() for _ in range(self.plan.repeats + (self.plan.warmup > 0))][-self.plan.repeats :]
 
     def _lora(self, cell: Cell, model: LiveModel) -> Measured:
         with tempfile.TemporaryDirectory(prefix="mezzotint-") as folder:
             file = Path(folder) / "lora.safetensors"
             write_random_lora(model, file, rank=cell.rank, seed=0)
             size = file.stat().st_size
-            rounds = [_lora_round(model, file) for _ in self._turns()][-self.plan.repeats :]
+            rounds = self._turns(lambda: _lora_round(model, file))
         seconds = {name: [taken[name] for taken in rounds] for name in rounds[0]}
         return Measured(seconds=seconds, facts={"bytes": size, "rank": cell.rank})
 
@@ -239,12 +222,8 @@ class Bench:
 def _lora_round(model: LiveModel, file: Path) -> dict[str, float]:
     weights, loras = read_lora(file, "calibrated"), Loras(model)
     try:
-        taken = {
-            "read": weights.read_s,
-            "attach": loras.attach(weights),
-            "fuse": loras.fuse(),
-            "unfuse": loras.unfuse(),
-        }
+        taken = {"read": weights.read_s, "attach": loras.attach(weights)}
+        taken |= {"fuse": loras.fuse(), "unfuse": loras.unfuse()}
         loras.clear()
         taken["patch"] = loras.patch([weights])
     finally:
@@ -254,11 +233,7 @@ def _lora_round(model: LiveModel, file: Path) -> dict[str, float]:
 
 
 def _from_disk(plan: Plan) -> LiveModel:
-    """Save the model that ``plan`` draws and read it back; the files are in the system's cache by then.
-
-    Raises:
-        LiveError: the temporary folder has no room for the weights.
-    """
+    """Save the model that ``plan`` draws and read it back; the files are in the system's cache by then."""
     with tempfile.TemporaryDirectory(prefix="mezzotint-") as folder:
         drawn: LiveModel | None = build(plan.spec, plan.device)
         assert drawn is not None
@@ -273,7 +248,5 @@ def _ensure_room(folder: Path, what: str, nbytes: int) -> None:
     """Raise LiveError where a disk has no room for weights that are to be read back."""
     room = shutil.disk_usage(folder).free
     if nbytes > room:
-        raise LiveError(
-            f"{folder}: {room / 2**30:.1f} GiB are free and the weights of {what} take {nbytes / 2**30:.1f} GiB; set "
-            "TMPDIR to a larger disk, or leave --load-from-disk and --controlnets out"
-        )
+        said = f"{folder}: {room / 2**30:.1f} GiB are free and the weights of {what} take {nbytes / 2**30:.1f} GiB"
+        raise LiveError(f"{said}; set TMPDIR to a larger disk, or leave --load-from-disk and --controlnets out")

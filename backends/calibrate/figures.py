@@ -24,13 +24,10 @@ def images_per_minute(profile: Profile, point: Point) -> float:
 
     An encoding or decoding that was not measured at that batch counts nothing.
     """
-    text = [each.seconds for each in profile.text_encode if each.batch == point.batch]
-    image = [
-        each.seconds
-        for each in profile.vae_decode
-        if (each.width, each.height, each.batch) == (point.width, point.height, point.batch)
-    ]
-    return 60 * point.batch / (STEPS * point.seconds + sum(text) + sum(image))
+    text_s = {each.batch: each.seconds for each in profile.text_encode}.get(point.batch, 0.0)
+    decoding = {(each.width, each.height, each.batch): each.seconds for each in profile.vae_decode}
+    image_s = decoding.get((point.width, point.height, point.batch), 0.0)
+    return 60 * point.batch / (STEPS * point.seconds + text_s + image_s)
 
 
 def draw(profile: Profile, references: Sequence[tuple[str, Point]], path: Path) -> None:
@@ -62,10 +59,8 @@ def draw(profile: Profile, references: Sequence[tuple[str, Point]], path: Path) 
                 panels[2].plot([batch for batch, _ in at], [held / 2**30 for _, held in at], dash, **look)
         handles = [Line2D([], [], label=f"{width}×{height}", **look) for (width, height), look in looks.items()]
         if peaks:
-            handles += [
-                Line2D([], [], color=EDGE, linestyle="-", label="step"),
-                Line2D([], [], color=EDGE, linestyle=":", label="VAE decoding"),
-            ]
+            handles.append(Line2D([], [], color=EDGE, linestyle="-", label="step"))
+            handles.append(Line2D([], [], color=EDGE, linestyle=":", label="VAE decoding"))
         for turn, (where, p) in enumerate(references):
             said = f"{where}, published: {p.width}×{p.height}, batch {p.batch}, {1000 * p.seconds:.1f} ms"
             colour, dash = looks.get((p.width, p.height), {"color": EDGE})["color"], _DASHES[turn % len(_DASHES)]

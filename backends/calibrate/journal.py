@@ -18,9 +18,8 @@ E = TypeVar("E", bound=BaseModel)
 class Measured(BaseModel):
     """What measuring one cell gave.
 
-    ``seconds`` holds every sample of each quantity in the order taken, ``facts`` what is not a time (the
-    bytes of a LoRA's file). ``energy_j`` is per denoising step, ``power_w`` its rate; both are None where the
-    device reports no energy, as are ``peak_bytes`` and ``clock_mhz`` where it does not count them.
+    ``seconds`` holds every sample of each quantity in the order taken, ``facts`` what is not a time (the bytes of a
+    LoRA's file). ``energy_j`` is per denoising step, ``power_w`` its rate. None is what the device does not report.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -52,12 +51,7 @@ class Entry(BaseModel):
 
 @dataclass(slots=True)
 class Journal(Generic[E]):
-    """The journal at ``path``, made when the first entry is added.
-
-    Attributes:
-        kind: of its entries.
-        remedy: what to do about a line that is none.
-    """
+    """The journal at ``path`` of entries of one ``kind``; ``remedy`` says what to do about a line that is none."""
 
     path: Path
     kind: type[E]
@@ -84,11 +78,7 @@ class Journal(Generic[E]):
         return [self._entry(number, line) for number, line in enumerate(lines, start=1)], note
 
     def add(self, entry: E) -> None:
-        """Append ``entry``; when this returns it is on the disk.
-
-        Raises:
-            BackendError: the file cannot be written.
-        """
+        """Append ``entry``; when this returns it is on the disk. Raises BackendError where it cannot be."""
         with self._explained(), self.path.open("ab", buffering=0) as stream:
             stream.write(entry.model_dump_json(exclude_none=True).encode() + b"\n")
             os.fsync(stream.fileno())

@@ -1,8 +1,8 @@
 """How alike what enters a block of a denoiser is from step to step, patch by patch, measured on a live model."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,9 @@ class _Watch:
     before: dict[int, torch.Tensor] = field(default_factory=dict)
     now: list[torch.Tensor] = field(default_factory=list)
 
-    def enter(self, block: int, x: torch.Tensor) -> None:
-        """``x`` enters ``block``: (rows, c, h, w) of a UNet, (rows, tokens, c) of a transformer."""
+    def enter(self, block: int, module: Any, args: tuple[Any, ...], given: dict[str, Any]) -> None:
+        """A block's hook: what enters is (rows, c, h, w) of a UNet, (rows, tokens, c) of a transformer."""
+        x: torch.Tensor = given["hidden_states"] if "hidden_states" in given else args[0]
         if x.ndim == 3:
             tall = round((x.shape[1] * self.down / self.across) ** 0.5)
             x = x.unflatten(1, (tall, -1)).permute(0, 3, 1, 2)
@@ -67,14 +68,10 @@ def measure(
 ) -> Curve:
     """Run ``images`` in full, each from a seed of its own, and look at every block at every step.
 
-    Nothing is reused on the way, so errors do not add up (as in PatchedServe's Figure 4, not its Figure 15).
+    Nothing is reused on the way, so errors do not add up (as in PatchedServe's Figure 4, not its Figure 15). The
+    threshold is of the mean squared difference between what enters a block at a step and at the one before.
 
-    Args:
-        name: what the model is called in the table.
-        threshold: of the mean squared difference between what enters a block at a step and at the one before.
-
-    Raises:
-        BackendError: patches that do not divide the size, or that are smaller than a cell of a block.
+    Raises BackendError for patches that do not divide the size, or that are smaller than a cell of a block.
     """
     found = blocks(model)
     coarsest = model.pipe.vae_scale_factor * 2 ** (len(getattr(model.denoiser, "down_blocks", [0])) - 1)
@@ -82,40 +79,20 @@ def measure(
     if width % patch_px or height % patch_px or patch_px % coarsest:
         cell = f"{coarsest} px, a cell of {name}'s coarsest block"
         raise BackendError(f"patches of {patch_px} px: they have to divide {width}x{height} and be multiples of {cell}")
-    shares = np.zeros((steps, 2))
+    total = np.zeros((steps, 2))
     for seed in range(images):
         watch = _Watch(width // patch_px, height // patch_px, threshold)
         steps_seen: list[tuple[float, float]] = []
-        with _watched(found, watch):
+        with ExitStack() as hooks:
+            for index, block in enumerate(found):
+                hook = block.register_forward_pre_hook(partial(watch.enter, index), with_kwargs=True)
+                hooks.callback(hook.remove)
             prompts = model.encode([PROMPTS[seed % len(PROMPTS)]])
             noise = model.noise(width, height, [seed], steps)
             model.denoise(prompts, noise, steps, on_step=lambda _, __: steps_seen.append(watch.step()))  # noqa: B023
-        shares += np.array(steps_seen) / images
-    return Curve(
-        model=name,
-        width=width,
-        height=height,
-        patch_px=patch_px,
-        blocks=len(found),
-        images=images,
-        patch_share=np.clip(shares[:, 0], 0, 1).round(6).tolist(),
-        image_share=np.clip(shares[:, 1], 0, 1).round(6).tolist(),
+        total += np.array(steps_seen) / images
+    shares: dict[str, Any] = dict(
+        zip(("patch_share", "image_share"), total.clip(0, 1).round(6).T.tolist(), strict=True)
     )
-
-
-@contextmanager
-def _watched(found: Sequence[Any], watch: _Watch) -> Iterator[None]:
-    """Tell ``watch`` what enters each block."""
-
-    def tell(index: int) -> Any:
-        def enter(module: Any, args: tuple[Any, ...], given: dict[str, Any]) -> None:
-            watch.enter(index, given["hidden_states"] if "hidden_states" in given else args[0])
-
-        return enter
-
-    handles = [block.register_forward_pre_hook(tell(i), with_kwargs=True) for i, block in enumerate(found)]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+    shares |= {"width": width, "height": height, "patch_px": patch_px}
+    return Curve(model=name, blocks=len(found), images=images, **shares)

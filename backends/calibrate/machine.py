@@ -24,7 +24,7 @@ class Nvml:
     handle: Any
 
     def energy_j(self) -> float | None:
-        """Joules drawn since the driver was loaded (a counter; differences are what counts)."""
+        """Joules drawn since the driver was loaded."""
         millijoules = _reported(pynvml.nvmlDeviceGetTotalEnergyConsumption, self.handle)
         return None if millijoules is None else millijoules / 1000
 
@@ -52,13 +52,8 @@ def _reported(ask: Callable[..., Any], *of: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A device and what decides its times besides the model.
-
-    Attributes:
-        name: as the device reports it; of a CPU with the number of threads that torch uses.
-        versions: of the packages, of CUDA or ROCm and of the driver, where there are any.
-        nvml: the driver's meters; None where there are none.
-    """
+    """A device and what decides its times besides the model: its name as it reports it (of a CPU with torch's threads),
+    versions of packages, CUDA or ROCm and the driver, and the driver's meters where there are any."""
 
     device: torch.device
     name: str
@@ -67,11 +62,7 @@ class Machine:
 
 
 def machine(device: str | torch.device) -> Machine:
-    """Look at ``device``.
-
-    Raises:
-        LiveError: there is no such device here.
-    """
+    """Look at ``device``. Raises LiveError where there is no such device."""
     place = usable_device(device)
     versions = {package: version(package) for package in PACKAGES}
     if place.type != "cuda":
@@ -87,11 +78,8 @@ def machine(device: str | torch.device) -> Machine:
 
 
 def short_name(device: str) -> str:
-    """How profile files spell a GPU: ``NVIDIA H100 80GB HBM3`` is ``h100``, anything on a CPU is ``cpu``.
-
-    Raises:
-        LiveError: there is no such device here.
-    """
+    """How profile files spell a GPU: ``NVIDIA H100 80GB HBM3`` is ``h100``, anything on a CPU is ``cpu``. Raises
+    LiveError where there is no such device."""
     place = usable_device(device)
     return spelled(torch.cuda.get_device_properties(place).name) if place.type == "cuda" else "cpu"
 

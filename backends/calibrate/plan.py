@@ -1,6 +1,6 @@
 """What is to be measured: the model, the device and the grid, and in which order."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -12,19 +12,6 @@ if TYPE_CHECKING:
 Shape = tuple[int, int, int]
 """Width and height in pixels, and images per batch."""
 
-Operation = Literal[
-    "draw",
-    "load",
-    "text_encode",
-    "step",
-    "vae_decode",
-    "vae_encode",
-    "controlnet_step",
-    "controlnet",
-    "apart",
-    "lora",
-]
-
 
 class Cell(BaseModel):
     """One thing to measure. What an operation does not depend on stays 0 (the size of a text encoding).
@@ -35,7 +22,18 @@ class Cell(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    operation: Operation
+    operation: Literal[
+        "draw",
+        "load",
+        "text_encode",
+        "step",
+        "vae_decode",
+        "vae_encode",
+        "controlnet_step",
+        "controlnet",
+        "apart",
+        "lora",
+    ]
     width: int = 0
     height: int = 0
     batch: int = 0
@@ -59,15 +57,13 @@ class Plan:
         shapes: (width, height, batch) of the denoiser and the VAE; the text encoder runs at their batches.
         device: where it runs, ``cpu``, ``cuda`` or ``cuda:1``.
         warmup: calls (denoising steps, encodings) run untimed before each cell.
-        repeats: times that each cell is measured; of the denoiser each is ``steps_timed`` steps after one
+        repeats, steps_timed: times that each cell is measured; of the denoiser each is ``steps_timed`` steps after one
             that is dropped.
-        steps_timed: see ``repeats``.
         controlnets: numbers of ControlNets to run in line, where the model has one; 0 is the plain step.
         controlnet_batches: batches to run them at; None for all.
         apart: whether the parts of a step are measured whose ControlNets run elsewhere, where the denoiser has such.
         lora_rank: rank of the LoRA to measure; None for none.
-        load_from_disk: save random weights to a temporary folder and read them back, so that loading is
-            measured too.
+        load_from_disk: save random weights and read them back, so that loading is measured too.
         energy: ``auto`` reads the device's energy counter where it has one.
     """
 
@@ -88,30 +84,28 @@ class Plan:
 
     def cells(self, has_controlnets: bool, has_halves: bool = False) -> list[Cell]:
         """Everything to measure, what is worth most first, so that a session that is cut keeps that."""
+        by_work = sorted(set(self.shapes), key=lambda shape: (shape[0] * shape[1] * shape[2], shape))
         read = self.load_from_disk or self.spec.weights != "random"
         found = [Cell(operation="load" if read else "draw")]
         found += [Cell(operation="text_encode", batch=b) for b in sorted({batch for _, _, batch in self.shapes})]
         for operation in ("step", "vae_decode", "vae_encode"):
-            found += [Cell(operation=operation, width=w, height=h, batch=b) for w, h, b in self._by_work()]
+            found += [Cell(operation=operation, width=w, height=h, batch=b) for w, h, b in by_work]
         if has_controlnets:
             for nets in sorted({n for n in self.controlnets if n}):
                 found += [
                     Cell(operation="controlnet_step", width=w, height=h, batch=b, nets=nets)
-                    for w, h, b in self._by_work()
+                    for w, h, b in by_work
                     if self.controlnet_batches is None or b in self.controlnet_batches
                 ]
             apart = self.apart and has_halves
             if any(self.controlnets) or apart:
                 found.append(Cell(operation="controlnet"))
             if apart:
-                sizes = dict.fromkeys((w, h) for w, h, _ in self._by_work())
+                sizes = dict.fromkeys((w, h) for w, h, _ in by_work)
                 found += [Cell(operation="apart", width=w, height=h, batch=1, nets=1) for w, h in sizes]
         if self.lora_rank is not None:
             found.append(Cell(operation="lora", rank=self.lora_rank))
         return found
-
-    def _by_work(self) -> Iterator[Shape]:
-        yield from sorted(set(self.shapes), key=lambda shape: (shape[0] * shape[1] * shape[2], shape))
 
 
 def grid(sizes: Iterable[tuple[int, int]], batches: Iterable[int]) -> tuple[Shape, ...]:

@@ -18,6 +18,7 @@ from backends.calibrate.machine import Machine, machine
 from backends.calibrate.page import write_page
 from backends.calibrate.plan import Cell, Plan
 from backends.diffusers_ import LiveModel
+from backends.diffusers_.device.memory import free_memory
 from backends.diffusers_.networks.architectures import architecture
 from backends.diffusers_.networks.build import family_of
 from backends.profile import Profile, check_replaced, file_name, shipped, write
@@ -29,12 +30,8 @@ class Interrupted(KeyboardInterrupt):
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A finished calibration.
-
-    Attributes:
-        files: the profile first, then the page and its figure.
-        entries: what was tried, in the plan's order; cells larger than one that did not fit are not there.
-    """
+    """A finished calibration: its files (profile, page, figure), and what was tried in the plan's order, without the
+    cells larger than one that did not fit."""
 
     profile: Profile
     files: tuple[Path, ...]
@@ -54,9 +51,9 @@ def complete(
 
     Args:
         progress: whether to show a progress bar on a terminal.
-        model: a model already built from ``plan.spec`` on ``plan.device``, so that it is not built again.
+        model: a model already built from ``plan.spec`` on ``plan.device``; not with ``load_from_disk``.
         fresh: forget what the journal holds.
-        measure: measures a cell in place of a :class:`Bench`.
+        measure: measures a cell in place of a Bench.
 
     Raises:
         BackendError: a size or a name that cannot be, no such device, a model that cannot be built or does not fit, a
@@ -66,11 +63,8 @@ def complete(
     file = folder / file_name(plan.gpu, plan.model)
     toy = plan.spec.scale == "tiny" or torch.device(plan.device).type == "cpu"
     if toy and folder.resolve() == Path(str(shipped())).resolve():
-        raise BackendError(
-            f"{folder}: holds the shipped profiles of real GPUs and models, and this is none; name another --output"
-        )
-    if model is not None and plan.load_from_disk:
-        raise BackendError("a model that is built already cannot be loaded from disk; leave load_from_disk out")
+        what = "the shipped profiles of real GPUs and models, and this is none"
+        raise BackendError(f"{folder}: holds {what}; name another --output")
     spec, family = plan.spec, family_of(plan.spec.family)
     for width, height, _ in plan.shapes:
         family.check_size(spec.family, width, height)
@@ -89,18 +83,19 @@ def complete(
         try:
             for cell in cells:
                 bar.set_postfix_str(str(cell))
-                if not _settled(cell, kept):
+                nothing = [tried.cell for tried in kept.values() if tried.outcome != "measured"]
+                if cell not in kept and not any(_no_larger(other, cell) for other in nothing):
                     if measure is None:
                         bench.open(from_disk=plan.load_from_disk and cell.operation == "load")
                     kept[cell] = _tried(cell, measure or bench, conditions)
                     journal.add(kept[cell])
-                    bench.forget()
+                    if here.device.type == "cuda":
+                        free_memory(here.device)  # so that the next starts from the weights alone
                 bar.update()
         except KeyboardInterrupt:
             done = sum(cell in kept for cell in cells)
-            raise Interrupted(
-                f"interrupted; {done} of {len(cells)} cells are kept in {journal.path}, and the same command goes on"
-            ) from None
+            said = f"interrupted; {done} of {len(cells)} cells are kept in {journal.path}"
+            raise Interrupted(f"{said}, and the same command goes on") from None
     profile = profile_of(plan, here.name, here.versions, kept.values())
     write(profile, file)
     ordered = [kept[cell] for cell in cells if cell in kept]
@@ -127,27 +122,17 @@ def _conditions(plan: Plan, here: Machine) -> dict[str, str | int]:
     }
 
 
-def _settled(cell: Cell, kept: dict[Cell, Entry]) -> bool:
-    """Whether ``cell`` needs no measuring: it was tried, or is larger than one that gave nothing."""
-    return cell in kept or any(_no_larger(other.cell, cell) for other in kept.values() if other.outcome != "measured")
-
-
 def _no_larger(cell: Cell, than: Cell) -> bool:
-    """Whether ``than`` cannot fit if ``cell`` does not: more images or more ControlNets of the same size.
-
-    A step with ControlNets holds all that the plain step does.
-    """
+    """Whether ``than`` cannot fit if ``cell`` does not: more images or more ControlNets of the same size (a step with
+    ControlNets holds all that the plain step does)."""
     same = cell.operation == than.operation or (cell.operation, than.operation) == ("step", "controlnet_step")
     more = cell.batch <= than.batch and cell.nets <= than.nets
     return same and more and (cell.width, cell.height) == (than.width, than.height)
 
 
 def _tried(cell: Cell, measure: Callable[[Cell], Measured], conditions: dict[str, str | int]) -> Entry:
-    """Measure ``cell``; one that does not fit, or that a kernel refuses, costs only itself.
-
-    Raises:
-        BackendError: the device has failed for good.
-    """
+    """Measure ``cell``; one that does not fit, or that a kernel refuses, costs only itself. Raises BackendError where
+    the device has failed for good."""
     outcome: dict[str, Any]
     try:
         outcome = {"outcome": "measured", "measured": measure(cell)}
@@ -165,5 +150,5 @@ def _tried(cell: Cell, measure: Callable[[Cell], Measured], conditions: dict[str
 
 
 def unmeasured(entries: Iterable[Entry]) -> list[str]:
-    """A line for each cell that gave nothing: which, and why."""
+    """Return a line for each cell that gave nothing: which, and why."""
     return [f"{entry.cell}: {entry.outcome} ({entry.reason})" for entry in entries if entry.outcome != "measured"]

@@ -1,8 +1,4 @@
-"""Real text-to-image pipelines behind the simulator: five families, run step by step and timed.
-
-Needs the ``live`` extra. ``build(ModelSpec("sdxl", scale="tiny"))`` gives a :class:`LiveModel`; its methods
-are the stages of serving (encode, denoise from any step, decode), each with the seconds it took.
-"""
+"""Real text-to-image pipelines of five families, run step by step and timed. Needs the ``live`` extra."""
 
 from importlib.util import find_spec
 

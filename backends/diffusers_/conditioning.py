@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 import torch
 
-from backends.diffusers_.errors import LiveError
-
 Tensors = Mapping[str, torch.Tensor]
 
 
@@ -16,9 +14,8 @@ class Conditioning:
 
     Attributes:
         positive: name to (batch, ...) tensors of the prompts.
-        negative: the same of the negative prompts, or None when the model runs without classifier-free
-            guidance.
-        guidance: guidance scale.
+        negative: the same of the negative prompts, or None without classifier-free guidance.
+        guidance: its scale.
         encode_s: seconds the text encoders took.
     """
 
@@ -26,11 +23,6 @@ class Conditioning:
     negative: Tensors | None
     guidance: float
     encode_s: float
-
-    @property
-    def batch(self) -> int:
-        """Number of prompts."""
-        return int(next(iter(self.positive.values())).shape[0])
 
     @property
     def guided(self) -> bool:
@@ -54,16 +46,7 @@ class Conditioning:
 
 
 def joined(parts: Sequence[Conditioning]) -> Conditioning:
-    """One batch out of several that were encoded apart by the same model.
-
-    Raises:
-        LiveError: nothing to join, or different guidance scales (a batch has one).
-    """
-    if not parts:
-        raise LiveError("no conditionings to join; give at least one")
-    if len({part.guidance for part in parts}) > 1:
-        scales = ", ".join(str(part.guidance) for part in parts)
-        raise LiveError(f"a batch has one guidance scale, these have {scales}; batch equal ones together")
+    """One batch out of several that were encoded apart by the same model."""
 
     def cat(halves: Sequence[Tensors]) -> Tensors:
         return {name: torch.cat([half[name] for half in halves]) for name in halves[0]}

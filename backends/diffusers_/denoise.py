@@ -1,8 +1,7 @@
 """The denoise loop: any part of a run, from any step, with latents captured on the way."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -12,20 +11,13 @@ from backends.diffusers_.addons.residuals import ResidualSource, StepInput
 from backends.diffusers_.conditioning import Conditioning
 from backends.diffusers_.device.stopwatch import Stopwatch
 from backends.diffusers_.errors import LiveError
-from backends.diffusers_.families.base import Family
 from backends.diffusers_.solvers import prepared
 
-
-class Denoising(Protocol):
-    """What of a live model the loop needs: its networks, how its family calls them, and where they are."""
-
-    pipe: Any
-    family: Family
-    device: torch.device
+if TYPE_CHECKING:
+    from backends.diffusers_.model import LiveModel
 
 
-@dataclass(frozen=True, slots=True)
-class DenoiseResult:
+class DenoiseResult(NamedTuple):
     """What a run of steps gives.
 
     Attributes:
@@ -39,8 +31,7 @@ class DenoiseResult:
     step_s: np.ndarray
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where some rows of a batch stand: ``rows`` of them, one after another, after ``done`` of ``steps`` steps."""
 
     steps: int
@@ -49,7 +40,7 @@ class Place:
 
 
 def run_places(
-    model: Denoising,
+    model: "LiveModel",
     conditioning: Conditioning,
     latents: torch.Tensor,
     places: Sequence[Place],
@@ -63,15 +54,14 @@ def run_places(
     leave between steps does (Orca's iteration-level scheduling); each place has a solver of its own.
 
     Args:
-        conditioning: one row per latent.
-        latents: (n, c, h, w), place after place.
+        conditioning, latents: see Running.
         on_step: called after each step with (steps run here so far, latents), outside the timed part.
 
     Returns:
         The latents after the last step, and the seconds of each step.
 
     Raises:
-        LiveError: another number of rows than latents, or a place that has not so many steps left.
+        LiveError: a place that has not so many steps left.
     """
     family, pipe = model.family, model.pipe
 
@@ -80,66 +70,55 @@ def run_places(
             return [residuals.predict(pipe, step) for step in steps]
         return [family.predict(pipe, step, None if residuals is None else residuals(step)) for step in steps]
 
-    after = None if on_step is None else lambda ran, states: on_step(ran, states[0])
-    states, seconds = run_sizes(model, [Alike(conditioning, latents, places)], count, predict, after)
-    return states[0], seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Alike:
-    """Images of one size that step together: a row of ``conditioning`` and of ``latents`` (n, c, h, w) for each, place
-    after place."""
-
-    conditioning: Conditioning
-    latents: torch.Tensor
-    places: Sequence[Place]
+    run = Running(model, conditioning, latents, places)
+    seconds = run_sizes([run], count, predict, None if on_step is None else lambda ran: on_step(ran, run.state))
+    return run.state, seconds
 
 
 def run_sizes(
-    model: Denoising,
-    batches: Sequence[Alike],
+    runs: Sequence["Running"],
     count: int,
     predict: Callable[[Sequence[StepInput]], Sequence[torch.Tensor]],
-    on_step: Callable[[int, Sequence[torch.Tensor]], None] | None = None,
-) -> tuple[list[torch.Tensor], np.ndarray]:
-    """Run ``count`` steps of images of several sizes together.
+    on_step: Callable[[int], None] | None = None,
+) -> np.ndarray:
+    """Run ``count`` steps of images of several sizes together; return the seconds of each step.
 
     Args:
         predict: the step of each size, rows doubled under classifier-free guidance -> the denoiser's output for each.
-        on_step: called after each step with (steps run here so far, latents of each size), outside the timed part.
-
-    Returns:
-        The latents of each size after the last step, and the seconds of each step.
+        on_step: called after each step with the steps run here so far, outside the timed part.
 
     Raises:
-        LiveError: see :func:`run_places`.
+        LiveError: a place that has not so many steps left.
     """
-    runs = [_Running(model, batch, count) for batch in batches]
+    for place in (place for run in runs for place in run.places):
+        if not 0 <= place.done < place.done + count <= place.steps:
+            raise LiveError(f"cannot run steps {place.done} to {place.done + count} of {place.steps}")
     seconds = np.empty(count)
-    watch = Stopwatch(model.device)
+    watch = Stopwatch(runs[0].state.device)
     for ran in range(count):
         with torch.no_grad():
             for run, predicted in zip(runs, predict([run.ask(ran) for run in runs]), strict=True):
                 run.step(predicted)
         seconds[ran] = watch.lap()
         if on_step is not None:
-            on_step(ran + 1, [run.state for run in runs])
+            on_step(ran + 1)
         watch.lap()
-    return [run.state for run in runs], seconds
+    return seconds
 
 
-class _Running:
-    """The images of one size on their way: a solver for each place."""
+class Running:
+    """Images of one size on their way, a solver for each place.
 
-    def __init__(self, model: Denoising, batch: Alike, count: int) -> None:
-        conditioning, latents, places = batch.conditioning, batch.latents, batch.places
-        if conditioning.batch != latents.shape[0] or sum(place.rows for place in places) != latents.shape[0]:
-            raise LiveError(f"{conditioning.batch} prompts for {latents.shape[0]} latents; give one prompt per latent")
-        for place in places:
-            if not 0 <= place.done < place.done + count <= place.steps:
-                raise LiveError(f"cannot run steps {place.done} to {place.done + count} of {place.steps}")
+    Args:
+        conditioning: one row per latent.
+        latents: (n, c, h, w), place after place; ``state`` is what they have become.
+    """
+
+    def __init__(
+        self, model: "LiveModel", conditioning: Conditioning, latents: torch.Tensor, places: Sequence[Place]
+    ) -> None:
         family, pipe = model.family, model.pipe
-        self._conditioning, self._places = conditioning, places
+        self._conditioning, self.places = conditioning, places
         self.state = latents.to(device=model.device, dtype=family.latent_dtype(pipe))
         tokens = family.tokens(pipe, self.state)
         self._sizes = [place.rows for place in places]
@@ -151,8 +130,8 @@ class _Running:
         self._times: list[torch.Tensor] = []
 
     def ask(self, ran: int) -> StepInput:
-        """What the denoiser is asked for after ``ran`` steps."""
-        self._times = [s.timesteps[place.done + ran] for s, place in zip(self._solvers, self._places, strict=True)]
+        """Return what the denoiser is asked for after ``ran`` steps."""
+        self._times = [s.timesteps[place.done + ran] for s, place in zip(self._solvers, self.places, strict=True)]
         x = torch.cat(
             [
                 solver.scale_model_input(rows, t) if hasattr(solver, "scale_model_input") else rows
@@ -163,7 +142,7 @@ class _Running:
         t = times[0] if len(times) == 1 else torch.cat([t.expand(n) for t, n in zip(times, self._sizes, strict=True)])
         if self._conditioning.guided:
             x, t = torch.cat([x, x]), t if t.ndim == 0 else torch.cat([t, t])
-        return StepInput(self._places[0].done + ran, x, t, self._inputs)
+        return StepInput(x, t, self._inputs)
 
     def step(self, predicted: torch.Tensor) -> None:
         """Go on by what the denoiser answered."""

@@ -14,28 +14,11 @@ from backends.diffusers_.addons.residuals import ResidualSource
 from backends.diffusers_.conditioning import Conditioning
 from backends.diffusers_.denoise import DenoiseResult, Place, run_places
 from backends.diffusers_.device.stopwatch import Stopwatch
-from backends.diffusers_.errors import LiveError
-from backends.diffusers_.families.base import Family, Prompts
+from backends.diffusers_.families.base import Family
 from backends.diffusers_.networks.architectures import Architecture
 from backends.diffusers_.networks.spec import ModelSpec
 from backends.diffusers_.solvers import prepared
 from conf.quiet import quiet
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """Images, uint8 (n, height, width, 3), and the seconds until they were in host memory."""
-
-    images: np.ndarray
-    decode_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """Latents of images, (n, c, h, w), scaled for the denoiser, and the seconds that encoding took."""
-
-    latents: torch.Tensor
-    encode_s: float
 
 
 @dataclass(slots=True)
@@ -43,15 +26,8 @@ class LiveModel:
     """A built pipeline and the operations that serving is made of.
 
     Latents are tensors (n, c, h, w) on the model's device, for every family; a latent after step K is bound
-    to the model that made it, a decoded image is not.
-
-    Attributes:
-        spec: what was asked for.
-        architecture: shapes and defaults of the variant.
-        family: the family's adapter.
-        pipe: the stock diffusers pipeline that holds the networks and tokenizers.
-        device: where all networks are.
-        load_s: seconds it took to build or read it.
+    to the model that made it, a decoded image is not. ``pipe`` is the stock diffusers pipeline that holds the
+    networks and tokenizers, ``load_s`` the seconds it took to build or read it.
     """
 
     spec: ModelSpec
@@ -72,57 +48,32 @@ class LiveModel:
         networks = [each for each in self.pipe.components.values() if isinstance(each, torch.nn.Module)]
         return sum(t.nbytes for each in networks for t in (*each.parameters(), *each.buffers()))
 
-    def encode(self, prompts: Sequence[str], guidance: float | None = None) -> Conditioning:
-        """Encode prompts, one row each.
-
-        Args:
-            guidance: scale; None takes the model's default. 1 or less turns classifier-free guidance off.
-
-        Raises:
-            LiveError: no prompt.
-        """
-        if not prompts:
-            raise LiveError("nothing to encode; give at least one prompt")
-        scale = self.architecture.guidance if guidance is None else guidance
-        asked = Prompts(list(prompts), self.family.guided(scale), self.architecture.text_tokens)
+    def encode(self, prompts: Sequence[str]) -> Conditioning:
+        """Encode prompts, one row each."""
+        shape, family = self.architecture, self.family
         watch = Stopwatch(self.device)
         # A prompt spelled in letters is often longer than 77 tokens; being told each time is no use.
         with torch.no_grad(), quiet("diffusers.pipelines"):
-            positive, negative = self.family.encode(self.pipe, asked)
-        return Conditioning(positive, negative, scale, watch.lap())
+            guided = family.guided(shape.guidance)
+            positive, negative = family.encode(self.pipe, list(prompts), guided, shape.text_tokens)
+        return Conditioning(positive, negative, shape.guidance, watch.lap())
 
     def latent_shape(self, width: int, height: int) -> tuple[int, int, int]:
-        """Shape (c, h, w) of the latent of an image of ``width`` x ``height`` pixels.
-
-        Raises:
-            LiveError: a size that the model cannot make.
-        """
+        """Shape (c, h, w) of the latent of an image. Raises LiveError for a size that the model cannot make."""
         self.family.check_size(self.spec.family, width, height)
         factor = self.pipe.vae_scale_factor
         return self.family.latent_channels(self.pipe), height // factor, width // factor
 
     def noise(self, width: int, height: int, seeds: Sequence[int], steps: int) -> torch.Tensor:
-        """Latents that a full run of ``steps`` starts from, one row per seed.
-
-        Each row is drawn by a generator of its own on the CPU, so it depends neither on the batch nor the
-        device.
-        """
-        shape = self.latent_shape(width, height)
-        latents = self._gaussian(shape, seeds)
+        """Latents that a full run of ``steps`` starts from, one row per seed, whatever the batch and the device."""
+        latents = self._gaussian(self.latent_shape(width, height), seeds)
         return latents * getattr(self._solver(latents, steps, 0), "init_noise_sigma", 1.0)
 
     def noise_to_step(self, latents: torch.Tensor, step: int, steps: int, seeds: Sequence[int]) -> torch.Tensor:
         """Add noise to clean ``latents`` until they look like the state after ``step`` of ``steps``.
 
-        This is how a cached final image enters at step K (MoDM, section 5.1): running ``denoise`` from
-        ``step`` then takes exactly ``steps - step`` steps.
-
-        Raises:
-            LiveError: a step outside 0..steps-1, or not one seed per row.
+        This is how a cached final image enters at step K (MoDM, section 5.1). There is one seed per latent.
         """
-        if not 0 <= step < steps or len(seeds) != latents.shape[0]:
-            said = f"step {step} of {steps} with {len(seeds)} seeds for {latents.shape[0]} latents"
-            raise LiveError(f"{said}; the step must be in 0..steps-1 and every latent needs one seed")
         clean = latents.to(device=self.device, dtype=self.family.latent_dtype(self.pipe))
         noise = self._gaussian(tuple(clean.shape[1:]), seeds)
         solver = self._solver(clean, steps, step)
@@ -156,18 +107,15 @@ class LiveModel:
             first_step: steps already done, K; the run is T - K steps long.
             last_step: step to stop before; None runs to the end.
             capture: every K in ``first_step``..``last_step`` after which the latents are kept.
-            residuals: gives a ControlNet's residuals for each step, wherever it runs; or runs the denoiser beside it.
+            residuals: gives ControlNets' residuals for each step, or runs the denoiser beside them.
             on_step: called after each step with (steps done so far, latents), outside the timed part. A LoRA
                 patched there takes effect from the next step on.
 
         Raises:
-            LiveError: steps out of order, a capture outside them, or another number of rows than latents.
+            LiveError: steps out of order.
         """
         stop = steps if last_step is None else last_step
         wanted = set(capture)
-        if not 0 <= first_step < stop <= steps or any(not first_step <= k <= stop for k in wanted):
-            said = f"cannot run steps {first_step} to {stop} of {steps} and capture after {sorted(wanted)}"
-            raise LiveError(f"{said}; need 0 <= first < last <= steps and captures in between")
         captured: dict[int, torch.Tensor] = {}
         if first_step in wanted:
             captured[first_step] = latents.to(device=self.device, dtype=self.family.latent_dtype(self.pipe)).clone()
@@ -182,21 +130,22 @@ class LiveModel:
         state, seconds = run_places(self, conditioning, latents, places, stop - first_step, residuals, after)
         return DenoiseResult(state, captured, seconds)
 
-    def decode(self, latents: torch.Tensor) -> Decoded:
-        """Decode final latents into images."""
+    def decode(self, latents: torch.Tensor) -> tuple[np.ndarray, float]:
+        """Decode final latents into images, uint8 (n, height, width, 3); and the seconds until the host had them."""
         watch = Stopwatch(self.device)
         with torch.no_grad():
             images = autoencoder.as_images(autoencoder.to_pixels(self.pipe.vae, latents))
-        return Decoded(images, watch.lap())
+        return images, watch.lap()
 
-    def encode_images(self, images: Sequence[np.ndarray], width: int, height: int) -> Encoded:
-        """Encode images, each uint8 (h, w, 3) resized to ``width`` x ``height`` pixels if need be."""
+    def encode_images(self, images: Sequence[np.ndarray], width: int, height: int) -> tuple[torch.Tensor, float]:
+        """Encode images, each uint8 (h, w, 3) resized to ``width`` x ``height`` pixels if need be, into latents
+        (n, c, h, w) scaled for the denoiser; and the seconds that encoding took."""
         self.latent_shape(width, height)
         watch = Stopwatch(self.device)
         pixels = autoencoder.as_pixels(images, width, height, self.device)
         with torch.no_grad():
             latents = autoencoder.to_latents(self.pipe.vae, pixels * 2 - 1)
-        return Encoded(latents.to(self.family.latent_dtype(self.pipe)), watch.lap())
+        return latents.to(self.family.latent_dtype(self.pipe)), watch.lap()
 
     def refine(
         self,
@@ -209,7 +158,7 @@ class LiveModel:
         steps: int,
     ) -> DenoiseResult:
         """Make images out of finished ones, whichever model made them, in ``steps - first_step`` steps."""
-        clean = self.encode_images(images, width, height).latents
+        clean, _ = self.encode_images(images, width, height)
         return self.denoise(conditioning, self.noise_to_step(clean, first_step, steps, seeds), steps, first_step)
 
     def save(self, folder: Path) -> None:

@@ -21,6 +21,7 @@ from backends.diffusers_.model import LiveModel
 from backends.diffusers_.networks.build import build
 from backends.diffusers_.networks.spec import ModelSpec
 from backends.diffusers_.stages import grouped
+from backends.patched import Size
 from backends.quality import Metric
 from conf.assumption import Assumption
 from conf.ranges import Count
@@ -32,12 +33,10 @@ WARM_UP_STEPS = 2
 class Live(Backend):
     """Real pipelines behind the backend protocol, in virtual time.
 
-    One device stands for a cluster of any size: when a simulated worker starts, its pipeline runs, the elapsed
-    seconds (synchronised on a GPU) become its service time, and the clock of the simulation goes on from there.
-    All models of the run stay on the device while there is room; moving one out for another in between costs no
-    virtual time, since on the cluster each would have a GPU. A worker that changes models is another matter: then
-    the model is freed and loaded for real (``load``). On a CPU the seconds are processor time of this process, so
-    that a busy neighbour is not in them.
+    One device stands for a cluster of any size: when a simulated worker starts, its pipeline runs, and the elapsed
+    seconds (synchronised on a GPU; processor time of this process on a CPU) become its service time. All models stay on
+    the device while there is room; moving one out for another costs no virtual time, since on the cluster each would
+    have a GPU. Where a worker changes models, the model is freed and loaded for real (``load``).
 
     Args:
         models: name, as the models group spells it, -> arguments of ModelSpec.
@@ -72,9 +71,7 @@ class Live(Backend):
     """The models that were built so far, whether they are still there or not."""
     _beside: dict[str, AddOns] = field(init=False, default_factory=dict, repr=False)
     _warm: set[tuple[str, int, int, int]] = field(init=False, default_factory=set, repr=False)
-    _warm_patched: set[tuple[str, tuple[tuple[int, int], ...], int]] = field(
-        init=False, default_factory=set, repr=False
-    )
+    _warm_patched: set[tuple[str, tuple[Size, ...], int]] = field(init=False, default_factory=set, repr=False)
     _cut: dict[str, dict[int, int]] = field(init=False, default_factory=dict, repr=False)
     _parts: dict[int, Apart] = field(init=False, default_factory=dict, repr=False)
     """By row: of the last step that it made with ControlNets apart."""
@@ -119,11 +116,8 @@ class Live(Backend):
             return Cost(sum(stages.begin(model, beside, those, self._asked) for model, beside, those in parts))
 
     def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
-        """See Backend.steps.
-
-        Works alike in model, size and add-ons are one real batch, wherever each of them stands; others take turns,
-        as images of different sizes share no tensor and a LoRA is in the weights for all.
-        """
+        """Works alike in model, size and add-ons are one real batch, wherever each of them stands; others take turns,
+        as images of different sizes share no tensor and a LoRA is in the weights for all."""
         if count == 0:
             return Cost(0.0)
         with self._room_for(works):
@@ -135,11 +129,8 @@ class Live(Backend):
         return cost
 
     def patched(self, works: Sequence[Work], side: int, count: int = 1) -> Cost:
-        """See Patching.patched.
-
-        All works are one real pass, whatever their sizes and wherever each of them stands: pixel-wise operators and
-        convolutions over all patches, attention over the images of a size. Of sd15 and sdxl, without add-ons.
-        """
+        """All works are one real pass, whatever their sizes and wherever each of them stands: pixel-wise operators and
+        convolutions over all patches, attention over the images of a size. Of sd15 and sdxl, without add-ons."""
         names = sorted({work.model for work in works})
         if len(names) > 1:
             raise LiveError(f"patches of {', '.join(names)}: a batch has one model; give each workers of its own")
@@ -154,42 +145,39 @@ class Live(Backend):
         with self._room_for(works):
             seconds = 0.0
             for model, _, those in self._by_model(works):
-                for work in those:
-                    self._parts.pop(work.row, None)
                 images, took_s = stages.end(model, those)
                 seconds += took_s
                 for work, image in zip(those, images, strict=True):
+                    self._parts.pop(work.row, None)
                     self._keep(work, image)
             return Cost(seconds)
 
     def load(self, asset: Asset) -> Cost:
         """What is there is freed and loaded again, and that is timed."""
         if asset.kind == "controlnet":
-            return Cost(self._add_ons(asset.model).load_controlnet(asset.name))
+            return Cost(self.add_ons(asset.model).load_controlnet(asset.name))
         if asset.kind == "lora":
-            return Cost(self._add_ons(asset.model).load_lora(asset.name))
+            return Cost(self.add_ons(asset.model).load_lora(asset.name))
         self._built.pop(asset.model, None)
         self._beside.pop(asset.model, None)
         free_memory(self._place)
         return Cost(self.model(asset.model).load_s)
 
-    # -- add-ons, stage by stage: see Taken ------------------------------------------------------------------
-
     def read_lora(self, lora: Asset) -> Cost:
-        return Cost(self._add_ons(lora.model).read_lora(lora.name))
+        return Cost(self.add_ons(lora.model).read_lora(lora.name))
 
     def create_lora(self, lora: Asset, beside: Sequence[Asset]) -> Cost:
-        return Cost(self._add_ons(lora.model).create_lora(lora.name, [each.name for each in beside]))
+        return Cost(self.add_ons(lora.model).create_lora(lora.name, [each.name for each in beside]))
 
     def lora_spread(self, lora: Asset) -> Sequence[float]:
         """Every LoRA is timed."""
         return ()
 
     def merge_loras(self, loras: Sequence[Asset]) -> Cost:
-        return Cost(self._add_ons(loras[0].model).merge([lora.name for lora in loras]))
+        return Cost(self.add_ons(loras[0].model).merge([lora.name for lora in loras]))
 
     def restore_weights(self, loras: Sequence[Asset]) -> Cost:
-        return Cost(self._add_ons(loras[0].model).restore([lora.name for lora in loras]))
+        return Cost(self.add_ons(loras[0].model).restore([lora.name for lora in loras]))
 
     def apart(self, work: Work, batch: int, gpus: int) -> Apart:
         """Raises LiveError for several GPUs, and for a work that made no step yet."""
@@ -203,20 +191,12 @@ class Live(Backend):
         """Raises LiveError: kernels are torch's own."""
         raise LiveError(f"kernels: {', '.join(kernels)} are not made live, {model} runs torch's own; add ~kernels")
 
-    def served(self, model: str) -> AddOns:
-        """What stood beside ``model`` so far."""
-        return self._add_ons(model)
-
     def bytes(self, asset: Asset) -> int | None:
         if asset.kind == "controlnet":
-            return self._add_ons(asset.model).controlnet(asset.name).nbytes
+            return self.add_ons(asset.model).controlnet(asset.name).nbytes
         if asset.kind == "lora":
-            return self._add_ons(asset.model).lora_bytes(asset.name)
+            return self.add_ons(asset.model).lora_bytes(asset.name)
         return self.model(asset.model).nbytes
-
-    def peak_bytes(self, works: Sequence[Work]) -> int | None:
-        """Nobody knows it before they ran."""
-        return None
 
     def names(self) -> list[str]:
         """The models that it was asked for so far, those too that served nothing."""
@@ -241,20 +221,13 @@ class Live(Backend):
 
     def assumptions(self) -> list[Assumption]:
         said = [Assumption("service times", f"measured on {self._device()}", "live backend, virtual time")]
-        said += [
-            Assumption(
-                f"weights of {name}",
-                "random" if model.spec.weights == "random" else model.spec.weights,
-                "latency does not depend on weight values; images from random weights mean nothing"
-                if self._spec(name).weights == "random"
-                else "read",
-            )
-            for name, model in sorted(self._built.items())
-        ]
+        random = "latency does not depend on weight values; images from random weights mean nothing"
+        for name, model in sorted(self._built.items()):
+            source = random if self._spec(name).weights == "random" else "read"
+            said.append(Assumption(f"weights of {name}", model.spec.weights, source))
         if any(beside.used for beside in self._beside.values()):
-            said.append(
-                Assumption("ControlNets and LoRAs", "random weights", "traces name add-ons and do not bring them")
-            )
+            source = "traces name add-ons and do not bring them"
+            said.append(Assumption("ControlNets and LoRAs", "random weights", source))
         return said
 
     @contextmanager
@@ -273,7 +246,7 @@ class Live(Backend):
         for name, those in grouped(works, lambda work: work.model).items():
             for (width, height), alike in grouped(those, lambda work: (work.width, work.height)).items():
                 self._warm_up(name, width, height, len(alike))
-            yield self.model(name), self._add_ons(name), those
+            yield self.model(name), self.add_ons(name), those
 
     def _keep(self, work: Work, image: np.ndarray) -> None:
         if self.images is not None and work.row >= 0:
@@ -289,7 +262,7 @@ class Live(Backend):
         if self.quality is None or self.reference is None:
             return None
         full = [Work(self.reference, work.width, work.height, work.steps, row=work.row)]
-        model, beside = self.model(self.reference), self._add_ons(self.reference)
+        model, beside = self.model(self.reference), self.add_ons(self.reference)
         stages.begin(model, beside, full, self._asked)
         stages.steps(model, beside, full, work.steps)
         wanted = stages.end(model, full)[0][0][None]
@@ -308,10 +281,9 @@ class Live(Backend):
         conditioning = model.encode([""] * batch)
         noise = model.noise(width, height, [0] * batch, WARM_UP_STEPS)
         latents = model.denoise(conditioning, noise, WARM_UP_STEPS).latents
-        model.encode_images(list(model.decode(latents).images), width, height)
+        model.encode_images(list(model.decode(latents)[0]), width, height)
 
     def _warm_up_patched(self, name: str, works: Sequence[Work], side: int) -> None:
-        """See ``_warm_up``, of a batch of these sizes."""
         sizes = tuple(sorted((work.width, work.height) for work in works))
         most = self._cut.setdefault(name, {})
         most[side] = max(most.get(side, 0), len(works))
@@ -326,7 +298,8 @@ class Live(Backend):
             work.state = stages.InFlight(conditioning, noise)
         stages.patched(model, tried, side)
 
-    def _add_ons(self, model: str) -> AddOns:
+    def add_ons(self, model: str) -> AddOns:
+        """Return what stood beside ``model`` so far."""
         if model not in self._beside:
             self._beside[model] = AddOns(self.model(model), None if self.store is None else Path(self.store) / model)
         return self._beside[model]
@@ -346,7 +319,7 @@ class Live(Backend):
         return spec
 
     def model(self, name: str) -> LiveModel:
-        """The model called ``name``, built if it is not there. Raises LiveError where it cannot be."""
+        """Return the model called ``name``, built if it is not there. Raises LiveError where it cannot be."""
         if name in self._built:
             return self._built[name]
         spec = self._stored(name, self._spec(name))

@@ -16,28 +16,18 @@ _RESUMABLE = ("DDIMScheduler", "EulerDiscreteScheduler", "FlowMatchEulerDiscrete
 
 
 def ensure_resumable(scheduler: Any) -> None:
-    """Refuse a solver whose state is more than the latent.
-
-    Raises:
-        LiveError: the solver keeps history or draws noise at every step; the text says which to use.
-    """
+    """Raise LiveError for a solver that keeps history or draws noise at every step; it says which to use."""
     name = type(scheduler).__name__
     if name in _RESUMABLE and not scheduler.config.get("stochastic_sampling", False):
         return
     flow = "FlowMatch" in name or scheduler.config.get("prediction_type") in ("flow_prediction", "flow")
     instead = _RESUMABLE[2:] if flow else _RESUMABLE[:2]
-    raise LiveError(
-        f"solver {name} keeps the outputs of earlier steps, or draws noise at every step: no run can be resumed from "
-        f"step K; use scheduler {' or '.join(instead)}"
-    )
+    said = f"solver {name} keeps the outputs of earlier steps, or draws noise at every step"
+    raise LiveError(f"{said}: no run can be resumed from step K; use scheduler {' or '.join(instead)}")
 
 
 def swapped(scheduler: Any, name: str) -> Any:
-    """The solver ``name`` (a diffusers class) with the noise schedule of ``scheduler``.
-
-    Raises:
-        LiveError: diffusers has no such scheduler.
-    """
+    """Return the solver ``name`` of diffusers with the noise schedule of ``scheduler``, or raise LiveError."""
     replacement = getattr(diffusers, name, None) if name.endswith("Scheduler") else None
     if replacement is None:
         raise LiveError(f"diffusers has no scheduler {name!r}; use one of {', '.join(_RESUMABLE)}")
@@ -58,10 +48,7 @@ def prepared(
         tokens: image tokens of the transformer, which shift the schedule of FLUX and some SD3 models.
         sigmas: (T,) noise levels before the shift where the family sets them itself, else None.
 
-    Raises:
-        LiveError: a solver that cannot be resumed.
     """
-    ensure_resumable(scheduler)
     fresh = type(scheduler).from_config(scheduler.config)
     config = fresh.config
     settings: dict[str, Any] = {} if sigmas is None else {"sigmas": sigmas}

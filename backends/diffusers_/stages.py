@@ -12,7 +12,7 @@ from backends.diffusers_.addons.apart import Apart, Parts
 from backends.diffusers_.addons.library import AddOns
 from backends.diffusers_.addons.residuals import ResidualSource
 from backends.diffusers_.conditioning import Conditioning, joined
-from backends.diffusers_.denoise import Alike, Place, run_places, run_sizes
+from backends.diffusers_.denoise import Place, Running, run_places, run_sizes
 from backends.diffusers_.device.stopwatch import Stopwatch
 from backends.diffusers_.model import LiveModel
 
@@ -21,15 +21,9 @@ Key = TypeVar("Key")
 
 @dataclass(slots=True)
 class InFlight:
-    """What a request is between its stages (``Work.state``).
-
-    Attributes:
-        conditioning: its prompt, one row.
-        latents: (1, c, h, w) after ``Work.done`` steps.
-        hints: what each of its ControlNets reads.
-        kept: latents after the steps in ``Work.capture``, in host memory.
-        parts: of the last step, where its ControlNets ran apart.
-    """
+    """What a request is between its stages (``Work.state``): its prompt, one row; latents (1, c, h, w) after
+    ``Work.done`` steps; what each of its ControlNets reads; latents kept in host memory after the steps in
+    ``Work.capture``; and the parts of its last step, where its ControlNets ran apart."""
 
     conditioning: Conditioning
     latents: torch.Tensor
@@ -74,14 +68,12 @@ def begin(model: LiveModel, add_ons: AddOns, works: Sequence[Work], asked: Asked
             seconds += watch.lap()
     refined = [work for work in works if work.refine and work.skipped]
     for (width, height), those in grouped(refined, lambda work: (work.width, work.height)).items():
-        encoded = model.encode_images([work.artifact for work in those], width, height)
-        seconds += encoded.encode_s
-        for row, work in enumerate(those):
-            clean, seed = encoded.latents[row : row + 1], asked.seed(work.row)
-            work.state.latents = model.noise_to_step(clean, work.skipped, work.steps, [seed])
+        clean, took_s = model.encode_images([work.artifact for work in those], width, height)
+        seconds += took_s
+        for work, latents in zip(those, clean.split(1), strict=True):
+            work.state.latents = model.noise_to_step(latents, work.skipped, work.steps, [asked.seed(work.row)])
     for work in works:
-        if work.done in (work.capture or {}).values():  # a model of so few steps that K is less than one of them
-            work.state.kept[work.done] = work.state.latents.cpu().clone()
+        _keep(work, work.done, work.state.latents)  # where a model has so few steps that K is less than one of them
     return seconds
 
 
@@ -103,39 +95,36 @@ def end(model: LiveModel, works: Sequence[Work]) -> tuple[list[np.ndarray], floa
     images: dict[int, np.ndarray] = {}
     seconds = 0.0
     for those in grouped(works, lambda work: (work.width, work.height)).values():
-        decoded = model.decode(_stacked(those))
-        seconds += decoded.decode_s
-        images |= {id(work): image for work, image in zip(those, decoded.images, strict=True)}
+        decoded, took_s = model.decode(_stacked(those))
+        seconds += took_s
+        images |= {id(work): image for work, image in zip(those, decoded, strict=True)}
     return [images[id(work)] for work in works], seconds
 
 
 def _together(model: LiveModel, add_ons: AddOns, works: Sequence[Work], count: int) -> float:
     works, places = _placed(works)
     states: list[InFlight] = [work.state for work in works]
-    wanted = [set((work.capture or {}).values()) for work in works]
-    begun = [work.done for work in works]
 
     def keep(ran: int, latents: torch.Tensor) -> None:
-        for row, state in enumerate(states):
-            if begun[row] + ran in wanted[row]:
-                state.kept[begun[row] + ran] = latents[row : row + 1].cpu().clone()
+        for work, own in zip(works, latents.split(1), strict=True):
+            _keep(work, work.done + ran, own)
 
     add_ons.patch(works[0].loras)
     conditioning = states[0].conditioning if len(works) == 1 else joined([state.conditioning for state in states])
-    hints, first = [state.hints for state in states], works[0]
+    hints, first, guided = [state.hints for state in states], works[0], conditioning.guided
     residuals: ResidualSource | Apart | None
     if first.apart:
-        residuals = add_ons.apart(first.apart, hints, conditioning.guided)
+        residuals = add_ons.apart(first.apart, hints, guided)
     else:
-        residuals = add_ons.residuals(first.controlnets, hints, conditioning.guided)
+        residuals = add_ons.residuals(first.controlnets, hints, guided)
     latents, step_s = run_places(model, conditioning, _stacked(works), places, count, residuals, keep)
     seconds = float(step_s.sum())
     if isinstance(residuals, Apart):
         seconds -= sum(parts.elsewhere_s for parts in residuals.parts)
         for state in states:
             state.parts = residuals.parts[-1]
-    for row, (work, state) in enumerate(zip(works, states, strict=True)):
-        state.latents = latents[row : row + 1]
+    for work, own in zip(works, latents.split(1), strict=True):
+        work.state.latents = own
         work.done += count
     return seconds
 
@@ -148,27 +137,30 @@ def patched(model: LiveModel, works: Sequence[Work], side: int) -> float:
     """
     family, unit = model.family, model.pipe.vae_scale_factor
     if family.predict_patched is None or any(work.controlnets or work.loras or work.apart for work in works):
-        raise BackendError(
-            f"patches: {model.spec.family} cannot step images of several sizes in one pass here, or add-ons are asked "
-            "for; sd15 and sdxl can, with addons=ignore; else choose executor=step-by-step"
-        )
+        said = f"{model.spec.family} cannot step images of several sizes in one pass here, or add-ons are asked for"
+        remedy = "sd15 and sdxl can, with addons=ignore; else choose executor=step-by-step"
+        raise BackendError(f"patches: {said}; {remedy}")
     if side % unit:
         raise BackendError(f"patches of {side} px: expected a multiple of {unit}, pixels to a latent; set another side")
-    batches, members = [], []
-    for those in grouped(works, lambda work: (work.height, work.width)).values():
-        rows, places = _placed(those)
-        conditioning = joined([work.state.conditioning for work in rows])
-        batches.append(Alike(conditioning, _stacked(rows), places))
-        members.append(rows)
+    sizes = [_placed(those) for those in grouped(works, lambda work: (work.height, work.width)).values()]
+    runs = [
+        Running(model, joined([work.state.conditioning for work in rows]), _stacked(rows), places)
+        for rows, places in sizes
+    ]
     predict = family.predict_patched
-    latents, step_s = run_sizes(model, batches, 1, lambda steps: predict(model.pipe, steps, side // unit))
-    for rows, states in zip(members, latents, strict=True):
-        for row, work in enumerate(rows):
-            work.state.latents = states[row : row + 1]
+    step_s = run_sizes(runs, 1, lambda steps: predict(model.pipe, steps, side // unit))
+    for (rows, _), run in zip(sizes, runs, strict=True):
+        for work, own in zip(rows, run.state.split(1), strict=True):
+            work.state.latents = own
             work.done += 1
-            if work.done in (work.capture or {}).values():
-                work.state.kept[work.done] = work.state.latents.cpu().clone()
+            _keep(work, work.done, own)
     return float(step_s.sum())
+
+
+def _keep(work: Work, done: int, latents: torch.Tensor) -> None:
+    """Keep the latents after ``done`` steps in host memory, where they are asked for."""
+    if done in (work.capture or {}).values():
+        work.state.kept[done] = latents.cpu().clone()
 
 
 def _placed(works: Sequence[Work]) -> tuple[list[Work], list[Place]]:

@@ -1,12 +1,10 @@
 """How good an image is: against the image that the full run would have made, or against its prompt.
 
-Needs the ``live`` extra. SSIM, MS-SSIM and PSNR need no weights; CLIPScore and PickScore read theirs from a
-local folder, and say which where there is none.
+Needs the ``live`` extra. SSIM, MS-SSIM and PSNR need no weights; CLIPScore and PickScore read theirs from a folder.
 """
 
 from backends.quality.clip import ClipScore, ClipWeights, PickScore
-from backends.quality.errors import QualityError
-from backends.quality.metric import Images, Metric
+from backends.quality.metric import Images, Metric, QualityError
 from backends.quality.reference import MsSsim, Psnr, Ssim
 
 __all__ = ["ClipScore", "ClipWeights", "Images", "Metric", "MsSsim", "PickScore", "Psnr", "QualityError", "Ssim"]

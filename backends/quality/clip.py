@@ -7,8 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from backends.quality.errors import QualityError
-from backends.quality.metric import Floats, Images, checked
+from backends.quality.metric import Floats, Images, Prompts, QualityError, checked
 from conf.clip import VIT_L14, ClipModel
 
 PICKSCORE = "yuvalkirstain/PickScore_v1"
@@ -32,38 +31,31 @@ class ClipWeights:
     tokenizer: str | None = None
     device: str = "cpu"
     allow_hub: bool = False
-    _model: ClipModel = field(init=False, repr=False, compare=False)
+    model: ClipModel = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self._model = ClipModel(self.weights, QualityError, self.tokenizer, self.allow_hub, self.device)
+        self.model = ClipModel(self.weights, QualityError, self.tokenizer, self.allow_hub, self.device)
 
     def image_vectors(self, images: Images) -> Floats:
         """Embed images, (n, h, w, 3), as (n, d) rows of length 1."""
         checked(images)
         channels = {"input_data_format": "channels_last"}
-        return _units(images, lambda block: self._model.image_vectors(block, **channels))
+        return _units(images, lambda block: self.model.image_vectors(block, **channels))
 
     def text_vectors(self, prompts: Sequence[str]) -> Floats:
         """Embed prompts as (n, d) rows of length 1."""
-        return _units(prompts, self._model.text_vectors)
+        return _units(prompts, self.model.text_vectors)
 
-    def cosines(self, images: Images, prompts: Sequence[str] | None) -> Floats:
+    def cosines(self, images: Images, prompts: Prompts) -> Floats:
         """Cosine of each image and its prompt, (n,) in -1..1: MoDM's text-to-image similarity (MoDM, 3.2).
 
         Raises:
             QualityError: not one prompt per image.
         """
         if prompts is None or len(prompts) != len(images):
-            raise QualityError(
-                f"{len(images)} images and {'no' if prompts is None else len(prompts)} prompts; give one prompt per "
-                "image as prompts="
-            )
+            said = f"{len(images)} images and {'no' if prompts is None else len(prompts)} prompts"
+            raise QualityError(f"{said}; give one prompt per image as prompts=")
         return np.asarray((self.image_vectors(images) * self.text_vectors(prompts)).sum(axis=1), np.float64)
-
-    @property
-    def gain(self) -> float:
-        """What the model multiplies cosines by before its softmax."""
-        return self._model.gain
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +73,9 @@ class ClipScore:
 
     clip: ClipWeights
     name: ClassVar[str] = "clipscore"
-    higher_is_better: ClassVar[bool] = True
     full_reference: ClassVar[bool] = False
 
-    def score(
-        self, images: Images, *, references: Images | None = None, prompts: Sequence[str] | None = None
-    ) -> Floats:
+    def score(self, images: Images, references: Images | None = None, prompts: Prompts = None) -> Floats:
         return 100.0 * self.clip.cosines(images, prompts)
 
 
@@ -105,13 +94,10 @@ class PickScore:
 
     clip: ClipWeights
     name: ClassVar[str] = "pickscore"
-    higher_is_better: ClassVar[bool] = True
     full_reference: ClassVar[bool] = False
 
-    def score(
-        self, images: Images, *, references: Images | None = None, prompts: Sequence[str] | None = None
-    ) -> Floats:
-        return self.clip.gain * self.clip.cosines(images, prompts)
+    def score(self, images: Images, references: Images | None = None, prompts: Prompts = None) -> Floats:
+        return self.clip.model.gain * self.clip.cosines(images, prompts)
 
 
 def _units(items: Sequence[str] | Images, embed: Callable[[Any], Any]) -> Floats:

@@ -6,22 +6,23 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.quality.errors import QualityError
+from backends.base import BackendError
 
 Images = NDArray[np.uint8]
 """(n, height, width, 3), RGB in 0..255."""
 
 Floats = NDArray[np.float64]
+Prompts = Sequence[str] | None
+
+
+class QualityError(BackendError):
+    """A metric cannot be had: the message names the images or the weights, and what to do."""
 
 
 @runtime_checkable
 class Metric(Protocol):
-    """Scores images one by one, the better the higher.
-
-    Attributes:
-        name: as it is written in tables and files.
-        full_reference: whether it compares with a reference image; otherwise it compares with the prompt.
-    """
+    """Scores images one by one, the better the higher: each with its reference where ``full_reference``, else with its
+    prompt. Tables and files call it ``name``."""
 
     @property
     def name(self) -> str: ...
@@ -29,9 +30,7 @@ class Metric(Protocol):
     @property
     def full_reference(self) -> bool: ...
 
-    def score(
-        self, images: Images, *, references: Images | None = None, prompts: Sequence[str] | None = None
-    ) -> Floats:
+    def score(self, images: Images, references: Images | None = None, prompts: Prompts = None) -> Floats:
         """One score per image, (n,).
 
         Args:
@@ -45,14 +44,8 @@ class Metric(Protocol):
 
 
 def checked(images: Images, what: str = "images") -> Images:
-    """``images`` if they are a batch of RGB images.
-
-    Raises:
-        QualityError: another dtype or shape, or none at all.
-    """
+    """Return ``images``. Raises QualityError where they are no batch of RGB images."""
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[-1] != 3 or not images.size:
-        raise QualityError(
-            f"{what}: found {images.dtype} of shape {images.shape}, expected uint8 (n, height, width, 3) with n of "
-            "1 or more; hand over RGB images as decode gives them"
-        )
+        found = f"{images.dtype} of shape {images.shape}, expected uint8 (n, height, width, 3) with n of 1 or more"
+        raise QualityError(f"{what}: found {found}; hand over RGB images as decode gives them")
     return images

@@ -1,18 +1,15 @@
 """Full-reference metrics: how close an image is to the one that the full run would have made.
 
-All compare uint8 images over the whole range 0..255, per channel. SSIM and MS-SSIM are torchmetrics', and good to
-about 1e-5: float32 on a CPU, where float64 is twenty times slower; float64 on a GPU, where float32 may silently be
-TF32, in which the variances of SSIM drown.
+All compare uint8 images over 0..255, per channel. SSIM and MS-SSIM are torchmetrics', good to about 1e-5 on ``device``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from backends.quality.errors import QualityError
-from backends.quality.metric import Floats, Images, checked
+from backends.quality.metric import Floats, Images, Prompts, QualityError, checked
 
 PSNR_CAP_DB = 100.0
 """What identical images score, and the most that any pair does: one level of difference in one of 154,000 values."""
@@ -22,9 +19,8 @@ _SCALES = 5
 _RANGE = 255.0
 
 
-def least_side(scales: int = _SCALES) -> int:
-    """Pixels that the shorter side of an image needs for ``scales`` halvings of MS-SSIM to hold a window."""
-    return int(_KERNEL * 2 ** (scales - 1))
+LEAST_SIDE = _KERNEL * 2 ** (_SCALES - 1)
+"""Pixels that the shorter side of an image needs for the halvings of MS-SSIM to hold a window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +29,6 @@ class Ssim:
 
     Scores are in -1..1; 1 means identical, 0 unrelated. Symmetric. Sides of 11 pixels or more.
 
-    Args:
-        device: where to compute.
-
     Source: Wang, Bovik, Sheikh and Simoncelli 2004, with their K1 = 0.01, K2 = 0.03 and sigma = 1.5.
     """
 
@@ -43,9 +36,7 @@ class Ssim:
     name: ClassVar[str] = "ssim"
     full_reference: ClassVar[bool] = True
 
-    def score(
-        self, images: Images, *, references: Images | None = None, prompts: Sequence[str] | None = None
-    ) -> Floats:
+    def score(self, images: Images, references: Images | None = None, prompts: Prompts = None) -> Floats:
         references = _fitting(images, references, self.name, _KERNEL, "SSIM's window")
         from torchmetrics.functional.image import structural_similarity_index_measure as measure
 
@@ -63,11 +54,8 @@ class MsSsim:
     """Multi-scale structural similarity over five halvings.
 
     Scores are in 0..1; 1 means identical. Negative terms of a scale count as 0, borders are mirrored. Symmetric. Sides
-    of 176 pixels or more (:func:`least_side`): the number of scales is not adapted to small images, as scores over
+    of 176 pixels (``LEAST_SIDE``) or more: the number of scales is not adapted to small images, as scores over
     other scales cannot be compared.
-
-    Args:
-        device: where to compute.
 
     Source: Wang, Simoncelli and Bovik 2003, with their five weights.
     """
@@ -76,11 +64,9 @@ class MsSsim:
     name: ClassVar[str] = "ms-ssim"
     full_reference: ClassVar[bool] = True
 
-    def score(
-        self, images: Images, *, references: Images | None = None, prompts: Sequence[str] | None = None
-    ) -> Floats:
+    def score(self, images: Images, references: Images | None = None, prompts: Prompts = None) -> Floats:
         why = f"MS-SSIM's {_SCALES} scales; SSIM takes smaller ones"
-        references = _fitting(images, references, self.name, least_side(), why)
+        references = _fitting(images, references, self.name, LEAST_SIDE, why)
         from torchmetrics.functional.image import multiscale_structural_similarity_index_measure as measure
 
         options = {"data_range": _RANGE, "kernel_size": _KERNEL, "reduction": "none", "normalize": "relu"}
@@ -97,9 +83,7 @@ class Psnr:
     name: ClassVar[str] = "psnr"
     full_reference: ClassVar[bool] = True
 
-    def score(
-        self, images: Images, *, references: Images | None = None, prompts: Sequence[str] | None = None
-    ) -> Floats:
+    def score(self, images: Images, references: Images | None = None, prompts: Prompts = None) -> Floats:
         references = _fitting(images, references, self.name, 1, "PSNR")
         error = np.square(images.astype(np.float64) - references).mean(axis=(1, 2, 3))
         floor = _RANGE**2 / 10 ** (PSNR_CAP_DB / 10)
@@ -125,14 +109,12 @@ def _each(measure: Callable[[Any, Any], Any], images: Images, references: Images
     """``measure`` of (1, 3, h, w) tensors, image by image: a batch in float64 would fill a GPU for nothing."""
     import torch
 
+    # float64 is twenty times slower on a CPU; on a GPU float32 may be TF32, in which the variances of SSIM drown
     dtype = torch.float32 if torch.device(device).type == "cpu" else torch.float64
 
     def tensor(image: Any) -> Any:
         # copied, since decoded images may be views that torch would warn about
         return torch.from_numpy(image.transpose(2, 0, 1)[None].copy()).to(device=device, dtype=dtype)
 
-    scores = np.empty(len(images), np.float64)
     with torch.no_grad():
-        for row, (image, reference) in enumerate(zip(images, references, strict=True)):
-            scores[row] = float(measure(tensor(image), tensor(reference)))
-    return scores
+        return np.array([float(measure(tensor(a), tensor(b))) for a, b in zip(images, references, strict=True)])

@@ -95,7 +95,7 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
         at = served[served.model == name] if (served.model == name).any() else served
         sizes = sorted({(int(w), int(h)) for w, h in zip(at.width, at.height, strict=True)})
         shapes = grid(sizes, _batches(backend.largest_batch(name)))
-        beside = backend.served(name)
+        beside = backend.add_ons(name)
         plan = Plan(
             model.spec,
             GPU,

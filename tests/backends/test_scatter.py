@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from backends.base import Work, whole
 from backends.profile import Point, Profile, read, write
 from backends.profiled import Profiled
-from backends.scatter import Around, Draws, Scatter
+from backends.scatter import Around, Scatter, drawn
 
 SCATTER = Scatter(
     probabilities=[0.0, 0.5, 0.9, 1.0],
@@ -49,8 +49,7 @@ def test_a_row_takes_what_it_takes_whoever_is_asked_before(folder: str) -> None:
     rows = [5, 100_000, 5, 7]
     assert [seconds(one, row) for row in rows] == [seconds(other, row) for row in reversed(rows)][::-1]
     assert seconds(Profiled("g", folder=folder, seed=4), 5) != seconds(one, 5)
-    draws = Draws(3)
-    assert all(0 <= draws(row) < 1 for row in range(5000))
+    assert all(0 <= drawn(3, row) < 1 for row in range(5000))
 
 
 def test_the_standalone_latency_and_a_batch_are_typical(folder: str) -> None:

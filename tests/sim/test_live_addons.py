@@ -86,7 +86,7 @@ def stock(model: Any, folder: Path, asked: Any, row: int, nets: int, loras: int,
     noise = model.noise(64, 64, [seed], STEPS)
     latents = model.denoise(conditioning, noise, STEPS, residuals=residuals, on_step=at).latents
     peft.clear()
-    return np.asarray(model.decode(latents).images[0], np.int16)
+    return np.asarray(model.decode(latents)[0][0], np.int16)
 
 
 @pytest.mark.parametrize(

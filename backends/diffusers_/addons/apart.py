@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -12,8 +12,7 @@ from backends.diffusers_.errors import LiveError
 from backends.diffusers_.families.base import Family
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(NamedTuple):
     """Seconds of the parts of one step.
 
     Attributes:
@@ -37,16 +36,9 @@ class Parts:
 class Apart:
     """Takes the place of residuals in the denoise loop, and runs the denoiser itself.
 
-    One device stands for all, so the parts take turns here and each is timed; on the cluster the encoder and every
-    ControlNet run at the same time (SwiftDiffusion, 4.1). What is computed is the same.
-
-    Args:
-        family: of the denoiser.
-        controls: the ControlNets, each a step -> its residuals.
-        parts: of every step that ran.
-
-    Raises:
-        LiveError: no ControlNet, or a denoiser that does not come in two halves.
+    One device stands for all, so the ``parts`` of every step take turns here and each is timed; on the cluster the
+    encoder and every ControlNet (a step -> its residuals) run at the same time (SwiftDiffusion, 4.1). What is computed
+    is the same. Raises LiveError for a denoiser that does not come in two halves.
     """
 
     family: Family
@@ -54,8 +46,6 @@ class Apart:
     parts: list[Parts] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if not self.controls:
-            raise LiveError("no ControlNet to run apart; give at least one, or residuals=None")
         if self.family.halves is None:
             raise LiveError("ControlNets add to every block of this denoiser, so none can run beside; use sd15 or sdxl")
 

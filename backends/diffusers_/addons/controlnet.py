@@ -37,26 +37,20 @@ class ControlNet:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A ControlNet with the picture it steers by: a step -> its residuals.
-
-    Attributes:
-        hint: (rows, ...) what the net reads, rows doubled under classifier-free guidance.
-        scale: factor on its residuals.
-    """
+    """A ControlNet with the picture it steers by: a step -> its residuals. The net reads ``hint``, (rows, ...), of rows
+    doubled under classifier-free guidance."""
 
     controlnet: ControlNet
     hint: torch.Tensor
-    scale: float = 1.0
 
     def __call__(self, step: StepInput) -> Residuals:
-        return self.controlnet.steering.run(self.controlnet.net, step, self.hint, self.scale)
+        return self.controlnet.steering.run(self.controlnet.net, step, self.hint)
 
 
 def random_controlnet(model: LiveModel, seed: int = 0) -> ControlNet:
-    """Build the usual ControlNet of ``model`` from its configuration, with random weights (none of them zero).
+    """Build the usual ControlNet of ``model`` with random weights (none of them zero).
 
-    Raises:
-        LiveError: this architecture has no ControlNet, or too little memory.
+    Raises LiveError where this architecture has no ControlNet, or memory is too little.
     """
     part, steering = _usual(model)
     dtype = model.spec.torch_dtype
@@ -88,39 +82,18 @@ def open_controlnet(model: LiveModel, folder: Path) -> ControlNet:
 
 
 def control(
-    model: LiveModel,
-    controlnet: ControlNet,
-    images: Sequence[np.ndarray],
-    width: int,
-    height: int,
-    guided: bool,
-    scale: float = 1.0,
+    model: LiveModel, controlnet: ControlNet, images: Sequence[np.ndarray], width: int, height: int, guided: bool
 ) -> Control:
-    """Prepare a ControlNet for a run.
-
-    Args:
-        images: control pictures, uint8 (h, w, 3), one per request of the batch; resized to the image's size.
-        guided: whether the run's conditioning is guided (``Conditioning.guided``).
-    """
+    """Prepare a ControlNet for a run, guided or not, whose rows steer by ``images``, uint8 (h, w, 3), resized."""
     pixels = autoencoder.as_pixels(images, width, height, model.device)
     with torch.no_grad():
         hint = controlnet.steering.hint(model.pipe, controlnet.net, pixels)
-    return Control(controlnet, torch.cat([hint, hint]) if guided else hint, scale)
+    return Control(controlnet, torch.cat([hint, hint]) if guided else hint)
 
 
 def inline(controls: Sequence[Control]) -> ResidualSource:
-    """Several ControlNets one after another in the denoise loop, their residuals summed.
-
-    Raises:
-        LiveError: no ControlNet.
-    """
-    if not controls:
-        raise LiveError("no ControlNet to run in line; give at least one, or residuals=None")
-
-    def residuals(step: StepInput) -> Residuals:
-        return summed([each(step) for each in controls])
-
-    return residuals
+    """Run ControlNets, one or more, one after another in the denoise loop, their residuals summed."""
+    return lambda step: summed([each(step) for each in controls])
 
 
 def _usual(model: LiveModel) -> tuple[Part, Steering]:

@@ -36,12 +36,12 @@ class AddOns:
     weights are drawn from the name.
 
     Attributes:
+        store: a folder where they are kept, so that loading one reads a disk; with None, ControlNets are drawn
+            anew and LoRAs read from a temporary folder.
         used: whether any was asked for.
         in_line: numbers of ControlNets that stepped in line so far.
         stepped_apart: whether ControlNets stepped apart so far.
         lora_rank: of the LoRAs that were asked for so far; None where none was.
-        store: a folder where they are kept, so that loading one reads a disk; with None, ControlNets are drawn
-            anew and LoRAs read from a temporary folder.
     """
 
     model: LiveModel
@@ -60,16 +60,12 @@ class AddOns:
         self._loras, self._in_place = Loras(self.model), InPlace(self.model)
 
     def load_controlnet(self, name: str) -> float:
-        """Load ControlNet ``name``, anew if it is there; seconds it took. Raises LiveError where it cannot be."""
+        """Load ControlNet ``name``, anew if it is there; seconds it took."""
         self._nets.pop(name, None)
         return self.controlnet(name).load_s
 
     def controlnet(self, name: str) -> ControlNet:
-        """ControlNet ``name`` beside the model, loaded if it is not there.
-
-        Raises:
-            LiveError: the architecture has none, or it does not fit.
-        """
+        """Return ControlNet ``name``, loaded if it is not there. Raises LiveError where it cannot be."""
         if name not in self._nets:
             try:
                 self._nets[name] = self._loaded(name)
@@ -142,7 +138,6 @@ class AddOns:
         return self._in_place.restore()
 
     def lora_bytes(self, name: str) -> int:
-        """Bytes of the file of LoRA ``name``."""
         return self._lora_file(name).stat().st_size
 
     def patch(self, names: Sequence[str]) -> None:
@@ -152,7 +147,6 @@ class AddOns:
             self.merge(names)
 
     def _clear(self) -> None:
-        """Take out whatever is there; weights and layers are then as they were."""
         if self._in_place.merged:
             self._in_place.restore()
         self._loras.clear()

@@ -19,13 +19,7 @@ DOWN, UP = ".lora_A.weight", ".lora_B.weight"
 
 @dataclass(frozen=True, slots=True)
 class LoraWeights:
-    """A LoRA in host memory.
-
-    Attributes:
-        name: adapter name.
-        tensors: the file's content.
-        read_s: seconds it took to read it.
-    """
+    """A LoRA in host memory: its name as an adapter, the file's content, and the seconds it took to read it."""
 
     name: str
     tensors: Mapping[str, torch.Tensor]
@@ -33,11 +27,7 @@ class LoraWeights:
 
 
 def read_lora(path: Path, name: str) -> LoraWeights:
-    """Read a LoRA file (safetensors) into host memory; the model is not touched.
-
-    Raises:
-        LiveError: no such file, or not a safetensors file.
-    """
+    """Read a LoRA file (safetensors) into host memory. Raises LiveError where there is none."""
     if not path.is_file():
         raise LiveError(f"no LoRA file {path}; give the path of a .safetensors file")
     watch = Stopwatch(torch.device("cpu"))
@@ -49,12 +39,7 @@ def read_lora(path: Path, name: str) -> LoraWeights:
 
 
 def write_random_lora(model: LiveModel, path: Path, rank: int, seed: int, std: float = 0.02) -> None:
-    """Write a LoRA file for the denoiser's attention layers, with random weights: both factors drawn from a normal.
-
-    Args:
-        rank: of the two factors.
-        std: standard deviation of their entries.
-    """
+    """Write a LoRA file for the denoiser's attention layers: both factors, of ``rank``, drawn from a normal."""
     generator = torch.Generator().manual_seed(seed)
     tensors = {}
     for name, layer in model.denoiser.named_modules():
@@ -70,16 +55,11 @@ def write_random_lora(model: LiveModel, path: Path, rank: int, seed: int, std: f
 
 @dataclass(slots=True)
 class Loras:
-    """The LoRAs on one model's denoiser. Every method returns the seconds it took, device included.
+    """The LoRAs on one model's denoiser. Methods return the seconds they took, device included.
 
     An attached LoRA works at once, as side branches that cost time at every step; fusing folds it into the
     weights and takes the branches' cost away. Unfusing subtracts what was added, so weights come back to
-    rounding, and :meth:`clear` leaves the layers as they were before the first LoRA.
-
-    Attributes:
-        model: the model they are on.
-        attached: names of the LoRAs attached now.
-        fused: names of those folded into the weights.
+    rounding, and ``clear`` leaves the layers as they were before the first LoRA. ``attached`` and ``fused`` are names.
     """
 
     model: LiveModel
@@ -87,15 +67,11 @@ class Loras:
     fused: list[str] = field(default_factory=list)
 
     def attach(self, weights: LoraWeights) -> float:
-        """Put a LoRA on the device and make it active beside those already active.
+        """Put a LoRA on the device and make it active beside those already active; none may be fused.
 
         Raises:
-            LiveError: its name is taken, another is fused (unfuse first), or it does not fit the model.
+            LiveError: it does not fit the model.
         """
-        if weights.name in self.attached:
-            raise LiveError(f"LoRA {weights.name!r} is attached already; detach it or give another name")
-        if self.fused:
-            raise LiveError(f"LoRAs {', '.join(self.fused)} are fused; unfuse them before attaching another")
         watch = Stopwatch(self.model.device)
         try:
             with quiet("diffusers.loaders.lora_base"):  # says that the text encoders have no LoRA
@@ -110,72 +86,50 @@ class Loras:
         self.model.pipe.set_adapters(list(self.attached))
         return watch.lap()
 
-    def fuse(self, scale: float = 1.0) -> float:
-        """Fold every attached LoRA, times ``scale``, into the weights.
-
-        Raises:
-            LiveError: nothing is attached, or something is fused already.
-        """
-        if not self.attached or self.fused:
-            raise LiveError(f"attached: {self.attached}, fused: {self.fused}; fuse once, after attaching")
+    def fuse(self) -> float:
+        """Fold every attached LoRA into the weights, once."""
         watch = Stopwatch(self.model.device)
-        self.model.pipe.fuse_lora(
-            components=[self.model.family.denoiser], lora_scale=scale, adapter_names=list(self.attached)
-        )
+        self.model.pipe.fuse_lora(components=[self.model.family.denoiser], adapter_names=list(self.attached))
         self.fused = list(self.attached)
         return watch.lap()
 
     def unfuse(self) -> float:
-        """Take the fused LoRAs out of the weights; they stay attached.
-
-        Raises:
-            LiveError: nothing is fused.
-        """
-        if not self.fused:
-            raise LiveError("no LoRA is fused, so none can be unfused; fuse first")
+        """Take the fused LoRAs out of the weights; they stay attached."""
         watch = Stopwatch(self.model.device)
         self.model.pipe.unfuse_lora(components=[self.model.family.denoiser])
         self.fused = []
         return watch.lap()
 
-    def patch(self, weights: Iterable[LoraWeights], scale: float = 1.0) -> float:
+    def patch(self, weights: Iterable[LoraWeights]) -> float:
         """Attach and fuse in one go, as is done between two steps of a run (SwiftDiffusion, section 4.2)."""
-        return sum(self.attach(each) for each in weights) + self.fuse(scale)
+        return sum(self.attach(each) for each in weights) + self.fuse()
 
-    def clear(self) -> float:
+    def clear(self) -> None:
         """Unfuse and detach everything."""
-        watch = Stopwatch(self.model.device)
         if self.fused:
             self.unfuse()
         if self.attached:
             self.model.pipe.unload_lora_weights()
             self.attached = []
-        return watch.lap()
 
 
 @dataclass(slots=True)
 class InPlace:
-    """LoRAs merged into one model's denoiser: no layer is created or replaced (SwiftDiffusion, 4.2).
+    """LoRAs ``merged`` into one model's denoiser: no layer is created or replaced (SwiftDiffusion, 4.2).
 
-    Both methods return the seconds they took, device included.
-
-    Weights that a LoRA changes are kept as they were on the same device, so that to take LoRAs out is to copy: what is
-    there after ``restore`` is what was there before the first ``merge``, to the bit.
-
-    Attributes:
-        model: the model they are in.
-        merged: their names.
+    Weights that a LoRA changes are kept as they were on the same device, so that to take LoRAs out is to copy: after
+    ``restore`` they are what they were before the first ``merge``, to the bit. Both return seconds, device included.
     """
 
     model: LiveModel
     merged: list[str] = field(default_factory=list)
     _kept: dict[str, torch.Tensor] = field(default_factory=dict, repr=False)
 
-    def merge(self, weights: Sequence[LoraWeights], scale: float = 1.0) -> float:
-        """Add each, times ``scale``, to the layers that it changes; at once, or none at all.
+    def merge(self, weights: Sequence[LoraWeights]) -> float:
+        """Add each to the layers that it changes; at once, or none at all. None may be merged already.
 
         Raises:
-            LiveError: one is merged already, changes no layer, or one that the denoiser does not have in that shape.
+            LiveError: one changes no layer, or one that the denoiser does not have in that shape.
         """
         changes = [list(self._changes(each)) for each in weights]
         watch = Stopwatch(self.model.device)
@@ -185,7 +139,7 @@ class InPlace:
                     near = {"device": layer.weight.device, "dtype": layer.weight.dtype}
                     if name not in self._kept:
                         self._kept[name] = layer.weight.detach().clone()
-                    layer.weight.addmm_(up.to(**near), down.to(**near), alpha=scale)
+                    layer.weight.addmm_(up.to(**near), down.to(**near))
                 self.merged.append(each.name)
         return watch.lap()
 
@@ -200,8 +154,6 @@ class InPlace:
         return watch.lap()
 
     def _changes(self, weights: LoraWeights) -> Iterator[tuple[str, Any, torch.Tensor, torch.Tensor]]:
-        if weights.name in self.merged:
-            raise LiveError(f"LoRA {weights.name!r} is merged already; restore the weights or give another name")
         prefix = f"{self.model.family.denoiser}."
         stems = [key.removesuffix(DOWN) for key in weights.tensors if key.endswith(DOWN)]
         if not stems:

@@ -20,25 +20,17 @@ class Residuals:
     blocks: tuple[torch.Tensor, ...]
     rest: tuple[torch.Tensor, ...] = ()
 
-    def __add__(self, other: "Residuals") -> "Residuals":
-        return Residuals(
-            tuple(a + b for a, b in zip(self.blocks, other.blocks, strict=True)),
-            tuple(a + b for a, b in zip(self.rest, other.rest, strict=True)),
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class StepInput:
     """All that a ControlNet needs of one step.
 
     Attributes:
-        step: index of the step about to run, of the first rows where they stand at several.
         x: (rows, c, h, w) scaled latents, rows doubled under classifier-free guidance.
         t: timestep, a scalar or one for each row.
         inputs: the family's conditioning, rows doubled alike.
     """
 
-    step: int
     x: torch.Tensor
     t: torch.Tensor
     inputs: Mapping[str, torch.Tensor]
@@ -49,4 +41,5 @@ ResidualSource = Callable[[StepInput], Residuals]
 
 def summed(answers: Sequence[Residuals]) -> Residuals:
     """Add up the residuals of one or more ControlNets, in their order."""
-    return reduce(add, answers)
+    blocks, rest = zip(*((each.blocks, each.rest) for each in answers), strict=True)
+    return Residuals(*(tuple(reduce(add, same) for same in zip(*part, strict=True)) for part in (blocks, rest)))

@@ -12,11 +12,7 @@ from backends.diffusers_.networks.components import on_meta
 
 
 def usable_device(device: str | torch.device) -> torch.device:
-    """``device`` as torch has it.
-
-    Raises:
-        LiveError: there is no such device here.
-    """
+    """Return ``device`` as torch has it. Raises LiveError where there is no such device."""
     try:
         place = torch.device(device)
     except RuntimeError as unknown:
@@ -28,7 +24,12 @@ def usable_device(device: str | torch.device) -> torch.device:
 
 def weight_bytes(parts: Iterable[Part], dtype: torch.dtype) -> int:
     """Bytes of the weights of ``parts`` in ``dtype``: a lower bound, activations come on top."""
-    return sum(round(_parameters(part) * dtype.itemsize) for part in parts)
+
+    def parameters(part: Part) -> float:
+        published = part.parameters_millions
+        return published * 1e6 if published is not None else sum(each.numel() for each in on_meta(part).parameters())
+
+    return sum(round(parameters(part) * dtype.itemsize) for part in parts)
 
 
 def available_bytes(device: torch.device) -> int:
@@ -40,22 +41,12 @@ def available_bytes(device: torch.device) -> int:
 
 
 def ensure_fits(what: str, needed_bytes: int, device: torch.device) -> None:
-    """Refuse to build what cannot fit.
-
-    Args:
-        what: name for the message.
-        needed_bytes: weights alone.
-
-    Raises:
-        LiveError: more bytes are needed than are free.
-    """
+    """Raise LiveError where the weights of ``what`` need more bytes than are free."""
     free = available_bytes(device)
     if needed_bytes > free:
-        raise LiveError(
-            f"{what} needs at least {needed_bytes / 2**30:.2f} GiB for its weights and {device} has "
-            f"{free / 2**30:.2f} GiB; free the model that is loaded, use dtype 'bfloat16' or 'float16', a "
-            "smaller variant, or scale 'tiny'"
-        )
+        said = f"{what} needs at least {needed_bytes / 2**30:.2f} GiB for its weights"
+        remedy = "free the model that is loaded, use dtype 'bfloat16' or 'float16', a smaller variant, or scale 'tiny'"
+        raise LiveError(f"{said} and {device} has {free / 2**30:.2f} GiB; {remedy}")
 
 
 def free_memory(device: torch.device) -> None:
@@ -63,9 +54,3 @@ def free_memory(device: torch.device) -> None:
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
-
-
-def _parameters(part: Part) -> float:
-    if part.parameters_millions is not None:
-        return part.parameters_millions * 1e6
-    return float(sum(each.numel() for each in on_meta(part).parameters()))

@@ -6,14 +6,10 @@ import torch
 
 
 class Stopwatch:
-    """Measures from lap to lap.
+    """Measures work on ``device`` from lap to lap.
 
     On a GPU it waits for the device at each lap, so that queued kernels are counted, and reads the wall clock. On a
-    CPU it reads the processor time of this process, all its threads together: other programs on the machine take
-    turns with this one, and the wall would count their turns too.
-
-    Args:
-        device: the device whose work is timed.
+    CPU it reads the processor time of this process, all its threads together, without the turns of other programs.
     """
 
     __slots__ = ("_clock", "_device", "_last")

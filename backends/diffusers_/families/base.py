@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,36 +14,19 @@ from backends.diffusers_.errors import LiveError
 Inputs = dict[str, torch.Tensor]
 
 
-@dataclass(frozen=True, slots=True)
-class Prompts:
-    """Prompts to encode, one row each.
-
-    Attributes:
-        texts: the prompts.
-        guided: whether the empty prompt is encoded too (classifier-free guidance).
-        tokens: longest prompt of an encoder that has no length of its own.
-    """
-
-    texts: list[str]
-    guided: bool
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class Steering:
+class Steering(NamedTuple):
     """A family's ControlNets.
 
     Attributes:
         hint: (pipeline, net, control pictures (n, 3, height, width) in 0..1) -> what the net reads.
-        run: (net, step, hint of as many rows, scale) -> what it adds to the denoiser.
+        run: (net, step, hint of as many rows) -> what it adds to the denoiser.
     """
 
     hint: Callable[[Any, Any, torch.Tensor], torch.Tensor]
-    run: Callable[[Any, StepInput, torch.Tensor, float], Residuals]
+    run: Callable[[Any, StepInput, torch.Tensor], Residuals]
 
 
-@dataclass(frozen=True, slots=True)
-class Halves:
+class Halves(NamedTuple):
     """A denoiser in two, so that its ControlNets can run beside the first (SwiftDiffusion, 4.1).
 
     Attributes:
@@ -62,7 +45,8 @@ class Family:
     Attributes:
         denoiser: pipeline slot of the network that runs at every step.
         pixel_multiple: width and height must be multiples of this.
-        encode: (pipe, prompts) -> tensors of the prompts and, if guided, of the negative ones.
+        encode: (pipe, prompts, whether the empty prompt is encoded too for classifier-free guidance, tokens of the
+            longest prompt where the encoder has no such length) -> tensors, a row a prompt, and of the negative ones.
         predict: (pipe, step, residuals of its ControlNets) -> the denoiser's output, (rows, c, h, w).
         steering: its ControlNets; None where they are not supported.
         inputs: (pipe, encoded rows, latents, guidance) -> what stays the same over all steps of a run: encoded
@@ -79,7 +63,7 @@ class Family:
 
     denoiser: str
     pixel_multiple: int
-    encode: Callable[[Any, Prompts], tuple[Tensors, Tensors | None]]
+    encode: Callable[[Any, list[str], bool, int], tuple[Tensors, Tensors | None]]
     predict: Callable[[Any, StepInput, Residuals | None], torch.Tensor]
     steering: Steering | None = None
     inputs: Callable[[Any, Mapping[str, torch.Tensor], torch.Tensor, float], Inputs] = lambda _, rows, *__: dict(rows)
@@ -98,11 +82,9 @@ class Family:
             raise LiveError(f"{name} makes images whose sides are multiples of {unit}, not {width}x{height}")
 
     def latent_channels(self, pipe: Any) -> int:
-        """Channels of a latent."""
         return int(self._network(pipe).config.in_channels) // self.packs**2
 
     def latent_dtype(self, pipe: Any) -> torch.dtype:
-        """The dtype that latents are kept in between steps."""
         dtype: torch.dtype = torch.float32 if self.float32_latents else self._network(pipe).dtype
         return dtype
 

@@ -13,11 +13,11 @@ import torch
 from backends.diffusers_.addons.residuals import Residuals, StepInput
 from backends.diffusers_.autoencoder import to_latents
 from backends.diffusers_.conditioning import Tensors
-from backends.diffusers_.families.base import Family, Inputs, Prompts, Steering
+from backends.diffusers_.families.base import Family, Inputs, Steering
 
 
-def encode(pipe: Any, prompts: Prompts) -> tuple[Tensors, Tensors | None]:
-    hidden, pooled, _ = pipe.encode_prompt(prompts.texts, None, device=pipe.device, max_sequence_length=prompts.tokens)
+def encode(pipe: Any, prompts: list[str], guided: bool, tokens: int) -> tuple[Tensors, Tensors | None]:
+    hidden, pooled, _ = pipe.encode_prompt(prompts, None, device=pipe.device, max_sequence_length=tokens)
     return {"hidden": hidden, "pooled": pooled}, None
 
 
@@ -50,8 +50,8 @@ def _hint(pipe: Any, net: Any, pixels: torch.Tensor) -> torch.Tensor:
     return _packed(to_latents(pipe.vae, pixels * 2 - 1)).to(device=net.device, dtype=net.dtype)
 
 
-def _run(net: Any, step: StepInput, hint: torch.Tensor, scale: float) -> Residuals:
-    blocks, singles = net(**_arguments(net, step), controlnet_cond=hint, conditioning_scale=scale)
+def _run(net: Any, step: StepInput, hint: torch.Tensor) -> Residuals:
+    blocks, singles = net(**_arguments(net, step), controlnet_cond=hint)
     return Residuals(tuple(blocks or ()), tuple(singles or ()))
 
 

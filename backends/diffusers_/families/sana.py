@@ -11,17 +11,13 @@ import torch
 
 from backends.diffusers_.addons.residuals import Residuals, StepInput
 from backends.diffusers_.conditioning import Tensors
-from backends.diffusers_.families.base import Family, Inputs, Prompts
+from backends.diffusers_.families.base import Family, Inputs
 
 
-def encode(pipe: Any, prompts: Prompts) -> tuple[Tensors, Tensors | None]:
-    hidden, mask, no_hidden, no_mask = pipe.encode_prompt(
-        prompts.texts,
-        prompts.guided,
-        device=pipe.device,
-        max_sequence_length=prompts.tokens,
-    )
-    return {"hidden": hidden, "mask": mask}, {"hidden": no_hidden, "mask": no_mask} if prompts.guided else None
+def encode(pipe: Any, prompts: list[str], guided: bool, tokens: int) -> tuple[Tensors, Tensors | None]:
+    encoded = pipe.encode_prompt(prompts, guided, device=pipe.device, max_sequence_length=tokens)
+    hidden, mask, no_hidden, no_mask = encoded
+    return {"hidden": hidden, "mask": mask}, {"hidden": no_hidden, "mask": no_mask} if guided else None
 
 
 def inputs(pipe: Any, rows: Mapping[str, torch.Tensor], latents: torch.Tensor, guidance: float) -> Inputs:

@@ -7,20 +7,14 @@ import torch
 from backends.diffusers_.addons.residuals import Residuals, StepInput
 from backends.diffusers_.autoencoder import to_latents
 from backends.diffusers_.conditioning import Tensors
-from backends.diffusers_.families.base import Family, Prompts, Steering
+from backends.diffusers_.families.base import Family, Steering
 
 
-def encode(pipe: Any, prompts: Prompts) -> tuple[Tensors, Tensors | None]:
-    hidden, no_hidden, pooled, no_pooled = pipe.encode_prompt(
-        prompts.texts,
-        None,
-        None,
-        device=pipe.device,
-        do_classifier_free_guidance=prompts.guided,
-        max_sequence_length=prompts.tokens,
-    )
+def encode(pipe: Any, prompts: list[str], guided: bool, tokens: int) -> tuple[Tensors, Tensors | None]:
+    options = {"device": pipe.device, "do_classifier_free_guidance": guided, "max_sequence_length": tokens}
+    hidden, no_hidden, pooled, no_pooled = pipe.encode_prompt(prompts, None, None, **options)
     positive = {"hidden": hidden, "pooled": pooled}
-    return positive, {"hidden": no_hidden, "pooled": no_pooled} if prompts.guided else None
+    return positive, {"hidden": no_hidden, "pooled": no_pooled} if guided else None
 
 
 def predict(pipe: Any, step: StepInput, residuals: Residuals | None) -> torch.Tensor:
@@ -36,11 +30,11 @@ def _hint(pipe: Any, net: Any, pixels: torch.Tensor) -> torch.Tensor:
     return latents.to(device=net.device, dtype=net.dtype)
 
 
-def _run(net: Any, step: StepInput, hint: torch.Tensor, scale: float) -> Residuals:
+def _run(net: Any, step: StepInput, hint: torch.Tensor) -> Residuals:
     arguments = _arguments(step)
     if net.config.force_zeros_for_pooled_projection:
         arguments["pooled_projections"] = torch.zeros_like(arguments["pooled_projections"])
-    return Residuals(tuple(net(**arguments, controlnet_cond=hint, conditioning_scale=scale)[0]))
+    return Residuals(tuple(net(**arguments, controlnet_cond=hint)[0]))
 
 
 def _arguments(step: StepInput) -> dict[str, Any]:

@@ -5,32 +5,27 @@ SD1.x and 2.x are conditioned on one CLIP text encoder, SDXL on two and on the i
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from backends.diffusers_.addons.residuals import Residuals, StepInput
 from backends.diffusers_.conditioning import Tensors
-from backends.diffusers_.families.base import Family, Halves, Inputs, Prompts, Steering
+from backends.diffusers_.families.base import Family, Halves, Inputs, Steering
 from backends.diffusers_.patches.layout import layout
 from backends.diffusers_.patches.operators import patched
 
 
-def encode_one(pipe: Any, prompts: Prompts) -> tuple[Tensors, Tensors | None]:
-    positive, negative = pipe.encode_prompt(prompts.texts, pipe.device, 1, prompts.guided)
-    return {"hidden": positive}, {"hidden": negative} if prompts.guided else None
+def encode_one(pipe: Any, prompts: list[str], guided: bool, tokens: int) -> tuple[Tensors, Tensors | None]:
+    positive, negative = pipe.encode_prompt(prompts, pipe.device, 1, guided)
+    return {"hidden": positive}, {"hidden": negative} if guided else None
 
 
-def encode_two(pipe: Any, prompts: Prompts) -> tuple[Tensors, Tensors | None]:
-    hidden, no_hidden, pooled, no_pooled = pipe.encode_prompt(
-        prompts.texts,
-        device=pipe.device,
-        num_images_per_prompt=1,
-        do_classifier_free_guidance=prompts.guided,
-    )
+def encode_two(pipe: Any, prompts: list[str], guided: bool, tokens: int) -> tuple[Tensors, Tensors | None]:
+    options = {"device": pipe.device, "num_images_per_prompt": 1, "do_classifier_free_guidance": guided}
+    hidden, no_hidden, pooled, no_pooled = pipe.encode_prompt(prompts, **options)
     positive = {"hidden": hidden, "text_embeds": pooled}
-    return positive, {"hidden": no_hidden, "text_embeds": no_pooled} if prompts.guided else None
+    return positive, {"hidden": no_hidden, "text_embeds": no_pooled} if guided else None
 
 
 def inputs(pipe: Any, rows: Mapping[str, torch.Tensor], latents: torch.Tensor, guidance: float) -> Inputs:
@@ -54,9 +49,8 @@ def _hint(pipe: Any, net: Any, pixels: torch.Tensor) -> torch.Tensor:
     return pixels.to(device=net.device, dtype=net.dtype)
 
 
-def _run(net: Any, step: StepInput, hint: torch.Tensor, scale: float) -> Residuals:
-    given = {"controlnet_cond": hint, "conditioning_scale": scale, "return_dict": False}
-    down, mid = net(step.x, step.t, **_conditions(step), **given)
+def _run(net: Any, step: StepInput, hint: torch.Tensor) -> Residuals:
+    down, mid = net(step.x, step.t, **_conditions(step), controlnet_cond=hint, return_dict=False)
     return Residuals(tuple(down), (mid,))
 
 
@@ -68,19 +62,13 @@ def _conditions(step: StepInput) -> dict[str, Any]:
 steering = Steering(_hint, _run)
 
 
-@dataclass(frozen=True, slots=True)
-class Half:
-    """What a UNet's encoder hands its decoder: the middle block's output, the skip connections of the down blocks, and
-    what every block reads beside them."""
-
-    middle: torch.Tensor
-    skips: tuple[torch.Tensor, ...]
-    time: torch.Tensor
-    text: torch.Tensor
+Half = tuple[torch.Tensor, tuple[torch.Tensor, ...], torch.Tensor, torch.Tensor]
+"""What a UNet's encoder hands its decoder: the middle block's output, the skip connections of the down blocks, and the
+embeddings of time and text that every block reads beside them."""
 
 
 def encode(pipe: Any, step: StepInput) -> Half:
-    """See Halves.encode: what UNet2DConditionModel.forward does up to where ControlNets are added."""
+    """Do what UNet2DConditionModel.forward does up to where ControlNets are added."""
     unet, given = pipe.unet, _conditions(step)
     time = unet.time_embedding(unet.get_time_embed(sample=step.x, timestep=step.t))
     text, added = given["encoder_hidden_states"], given["added_cond_kwargs"]
@@ -92,11 +80,11 @@ def encode(pipe: Any, step: StepInput) -> Half:
     for block in unet.down_blocks:
         x, left = block(hidden_states=x, temb=time, **_reads(block, text))
         skips += left
-    return Half(unet.mid_block(x, time, **_reads(unet.mid_block, text)), tuple(skips), time, text)
+    return unet.mid_block(x, time, **_reads(unet.mid_block, text)), tuple(skips), time, text
 
 
 def decode(pipe: Any, half: Half, residuals: Residuals | None) -> torch.Tensor:
-    unet, x, skips = pipe.unet, half.middle, half.skips
+    unet, (x, skips, time, text) = pipe.unet, half
     if residuals is not None:
         skips = tuple(a + b for a, b in zip(skips, residuals.blocks, strict=True))
         x = x + residuals.rest[0]
@@ -105,9 +93,8 @@ def decode(pipe: Any, half: Half, residuals: Residuals | None) -> torch.Tensor:
         own, skips = skips[-taken:], skips[:-taken]
         # where a size is no multiple of what the blocks halve, the next skip connection says how large it is to be
         size = skips[-1].shape[2:] if skips else None
-        x = block(
-            hidden_states=x, temb=half.time, res_hidden_states_tuple=own, upsample_size=size, **_reads(block, half.text)
-        )
+        given = {"res_hidden_states_tuple": own, "upsample_size": size, **_reads(block, text)}
+        x = block(hidden_states=x, temb=time, **given)
     predicted: torch.Tensor = unet.conv_out(unet.conv_act(unet.conv_norm_out(x)))
     return predicted
 

@@ -1,8 +1,4 @@
-"""Which models can be built: families, their variants and the published numbers of each part.
-
-The numbers live in ``architectures.yaml`` (full size, sources at its head) and ``tiny.yaml`` (ours, for a
-CPU).
-"""
+"""Which models can be built: families, their variants and the published numbers of each part, from the YAML beside."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,7 +34,6 @@ class Part:
 class FamilyEntry:
     """A family's adapter (dotted path of a Family), its stock pipeline class and its default variant."""
 
-    name: str
     adapter: str
     pipeline: str
     default: str
@@ -52,7 +47,7 @@ class Architecture:
         name: as the simulator spells it, ``sd3.5-large``; a tiny one ends in ``-tiny``, as it is no such model.
         parts: pipeline slot (``unet``, ``vae``, ``text_encoder_2``...) to network.
         tokenizers: pipeline slot to tokenizer kind (``clip``, ``t5``, ``gemma``).
-        scheduler_class, scheduler_config: the single-step solver it runs with.
+        scheduler: ``class`` and ``config`` of the single-step solver it runs with.
         guidance: default guidance scale.
         text_tokens: length in tokens that T5 or Gemma prompts are padded to; 0 where only CLIP reads them.
         controlnets: ControlNets of this architecture, the usual one first.
@@ -64,8 +59,7 @@ class Architecture:
     scale: Scale
     parts: Mapping[str, Part]
     tokenizers: Mapping[str, str]
-    scheduler_class: str
-    scheduler_config: Mapping[str, Any]
+    scheduler: Mapping[str, Any]
     guidance: float
     text_tokens: int
     controlnets: tuple[Part, ...]
@@ -73,15 +67,11 @@ class Architecture:
 
 def families() -> dict[str, FamilyEntry]:
     """The live families by name."""
-    return {name: FamilyEntry(name, **entry) for name, entry in _data("full")["families"].items()}
+    return {name: FamilyEntry(**entry) for name, entry in _data("full")["families"].items()}
 
 
 def family_entry(family: str) -> FamilyEntry:
-    """The entry of one family.
-
-    Raises:
-        LiveError: no such family; the text lists those there are.
-    """
+    """Return the entry of one family. Raises LiveError where there is none."""
     known = families()
     if family not in known:
         raise LiveError(f"unknown model family {family!r}; live families are {', '.join(sorted(known))}")
@@ -117,8 +107,7 @@ def architecture(family: str, variant: str | None = None, scale: Scale = "full")
         scale=scale,
         parts={slot: part(name, scale) for slot, name in model["parts"].items()},
         tokenizers=dict(model["tokenizers"]),
-        scheduler_class=model["scheduler"]["class"],
-        scheduler_config=dict(model["scheduler"]["config"]),
+        scheduler=model["scheduler"],
         guidance=float(model["guidance"]),
         text_tokens=int(model.get("text_tokens", 0)),
         controlnets=tuple(part(name, scale) for name in model.get("controlnets", ())),
@@ -126,15 +115,8 @@ def architecture(family: str, variant: str | None = None, scale: Scale = "full")
 
 
 def part(name: str, scale: Scale = "full") -> Part:
-    """One network by its name in the data file.
-
-    Raises:
-        LiveError: no such network.
-    """
-    components = _data(scale)["components"]
-    if name not in components:
-        raise LiveError(f"no {scale} network {name!r}; there are {', '.join(sorted(components))}")
-    entry = components[name]
+    """Return one network by its name in the data file."""
+    entry = _data(scale)["components"][name]
     return Part(name, entry["class"], dict(entry["config"]), entry.get("parameters_millions"))
 
 

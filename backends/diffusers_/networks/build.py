@@ -23,9 +23,8 @@ def build(spec: ModelSpec, device: str | torch.device = "cpu") -> LiveModel:
     """Build the model that ``spec`` names, all networks on ``device``.
 
     Raises:
-        LiveError: no such device, unknown family or variant, weights that are not a pipeline folder, too little
-            memory, or a solver that cannot be resumed from step K. All but the last are raised before anything is
-            allocated.
+        LiveError: before anything is allocated: no such device, unknown family or variant, weights that are not a
+            pipeline folder, too little memory; afterwards: a solver that cannot be resumed from step K.
     """
     place = usable_device(device)
     watch = Stopwatch(place)
@@ -47,14 +46,12 @@ def build(spec: ModelSpec, device: str | torch.device = "cpu") -> LiveModel:
 
 
 def _random_pipeline(spec: ModelSpec, shape: Architecture, pipeline: str, device: torch.device) -> Any:
+    seeds = {slot: (spec.seed * 1_000_003 + zlib.crc32(slot.encode())) % 2**63 for slot in shape.parts}
     networks = {
-        slot: with_random_weights(
-            each, device, spec.torch_dtype, (spec.seed * 1_000_003 + zlib.crc32(slot.encode())) % 2**63
-        )
-        for slot, each in shape.parts.items()
+        slot: with_random_weights(each, device, spec.torch_dtype, seeds[slot]) for slot, each in shape.parts.items()
     }
     tokenizers = {slot: spelled(kind, shape.text_tokens or 77) for slot, kind in shape.tokenizers.items()}
-    scheduler = getattr(diffusers, shape.scheduler_class)(**shape.scheduler_config)
+    scheduler = getattr(diffusers, shape.scheduler["class"])(**shape.scheduler["config"])
     slots: dict[str, Any] = {**networks, **tokenizers, "scheduler": scheduler}
     return getattr(diffusers, pipeline)(**slots, **unwanted_slots(pipeline))
 

@@ -22,9 +22,8 @@ def open_checkpoint(spec: ModelSpec, entry: FamilyEntry, device: torch.device) -
     """Load the stock pipeline of ``spec.weights`` onto ``device``.
 
     Raises:
-        LiveError: no such folder and the hub is not allowed; a folder without ``model_index.json``, with one
-        that
-            cannot be read, or of another family; too little memory; files missing or damaged.
+        LiveError: no such folder and the hub is not allowed; a folder whose ``model_index.json`` is not there, not
+            readable or of another family; too little memory; files missing or damaged.
     """
     folder = Path(spec.weights).expanduser()
     if folder.is_dir():
@@ -32,10 +31,8 @@ def open_checkpoint(spec: ModelSpec, entry: FamilyEntry, device: torch.device) -
         needed = sum(folder_weight_bytes(folder / slot, spec.torch_dtype) for slot in slots)
         ensure_fits(f"{spec.family} from {folder}", needed, device)
     elif folder.exists() or not spec.allow_hub:
-        raise LiveError(
-            f"weights {spec.weights!r} is not a folder; give one that holds model_index.json, "
-            "weights='random', or a hub id with allow_hub=True"
-        )
+        instead = "one that holds model_index.json, weights='random', or a hub id with allow_hub=True"
+        raise LiveError(f"weights {spec.weights!r} is not a folder; give {instead}")
     pipeline = getattr(diffusers, entry.pipeline)
     try:
         pipe = pipeline.from_pretrained(
@@ -57,14 +54,10 @@ def unwanted_slots(pipeline: str) -> dict[str, Any]:
 
 
 def folder_weight_bytes(folder: Path, dtype: torch.dtype) -> int:
-    """Bytes that the weights of one network's ``folder`` take once they are in ``dtype``.
+    """Bytes that the weights of one network's ``folder`` take in ``dtype``, from the headers of its safetensors files.
 
-    Read from the headers of its safetensors files, so nothing is loaded; copies in other precisions
-    (``model.fp16.safetensors``) are passed over, as they are in loading. Where there is no safetensors file,
-    older formats count at their size on disk.
-
-    Raises:
-        LiveError: a file that is cut short, or whose header cannot be read.
+    Copies in other precisions (``model.fp16.safetensors``) are passed over, as in loading. Without a safetensors file
+    older formats count at their size on disk. Raises LiveError for a file that is cut short or damaged.
     """
     stored = [file for file in sorted(folder.glob("*.safetensors")) if _PLAIN.fullmatch(file.stem)]
     if not stored:
@@ -82,10 +75,8 @@ def folder_weight_bytes(folder: Path, dtype: torch.dtype) -> int:
 def _pipeline_slots(folder: Path, family: str, entry: FamilyEntry) -> list[str]:
     index = folder / "model_index.json"
     if not index.is_file():
-        raise LiveError(
-            f"{folder} is not a pipeline folder: it has no model_index.json; point at the folder that "
-            "save_pretrained wrote (or that the hub gave), or use weights='random'"
-        )
+        instead = "the folder that save_pretrained wrote (or that the hub gave), or use weights='random'"
+        raise LiveError(f"{folder} is not a pipeline folder: it has no model_index.json; point at {instead}")
     try:
         listed = json.loads(index.read_text(encoding="utf-8"))
         found = listed["_class_name"]

@@ -15,17 +15,11 @@ def on_meta(part: Part) -> Any:
 
 
 def with_random_weights(part: Part, device: torch.device, dtype: torch.dtype, seed: int) -> Any:
-    """Build ``part`` on ``device`` in ``dtype``; nothing larger is allocated on the way.
+    """Build ``part`` on ``device`` in ``dtype``, in evaluation mode; nothing larger is allocated on the way.
 
-    Every layer takes its own default initialisation, which keeps activations of order one through deep stacks
-    in half precision. What a network starts at zero (the output convolutions of a ControlNet) is drawn from a
-    narrow normal instead: a part that adds zeros would hide mistakes and be free to skip.
-
-    Args:
-        seed: decides every weight; the process's own random state is left as it was.
-
-    Returns:
-        The network in evaluation mode, gradients off.
+    Layers take their default initialisation, which keeps activations of order one in half precision. What starts at
+    zero (the output convolutions of a ControlNet) is drawn from a narrow normal instead: a part that adds zeros would
+    hide mistakes and be free to skip. ``seed`` decides every weight; the process's random state is left as it was.
     """
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)

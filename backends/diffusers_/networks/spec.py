@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import torch
 
 from backends.diffusers_.errors import LiveError
 from backends.diffusers_.networks.architectures import Scale
+
+Dtype = Literal["float32", "float16", "bfloat16"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +32,15 @@ class ModelSpec:
     variant: str | None = None
     weights: Annotated[str, Path] = "random"
     scale: Scale = "full"
-    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
+    dtype: Dtype = "float32"
     scheduler: str | None = None
     seed: int = 0
     allow_hub: bool = False
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        """``dtype`` as torch has it.
-
-        Raises:
-            LiveError: a dtype that models cannot be built in.
-        """
-        known = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-        if self.dtype not in known:
-            raise LiveError(f"dtype is {self.dtype!r}; it must be one of {', '.join(known)}")
-        return known[self.dtype]
+        """Return ``dtype`` as torch has it. Raises LiveError where models cannot be built in it."""
+        if self.dtype not in get_args(Dtype):
+            raise LiveError(f"dtype is {self.dtype!r}; it must be one of {', '.join(get_args(Dtype))}")
+        dtype: torch.dtype = getattr(torch, self.dtype)
+        return dtype

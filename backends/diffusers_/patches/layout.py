@@ -21,7 +21,6 @@ class Grid:
 
     @property
     def patches(self) -> int:
-        """Of all its images."""
         return self.images * self.down * self.across
 
 
@@ -47,11 +46,6 @@ class Layout:
     up: torch.Tensor
     down: torch.Tensor
     share: torch.Tensor
-
-    @property
-    def patches(self) -> int:
-        """Patches of the batch."""
-        return int(self.image.shape[0])
 
     def split(self, latents: Sequence[torch.Tensor]) -> torch.Tensor:
         """Images (n, c, h, w) of each size -> patches (p, c, side, side)."""

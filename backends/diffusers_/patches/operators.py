@@ -34,10 +34,8 @@ def convolved(conv: nn.Conv2d, layout: Layout) -> Forward:
 
     def forward(x: torch.Tensor) -> torch.Tensor:
         if any(edge % conv.stride[0] for edge in x.shape[-2:]):
-            raise LiveError(
-                f"patches of {layout.side} latents are {x.shape[-1]} wide where the UNet halves them; take patches "
-                "whose side is a larger power of two"
-            )
+            said = f"patches of {layout.side} latents are {x.shape[-1]} wide where the UNet halves them"
+            raise LiveError(f"{said}; take patches whose side is a larger power of two")
         return F.conv2d(with_halo(x, layout), conv.weight, conv.bias, conv.stride, 0, conv.dilation, conv.groups)
 
     return forward
@@ -73,8 +71,7 @@ def attended(attention: Forward, layout: Layout) -> Forward:
             patches = x[grid.first : grid.first + grid.patches]
             images = patches.reshape(grid.images, -1, x.shape[-1])
             told = encoder_hidden_states
-            if told is not None:
-                told = told[grid.row : grid.row + grid.images]
+            told = None if told is None else told[grid.row : grid.row + grid.images]
             made.append(attention(images, encoder_hidden_states=told, **more).reshape(patches.shape))
         return made[0] if len(made) == 1 else torch.cat(made)
 

@@ -82,7 +82,7 @@ class LivePairs:
         noise = self.large.noise(*size, [own], steps)
         last = None if needs_image else max(ks)
         cached = self.large.denoise(conditioning, noise, steps, last_step=last, capture=ks)
-        image = self.large.decode(cached.latents).images if needs_image else None
+        image = self.large.decode(cached.latents)[0] if needs_image else None
         runner = self.small or self.large
         conditioning = runner.encode([pair.query_prompt])
         made = []
@@ -92,7 +92,7 @@ class LivePairs:
             else:
                 assert image is not None
                 done = self.small.refine(conditioning, list(image), *size, [seed], k, steps)
-            made.append(runner.decode(done.latents).images)
+            made.append(runner.decode(done.latents)[0])
         similarity = pair.similarity
         if self.clip is not None:
             assert image is not None
@@ -107,8 +107,7 @@ class LivePairs:
     def _full(self, prompt: str, seed: int) -> Images:
         noise = self.large.noise(*self.options.size, [seed], self.options.steps)
         latents = self.large.denoise(self.large.encode([prompt]), noise, self.options.steps).latents
-        images: Images = self.large.decode(latents).images
-        return images
+        return self.large.decode(latents)[0]
 
     def _seed(self, row: int) -> int:
         return int(np.random.SeedSequence(self.options.seed, spawn_key=(row,)).generate_state(1)[0])

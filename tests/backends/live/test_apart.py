@@ -34,10 +34,7 @@ def own(request: pytest.FixtureRequest, tiny: dict[str, Any]) -> Any:
 
 
 def _controls(model: Any, nets: int, guided: bool, width: int = 64) -> list[Control]:
-    return [
-        control(model, random_controlnet(model, seed=seed), [PICTURE], width, 64, guided, 0.5 + 0.25 * seed)
-        for seed in range(nets)
-    ]
+    return [control(model, random_controlnet(model, seed=seed), [PICTURE], width, 64, guided) for seed in range(nets)]
 
 
 def _lora(model: Any, folder: Path, seed: int) -> Any:
@@ -47,7 +44,7 @@ def _lora(model: Any, folder: Path, seed: int) -> Any:
 
 
 def _image(model: Any, latents: Any) -> np.ndarray:
-    return model.decode(latents).images.astype(np.int16)
+    return model.decode(latents)[0].astype(np.int16)
 
 
 @pytest.mark.parametrize(("nets", "width"), [(1, 64), (3, 64), (1, 104)])
@@ -94,8 +91,6 @@ def test_a_lora_merged_in_mid_run_makes_the_image_of_one_that_is_fused_there(own
 
 
 def test_what_cannot_be_is_refused(own: Any, tiny: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(LiveError, match="at least one"):
-        Apart(own.family, [])
     with pytest.raises(LiveError, match="use sd15 or sdxl"):
         Apart(tiny["flux"].family, [lambda step: step])  # type: ignore[list-item,return-value]
     weights, in_place = _lora(own, tmp_path, 1), InPlace(own)
@@ -104,9 +99,5 @@ def test_what_cannot_be_is_refused(own: Any, tiny: dict[str, Any], tmp_path: Pat
     with pytest.raises(LiveError, match="does not fit"):
         in_place.merge([weights, _lora(other, tmp_path, 2)])
     assert all(torch.equal(own.denoiser.state_dict()[name], weight) for name, weight in before.items())
-    in_place.merge([weights])
-    with pytest.raises(LiveError, match="merged already"):
-        in_place.merge([weights])
     with pytest.raises(LiveError, match="changes no layer"):
         in_place.merge([replace(weights, name="none", tensors={})])
-    in_place.restore()

@@ -90,10 +90,10 @@ def test_prompt_seed_and_size_reach_the_image(model: Any) -> None:
     blue = model.denoise(model.encode(["blue"]), noise, steps).latents
     assert not torch.equal(red, blue)
     assert not torch.equal(noise, model.noise(64, 96, [6], steps))
-    decoded = model.decode(red)
-    assert decoded.images.shape == (1, 96, 64, 3)
-    assert decoded.images.dtype == np.uint8
-    assert decoded.decode_s > 0
+    images, decode_s = model.decode(red)
+    assert images.shape == (1, 96, 64, 3)
+    assert images.dtype == np.uint8
+    assert decode_s > 0
 
 
 def test_the_callers_random_state_is_left_alone(model: Any) -> None:
@@ -115,7 +115,7 @@ def test_half_precision_stays_finite(model: Any) -> None:
     assert torch.isfinite(done.latents.float()).all()
     again = half.denoise(half.encode(["x"]), done.captured[2], steps, 2)
     assert torch.equal(again.latents, done.latents)
-    assert half.decode(done.latents).images.std() > 0
+    assert half.decode(done.latents)[0].std() > 0
 
 
 def test_sdxl_decodes_in_float32_when_it_denoises_in_float16() -> None:
@@ -124,25 +124,17 @@ def test_sdxl_decodes_in_float32_when_it_denoises_in_float16() -> None:
     assert (model.denoiser.dtype, model.pipe.vae.dtype) == (torch.float16, torch.float32)
     done = model.denoise(model.encode(["x"]), model.noise(64, 64, [1], 2), 2)
     assert done.latents.dtype == torch.float16
-    assert model.decode(done.latents).images.std() > 0
-    assert model.encode_images([np.zeros((64, 64, 3), np.uint8)], 64, 64).latents.dtype == torch.float16
+    assert model.decode(done.latents)[0].std() > 0
+    assert model.encode_images([np.zeros((64, 64, 3), np.uint8)], 64, 64)[0].dtype == torch.float16
 
 
-@pytest.mark.parametrize(
-    ("first", "last", "capture"), [(-1, 4, ()), (4, 4, ()), (0, 5, ()), (2, 4, (1,)), (0, 4, (5,))]
-)
-def test_steps_out_of_order_are_refused(tiny: dict[str, Any], first: int, last: int, capture: Any) -> None:
+@pytest.mark.parametrize(("first", "last"), [(-1, 4), (4, 4), (0, 5)])
+def test_steps_out_of_order_are_refused(tiny: dict[str, Any], first: int, last: int) -> None:
     model = tiny["sdxl"]
-    with pytest.raises(LiveError, match="first < last <= steps"):
-        model.denoise(model.encode(["x"]), model.noise(64, 64, [1], 4), 4, first, last, capture)
+    with pytest.raises(LiveError, match="cannot run steps"):
+        model.denoise(model.encode(["x"]), model.noise(64, 64, [1], 4), 4, first, last)
 
 
-def test_rows_and_sizes_that_do_not_fit_are_refused(model: Any) -> None:
-    with pytest.raises(LiveError, match="one prompt per latent"):
-        model.denoise(model.encode(PROMPTS), model.noise(64, 64, [1], 4), 4)
+def test_a_size_that_the_model_cannot_make_is_refused(model: Any) -> None:
     with pytest.raises(LiveError, match="multiples of"):
         model.noise(65, 64, [1], 4)
-    with pytest.raises(LiveError, match="at least one prompt"):
-        model.encode([])
-    with pytest.raises(LiveError, match="one guidance scale"):
-        joined([model.encode(["x"], guidance=3.0), model.encode(["x"], guidance=4.0)])

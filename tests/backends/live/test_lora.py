@@ -89,20 +89,10 @@ def test_a_patch_in_mid_run_works_from_the_next_step(own: Any, tmp_path: Path) -
 
 def test_misuse_is_refused(tiny: dict[str, Any], tmp_path: Path) -> None:
     own, other = build(replace(tiny["sd3"].spec)), _file(tiny["flux"], tmp_path, 3)
-    loras, weights, plain = Loras(own), _file(own, tmp_path, 1), _run(own).latents
-    with pytest.raises(LiveError, match="fuse first"):
-        loras.unfuse()
-    with pytest.raises(LiveError, match="after attaching"):
-        loras.fuse()
+    loras, plain = Loras(own), _run(own).latents
     with pytest.raises(LiveError, match=r"style3.*does not fit sd3"):
         loras.attach(other)
     assert torch.equal(_run(own).latents, plain)
-    loras.attach(weights)
-    with pytest.raises(LiveError, match="attached already"):
-        loras.attach(weights)
-    loras.fuse()
-    with pytest.raises(LiveError, match="unfuse them"):
-        loras.attach(_file(own, tmp_path, 2))
     with pytest.raises(LiveError, match="no LoRA file"):
         read_lora(tmp_path / "absent.safetensors", "absent")
     (tmp_path / "half.safetensors").write_bytes(b"\x00\x01")

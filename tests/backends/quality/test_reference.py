@@ -9,11 +9,11 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 from backends.quality import Metric, MsSsim, Psnr, QualityError, Ssim
-from backends.quality.reference import PSNR_CAP_DB, least_side
+from backends.quality.reference import LEAST_SIDE as SIDE
+from backends.quality.reference import PSNR_CAP_DB
 from tests.backends.quality.lab import noisy, pictures
 
 ALL: list[Metric] = [Ssim(), MsSsim(), Psnr()]
-SIDE = least_side()
 
 
 def ssim(images: Any, references: Any) -> Any:
