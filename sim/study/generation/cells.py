@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from backends.base import Work
 from backends.profiled import Profiled
@@ -16,14 +15,8 @@ TOLERANCE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The requests of one size and number of steps.
-
-    Attributes:
-        requests: how many were held out.
-        mean_s, p90_s: of their seconds.
-        mean_error, p90_error: of the profile's, relative.
-        noise: standard error of ``mean_s``, relative: what no profile can be nearer than.
-    """
+    """The held-out requests of one size and number of steps: mean and 90th percentile of their seconds, the relative
+    errors of the profile's, and the relative standard error of the mean, which no profile can be nearer than."""
 
     width: int
     height: int
@@ -36,46 +29,42 @@ class Cell:
     noise: float
 
     @property
+    def error(self) -> float:
+        """The larger of both errors, without its sign."""
+        return max(abs(self.mean_error), abs(self.p90_error))
+
+    @property
     def held(self) -> bool:
         """Whether both are within the tolerance."""
-        return max(abs(self.mean_error), abs(self.p90_error)) <= TOLERANCE
+        return self.error <= TOLERANCE
 
 
 def cells(held_out: Observed, backend: Profiled, model: str, least: int) -> list[Cell]:
     """The cells of at least ``least`` requests that ``backend`` predicts, the most frequent first.
 
-    Raises:
-        BackendError: a size is outside the profile's grid.
+    Raises BackendError where a size is outside the profile's grid.
     """
     asked = np.stack([held_out.width, held_out.height, held_out.steps])
     kinds, which, counts = np.unique(asked, axis=1, return_inverse=True, return_counts=True)
-    order = np.argsort(-counts, kind="stable")
-    return [
-        _cell(kinds[:, kind].tolist(), held_out.seconds[which.ravel() == kind], backend, model)
-        for kind in order
-        if counts[kind] >= least
-    ]
-
-
-def _cell(asked: list[int], seconds: NDArray[np.float64], backend: Profiled, model: str) -> Cell:
-    width, height, steps = asked
-    typical_s = backend.typical_s(Work(model, width, height, steps))
-    scatter = backend.profiles[model].scatter
-    mean, p90 = (1.0, 1.0) if scatter is None else (scatter.mean(typical_s), scatter.quantile(typical_s, 0.9))
-    mean_s, p90_s = float(seconds.mean()), float(np.quantile(seconds, 0.9))
-    return Cell(
-        width, height, steps, len(seconds), mean_s, p90_s,
-        typical_s * mean / mean_s - 1, typical_s * p90 / p90_s - 1,
-        float(seconds.std() / np.sqrt(len(seconds)) / mean_s),
-    )  # fmt: skip
+    scatter, found = backend.profiles[model].scatter, []
+    for kind in np.argsort(-counts, kind="stable"):
+        if counts[kind] < least:
+            break
+        work, seconds = Work(model, *kinds[:, kind].tolist()), held_out.seconds[which.ravel() == kind]
+        typical_s = backend.typical_s(work)
+        mean, p90 = (1.0, 1.0) if scatter is None else (scatter.mean(typical_s), scatter.quantile(typical_s, 0.9))
+        mean_s, p90_s = float(seconds.mean()), float(np.quantile(seconds, 0.9))
+        errors = typical_s * mean / mean_s - 1, typical_s * p90 / p90_s - 1
+        noise = float(seconds.std() / np.sqrt(len(seconds)) / mean_s)
+        found.append(Cell(work.width, work.height, work.steps, len(seconds), mean_s, p90_s, *errors, noise))
+    return found
 
 
 def told(found: Sequence[Cell]) -> str:
     """Return how many cells are within the tolerance, in words."""
-    held = sum(cell.held for cell in found)
-    requests = sum(cell.requests for cell in found)
+    held, requests = sum(cell.held for cell in found), sum(cell.requests for cell in found)
     inside = sum(cell.requests for cell in found if cell.held)
-    worst = max((max(abs(cell.mean_error), abs(cell.p90_error)) for cell in found), default=0.0)
+    worst = max((cell.error for cell in found), default=0.0)
     share = f", {100 * inside / requests:.1f} % of the {requests:,} held-out requests" if requests else ""
     return (
         f"mean and p90 within {100 * TOLERANCE:g} % in {held} of {len(found)} cells of one size and number of steps"

@@ -1,8 +1,4 @@
-"""Division of a log by time: the requests that a profile is fitted on, and the later requests that check it.
-
-A service changes: a fit that pools its slow days with its fast ones predicts neither, and a check on random requests of
-the same days cannot show it.
-"""
+"""Division of a log by time: requests to fit on, and later ones to check, since a service changes from day to day."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,13 +15,10 @@ STARTS = 10
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The training requests from one start on, and the error of their fit on the last fifth of the training requests.
+    """The training requests from ``start`` on, and the error of their fit on the last fifth of the training requests.
 
-    Attributes:
-        start: index of the first request.
-        error: mean of the absolute errors of mean and p90 over all cells, weighted by requests; None where nothing
-            could be compared.
-        noise: standard error of the cells' means, relative, with the same weights.
+    ``error`` is the mean of the absolute errors of mean and p90 over all cells, weighted by requests, None where
+    nothing could be compared; ``noise`` the relative standard error of the cells' means, with the same weights.
     """
 
     start: int
@@ -51,8 +44,14 @@ def windows(training: Observed, check: Check) -> list[Window]:
     if len(training) < 2:
         return [Window(0, None, 0.0)]
     earlier, later = split(training)
-    starts = dict.fromkeys(len(earlier) * tenth // STARTS for tenth in range(STARTS))
-    return [_window(start, check(earlier[start:], later)) for start in starts]
+    found = []
+    for start in dict.fromkeys(len(earlier) * tenth // STARTS for tenth in range(STARTS)):
+        cells = check(earlier[start:], later)
+        requests = sum(cell.requests for cell in cells)
+        error = sum(cell.requests * (abs(cell.mean_error) + abs(cell.p90_error)) / 2 for cell in cells)
+        noise = sum(cell.requests * cell.noise for cell in cells)
+        found.append(Window(start, error / requests, noise / requests) if requests else Window(start, None, 0.0))
+    return found
 
 
 def longest(found: Sequence[Window]) -> Window:
@@ -65,11 +64,3 @@ def longest(found: Sequence[Window]) -> Window:
         return found[0]
     error, best = min(judged, key=lambda each: each[0])
     return next(window for other, window in judged if other <= error + best.noise)
-
-
-def _window(start: int, cells: Sequence[Cell]) -> Window:
-    requests = sum(cell.requests for cell in cells)
-    if not requests:
-        return Window(start, None, 0.0)
-    error = sum(cell.requests * (abs(cell.mean_error) + abs(cell.p90_error)) / 2 for cell in cells)
-    return Window(start, error / requests, sum(cell.requests * cell.noise for cell in cells) / requests)

@@ -26,13 +26,8 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The thresholds that fit best at one floor, on the encoder's scale.
-
-    Attributes:
-        floor, limits: of the first K and of the others.
-        misfit: sum over the aims of the squared residuals in tolerances.
-        ours: what the aims are met with.
-    """
+    """The thresholds (``floor`` of the first K, ``limits`` of the others) that fit best at one floor, on the encoder's
+    scale; the sum of their squared residuals in tolerances, and the values that they give."""
 
     floor: float
     limits: tuple[float, ...]

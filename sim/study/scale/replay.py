@@ -22,15 +22,14 @@ def replay(known: Neighbours, space: Space, floor: float, prompts: int, preload:
     """Send the rows of a trace one by one through a cache of ``prompts``; what does not hit is stored at once.
 
     Args:
-        known: the neighbours of every row, of a floor no higher than this one. Where a list was cut and none of it is
-            in the cache, the cache itself is searched.
+        known: the neighbours of every row, of a floor no higher than this one; where a list was cut and none of it is
+            in the cache, the cache is searched.
         space: bound to the trace.
         floor: a hit is more similar than this (NIRVANA, Fig. 10: cosine > threshold).
-        prompts: that the cache holds; the oldest leaves for a new one.
+        prompts: held at most; the oldest leaves first.
         preload: rows at the head that are stored and not served.
 
-    Returns:
-        (rows - preload,) float64: the similarity of each request's hit, NaN for a miss.
+    Returns (rows - preload,) float64: the similarity of each request's hit, NaN for a miss.
     """
     count = len(known.ends)
     found = np.full(count - preload, np.nan)
@@ -63,13 +62,7 @@ def replay(known: Neighbours, space: Space, floor: float, prompts: int, preload:
 
 @dataclass(slots=True)
 class _Cut:
-    """Searches for the rows whose lists were cut, many of them at a time, in what was stored when the first came.
-
-    Args:
-        space: bound to the trace.
-        rows: whose lists were cut.
-        stored: rows by their place in the order of insertion.
-    """
+    """Searches for the ``rows`` whose lists were cut, many at a time, in what was ``stored`` when the first came."""
 
     space: Space
     rows: NDArray[np.int64]

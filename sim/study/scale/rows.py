@@ -1,6 +1,6 @@
 """The targets of role fit that a scale is fitted on, and what a pass through a cache gives for them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """One published number: what it is called, its value, and how far from it is still held."""
+    """One published number and its tolerance."""
 
     name: str
     paper: float
@@ -37,12 +37,9 @@ class Aim:
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """What the caches found at one floor.
+    """The caches at one ``floor`` of the encoder's scale: Table 3's and, last, the preloaded one.
 
-    Attributes:
-        floor: on the encoder's scale.
-        similar: the similarities of the hits, sorted, for each of Table 3's caches and, last, for the preloaded one.
-        served: the requests of each.
+    ``similar`` has the similarities of each cache's hits, sorted, ``served`` the requests of each.
     """
 
     floor: float
@@ -51,12 +48,8 @@ class Passes:
 
     def share_above(self, limits: Floats) -> Floats:
         """The share of the requests that start from something more similar, (caches, limits)."""
-        return np.stack(
-            [
-                (len(similar) - np.searchsorted(similar, limits, side="right")) / served
-                for similar, served in zip(self.similar, self.served, strict=True)
-            ]
-        )
+        caches = zip(self.similar, self.served, strict=True)
+        return np.stack([(len(hits) - np.searchsorted(hits, limits, side="right")) / served for hits, served in caches])
 
     def numbers(self, limits: Sequence[float]) -> list[float]:
         """What the aims are met with, in their order, with these thresholds for the K beyond the first."""
@@ -66,11 +59,7 @@ class Passes:
 def numbers(above: Floats) -> Floats:
     """Hit rates and savings of Table 3's caches, the preloaded one's hit rate, and its share at the largest K.
 
-    Args:
-        above: (any, caches, K), the share of requests above each threshold; the last cache is the preloaded one.
-
-    Returns:
-        (any, aims), in the order of ``aims``.
+    ``above`` (any, caches, K) is the share of requests above each threshold. Returns (any, aims).
     """
     steps = np.diff([0, *KS]) / OF_STEPS
     tables = above[:, :-1]
@@ -80,14 +69,14 @@ def numbers(above: Floats) -> Floats:
 def aims(targets: Mapping[str, Sequence[Target]]) -> list[Aim]:
     """The published numbers. Raises ConfigError where one of them is not of role fit."""
     known = {target.id: target for target in targets["nirvana"]}
-    return [aim for name in ("N07-fifo", "N08-fifo", "N04a", "N04b") for aim in _aims(known[name])]
-
-
-def _aims(target: Target) -> Iterator[Aim]:
-    if target.role != "fit":
-        raise ConfigError(f"targets: {target.id} has role {target.role}, expected fit; a scale is fitted on no other")
-    allowed = target.tolerance or {}
-    for place, value in enumerate(target.values):
-        tolerance = allowed["abs"] if "abs" in allowed else allowed["rel"] * value
-        name = target.id if len(target.values) == 1 else f"{target.id}, {NAMES[place]}"
-        yield Aim(name, value, tolerance)
+    found = []
+    for target in (known[name] for name in ("N07-fifo", "N08-fifo", "N04a", "N04b")):
+        if target.role != "fit":
+            raise ConfigError(
+                f"targets: {target.id} has role {target.role}, expected fit; a scale is fitted on no other"
+            )
+        allowed = target.tolerance or {}
+        for place, value in enumerate(target.values):
+            name = target.id if len(target.values) == 1 else f"{target.id}, {NAMES[place]}"
+            found.append(Aim(name, value, allowed["abs"] if "abs" in allowed else allowed["rel"] * value))
+    return found

@@ -76,8 +76,7 @@ selector.__signature__ = inspect.signature(Options)  # type: ignore[attr-defined
 def findings(options: Options, pairs: Sequence[Pair], scores: Sequence[Scores], facts: dict[str, str]) -> Findings:
     """Scores as qualities, and the thresholds that follow.
 
-    An image's quality is its share of the full image's score. For the full-reference metrics that score is the best
-    there is: 1, or 100 dB. Where it is 0 or less the pair has no quality (NaN).
+    An image's quality is its share of the full image's score; NaN where that is 0 or less.
     """
     similarity = np.array([each.similarity for each in scores], np.float64)
     full = np.array([[each.full] for each in scores], np.float64)
@@ -93,13 +92,12 @@ def _facts(options: Options, trace: Trace, encoder: str, here: "Machine") -> dic
     small, (width, height) = options.small, options.size
     rule = "every pair" if options.rule == "all" else "the mean of the pairs"
     beyond = "reaches" if small is not None else "exceeds"
-    start = "the large model's final image" if small is not None else "its latent after K steps"
     versions = ", ".join(f"{package} {version}" for package, version in here.versions.items())
     similarity = "query prompt and cached image (CLIP)" if options.similarity == "image" else f"two prompts ({encoder})"
     return {
         "model": _words(options.large),
         **({} if small is None else {"refined by": _words(small)}),
-        "starts from": start,
+        "starts from": "its latent after K steps" if small is None else "the large model's final image",
         "metric": f"{options.metric}, {width}x{height} pixels, {options.steps} steps",
         "rule": f"{rule} at or above the threshold {beyond} alpha = {options.alpha:g} of the full run's score",
         "similarity": similarity,
@@ -115,10 +113,7 @@ def _words(model: "ModelSpec") -> str:
 
 
 def _published(options: Options) -> dict[int, float]:
-    """The thresholds of a shipped system, from its own configuration; those whose share of the steps is whole.
-
-    The papers' thresholds are of prompts (NIRVANA) or of prompt and image (MoDM); no other similarity has any.
-    """
+    """The thresholds of NIRVANA (of prompts) or MoDM (of prompt and image) whose share of the steps is whole."""
     of_images = options.similarity == "image"
     if not of_images and options.refine_family is not None:
         return {}

@@ -11,8 +11,6 @@ from sim.study.selector.rule import Floats, Threshold
 
 COLUMNS = 5
 
-_POINT, _OWN, _ALPHA = BLUE, VERMILION, INK
-
 
 @house_style()
 def draw(
@@ -26,12 +24,7 @@ def draw(
 ) -> Figure:
     """A panel for each K: one point per pair, alpha across, our threshold down, the paper's as a tick below.
 
-    Args:
-        similarity: (n,).
-        quality: (n, len(thresholds)); NaN is not drawn.
-        thresholds: one for each K.
-        published: K -> similarity in ``paper``; may lack some or all.
-        warning: said above the panels.
+    ``similarity`` is (n,), ``quality`` (n, len(thresholds)), NaN not drawn; ``published`` K -> similarity of ``paper``.
     """
     columns = min(COLUMNS, len(thresholds))
     rows = -(-len(thresholds) // columns)
@@ -42,12 +35,12 @@ def draw(
     y_limits = _limits([*(finite if finite.size else (0.0, 1.0)), alpha], 0.06)
     for index, each in enumerate(thresholds):
         panel = axes[index // columns][index % columns]
-        panel.scatter(similarity, quality[:, index], s=12, color=_POINT, alpha=0.65, linewidths=0)
-        panel.axhline(alpha, color=_ALPHA, linestyle="--", linewidth=1.0)
+        panel.scatter(similarity, quality[:, index], s=12, color=BLUE, alpha=0.65, linewidths=0)
+        panel.axhline(alpha, color=INK, linestyle="--", linewidth=1.0)
         panel.set(xlim=x_limits, ylim=y_limits)
         said = "none"
         if each.at_least is not None:
-            panel.axvline(each.at_least, color=_OWN)
+            panel.axvline(each.at_least, color=VERMILION)
             said = f"{each.at_least:.3f}"
         if each.k in published:
             below = panel.get_xaxis_transform()
@@ -60,19 +53,18 @@ def draw(
     for index in range(len(thresholds), rows * columns):
         axes[index // columns][index % columns].set_visible(False)
     handles = [
-        Line2D([], [], color=_POINT, marker="o", markersize=4, linestyle="", label="a pair"),
-        Line2D([], [], color=_ALPHA, linestyle="--", linewidth=1.0, label=f"α = {alpha:g}"),
-        Line2D([], [], color=_OWN, label="threshold measured here"),
+        Line2D([], [], color=BLUE, marker="o", markersize=4, linestyle="", label="a pair"),
+        Line2D([], [], color=INK, linestyle="--", linewidth=1.0, label=f"α = {alpha:g}"),
+        Line2D([], [], color=VERMILION, label="threshold measured here"),
     ]
     if reach:
         handles.append(Line2D([], [], color=GREY, marker="^", linestyle="", label=f"{paper}'s threshold"))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     if warning:
-        figure.suptitle(warning, fontsize=8.5, color=_OWN)
+        figure.suptitle(warning, fontsize=8.5, color=VERMILION)
     return figure
 
 
 def _limits(values: Sequence[float], margin: float) -> tuple[float, float]:
-    """The range of ``values`` with a share of it on both sides."""
     air = margin * (max(values) - min(values)) + 1e-3
     return min(values) - air, max(values) + air

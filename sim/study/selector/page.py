@@ -26,8 +26,7 @@ class Findings:
     """A finished calibration.
 
     Attributes:
-        facts: what was measured and how, in words: shown on the page and at the head of the YAML.
-        pairs, scores: (n,) each.
+        facts: what was measured and how, in words.
         similarity: (n,), what the thresholds are about.
         quality: (n, len(thresholds)), share of the full image's score.
         thresholds: one per K, rising.
@@ -82,16 +81,10 @@ class Findings:
 
 
 def publish(found: Findings, folder: Path) -> list[Path]:
-    """Write all files of ``found`` under ``folder``, each whole or not at all.
+    """Write all files of ``found`` under ``folder``, each whole or not at all, and return them.
 
-    Where no K has a threshold there is nothing that a run could read: the YAML file is then absent, and that of
-    an earlier call removed.
-
-    Returns:
-        the files that were written.
-
-    Raises:
-        ConfigError: the folder cannot be written to.
+    Where no K has a threshold there is no YAML file for a run to read, and that of an earlier call is removed. Raises
+    ConfigError where the folder cannot be written to.
     """
     check_ours(folder / PAGE, ConfigError, "a page of calibrate selector", b"# How many steps")
     output_folder((folder / SELECTOR).parent, ConfigError)
@@ -100,10 +93,8 @@ def publish(found: Findings, folder: Path) -> list[Path]:
     with atomic_files(files, ConfigError, gone=[] if found.at_least else [folder / SELECTOR]) as (pairs, image, *texts):
         with pairs.open("wb") as file:
             pq.write_table(_table(found), file)
-        alpha = found.options.alpha
-        draw(
-            found.similarity, found.quality, found.thresholds, alpha, found.published, found.paper, found.warning
-        ).savefig(image, format="png")
+        shown = found.similarity, found.quality, found.thresholds, found.options.alpha, found.published
+        draw(*shown, found.paper, found.warning).savefig(image, format="png")
         for temporary, template in zip(texts, templates.values(), strict=True):
             text = render("sim.study.selector", template, found=found, figure=FIGURE)
             temporary.write_text(text, encoding="utf-8")
@@ -113,7 +104,6 @@ def publish(found: Findings, folder: Path) -> list[Path]:
 def _table(found: Findings) -> pa.Table:
     """A row per pair and K."""
     ks = [each.k for each in found.thresholds]
-    count = len(found.pairs)
     scores = [[each.by_k[k] for k in ks] for each in found.scores]
     return pa.table(
         {
@@ -123,7 +113,7 @@ def _table(found: Findings) -> pa.Table:
             "cached_prompt": pa.array([pair.cached_prompt for pair in found.pairs for _ in ks]),
             "text_similarity": pa.array(np.repeat([pair.similarity for pair in found.pairs], len(ks))),
             "similarity": pa.array(np.repeat(found.similarity, len(ks))),
-            "k": pa.array(np.tile(ks, count), pa.int32()),
+            "k": pa.array(np.tile(ks, len(scores)), pa.int32()),
             "score": pa.array(np.array(scores, np.float64).reshape(-1)),
             "full_score": pa.array(np.repeat([each.full for each in found.scores], len(ks))),
             "quality": pa.array(found.quality.reshape(-1), from_pandas=True),
