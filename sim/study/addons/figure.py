@@ -35,15 +35,11 @@ def _panel(axes: Axes, curve: Curve) -> None:
         f"all of a node: {curve.all:.2g}", (curve.sizes[-1], curve.all), ha="right", va="bottom", fontsize=7.5,
         xytext=(0, 8 if curve.all < 0.1 else 1), textcoords="offset points", color=EDGE,
     )  # fmt: skip
-    axes.set_xscale("log")
+    title = f"{'Service ' if curve.measured else ''}{curve.service}: {NAMES[curve.kind]}"
+    axes.set(xscale="log", ylim=(0.0, None), xlabel="size of the cache (add-ons)", title=title)
     axes.set_xticks([1, 2, 4, 8, 16, 32])
     axes.xaxis.set_major_formatter(plain_numbers())
     axes.xaxis.set_minor_formatter("")
-    axes.set_ylim(bottom=0.0)
-    axes.set_xlabel("size of the cache (add-ons)")
-    axes.set_title(
-        f"Service {curve.service}: {NAMES[curve.kind]}" if curve.measured else f"{curve.service}: {NAMES[curve.kind]}"
-    )
 
 
 @house_style()

@@ -10,21 +10,13 @@ from sim.study.verdicts import Facts
 
 def render(facts: Facts, images: Sequence[str]) -> str:
     """Fill the page with the study's JSON; ``images`` are the file names of the figures on caches and on routing."""
-    curves, served = facts["caches"]["curves"], facts["served"]
-    routing = [
-        (
-            *(row["name"], f"{row['rate_rpm']:g}", f"{row['mean_s']:.1f}", f"{row['p95_s']:.1f}"),
-            *(f"{row['loads_per_request'][kind]:.2f}" for kind in ("controlnet", "lora")),
-        )
-        for row in served["routing"]
-    ]
-    placement = [
-        (
-            *(row["name"], ", ".join(f"{load:.2f}" for load in row["load"])),
-            *(f"{row[key]:.2f}" for key in ("turns_s", "mean_s", "p95_s")),
-        )
-        for row in served["placement"]
-    ]
+    curves, routing, placement = facts["caches"]["curves"], [], []
+    for row in facts["served"]["routing"]:
+        loads = (f"{row['loads_per_request'][kind]:.2f}" for kind in ("controlnet", "lora"))
+        routing.append((row["name"], f"{row['rate_rpm']:g}", f"{row['mean_s']:.1f}", f"{row['p95_s']:.1f}", *loads))
+    for row in facts["served"]["placement"]:
+        seconds = (f"{row[key]:.2f}" for key in ("turns_s", "mean_s", "p95_s"))
+        placement.append((row["name"], ", ".join(f"{load:.2f}" for load in row["load"]), *seconds))
     return conf.page.render(
         __package__,
         "page.md.jinja",

@@ -61,14 +61,13 @@ def study(work: Path, jobs: int, rows: int) -> dict[str, Any]:
             print(f"mezzotint: {point.command}: {outcome}", file=sys.stderr)
             raise ConfigError(f"scorecard compositions: a run failed: {outcome}")
     pairs = zip(done[::2], done[1::2], strict=True)
-    traffics = []
+    traffics: list[dict[str, Any]] = []
     for traffic in TRAFFICS:
-        designs = []
+        traffics.append({"title": traffic.title, "light_rpm": traffic.light_rpm, "designs": []})
         for design in traffic.designs:
-            (point, light_run), (_, full_run) = next(pairs)
+            (point, light), (_, full) = next(pairs)
             told = {"name": design.name, "parts": list(design.parts), "command": point.command}
-            designs.append(told | _measured(light_run, full_run))
-        traffics.append({"title": traffic.title, "light_rpm": traffic.light_rpm, "designs": designs})
+            traffics[-1]["designs"].append(told | _measured(light, full))
     return {"rows": rows, "traffics": traffics}
 
 

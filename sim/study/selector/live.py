@@ -62,24 +62,22 @@ class LivePairs:
         seed = self._seed(pair.query)
         own = seed if self.metric.full_reference else self._seed(pair.cached)
         noise = self.large.noise(*size, [seed], steps)
-        full = self.large.decode(
-            self.large.denoise(self.large.encode([pair.query_prompt]), noise, steps).latents
-        ).images
+        query = self.large.encode([pair.query_prompt])
+        full = self.large.decode(self.large.denoise(query, noise, steps).latents).images
         needs_image = self.small is not None or self.clip is not None
-        conditioning = self.large.encode([pair.cached_prompt])
         noise = self.large.noise(*size, [own], steps)
         last = None if needs_image else max(ks)
-        cached = self.large.denoise(conditioning, noise, steps, last_step=last, capture=ks)
+        cached = self.large.denoise(self.large.encode([pair.cached_prompt]), noise, steps, last_step=last, capture=ks)
         image = self.large.decode(cached.latents).images if needs_image else None
         runner = self.small or self.large
-        conditioning = runner.encode([pair.query_prompt])
+        query = query if self.small is None else self.small.encode([pair.query_prompt])
         made = []
         for k in ks:
             if self.small is None:
-                done = self.large.denoise(conditioning, cached.captured[k], steps, first_step=k)
+                done = self.large.denoise(query, cached.captured[k], steps, first_step=k)
             else:
                 assert image is not None
-                done = self.small.refine(conditioning, list(image), *size, [seed], k, steps)
+                done = self.small.refine(query, list(image), *size, [seed], k, steps)
             made.append(runner.decode(done.latents).images)
         similarity = pair.similarity
         if self.clip is not None:
