@@ -32,7 +32,7 @@ import pandas as pd
 from IPython.display import display
 
 from conf.palette import COLOURS, INK, STYLE, panels
-from sim.study.hardware.figure import draw
+from sim.study.hardware.page import draw
 from sim.study.hardware.replay import replayed
 from sim.study.hardware.rows import QUANTILES, shipped, submissions
 from sim.study.shown import show

@@ -13,7 +13,7 @@ import pytest
 from sim.cli import main
 from sim.errors import ConfigError
 from sim.study.hardware import card, page, replay, routing
-from sim.study.hardware.figure import draw
+from sim.study.hardware.page import draw
 from sim.study.hardware.rows import QUANTILES, Routed, Submission, routed, shipped, submissions
 from tests.sim.test_batch_server import finished
 from traces.arrivals.loadgen import LoadGen

@@ -35,7 +35,6 @@ def compare(
         ConfigError: a file that cannot be written, sizes that are none.
     """
     from sim.study.addons import caches, page  # what draws takes a second to import
-    from sim.study.addons.figure import draw, draw_served
     from sim.study.addons.served import served
 
     asked = _sizes(sizes) or caches.SIZES
@@ -56,7 +55,7 @@ def compare(
         print(f"{curve.service}, {curve.kind}, LRU, loads per request by size (measured): {said}")
     if check:
         return checked(before, caches.judged(facts))
-    figures = {f"{stem}.png": draw(found), f"{stem}-routing.png": draw_served(facts["served"])}
+    figures = {f"{stem}.png": page.draw(found), f"{stem}-routing.png": page.draw_served(facts["served"])}
     write_page(output, stem, facts, page.render(facts, list(figures)), figures)
     return 0
 

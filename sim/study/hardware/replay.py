@@ -144,14 +144,8 @@ def served(config: Mapping[str, Any], factor: float, trace: Trace | None = None)
 def replayed(row: Submission, *, moved: bool = True) -> tuple[dict[str, Any], Floats]:
     """Fit one number to the mean, predict the rest; and predict all of it with nothing fitted.
 
-    Args:
-        row: the submission.
-        moved: with the sensitivity of both predictions to the service time.
-
-    Returns the submission beside both predictions as JSON has it, and all latencies of the fitted one, ascending. Of
-    the arrivals made again the rate is the gaps over the time of the last; the load is by the fit.
-
-    Raises ConfigError where the row cannot be replayed.
+    Returns the submission beside both predictions as JSON has it, with ``moved`` with their sensitivity to the service
+    time, and all latencies of the fitted one, ascending. Raises ConfigError where the row cannot be replayed.
     """
     with tempfile.TemporaryDirectory() as folder:
         replay = Replay(row, Path(folder))
@@ -176,8 +170,6 @@ def replayed(row: Submission, *, moved: bool = True) -> tuple[dict[str, Any], Fl
 
 def summary(latencies_s: Floats) -> dict[str, float]:
     """Mean, ends and order statistics of ascending seconds, (requests,)."""
-    found: dict[str, Any] = {
-        name: np.quantile(latencies_s, share, method="inverted_cdf") for name, share in QUANTILES.items()
-    }
-    found |= {"mean": latencies_s.mean(), "min": latencies_s[0], "max": latencies_s[-1]}
-    return {name: float(value) for name, value in found.items()}
+    levels = np.quantile(latencies_s, [*QUANTILES.values()], method="inverted_cdf").tolist()
+    ends = {"mean": float(latencies_s.mean()), "min": float(latencies_s[0]), "max": float(latencies_s[-1])}
+    return dict(zip(QUANTILES, levels, strict=True)) | ends

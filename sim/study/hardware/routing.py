@@ -19,8 +19,6 @@ MOVED_DRAWS = 10
 BAND = (0.05, 0.95)
 """Quantiles of the draws between which the band lies: nine in ten draws."""
 
-MODEL = "qwen-image-vllm-omni"
-
 
 def replayed(row: Routed, draws: int, *, moved: bool = True) -> dict[str, Any]:
     """Replay a run once for each of ``draws`` seeds, and return it beside its replays as JSON has it.
@@ -68,8 +66,8 @@ def _config(row: Routed) -> dict[str, Any]:
             raise ConfigError(f"{group}: found {name!r} among the measured runs, expected one of {', '.join(known)}")
     return base_config((
         *(f"trace={mix}", "shapes=trace", "arrivals=expovariate", f"arrivals.rate_rpm={60 * row.rate_per_s!r}"),
-        *("scheduler=routed", f"router={row.routing}", "cluster=h100", "cluster.count=3", f"models={MODEL}"),
-        *("slo=[]", "sample_s=1e6", "quality=alpha"),
+        *("scheduler=routed", f"router={row.routing}", "cluster=h100", "cluster.count=3"),
+        *("models=qwen-image-vllm-omni", "slo=[]", "sample_s=1e6", "quality=alpha"),
     ))  # fmt: skip
 
 

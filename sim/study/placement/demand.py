@@ -1,7 +1,7 @@
 """What is asked of ControlNet servers: which ControlNets are called together, how often, and for how long."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -72,20 +72,16 @@ def head(demand: Demand, most: int) -> Demand:
     """The demand of the ``most`` ControlNets that are called most."""
     kept = set(list(demand.load)[:most])
     called = ((tuple(name for name in names if name in kept), rate) for names, rate in demand.together)
-    return _demand(_merged(called), demand.call_s)
+    return Demand(_merged(called), demand.call_s)
 
 
 def _of_shares(shares: Iterable[tuple[Sequence[str], float]], rate_rpm: float, call_s: float) -> Demand:
-    return _demand({names: share * rate_rpm / 60.0 for names, share in _merged(shares).items()}, call_s)
+    return Demand(tuple((names, share * rate_rpm / 60.0) for names, share in _merged(shares)), call_s)
 
 
-def _merged(parts: Iterable[tuple[Sequence[str], float]]) -> dict[tuple[str, ...], float]:
-    """Sum what is said of the same names, whatever their order."""
+def _merged(parts: Iterable[tuple[Sequence[str], float]]) -> tuple[tuple[tuple[str, ...], float], ...]:
+    """Sum what is said of the same names, whatever their order; the most first."""
     merged: dict[tuple[str, ...], float] = defaultdict(float)
     for names, part in parts:
         merged[tuple(sorted(set(names)))] += part
-    return merged
-
-
-def _demand(rates: Mapping[tuple[str, ...], float], call_s: float) -> Demand:
-    return Demand(tuple(sorted(rates.items(), key=lambda pair: (-pair[1], pair[0]))), call_s)
+    return tuple(sorted(merged.items(), key=lambda pair: (-pair[1], pair[0])))

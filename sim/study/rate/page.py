@@ -24,6 +24,11 @@ def facts(system: str, question: Question, found: Found, points: Points) -> dict
     asked = asdict(question)
     del asked["replications"]
     ends = zip(found.carried_rpm, found.not_carried_rpm, strict=True)
+    runs = []
+    for point in found.points:
+        known = asdict(point)
+        replication = known.pop("replication")
+        runs.append({"folder": points.name(replication, point.rate_rpm), "seed": points.seed(replication), **known})
     return {
         "schema": 1,
         "system": system,
@@ -38,16 +43,7 @@ def facts(system: str, question: Question, found: Found, points: Points) -> dict
             {"seed": points.seed(each), "carried_rpm": carried_rpm, "not_carried_rpm": not_carried_rpm}
             for each, (carried_rpm, not_carried_rpm) in enumerate(ends)
         ],
-        "runs": [
-            {
-                "folder": points.name(point.replication, point.rate_rpm),
-                "seed": points.seed(point.replication),
-                "rate_rpm": point.rate_rpm,
-                "violation_rate": point.violation_rate,
-                "backlog_grows": point.backlog_grows,
-            }
-            for point in found.points
-        ],
+        "runs": runs,
     }
 
 

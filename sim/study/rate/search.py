@@ -63,15 +63,11 @@ Measure = Callable[[Sequence[tuple[int, float]]], list[Point]]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The answer.
+    """The answer, ``rate_rpm``: the mean of the highest rates that were carried.
 
-    Attributes:
-        rate_rpm: the mean of the highest rates that were carried. The interval reaches from the lower end of theirs
-            to the upper end of that of the lowest rates that were not, so it holds what bisection left open too.
-        carried_rpm, not_carried_rpm: both, by replication.
-        at_rate: all replications at the answer.
-        violation_rate: their share of requests over the limit.
-        points: every run, by replication and rate.
+    Its interval reaches from the lower end of theirs to the upper end of that of the lowest rates that were not, so it
+    holds what bisection left open too. ``at_rate`` has all replications at the answer, ``violation_rate`` their share
+    over the limit, ``points`` every run by replication and rate.
     """
 
     rate_rpm: Spread
@@ -83,11 +79,9 @@ class Found:
 
 
 def search(question: Question, measure: Measure) -> Found:
-    """Bisect in every replication, in rounds, so that those of a round can run at once.
+    """Bisect in every replication by ratio, in rounds, so that those of a round can run at once.
 
-    Rates are halved by ratio. All replications begin with the same two, and so does every ``violations`` asked for:
-    the larger it is, the higher the answer, or equal, whatever the runs say.
-
+    All begin with the same two rates, whatever ``violations``: the larger it is, the higher the answer, or equal.
     Raises ConfigError where some replication does not carry the lower rate, or carries the upper one.
     """
     everyone = range(question.replications)

@@ -16,9 +16,8 @@ from conf.choice import choice
 from conf.page import render
 from sim.config.build import build
 from sim.errors import ConfigError
-from sim.study.scale.fit import CLIP, Fit, fit
+from sim.study.scale.fit import CLIP, PRELOAD, SIZES, Fit, Passes, aims, fit
 from sim.study.scale.replay import replay
-from sim.study.scale.rows import PRELOAD, SIZES, Passes, aims
 from sim.study.scorecard.targets import load_targets
 from traces.encoders.embeddings import Encoder, embed
 from traces.similarity.neighbours import FILES, Neighbours, remembered
