@@ -40,15 +40,10 @@ def make(
     moved: bool = True,
     jobs: int = 1,
 ) -> dict[str, Any]:
-    """Replay everything, and return it as JSON has it; shares are relative errors, and times seconds.
+    """Replay everything, with ``quick`` a part of the submissions, and return it as JSON has it.
 
-    Args:
-        submissions: MLPerf's; with ``quick`` a part of them.
-        routed: llm-d's.
-        moved: with the sensitivity of predictions to the service time.
-        jobs: worker processes.
-
-    Raises ConfigError, naming the row, where one cannot be replayed.
+    With ``moved`` the predictions have their sensitivity to the service time. Shares are relative errors, and times
+    seconds. Raises ConfigError, naming the row, where one cannot be replayed.
     """
     part = submissions[::PART] if quick else submissions
     calls = [delayed(replay.replayed)(row, moved=moved) for row in part]

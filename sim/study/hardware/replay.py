@@ -61,7 +61,17 @@ class Replay:
             step=[At(width=SIZE, height=SIZE, batch=row.batch_most, seconds=self.base_s * row.batch_most / STEPS)],
         )
         write_profile(profile, folder / "submission.yaml")
-        self._config = self._configured(str(folder), ceil(1.3 * expected) + 300)
+        base, least = base_config(SERVER), {"least_requests": row.min_query_count, "least_s": row.min_duration_s}
+        drawn = {"seed": row.schedule_rng_seed, "rate_rpm": 60 * row.target_qps}
+        shapes = {"shapes": [[SIZE, SIZE, STEPS, 1]], "requests": ceil(1.3 * expected) + 300}
+        self._config = base | {
+            "trace": base["trace"] | shapes,
+            "arrivals": base["arrivals"] | drawn | least,
+            "scheduler": base["scheduler"] | {"batch_most": row.batch_most, "batch_limit_s": row.batch_limit_s},
+            "executor": base["executor"] | {"limit": row.batch_most},
+            "cluster": {"count": row.gpus, "gpu": base["cluster"]["gpu"] | {"name": GPU}},
+            "backend": base["backend"] | {"gpu": GPU, "folder": str(folder)},
+        }
         self._trace: Trace | None = None
         self.times_s = self.predicted_s = np.zeros(0)
 
@@ -111,19 +121,6 @@ class Replay:
                 "check mean_s, target_qps, batch_most and batch_limit_s"
             )
         return float(brentq(above, low, high, rtol=PRECISE, xtol=PRECISE))
-
-    def _configured(self, folder: str, requests: int) -> dict[str, Any]:
-        row, base = self.row, base_config(SERVER)
-        least = {"least_requests": row.min_query_count, "least_s": row.min_duration_s}
-        drawn = {"seed": row.schedule_rng_seed, "rate_rpm": 60 * row.target_qps}
-        return base | {
-            "trace": base["trace"] | {"shapes": [[SIZE, SIZE, STEPS, 1]], "requests": requests},
-            "arrivals": base["arrivals"] | drawn | least,
-            "scheduler": base["scheduler"] | {"batch_most": row.batch_most, "batch_limit_s": row.batch_limit_s},
-            "executor": base["executor"] | {"limit": row.batch_most},
-            "cluster": {"count": row.gpus, "gpu": base["cluster"]["gpu"] | {"name": GPU}},
-            "backend": base["backend"] | {"gpu": GPU, "folder": folder},
-        }
 
 
 @cache

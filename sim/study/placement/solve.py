@@ -5,14 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 from sim.errors import ConfigError
 from sim.study.placement.demand import Demand
-
-Floats = npt.NDArray[np.float64]
 
 LIGHT = 1e-3
 """Of the seconds that a request waits for another of its own ControlNets, what an even load is worth beside them."""
@@ -124,11 +121,14 @@ def solve(demand: Demand, servers: int, limit: float, room: int) -> Placement | 
     cost[y] = LIGHT * demand.call_s / (room * nets * servers)
     upper, whole = np.ones(top + 1), np.zeros(top + 1)
     upper[top], whole[y] = limit, 1
+    indices, values, low, high = zip(*rows, strict=True)
+    at = np.repeat(np.arange(len(rows)), [len(each) for each in indices])
+    sums = csr_array((np.concatenate(values), (at, np.concatenate(indices))), shape=(len(rows), top + 1))
     found = milp(
         cost / (LIGHT * demand.call_s),  # of the order of one, which the solver's own tolerances are for
         integrality=whole,
         bounds=Bounds(0.0, upper),
-        constraints=LinearConstraint(*_sparse(rows, top + 1)),
+        constraints=LinearConstraint(sums, low, high),
         options={"node_limit": NODES, "mip_rel_gap": GAP},
     )
     if found.status == 2:
@@ -140,13 +140,3 @@ def solve(demand: Demand, servers: int, limit: float, room: int) -> Placement | 
     shares = np.where(found.x[y] > 0.5, np.clip(found.x[x], 0.0, 1.0), 0.0)
     shares /= shares.sum(1, keepdims=True)
     return judged(demand, {name: shares[i].tolist() for i, name in enumerate(names)})
-
-
-def _sparse(
-    rows: Sequence[tuple[list[int], list[float], float, float]], width: int
-) -> tuple[csr_array, Floats, Floats]:
-    at = np.repeat(np.arange(len(rows)), [len(row[0]) for row in rows])
-    columns = np.concatenate([np.asarray(row[0]) for row in rows])
-    values = np.concatenate([np.asarray(row[1], np.float64) for row in rows])
-    matrix = csr_array((values, (at, columns)), shape=(len(rows), width))
-    return matrix, np.array([row[2] for row in rows]), np.array([row[3] for row in rows])

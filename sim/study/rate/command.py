@@ -98,13 +98,10 @@ def rate(
 def find(
     question: "Question", config: DictConfig, settings: Settings, folder: Path, overrides: Sequence[str], jobs: int
 ) -> list[str]:
-    """Search, and write what was found; returns the lines to print.
+    """Search, write what was found in ``folder``, and return the lines to print.
 
-    Args:
-        config: composed, not resolved; ``settings`` is the same, checked.
-        folder: of the search.
-
-    Raises ConfigError where the rate does not lie between the two, and what runs raise.
+    ``config`` is composed, not resolved; ``settings`` is the same, checked. Raises ConfigError where the rate does not
+    lie between the two, and what runs raise.
     """
     from tqdm import tqdm
 

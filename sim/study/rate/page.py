@@ -4,7 +4,6 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
@@ -65,7 +64,15 @@ def draw(system: str, question: Question, found: Found) -> Figure:
     figure = Figure(figsize=(7.5, 4.4), layout="constrained")
     panel = figure.add_subplot()
     colour, rate = COLOURS[0], found.rate_rpm
-    _band(panel, question, found, colour)
+    grid, curves = np.geomspace(question.from_rpm, question.to_rpm, FINE), []
+    for each in range(question.replications):  # taken as straight between the rates it ran at
+        own = [point for point in found.points if point.replication == each]
+        at, shares = np.log([point.rate_rpm for point in own]), [point.violation_rate for point in own]
+        curves.append(np.interp(np.log(grid), at, shares))
+    means = [interval(column) for column in np.transpose(curves)]
+    panel.plot(grid, [each.mean for each in means], color=colour)
+    low, high = [max(0.0, each.low) for each in means], [min(1.0, each.high) for each in means]
+    panel.fill_between(grid, low, high, color=colour, alpha=0.18, linewidth=0)
     for grows, marker in ((False, "o"), (True, "x")):
         some = [point for point in found.points if point.backlog_grows is grows]
         rates, shares = [point.rate_rpm for point in some], [point.violation_rate for point in some]
@@ -92,20 +99,6 @@ def draw(system: str, question: Question, found: Found) -> Figure:
     ]
     below(figure, handles, [str(handle.get_label()) for handle in handles])
     return figure
-
-
-def _band(panel: Axes, question: Question, found: Found, colour: str) -> None:
-    """The mean over replications and its interval, each replication taken as straight between the rates it ran at."""
-    rates = np.geomspace(question.from_rpm, question.to_rpm, FINE)
-    curves = []
-    for each in range(question.replications):
-        own = [point for point in found.points if point.replication == each]
-        at, shares = np.log([point.rate_rpm for point in own]), [point.violation_rate for point in own]
-        curves.append(np.interp(np.log(rates), at, shares))
-    means = [interval(column) for column in np.transpose(curves)]
-    panel.plot(rates, [each.mean for each in means], color=colour)
-    low, high = [max(0.0, each.low) for each in means], [min(1.0, each.high) for each in means]
-    panel.fill_between(rates, low, high, color=colour, alpha=0.18, linewidth=0)
 
 
 def _of(question: Question) -> str:

@@ -21,7 +21,6 @@ from traces.arrivals.trace_clock import TraceClock, own_rpm
 from traces.sources import Source
 
 RATE, SEED = "arrivals.rate_rpm", "seed"
-REPLICATIONS = 5
 
 
 class Points:
@@ -86,7 +85,7 @@ def is_own_clock(config: DictConfig) -> bool:
 def replications(config: DictConfig, asked: int | None) -> int:
     """Return the number of seeds: one for the times of a file. Raises ConfigError where more are asked for."""
     if not is_own_clock(config) or OmegaConf.select(config, "trace.path") is None:
-        return REPLICATIONS if asked is None else asked
+        return 5 if asked is None else asked
     if asked is not None and asked > 1:
         raise ConfigError(
             f"--replications {asked}: the times of {OmegaConf.select(config, 'trace.path')} are the same for every"

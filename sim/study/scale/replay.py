@@ -68,21 +68,20 @@ class _Cut:
     rows: NDArray[np.int64]
     stored: NDArray[np.int64]
     _products: NDArray[np.float32] = field(init=False, default_factory=lambda: np.empty((0, 0), np.float32))
-    _first: int = field(init=False, default=0)
-    _since: int = field(init=False, default=0)
-    _until: int = field(init=False, default=0)
+    _held: tuple[int, int, int] = field(init=False, default=(0, 0, 0))
 
     def best(self, row: int, oldest: int, newest: int) -> int:
         """The similarity in millionths of the best of what was stored ``oldest``-th to before ``newest``-th."""
         at = int(np.searchsorted(self.rows, row))
-        if at >= self._first + len(self._products):
+        first, since, until = self._held
+        if at >= first + len(self._products):
             asked = self.rows[at : at + AHEAD]
             queries = np.concatenate([self.space.queries(each, each + 1) for each in asked.tolist()])
             self._products = queries @ self.space.artifacts(self.stored[oldest:newest]).T
-            self._first, self._since, self._until = at, oldest, newest
+            first, since, until = self._held = at, oldest, newest
         query = self.space.queries(row, row + 1)
-        known = self._products[at - self._first, oldest - self._since :]
-        late = self.space.artifacts(self.stored[max(self._until, oldest) : newest]) @ query[0]
+        known = self._products[at - first, oldest - since :]
+        late = self.space.artifacts(self.stored[max(until, oldest) : newest]) @ query[0]
         products = np.concatenate((known, late))
         near = np.argpartition(products, -min(NEAR, len(products)))[-NEAR:]
         artifacts = self.space.artifacts(self.stored[oldest + near])

@@ -2,7 +2,6 @@
 
 import inspect
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,10 @@ from sim.config.build import build
 from sim.config.compose import composed
 from sim.errors import ConfigError
 from sim.streams import stream
-from sim.study.selector.journal import Scores, measure
+from sim.study.selector.journal import measure
 from sim.study.selector.options import Options
 from sim.study.selector.page import Findings, publish
-from sim.study.selector.pairs import Pair, choose
+from sim.study.selector.pairs import choose
 from sim.study.selector.rule import thresholds
 from traces.encoders.embeddings import Encoder, embed
 from traces.sources.synthetic import Synthetic
@@ -27,8 +26,6 @@ from traces.table.trace import Trace, read
 if TYPE_CHECKING:
     from backends.calibrate.machine import Machine
     from backends.diffusers_ import ModelSpec
-
-JOURNAL = "journal.jsonl"
 
 
 def selector(**given: Any) -> None:
@@ -54,13 +51,20 @@ def selector(**given: Any) -> None:
     trace = read(options.trace) if options.trace else synthetic.load(stream(options.seed, "trace"))
     encoder: Encoder = build(choice("encoder", options.encoder), "encoder")
     pairs = choose(trace, embed(trace, encoder), options.pairs, options.seed)
-    journal, conditions = options.output / JOURNAL, options.conditions(trace.digest, encoder.name, here.name)
+    journal, conditions = options.output / "journal.jsonl", options.conditions(trace.digest, encoder.name, here.name)
     try:
         scores = measure(pairs, journal, conditions, lambda: opened(options))
     except KeyboardInterrupt:
         print(f"mezzotint: finished pairs are kept in {journal}; the same command goes on", file=sys.stderr)
         raise
-    found = findings(options, pairs, scores, _facts(options, trace, encoder.name, here))
+    similarity = np.array([each.similarity for each in scores], np.float64)
+    full = np.array([[each.full] for each in scores], np.float64)
+    made = np.array([[each.by_k[k] for k in options.ks] for each in scores], np.float64)
+    quality = np.where(full > 0, made / np.where(full > 0, full, 1.0), np.nan)
+    strict = options.refine_family is None
+    limits = thresholds(similarity, quality, options.ks, options.alpha, rule=options.rule, strict=strict)
+    facts = _facts(options, trace, encoder.name, here)
+    found = Findings(options, facts, pairs, scores, similarity, quality, limits, _published(options))
     for path in publish(found, options.output):
         print(path)
     if not found.at_least:
@@ -71,21 +75,6 @@ def selector(**given: Any) -> None:
 
 
 selector.__signature__ = inspect.signature(Options)  # type: ignore[attr-defined]  # its options are the fields
-
-
-def findings(options: Options, pairs: Sequence[Pair], scores: Sequence[Scores], facts: dict[str, str]) -> Findings:
-    """Scores as qualities, and the thresholds that follow.
-
-    An image's quality is its share of the full image's score; NaN where that is 0 or less.
-    """
-    similarity = np.array([each.similarity for each in scores], np.float64)
-    full = np.array([[each.full] for each in scores], np.float64)
-    made = np.array([[each.by_k[k] for k in options.ks] for each in scores], np.float64)
-    quality = np.where(full > 0, made / np.where(full > 0, full, 1.0), np.nan)
-    limits = thresholds(
-        similarity, quality, options.ks, options.alpha, rule=options.rule, strict=options.refine_family is None
-    )
-    return Findings(options, facts, pairs, scores, similarity, quality, limits, _published(options))
 
 
 def _facts(options: Options, trace: Trace, encoder: str, here: "Machine") -> dict[str, str]:

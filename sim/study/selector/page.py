@@ -31,7 +31,7 @@ class Findings:
     Attributes:
         facts: what was measured and how, in words.
         similarity: (n,), what the thresholds are about.
-        quality: (n, len(thresholds)), share of the full image's score.
+        quality: (n, len(thresholds)), share of the full image's score; NaN where that is 0 or less.
         thresholds: one per K, rising.
         published: K -> the paper's threshold; empty where it is of another similarity.
     """

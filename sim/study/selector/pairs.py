@@ -34,11 +34,8 @@ def choose(trace: Trace, embeddings: NDArray[np.float32], count: int, seed: int)
     Drawn as served, with the nearest cached prompt (NIRVANA, Algorithm 2), most pairs would be of one similarity. A
     query comes once, its partner is any earlier request; a longer draw begins with the pairs of a shorter one.
 
-    Args:
-        trace: n requests; those without a prompt are passed over.
-        embeddings: (n, d) float32, unit rows.
-
-    Raises TraceError where the trace has too few prompts.
+    Requests without a prompt are passed over. ``embeddings`` are (n, d) float32, unit rows, of n requests. Raises
+    TraceError where the trace has too few prompts.
     """
     prompts = [prompt or "" for prompt in trace.prompts().to_pylist()]
     rows = np.array([row for row, prompt in enumerate(prompts) if prompt.strip()], np.int64)

@@ -51,14 +51,10 @@ def lowest(similarity: Floats, quality: Floats, alpha: float, *, rule: Rule, str
 def thresholds(
     similarity: Floats, quality: Floats, ks: Sequence[int], alpha: float, *, rule: Rule, strict: bool
 ) -> list[Threshold]:
-    """A threshold for each K, as ``lowest`` has it, raised to that of a smaller K (a running maximum).
+    """A threshold for each K of ``ks``, which rise, as ``lowest`` has it, raised to that of a smaller K.
 
-    So a K that no similarity suffices for takes all larger ones with it.
-
-    Args:
-        similarity: (n,).
-        quality: (n, len(ks)), 1 is the full run's.
-        ks: steps skipped, rising.
+    So a K that no similarity suffices for takes all larger ones with it. ``similarity`` is (n,), ``quality``
+    (n, len(ks)), 1 the full run's.
     """
     found: list[Threshold] = []
     highest = -np.inf

@@ -63,11 +63,9 @@ class Setting:
 
 def settings(which: Callable[[str, int, int], bool] = lambda *_: True) -> list[Setting]:
     """Those of the log for which ``which`` (system, ControlNets, LoRAs) is true, in its order."""
-    with LOGGED.open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
     columns: dict[Statistic, str] = {"mean": "", "median": "median_"}
     found = []
-    for row in rows:
+    for row in csv.DictReader(LOGGED.read_text(encoding="utf-8").splitlines()):
         of = (row["system"], int(row["controlnets"]), int(row["loras"]))
         if which(*of):
             took, logged, ours = stages(simulate(config(*of))), {}, {}
