@@ -51,10 +51,10 @@ def study(work: Path, jobs: int, rows: int) -> dict[str, Any]:
     asked: list[Point] = []
     length = (f"trace.requests={4 * rows}", f"preload={3 * rows}")
     for traffic in TRAFFICS:
-        light = ("arrivals=poisson", f"arrivals.rate_rpm={traffic.light_rpm}")
+        few = ("arrivals=poisson", f"arrivals.rate_rpm={traffic.light_rpm}")
         for design in traffic.designs:
             common = (*design.overrides, *traffic.overrides, *CLUSTER, *length)
-            asked += [Point(NAME, {}, (*common, *load)) for load in (light, FULL)]
+            asked += [Point(NAME, {}, (*common, *load)) for load in (few, FULL)]
     done = finish(asked, work, jobs).outcomes
     for point, outcome in done:
         if isinstance(outcome, str):

@@ -59,7 +59,7 @@ def facts_of(form: str, submissions: Sequence[tuple[Facts, replay.Floats]], rout
     runs, distribution = [run for run, _ in submissions], None
     if submissions:  # the distribution of the submission with the most load is kept, where chance counts most
         run, latencies_s = max(submissions, key=lambda each: each[0]["load"])
-        shares = {"min": 0.0, "max": 1.0} | QUANTILES
+        shares = {"min": 0.0, "max": 1.0, **QUANTILES}
         distribution = {
             "name": run["name"],
             "latency_s": [round(float(each), 6) for each in np.quantile(latencies_s, np.linspace(0, 1, POINTS + 1))],
