@@ -32,7 +32,7 @@ import pandas as pd
 from IPython.display import display
 
 from conf.palette import COLOURS, INK, STYLE, panels
-from sim.study.hardware.figure import draw
+from sim.study.hardware.page import draw
 from sim.study.hardware.replay import replayed
 from sim.study.hardware.rows import QUANTILES, shipped, submissions
 from sim.study.shown import show
@@ -99,10 +99,12 @@ display(above[["accelerator", "gpus", "load", "measured_s.mean", "measured_s.p99
 
 # %%
 (row,) = (each for each in submissions(shipped("mlperf-sdxl-server.csv")) if each.name.endswith(system))
-found = replayed(row, moved=False)
+found, _ = replayed(row, moved=False)
 print(f"{row.name}: {row.gpus} x {row.accelerator}")
-print(f"scheduled rate {found.scheduled_qps:.2f} a second, logged {row.scheduled_qps:.2f}; load {found.load:.3f}")
-said = {name: (row.measured[name], found.fitted.latency_s[name], found.error(name)) for name in ("mean", *QUANTILES)}
+rate, said = found["scheduled_qps"], found["fitted"]["latency_s"]
+print(f"scheduled rate {rate['ours']:.2f} a second, logged {rate['logged']:.2f}; load {found['load']:.3f}")
+known = {name: row.measured[name] for name in ("mean", *QUANTILES)}
+said = {name: (seconds, said[name], said[name] / seconds - 1) for name, seconds in known.items()}
 table = pd.DataFrame(said, index=["measured [s]", "simulated [s]", "error"]).T
 display(table.round(4))
 

@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 from conf.palette import COLOURS, EDGE, GREY, STYLE, plain_numbers
 from sim.streams import stream
 from sim.study.addons.caches import curves
-from sim.study.addons.figure import draw
+from sim.study.addons.page import draw
 from sim.study.scorecard.finished import Runs
 from sim.study.scorecard.points import sweep
 from sim.study.scorecard.runner import finish

@@ -11,8 +11,8 @@ from sim.cli import main
 from sim.errors import ConfigError
 from sim.study.addons import caches
 from sim.study.addons.caches import SIZES, Curve, errors
-from sim.study.addons.figure import draw
-from sim.study.addons.served import served
+from sim.study.addons.page import draw
+from sim.study.addons.served import STUDY, served
 from sim.study.scorecard.finished import Runs
 from traces.table.trace import Trace, make, write
 
@@ -22,8 +22,8 @@ def test_the_page_has_every_measured_point(
 ) -> None:
     monkeypatch.setattr("sim.study.addons.command.QUICK", 0.01)
     monkeypatch.setattr("sim.study.addons.command.ROWS", 100)
-    monkeypatch.setattr("sim.study.addons.served.RATES_RPM", (30.0,))
-    monkeypatch.setattr("sim.study.addons.served.ROUTERS", {"by add-on": ("router=by-addons",)})
+    monkeypatch.setitem(STUDY["routing"], "rates_rpm", [30.0])
+    monkeypatch.setitem(STUDY["routing"], "routers", {"by add-on": ["router=by-addons"]})
     asked = ["scorecard", "addons", "--quick", "--sizes", "1,3", "-o", str(tmp_path), "--work", str(tmp_path / "runs")]
     assert main(asked) == 0
     facts = json.loads((tmp_path / "addons-quick.json").read_text())
@@ -115,7 +115,7 @@ def test_the_check_fails_where_a_measured_point_is_lost(
     monkeypatch.setattr(caches, "curves", lambda sizes, share: list(found))
     monkeypatch.setattr("sim.study.addons.served.served", lambda *_: {"rows": 1, "routing": [], "placement": []})
     monkeypatch.setattr("sim.study.addons.page.render", lambda *_: "")
-    monkeypatch.setattr("sim.study.addons.figure.draw_served", lambda _: Figure())
+    monkeypatch.setattr("sim.study.addons.page.draw_served", lambda _: Figure())
     words = ["scorecard", "addons", "-o", str(tmp_path)]
     assert main([*words, "--check"]) == 2, "there is nothing to compare with"
     assert main(words) == 0

@@ -7,11 +7,10 @@ import pytest
 
 from backends.profile import read
 from sim.cli import main
-from sim.study.generation.cells import Cell, cells
+from sim.study.generation.cells import Cell, cells, longest, split, windows
 from sim.study.generation.command import backend
 from sim.study.generation.fit import LEAST_AROUND, fit
 from sim.study.generation.observed import Observed, begins, observed
-from sim.study.generation.window import longest, split, windows
 from traces.table.trace import Trace, make, write
 
 SIZES = ((512, 512), (512, 768), (1024, 512), (1024, 1024))

@@ -21,8 +21,8 @@ from sim.cli import main
 from sim.config.compose import composed
 from sim.config.settings import check
 from sim.errors import ConfigError
-from sim.study.rate.command import Asked, find
-from sim.study.rate.search import Measure, NotBracketed, Point, Question, interval, search
+from sim.study.rate.command import find
+from sim.study.rate.search import Measure, Point, Question, interval, search
 from sim.study.runs import load_runs
 
 FULL_S = 91.5  # a full generation of the large model on an MI210
@@ -114,11 +114,11 @@ def test_the_more_may_be_late_the_higher_the_rate_whatever_the_runs_say(
 
 
 def test_a_rate_that_does_not_lie_between_the_two_is_told_with_its_side() -> None:
-    with pytest.raises(NotBracketed, match=r"--from 0.6: there \d+.\d% of the requests are over 2x \(3 of 3 .*lower"):
+    with pytest.raises(ConfigError, match=r"--from 0.6: there \d+.\d% of the requests are over 2x \(3 of 3 .*lower"):
         search(Question(0.05, "2x", 0.6, 2.0, 3, 0.02), md1(4000))
-    with pytest.raises(NotBracketed, match=r"--to 0.1: .*raise --to"):
+    with pytest.raises(ConfigError, match=r"--to 0.1: .*raise --to"):
         search(Question(0.2, "2x", 0.05, 0.1, 3, 0.02), md1(4000))
-    with pytest.raises(NotBracketed, match=r"--from 0.7: there the backlog grows \(3 of 3 .*lower --from"):
+    with pytest.raises(ConfigError, match=r"--from 0.7: there the backlog grows \(3 of 3 .*lower --from"):
         search(Question(0.9, "2x", 0.7, 2.0, 3, 0.02), md1(100))
 
 
@@ -149,7 +149,7 @@ def test_a_search_is_made_once_and_gives_the_same_bytes(
 
     def asked(violations: float) -> dict[str, Any]:
         made.clear()
-        find(Asked(violations, "2x", 0.15, 0.7, 2, 1.0, 1, SMALL), config, settings, folder)
+        find(Question(violations, "2x", 0.15, 0.7, 2, 1.0), config, settings, folder, SMALL, 1)
         said: dict[str, Any] = json.loads((folder / "rate.json").read_bytes())
         return said
 

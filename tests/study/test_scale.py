@@ -12,9 +12,8 @@ from sim.cli import main
 from sim.errors import ConfigError
 from sim.run import simulate
 from sim.study.scale.command import TARGETS
-from sim.study.scale.fit import fit, misfit
+from sim.study.scale.fit import KS, Aim, Passes, aims, fit, misfit, numbers
 from sim.study.scale.replay import replay
-from sim.study.scale.rows import KS, Aim, Passes, aims, numbers
 from sim.study.scorecard.targets import Target, load_targets
 from tests.sim.lab import configured
 from traces.encoders.embeddings import embed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,9 @@ from sim.config.build import build  # noqa: E402
 from sim.errors import ConfigError  # noqa: E402
 from sim.reuse.selector import Thresholds  # noqa: E402
 from sim.study.selector import live  # noqa: E402
-from sim.study.selector.figure import draw  # noqa: E402
 from sim.study.selector.journal import Scores  # noqa: E402
 from sim.study.selector.options import Options  # noqa: E402
+from sim.study.selector.page import Findings, draw  # noqa: E402
 from sim.study.selector.pairs import Pair  # noqa: E402
 from sim.study.selector.rule import Threshold  # noqa: E402
 from tests.traces.lab import tiny_clip  # noqa: E402
@@ -302,7 +303,9 @@ def test_more_k_than_fit_in_a_row_have_rows_and_no_empty_panel() -> None:
     similarity = np.linspace(0.1, 0.9, 9)
     limits = [Threshold(k, None if k == 7 else k / 10, None, 3, 0.5, 0.5) for k in range(1, 8)]
     quality = np.tile(similarity[:, None], 7)
-    figure = draw(similarity, quality, limits, 0.5, {1: 0.3}, "NIRVANA", None)
+    options = Options(output=Path("unused"), family="sdxl", weights="folder", share=0.5)
+    found = Findings(options, {}, [], [], similarity, quality, limits, {1: 0.3})
+    figure = draw(found)
     assert len(figure.axes) == 10
     shown = [panel for panel in figure.axes if panel.get_visible()]
     titles = [panel.get_title(loc="left") for panel in shown]
@@ -310,7 +313,8 @@ def test_more_k_than_fit_in_a_row_have_rows_and_no_empty_panel() -> None:
     assert [panel.get_ylabel() != "" for panel in shown] == [True, *[False] * 4, True, False]
     assert [panel.get_xlabel() != "" for panel in shown] == [*[False] * 2, *[True] * 5]  # the lowest of each column
     assert figure.get_suptitle() == ""
-    assert draw(similarity, quality, limits, 0.5, {}, "NIRVANA", "random").get_suptitle() == "random"
+    random = replace(found, options=replace(options, weights="random"), published={})
+    assert draw(random).get_suptitle().startswith("random weights")
 
 
 def test_a_score_that_needs_no_weights_is_computed_and_one_that_does_reads_the_named_folder(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import yaml
@@ -20,7 +20,6 @@ POLICIES = ("lru", "lfu")
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32)
 """Of the caches, in things."""
 
-
 TOLERANCE = 0.05
 """Loads per request between ours and the measured ones that --check allows, as target S25 does."""
 
@@ -30,7 +29,6 @@ class Curve:
     """Loads per request of one service's caches of one kind of add-on.
 
     Attributes:
-        service, kind: of `services` and of `KINDS`.
         measured: size -> what Katz measured, LRU.
         made: policy -> loads at `sizes`, of the service's law: a prediction.
         fitted: policy -> loads at `sizes`, of a law whose locality is fitted to what was measured of LRU.
@@ -45,15 +43,15 @@ class Curve:
     fitted: Mapping[str, list[float]]
     all: float
 
-    def at(self, size: int, policy: str = "lru") -> float:
-        """Loads per request at one of `sizes`."""
-        return self.made[policy][self.sizes.index(size)]
+    def at(self, size: int, how: Literal["made", "fitted"] = "made") -> float:
+        """Loads per request of LRU at one of `sizes`."""
+        loads: list[float] = getattr(self, how)["lru"]
+        return loads[self.sizes.index(size)]
 
 
 def measured() -> dict[str, Any]:
-    """The measured points; see conf/data/addon-loads.yaml."""
-    text = (files("conf") / "data" / "addon-loads.yaml").read_text(encoding="utf-8")
-    found: dict[str, Any] = yaml.safe_load(text)
+    """The measured points of conf/data/addon-loads.yaml."""
+    found: dict[str, Any] = yaml.safe_load((files("conf") / "data" / "addon-loads.yaml").read_bytes())
     return found
 
 
@@ -64,7 +62,7 @@ def curves(sizes: Sequence[int] = SIZES, *, seed: int = 1, share: float = 1.0) -
     found = []
     for name in ("A", "B"):
         requests = int(known[name]["requests"] * share)
-        asked, fitted = (made(name, requests, seed, share, law) for law in (None, fitted_locality(name)))
+        asked, fitted = (_made(name, requests, seed, share, law) for law in ({}, fitted_locality(name)))
         for kind in KINDS:
             told = dict(zip(known["sizes"], known[name][kind], strict=True))
             loads, fits = (_loads(of[kind], sizes) for of in (asked, fitted))
@@ -78,21 +76,18 @@ def _loads(asked: Lookups, sizes: Sequence[int]) -> dict[str, list[float]]:
 
 def of_trace(trace: Trace, name: str, sizes: Sequence[int] = SIZES) -> list[Curve]:
     """The curves of a trace's add-ons, of each of its nodes, where it tells any; nothing is measured."""
-    found = []
+    found, ascending = [], tuple(sorted(sizes))
     for kind in KINDS:
         asked = lookups(trace, kind)
         if asked is not None and asked.total:
-            ascending = tuple(sorted(sizes))
             loads = _loads(asked, ascending)
             found.append(Curve(name, kind, ascending, {}, loads, {}, asked.distinct / asked.requests))
     return found
 
 
-def made(
-    name: str, requests: int, seed: int, share: float = 1.0, given: Mapping[str, Any] | None = None
-) -> dict[str, Lookups]:
+def _made(name: str, requests: int, seed: int, share: float, given: Mapping[str, Any]) -> dict[str, Lookups]:
     """By kind, what is looked for on the nodes of `share` of the synthetic service `name`."""
-    law = {**published("services")[name], **(given or {})}
+    law = {**published("services")[name], **given}
     law["nodes"] = max(1, round(law["nodes"] * share))
     drawn = service(law, name).draw(requests, stream(seed, f"service {name}"))
     return {kind: on_nodes(drawn.node, getattr(drawn, kind)) for kind in KINDS}
@@ -102,11 +97,9 @@ def errors(found: Sequence[Curve]) -> dict[str, float]:
     """Mean and largest absolute error of the LRU loads over all measured points, predicted and fitted."""
     points = [(curve, size, load) for curve in found for size, load in curve.measured.items()]
     off = [abs(curve.at(size) - load) for curve, size, load in points]
-    fitted = [abs(curve.fitted["lru"][curve.sizes.index(size)] - load) for curve, size, load in points]
-    return {
-        "mean": float(np.mean(off)), "largest": max(off), "fitted_mean": float(np.mean(fitted)),
-        "fitted_largest": max(fitted),
-    }  # fmt: skip
+    fitted = [abs(curve.at(size, "fitted") - load) for curve, size, load in points]
+    ours = {"mean": float(np.mean(off)), "largest": max(off)}
+    return ours | {"fitted_mean": float(np.mean(fitted)), "fitted_largest": max(fitted)}
 
 
 def judged(facts: Facts) -> dict[str, Judged]:

@@ -12,9 +12,6 @@ from sim.study.scorecard.options import RESULTS, RUNS, Check, Jobs, Names, Outpu
 from sim.study.verdicts import checked, committed
 from traces.table.trace import read
 
-NAME = "addons"
-"""Of the files that are written."""
-
 QUICK = 0.1
 """Share of the nodes and requests of --quick."""
 
@@ -38,11 +35,10 @@ def compare(
         ConfigError: a file that cannot be written, sizes that are none.
     """
     from sim.study.addons import caches, page  # what draws takes a second to import
-    from sim.study.addons.figure import draw, draw_served
     from sim.study.addons.served import served
 
     asked = _sizes(sizes) or caches.SIZES
-    stem = f"{NAME}-quick" if quick else NAME
+    stem = "addons-quick" if quick else "addons"
     before = committed(output / f"{stem}.json", caches.judged) if check else {}
     found = caches.curves(asked, share=QUICK if quick else 1.0)
     error = caches.errors(found)
@@ -54,14 +50,12 @@ def compare(
         facts["served"] = served(work, jobs, ROWS // 10 if quick else ROWS)
     facts = json.loads(json.dumps(facts))  # as a reader of the file has it
     for curve in found:
-        known = curve.measured
-        said = ", ".join(
-            f"{size}: {curve.at(size):.3f}" + (f" ({known[size]:.3f})" if size in known else "") for size in curve.sizes
-        )
+        known = {size: f" ({load:.3f})" for size, load in curve.measured.items()}
+        said = ", ".join(f"{size}: {curve.at(size):.3f}{known.get(size, '')}" for size in curve.sizes)
         print(f"{curve.service}, {curve.kind}, LRU, loads per request by size (measured): {said}")
     if check:
         return checked(before, caches.judged(facts))
-    figures = {f"{stem}.png": draw(found), f"{stem}-routing.png": draw_served(facts["served"])}
+    figures = {f"{stem}.png": page.draw(found), f"{stem}-routing.png": page.draw_served(facts["served"])}
     write_page(output, stem, facts, page.render(facts, list(figures)), figures)
     return 0
 

@@ -51,35 +51,31 @@ def study(work: Path, jobs: int, rows: int) -> dict[str, Any]:
     asked: list[Point] = []
     length = (f"trace.requests={4 * rows}", f"preload={3 * rows}")
     for traffic in TRAFFICS:
-        light = ("arrivals=poisson", f"arrivals.rate_rpm={traffic.light_rpm}")
+        few = ("arrivals=poisson", f"arrivals.rate_rpm={traffic.light_rpm}")
         for design in traffic.designs:
             common = (*design.overrides, *traffic.overrides, *CLUSTER, *length)
-            asked += [Point(NAME, {}, (*common, *load)) for load in (light, FULL)]
+            asked += [Point(NAME, {}, (*common, *load)) for load in (few, FULL)]
     done = finish(asked, work, jobs).outcomes
     for point, outcome in done:
         if isinstance(outcome, str):
             print(f"mezzotint: {point.command}: {outcome}", file=sys.stderr)
             raise ConfigError(f"scorecard compositions: a run failed: {outcome}")
-    pairs = zip(done[::2], done[1::2], strict=True)
-    traffics = []
+    runs = (run for _, run in done if isinstance(run, Finished))
+    traffics: list[dict[str, Any]] = []
     for traffic in TRAFFICS:
-        designs = []
+        traffics.append({"title": traffic.title, "light_rpm": traffic.light_rpm, "designs": []})
         for design in traffic.designs:
-            (point, light_run), (_, full_run) = next(pairs)
-            told = {"name": design.name, "parts": list(design.parts), "command": point.command}
-            designs.append(told | _measured(light_run, full_run))
-        traffics.append({"title": traffic.title, "light_rpm": traffic.light_rpm, "designs": designs})
+            light, full = next(runs), next(runs)
+            told = {"name": design.name, "parts": list(design.parts), "command": light.point.command}
+            traffics[-1]["designs"].append(told | _measured(light, full))
     return {"rows": rows, "traffics": traffics}
 
 
-def _measured(light: Any, full: Any) -> dict[str, Any]:
-    assert isinstance(light, Finished)
-    assert isinstance(full, Finished)
-    gpus = full.number("gpu", "count")
+def _measured(light: Finished, full: Finished) -> dict[str, Any]:
     return {
         "p50_s": light.number("latency_s", "p50"),
         "p95_s": light.number("latency_s", "p95"),
-        "rpm_per_gpu": full.number("throughput_rpm") / gpus,
+        "rpm_per_gpu": full.number("throughput_rpm") / full.number("gpu", "count"),
         "usd_per_image": full.number("cost_usd", "per_image"),
         "hit_rate": full.summary["cache"]["hit_rate"],
     }

@@ -10,7 +10,6 @@ from sim.study.verdicts import Facts
 
 
 def line_of(each: Facts) -> str:
-    """Return the numbers of a design in a line."""
     share = "" if each["hit_rate"] is None else f", {percent(each['hit_rate'], 0)} hits"
     return (
         f"p50 {each['p50_s']:.2f} s, p95 {each['p95_s']:.2f} s, {each['rpm_per_gpu']:.2f} images a minute and GPU, "
@@ -21,16 +20,13 @@ def line_of(each: Facts) -> str:
 @house_style()
 def draw(facts: Facts) -> Figure:
     """Three panels for each traffic: latency under light load; throughput and cost when there is always work."""
-    drawn = (
-        ("p50_s", "p50 under light load (s)"),
-        ("rpm_per_gpu", "images per minute and GPU"),
-        ("usd_per_image", "USD an image"),
-    )
+    drawn = {"p50_s": "p50 under light load (s)", "rpm_per_gpu": "images per minute and GPU"}
+    drawn["usd_per_image"] = "USD an image"
     figure, grid = panels(3, len(facts["traffics"]), width=12.0, height=2.2 * len(facts["traffics"]), share_y=True)
     for row, traffic in zip(grid, facts["traffics"], strict=True):
         names = [each["name"] for each in traffic["designs"]]
         colours = [COLOURS[0] if each["parts"] else GREY for each in traffic["designs"]]
-        for axes, (key, label) in zip(row, drawn, strict=True):
+        for axes, (key, label) in zip(row, drawn.items(), strict=True):
             bars = axes.barh(range(len(names)), [each[key] for each in traffic["designs"]], 0.65, color=colours)
             axes.bar_label(bars, [f"{each[key]:.3g}" for each in traffic["designs"]], padding=3, fontsize=8)
             axes.set_yticks(range(len(names)), names)
@@ -44,14 +40,15 @@ def draw(facts: Facts) -> Figure:
 
 def render(facts: Facts, image: str) -> str:
     """Fill the page with the study's JSON; ``image`` is the figure's file name."""
+    traffics = facts["traffics"]
     return conf.page.render(
         __package__,
         "page.md.jinja",
         facts=facts,
         image=image,
         compared=COMPARED,
-        rows=[[_row(each) for each in traffic["designs"]] for traffic in facts["traffics"]],
-        by_name=[{each["name"]: each for each in traffic["designs"]} for traffic in facts["traffics"]],
+        rows=[[_row(each) for each in traffic["designs"]] for traffic in traffics],
+        by_name=[{each["name"]: each for each in traffic["designs"]} for traffic in traffics],
     )
 
 

@@ -12,10 +12,9 @@ from backends.profiled import Profiled
 from conf.atomic import atomic_write, check_ours, check_target, output_folder
 from conf.page import render
 from sim.errors import ConfigError
-from sim.study.generation.cells import Cell, cells, told
+from sim.study.generation.cells import Cell, cells, longest, split, told, windows
 from sim.study.generation.fit import fit
 from sim.study.generation.observed import Observed, begins, observed
-from sim.study.generation.window import longest, split, windows
 from traces.table.trace import read
 
 

@@ -30,10 +30,6 @@ def fit(seen: Observed, *, gpu: str, model: str, source: str, notes: str | None 
 
     Seconds are those of a size's step times the steps, plus what does not depend on the steps: that is affine in the
     pixels, fitted on sizes that were asked for with several numbers of steps, and stands as ``vae_decode``.
-
-    Args:
-        seen: what is fitted on.
-        gpu, model, source, notes: of the profile.
     """
     pixels = seen.pixels
     fixed = _fixed(seen)
@@ -41,7 +37,9 @@ def fit(seen: Observed, *, gpu: str, model: str, source: str, notes: str | None 
     typical_s = np.polyval(fixed, pixels) + seen.steps * np.interp(pixels, sizes, step_s)
 
     def point(size: int, seconds: float) -> Point:
-        width, height = _usual(seen, size)
+        at = pixels == size
+        shapes = Counter(zip(seen.width[at].tolist(), seen.height[at].tolist(), strict=True))
+        width, height = min(shapes, key=lambda shape: (-shapes[shape], shape))  # the most common
         return Point(width=width, height=height, seconds=_short(seconds))
 
     return Profile(
@@ -110,13 +108,6 @@ def _quantiles(factors: Floats) -> list[float]:
     beyond = factors[factors >= found[-2]]
     found[-1] = max(found[-2], 2 * beyond.mean() - found[-2])
     return [round(float(each), 4) for each in np.maximum.accumulate(found)]
-
-
-def _usual(seen: Observed, size: int) -> tuple[int, int]:
-    """Width and height of the most common shape of ``size`` pixels."""
-    at = seen.pixels == size
-    shapes = Counter(zip(seen.width[at].tolist(), seen.height[at].tolist(), strict=True))
-    return min(shapes, key=lambda shape: (-shapes[shape], shape))
 
 
 def _short(seconds: float) -> float:

@@ -9,9 +9,6 @@ from numpy.typing import NDArray
 from sim.errors import ConfigError
 from traces.table.trace import Trace
 
-FIRST_ARRIVAL = "first_arrival"
-"""The note of a trace that holds the time of its first request, in ISO 8601."""
-
 
 @dataclass(frozen=True, slots=True)
 class Observed:
@@ -35,11 +32,7 @@ class Observed:
         return Observed(self.arrival_s[rows], self.width[rows], self.height[rows], self.steps[rows], self.seconds[rows])
 
     def period(self, begins: datetime | None) -> str:
-        """Return the time of the first and of the last request in words.
-
-        Args:
-            begins: the time of the trace's first request; None gives hours since then.
-        """
+        """Return the time of the first and of the last request in words; without ``begins``, hours of the trace."""
         ends_s = self.arrival_s[[0, -1]].tolist()
         if begins is None:
             first, last = (f"{seconds / 3600:.1f}" for seconds in ends_s)
@@ -49,11 +42,7 @@ class Observed:
 
 
 def observed(trace: Trace) -> Observed:
-    """Return the requests of ``trace`` that have a size, steps and generation seconds.
-
-    Raises:
-        ConfigError: fewer than two requests of the trace have them.
-    """
+    """Return the requests with a size, steps and generation seconds. Raises ConfigError for fewer than two."""
     arrival_s, width, height, steps, seconds = (
         trace.column(name) for name in ("arrival_s", "width", "height", "steps", "gen_s")
     )
@@ -67,9 +56,8 @@ def observed(trace: Trace) -> Observed:
 
 
 def begins(trace: Trace) -> datetime | None:
-    """Return the time of the first request of ``trace``; None where the trace does not say it."""
-    said = trace.notes.get(FIRST_ARRIVAL)
+    """Return the time of the first request, which a note has in ISO 8601; None where the trace does not say it."""
     try:
-        return datetime.fromisoformat(said)  # type: ignore[arg-type]
+        return datetime.fromisoformat(trace.notes.get("first_arrival"))  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return None

@@ -9,12 +9,9 @@ from tqdm import tqdm
 
 from sim.study.hardware import replay, routing
 from sim.study.hardware.replay import MOVED
-from sim.study.hardware.rows import QUANTILES, Routed, Submission
+from sim.study.hardware.rows import QUANTILES, SCORED, Routed, Submission
 from sim.study.scorecard.targets import REL_TOL
 from sim.study.verdicts import Facts, Judged
-
-SCORED = ("p50", "p90", "p99", "p999", "max")
-"""Predicted measures of a submission, whose mean is fitted."""
 
 JUDGED = ("p50", "p90", "p99")
 """Measures of a submission that --check compares, within REL_TOL."""
@@ -43,62 +40,58 @@ def make(
     moved: bool = True,
     jobs: int = 1,
 ) -> dict[str, Any]:
-    """Replay everything, and return it as JSON has it; shares are relative errors, and times seconds.
+    """Replay everything, with ``quick`` a part of the submissions, and return it as JSON has it.
 
-    Args:
-        submissions: MLPerf's.
-        routed: llm-d's.
-        quick: a part of it.
-        moved: with the sensitivity of predictions to the service time.
-        jobs: worker processes.
-
-    Raises:
-        ConfigError: a row that cannot be replayed; the message names it.
+    With ``moved`` the predictions have their sensitivity to the service time. Shares are relative errors, and times
+    seconds. Raises ConfigError, naming the row, where one cannot be replayed.
     """
     part = submissions[::PART] if quick else submissions
     calls = [delayed(replay.replayed)(row, moved=moved) for row in part]
     calls += [delayed(routing.replayed)(row, routing.DRAWS, moved=moved) for row in routed]
-    with tqdm(total=len(calls), unit="run", desc="hardware", disable=None) as bar:
-        done = []
-        for each in Parallel(n_jobs=jobs, return_as="generator")(calls):
-            bar.update()
-            done.append(each)
+    run = Parallel(n_jobs=jobs, return_as="generator")(calls)
+    done = list(tqdm(run, total=len(calls), unit="run", desc="hardware", disable=None))
     form = f"every {PART}th submission" if quick else "in full"
     return facts_of(form, done[: len(part)], done[len(part) :])
 
 
-def facts_of(form: str, submissions: Sequence[replay.Replayed], routed: Sequence[Facts]) -> dict[str, Any]:
+def facts_of(form: str, submissions: Sequence[tuple[Facts, replay.Floats]], routed: Sequence[Facts]) -> dict[str, Any]:
     """Return the content of the JSON file; ``form`` is ``in full``, or which part was replayed."""
-    # The distribution of the submission with the most load is kept, where chance counts most.
-    shown = max(submissions, key=lambda each: each.load, default=None)
+    runs, distribution = [run for run, _ in submissions], None
+    if submissions:  # the distribution of the submission with the most load is kept, where chance counts most
+        run, latencies_s = max(submissions, key=lambda each: each[0]["load"])
+        shares = {"min": 0.0, "max": 1.0, **QUANTILES}
+        distribution = {
+            "name": run["name"],
+            "latency_s": [round(float(each), 6) for each in np.quantile(latencies_s, np.linspace(0, 1, POINTS + 1))],
+            "measured": {
+                f"{share:g}": run["measured_s"][of] for of, share in shares.items() if of in run["measured_s"]
+            },
+        }
     return {
         "form": form,
         "note": "MLPerf results are cited by round, division, submitter and system; not verified by MLCommons",
-        "errors": {measure: _errors(submissions, measure) for measure in ("mean", *SCORED)},
-        "submissions": [_submission(each) for each in submissions],
+        "errors": {measure: _errors(runs, measure) for measure in ("mean", *SCORED)},
+        "submissions": runs,
         "routed": list(routed),
-        "distribution": None
-        if shown is None
-        else {"name": shown.row.name, "latency_s": _thinned(shown.latencies_s), "measured": _measured(shown.row)},
+        "distribution": distribution,
     }
 
 
-def _errors(submissions: Sequence[replay.Replayed], measure: str) -> dict[str, float | None]:
+def _errors(runs: Sequence[Facts], measure: str) -> dict[str, float | None]:
     """Return quantiles of the absolute errors of all submissions that say what the measure was."""
+    of = {}
+    for which in ("fitted", "unfitted"):
+        errors = [run[which]["error"][measure] for run in runs if run[which] is not None]
+        of[which] = [abs(error) for error in errors if error is not None]
 
-    def found(*, fitted: bool) -> list[float]:
-        errors = (each.error(measure, fitted=fitted) for each in submissions)
-        return [abs(error) for error in errors if error is not None]
+    def quantile(which: str, share: float) -> float | None:
+        return float(np.quantile(of[which], share)) if of[which] else None
 
-    def quantile(of: Sequence[float], share: float) -> float | None:
-        return float(np.quantile(of, share)) if of else None
-
-    fitted = found(fitted=True)
     return {
-        "median": quantile(fitted, 0.5),
-        "p90": quantile(fitted, 0.9),
-        "runs": len(fitted),
-        "unfitted_median": quantile(found(fitted=False), 0.5),
+        "median": quantile("fitted", 0.5),
+        "p90": quantile("fitted", 0.9),
+        "runs": len(of["fitted"]),
+        "unfitted_median": quantile("unfitted", 0.5),
     }
 
 
@@ -128,40 +121,3 @@ def judged_routes(facts: Facts) -> dict[str, Judged]:
                 )
                 found[name] = Judged(expected, f"{low:.4g} to {high:.4g} s", abs(outside) <= BEYOND)
     return found
-
-
-def _submission(each: replay.Replayed) -> dict[str, Any]:
-    row = each.row
-    return {
-        "name": row.name,
-        "accelerator": row.accelerator,
-        "gpus": row.gpus,
-        "source": row.source,
-        "target_qps": row.target_qps,
-        "scheduled_qps": {"logged": row.scheduled_qps, "ours": each.scheduled_qps},
-        "load": each.load,
-        "measured_s": dict(row.measured),
-        **{
-            name: None
-            if said is None
-            else {
-                "image_s": said.image_s,
-                "latency_s": dict(said.latency_s),
-                "p99_with_service_moved_s": {f"{share:+.0%}": value for share, value in said.p99_moved_s.items()},
-                "error": {measure: each.error(measure, fitted=name == "fitted") for measure in ("mean", *SCORED)},
-            }
-            for name, said in (("fitted", each.fitted), ("unfitted", each.unfitted))
-        },
-    }
-
-
-def _measured(row: Submission) -> dict[str, float]:
-    """The log's percentiles by probability."""
-    said = {f"{share:g}": row.measured[name] for name, share in QUANTILES.items() if name in row.measured}
-    ends = {share: row.measured[name] for share, name in (("0", "min"), ("1", "max")) if name in row.measured}
-    return ends | said
-
-
-def _thinned(latencies_s: replay.Floats) -> list[float]:
-    """Quantiles at even steps, both ends among them."""
-    return [round(float(each), 6) for each in np.quantile(latencies_s, np.linspace(0, 1, POINTS + 1))]

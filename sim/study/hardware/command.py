@@ -12,7 +12,6 @@ from sim.study.scorecard.options import RESULTS, Check, Jobs, Output, Quick
 from sim.study.verdicts import LOST, checked, committed
 
 NAME = "hardware"
-"""Of the files that are written."""
 
 OWN = "of your own, a CSV as conf/data has, in the place of all shipped ones"
 
@@ -31,7 +30,6 @@ def replay(
         ConfigError: a file that cannot be read or written, a row that cannot be replayed.
     """
     from sim.study.hardware import card, page  # what draws and fits takes a second to import
-    from sim.study.hardware.figure import draw
     from sim.study.hardware.rows import routed, shipped, submissions
 
     own = runs is not None or routing is not None
@@ -61,6 +59,6 @@ def replay(
             return LOST
         return status
     name = f"{NAME}-quick" if quick else NAME
-    figure, image = draw(facts), f"{name}.png"
+    figure, image = page.draw(facts), f"{name}.png"
     write_page(output, name, facts, page.render(facts, image if figure else None), {image: figure})
     return 0

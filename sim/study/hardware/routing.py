@@ -6,14 +6,9 @@ from typing import Any
 import numpy as np
 
 from sim.config.choices import choices
-from sim.config.settings import check
 from sim.errors import ConfigError
-from sim.run import assemble
-from sim.study.hardware.replay import MOVED, base_config
+from sim.study.hardware.replay import MOVED, base_config, served
 from sim.study.hardware.rows import MEASURED, Routed
-
-GPUS = 3
-"""Of the benchmark."""
 
 DRAWS = 100
 """Seeds of the choices and ties that are random: which GPU they took was not recorded."""
@@ -24,19 +19,13 @@ MOVED_DRAWS = 10
 BAND = (0.05, 0.95)
 """Quantiles of the draws between which the band lies: nine in ten draws."""
 
-MODEL = "qwen-image-vllm-omni"
-
 
 def replayed(row: Routed, draws: int, *, moved: bool = True) -> dict[str, Any]:
-    """Replay a run once for each seed, and return it beside its replays as JSON has it.
+    """Replay a run once for each of ``draws`` seeds, and return it beside its replays as JSON has it.
 
-    Args:
-        row: the run.
-        draws: number of seeds. Ties are random as llm-d's are, so the prediction is the band that most draws lie in.
-        moved: with the sensitivity to the service time, on MOVED_DRAWS of the seeds.
-
-    Raises:
-        ConfigError: the mix or the router is none of ours, or the profile does not know a size.
+    Ties are random as llm-d's are, so the prediction is the band that most draws lie in. With ``moved`` the sensitivity
+    to the service time is measured on MOVED_DRAWS of the seeds. Raises ConfigError where the mix or the router is none
+    of ours, or the profile does not know a size.
     """
     config = _config(row)
     if "ties" in config["router"]:
@@ -65,10 +54,7 @@ def replayed(row: Routed, draws: int, *, moved: bool = True) -> dict[str, Any]:
 
 
 def outside(measured_s: float | None, low_s: float, high_s: float) -> float | None:
-    """Return how far the nearer end of a band is from the measured value, relative to the measured value.
-
-    Positive where the whole band lies above the measured value, 0 inside the band, None where nothing was measured.
-    """
+    """Return how far the nearer end of a band is above the measured value, relative to that; None if not measured."""
     return min(max(measured_s, low_s), high_s) / measured_s - 1 if measured_s else None
 
 
@@ -80,16 +66,12 @@ def _config(row: Routed) -> dict[str, Any]:
             raise ConfigError(f"{group}: found {name!r} among the measured runs, expected one of {', '.join(known)}")
     return base_config((
         *(f"trace={mix}", "shapes=trace", "arrivals=expovariate", f"arrivals.rate_rpm={60 * row.rate_per_s!r}"),
-        *("scheduler=routed", f"router={row.routing}", "cluster=h100", f"cluster.count={GPUS}", f"models={MODEL}"),
-        *("slo=[]", "sample_s=1e6", "quality=alpha"),
+        *("scheduler=routed", f"router={row.routing}", "cluster=h100", "cluster.count=3"),
+        *("models=qwen-image-vllm-omni", "slo=[]", "sample_s=1e6", "quality=alpha"),
     ))  # fmt: skip
 
 
 def _measures(config: Mapping[str, Any], seed: int, factor: float = 1.0) -> list[float]:
     """Seconds by MEASURED of one replay; percentiles interpolated linearly, as the benchmark's client does."""
-    backend = {**config["backend"], "service_factor": factor}
-    run = assemble(check({**config, "seed": seed, "backend": backend}))
-    run.engine.run()
-    facts = run.engine.record.facts
-    latencies_s = np.asarray(facts["finish_s"], np.float64) - np.asarray(facts["arrival_s"], np.float64)
+    _, latencies_s = served({**config, "seed": seed}, factor)
     return [float(latencies_s.mean()), *np.quantile(latencies_s, [0.95, 0.99]).tolist()]

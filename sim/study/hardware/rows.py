@@ -17,6 +17,9 @@ MEASURES = ("mean", "p50", "p90", "p95", "p97", "p99", "p999", "min", "max")
 
 QUANTILES: Mapping[str, float] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p97": 0.97, "p99": 0.99, "p999": 0.999}
 
+SCORED = ("p50", "p90", "p99", "p999", "max")
+"""Predicted measures of a submission, whose mean is fitted."""
+
 MEASURED = ("mean", "p95", "p99")
 """Of a routed run's latencies, as its report has them."""
 
@@ -32,8 +35,7 @@ class Submission:
 
     Attributes:
         offline_images_per_s: of the same system, all GPUs together, in batches that are full; None where not known.
-        schedule_rng_seed, target_qps, min_query_count, min_duration_s: of the load generator; see
-            traces.arrivals.loadgen.
+        schedule_rng_seed, target_qps, min_query_count, min_duration_s: of the load generator (traces.arrivals.loadgen).
         scheduled_qps: what the generator issued.
         measured: seconds by MEASURES; what the log does not say is absent, the mean is always there.
     """
@@ -71,13 +73,9 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """One run of a mix through a router on several GPUs, a queue each.
+    """One run of a mix of vLLM-Omni (A, B or C) through a router of conf/router on several GPUs, a queue each.
 
-    Attributes:
-        workload: the mix: A, B or C of vLLM-Omni.
-        rate_per_s: requests per second.
-        routing: the router, as conf/router spells it.
-        measured: seconds by MEASURED; what is not known is absent.
+    ``measured`` has seconds by MEASURED; what is not known is absent.
     """
 
     workload: Annotated[str, StringConstraints(to_upper=True)]
@@ -97,18 +95,13 @@ def shipped(name: str) -> Traversable:
 def submissions(file: File) -> list[Submission]:
     """The rows of a CSV with the columns of conf/data/mlperf-sdxl-server.csv; others are passed over.
 
-    Raises:
-        ConfigError: the file cannot be read; a column is missing; a cell is no number, or one that cannot be. The
-            message names the file, the row and the column.
+    Raises ConfigError, naming file, row and column, for an unreadable file, a missing column or a cell out of range.
     """
     return list(_rows(file, Submission, MEASURES))
 
 
 def routed(file: File) -> list[Routed]:
-    """The rows of a CSV with the columns of conf/data/llmd-routing.csv; others are passed over.
-
-    Raises ConfigError as ``submissions`` does.
-    """
+    """The rows of a CSV with the columns of conf/data/llmd-routing.csv; raises as ``submissions`` does."""
     return list(_rows(file, Routed, MEASURED))
 
 

@@ -18,25 +18,20 @@ CALL_S = 0.0229
 MAX_SERVERS = 64
 """The solver takes minutes from some hundred servers on."""
 
-LEAST = 1e-6
-"""Of what has to be above 0."""
-
 
 def placement(
     service: Annotated[str | None, Option(metavar="A|B", help="a service of the synthetic traces; or --trace")] = None,
     trace: Annotated[Path | None, Option(metavar="FILE", help="a trace's Parquet file; or --service")] = None,
     rate_rpm: Annotated[
-        float | None,
-        Option(min=LEAST, max=1e9, show_default="the trace's own", help="requests per minute"),
+        float | None, Option(min=1e-6, max=1e9, show_default="the trace's own", help="requests per minute")
     ] = None,
     servers: Annotated[
         int | None, Option(min=1, max=MAX_SERVERS, show_default="the fewest", help="GPUs that serve ControlNets")
     ] = None,
-    limit: Annotated[float, Option(min=LEAST, max=1, help="busiest that a server may be, of its time")] = 0.7,
+    limit: Annotated[float, Option(min=1e-6, max=1, help="busiest that a server may be, of its time")] = 0.7,
     room: Annotated[int, Option(min=1, help="ControlNets that fit on a server")] = 8,
     step_s: Annotated[
-        float,
-        Option(min=LEAST, max=1e6, help="seconds of a ControlNet for one step, here on an H800"),
+        float, Option(min=1e-6, max=1e6, help="seconds of a ControlNet for one step, here on an H800")
     ] = CALL_S,
     steps: Annotated[int, Option(min=1, help="of a request")] = STEPS,
     most: Annotated[int, Option(min=1, max=40, help="ControlNets to place, the most called")] = 16,
@@ -46,8 +41,7 @@ def placement(
     which together: a mixed-integer program, beside the naive choices.
 
     Raises:
-        ConfigError: options that do not go together, no placement within the limits.
-        TraceError: the trace cannot be read.
+        ConfigError, TraceError: options that do not go together, no placement within the limits, an unreadable trace.
     """
     call_s = step_s * steps
     if service is not None and trace is None:

@@ -1,7 +1,7 @@
 """What is asked of ControlNet servers: which ControlNets are called together, how often, and for how long."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -16,9 +16,8 @@ from traces.table.trace import Trace
 class Demand:
     """Calls of ControlNets by the requests of a service.
 
-    Attributes:
-        together: names that a request calls at every step, and requests per second that do; most first.
-        call_s: seconds of a server for one ControlNet over all steps of a request.
+    ``together`` has the names that a request calls at every step, with the requests per second that do, most first;
+    ``call_s`` is the seconds of a server for one ControlNet over all steps of a request.
     """
 
     together: tuple[tuple[tuple[str, ...], float], ...]
@@ -58,10 +57,7 @@ def of_service(name: str, rate_rpm: float, call_s: float) -> Demand:
 
 
 def of_trace(trace: Trace, rate_rpm: float | None, call_s: float) -> Demand:
-    """The demand of a trace, at its own rate unless told another.
-
-    Raises ConfigError where it tells of no ControlNets, or has no rate of its own.
-    """
+    """The demand of a trace, at its own rate unless told another. Raises ConfigError for no ControlNets or no rate."""
     shares = together(trace.table.column("controlnets"))
     if not any(names for names, _ in shares):
         raise ConfigError(f"trace {trace.name}: no request asks for a ControlNet; take a trace with add-ons")
@@ -73,23 +69,19 @@ def of_trace(trace: Trace, rate_rpm: float | None, call_s: float) -> Demand:
 
 
 def head(demand: Demand, most: int) -> Demand:
-    """The demand of the ``most`` ControlNets that are called most, the others left out."""
+    """The demand of the ``most`` ControlNets that are called most."""
     kept = set(list(demand.load)[:most])
     called = ((tuple(name for name in names if name in kept), rate) for names, rate in demand.together)
-    return _demand(_merged(called), demand.call_s)
+    return Demand(_merged(called), demand.call_s)
 
 
 def _of_shares(shares: Iterable[tuple[Sequence[str], float]], rate_rpm: float, call_s: float) -> Demand:
-    return _demand({names: share * rate_rpm / 60.0 for names, share in _merged(shares).items()}, call_s)
+    return Demand(tuple((names, share * rate_rpm / 60.0) for names, share in _merged(shares)), call_s)
 
 
-def _merged(parts: Iterable[tuple[Sequence[str], float]]) -> dict[tuple[str, ...], float]:
-    """Sum what is said of the same names, whatever their order."""
+def _merged(parts: Iterable[tuple[Sequence[str], float]]) -> tuple[tuple[tuple[str, ...], float], ...]:
+    """Sum what is said of the same names, whatever their order; the most first."""
     merged: dict[tuple[str, ...], float] = defaultdict(float)
     for names, part in parts:
         merged[tuple(sorted(set(names)))] += part
-    return merged
-
-
-def _demand(rates: Mapping[tuple[str, ...], float], call_s: float) -> Demand:
-    return Demand(tuple(sorted(rates.items(), key=lambda pair: (-pair[1], pair[0]))), call_s)
+    return tuple(sorted(merged.items(), key=lambda pair: (-pair[1], pair[0])))

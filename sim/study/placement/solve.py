@@ -1,18 +1,15 @@
 """The placement of ControlNets on servers as a mixed-integer program, and the naive ones that it is held against."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 from sim.errors import ConfigError
 from sim.study.placement.demand import Demand
-
-Floats = npt.NDArray[np.float64]
 
 LIGHT = 1e-3
 """Of the seconds that a request waits for another of its own ControlNets, what an even load is worth beside them."""
@@ -28,11 +25,8 @@ GAP = 0.05
 class Placement:
     """What lies on each server and how the calls of each ControlNet are divided.
 
-    Attributes:
-        share: ControlNet -> the share of its calls that goes to each server; all of it adds up to 1.
-        load: of each server: how much of its time calls keep it busy.
-        turns_s: seconds per request, in the mean, that one of its ControlNets waits for another of its own on the
-            same server.
+    ``share`` is the share of a ControlNet's calls that goes to each server, 1 together; ``load`` the share of its time
+    that each server is busy; ``turns_s`` the mean seconds that a request's ControlNets wait for one another.
     """
 
     share: Mapping[str, tuple[float, ...]]
@@ -60,23 +54,22 @@ def judged(demand: Demand, share: Mapping[str, Sequence[float]]) -> Placement:
         for (one, other), rate in demand.pairs.items()
         for at in range(servers)
     )
-    plain = {name: tuple(float(part) for part in parts) for name, parts in share.items()}
+    plain = {name: tuple(map(float, parts)) for name, parts in share.items()}
     return Placement(plain, tuple(busy), waits / demand.rate_hz)
 
 
 def one_each(demand: Demand, servers: int) -> Placement:
     """The naive choice: the most called have a server of their own, and the last server has the rest."""
-    return judged(demand, _whole(demand, servers, [min(rank, servers - 1) for rank in range(len(demand.load))]))
+    return _by_rank(demand, servers, lambda rank: min(rank, servers - 1))
 
 
 def in_turn(demand: Demand, servers: int) -> Placement:
     """As many on each server: dealt out by how often they are called."""
-    return judged(demand, _whole(demand, servers, [rank % servers for rank in range(len(demand.load))]))
+    return _by_rank(demand, servers, lambda rank: rank % servers)
 
 
-def _whole(demand: Demand, servers: int, at: Sequence[int]) -> dict[str, list[float]]:
-    """All calls of each ControlNet, the most called first, to the server ``at`` its rank."""
-    return {name: [float(s == own) for s in range(servers)] for name, own in zip(demand.load, at, strict=True)}
+def _by_rank(demand: Demand, servers: int, at: Callable[[int], int]) -> Placement:
+    return judged(demand, {name: np.eye(servers)[at(rank)].tolist() for rank, name in enumerate(demand.load)})
 
 
 def fewest(demand: Demand, limit: float) -> int:
@@ -103,8 +96,8 @@ def solve(demand: Demand, servers: int, limit: float, room: int) -> Placement | 
     nets, rho = len(names), np.array(list(load.values()))
     place = {name: at for at, name in enumerate(names)}
     # x, y: (nets, servers); o: (pairs, servers); the largest load
-    x, y = np.arange(nets * servers).reshape(nets, servers), np.arange(nets * servers).reshape(nets, servers)
-    y = y + x.size
+    x = np.arange(nets * servers).reshape(nets, servers)
+    y = x + x.size
     o = np.arange(len(pairs) * servers).reshape(len(pairs), servers) + 2 * x.size
     top = 2 * x.size + o.size
     rows: list[tuple[list[int], list[float], float, float]] = []
@@ -126,15 +119,16 @@ def solve(demand: Demand, servers: int, limit: float, room: int) -> Placement | 
     cost[o] = waits[:, None]
     cost[top] = LIGHT * demand.call_s
     cost[y] = LIGHT * demand.call_s / (room * nets * servers)
-    upper = np.ones(top + 1)
-    upper[top] = limit
-    whole = np.zeros(top + 1)
-    whole[y] = 1
+    upper, whole = np.ones(top + 1), np.zeros(top + 1)
+    upper[top], whole[y] = limit, 1
+    indices, values, low, high = zip(*rows, strict=True)
+    at = np.repeat(np.arange(len(rows)), [len(each) for each in indices])
+    sums = csr_array((np.concatenate(values), (at, np.concatenate(indices))), shape=(len(rows), top + 1))
     found = milp(
         cost / (LIGHT * demand.call_s),  # of the order of one, which the solver's own tolerances are for
         integrality=whole,
         bounds=Bounds(0.0, upper),
-        constraints=LinearConstraint(*_sparse(rows, top + 1)),
+        constraints=LinearConstraint(sums, low, high),
         options={"node_limit": NODES, "mip_rel_gap": GAP},
     )
     if found.status == 2:
@@ -146,13 +140,3 @@ def solve(demand: Demand, servers: int, limit: float, room: int) -> Placement | 
     shares = np.where(found.x[y] > 0.5, np.clip(found.x[x], 0.0, 1.0), 0.0)
     shares /= shares.sum(1, keepdims=True)
     return judged(demand, {name: shares[i].tolist() for i, name in enumerate(names)})
-
-
-def _sparse(
-    rows: Sequence[tuple[list[int], list[float], float, float]], width: int
-) -> tuple[csr_array, Floats, Floats]:
-    at = np.repeat(np.arange(len(rows)), [len(row[0]) for row in rows])
-    columns = np.concatenate([np.asarray(row[0]) for row in rows])
-    values = np.concatenate([np.asarray(row[1], np.float64) for row in rows])
-    matrix = csr_array((values, (at, columns)), shape=(len(rows), width))
-    return matrix, np.array([row[2] for row in rows]), np.array([row[3] for row in rows])

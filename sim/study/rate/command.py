@@ -2,9 +2,9 @@
 
 import json
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from omegaconf import DictConfig
 from typer import Option
@@ -31,8 +31,8 @@ from sim.slo import parse_limit
 from sim.sweep import claimed_sweep
 from traces.arrivals.base import MOST_RPM
 
-MOST_REPLICATIONS = 1000
-"""Replications are two or more: one tells nothing of noise."""
+if TYPE_CHECKING:
+    from sim.study.rate.search import Question
 
 
 def rate(
@@ -45,7 +45,7 @@ def rate(
     ] = "2x",
     replications: Annotated[
         int | None,
-        Option(min=2, max=MOST_REPLICATIONS, show_default="5; of a log's own times, which are one, 1", help="seeds"),
+        Option(min=2, max=1000, show_default="5; of a log's own times, which are one, 1", help="seeds"),
     ] = None,
     tolerance: Annotated[float, Option(min=1e-4, max=1, metavar="PART", help="of the rate, left open")] = 0.02,
     jobs: Annotated[int, Option(min=1, help="worker processes")] = 1,
@@ -77,68 +77,55 @@ def rate(
         if word.lstrip("+").startswith(("arrivals.rate_rpm=", "arrivals.speedup=")):
             raise ConfigError(f"{word}: is what is searched for; leave it out, and say where with --from and --to")
     words = arranged([*(overrides or []), *([] if output is None else [f"run.dir={output}"])])
-    asked = Asked(violations, slo, from_rpm, to_rpm, replications, tolerance, jobs, tuple(overrides or ()))
+    from sim.study.rate import points
+    from sim.study.rate.search import Question
+
     with named(plugin or []):
         config = composed(words, files_of(config_dir, config_path, config_name))
         settings = check(resolved(config))
         folder = Path(settings.run.dir)
         check_place(folder)
-        print(*find(asked, config, settings, unclaimed(folder) if is_dated(config) else folder), sep="\n")
+        limits = [str(limit) for limit in settings.slo]
+        if slo not in limits:
+            raise ConfigError(f"--slo {slo}: the runs measure slo=[{','.join(limits)}]; add slo=[{slo}]")
+        seeds = points.replications(config, replications)
+        question = Question(violations, slo, from_rpm, to_rpm, seeds, tolerance)
+        folder = unclaimed(folder) if is_dated(config) else folder
+        print(*find(question, config, settings, folder, overrides or (), jobs), sep="\n")
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The options, and the overrides of the runs."""
+def find(
+    question: "Question", config: DictConfig, settings: Settings, folder: Path, overrides: Sequence[str], jobs: int
+) -> list[str]:
+    """Search, write what was found in ``folder``, and return the lines to print.
 
-    violations: float
-    slo: str
-    from_rpm: float
-    to_rpm: float
-    replications: int | None
-    tolerance: float
-    jobs: int
-    overrides: tuple[str, ...]
-
-
-def find(asked: Asked, config: DictConfig, settings: Settings, folder: Path) -> tuple[str, ...]:
-    """Search, and write what was found; returns the lines to print.
-
-    Args:
-        config: composed, not resolved; ``settings`` is the same, checked.
-        folder: of the search.
-
-    Raises ConfigError where the rate does not lie between the two, and what runs raise.
+    ``config`` is composed, not resolved; ``settings`` is the same, checked. Raises ConfigError where the rate does not
+    lie between the two, and what runs raise.
     """
-    limits = [str(limit) for limit in settings.slo]
-    if asked.slo not in limits:
-        raise ConfigError(f"--slo {asked.slo}: the runs measure slo=[{','.join(limits)}]; add slo=[{asked.slo}]")
     from tqdm import tqdm
 
-    from sim.study.rate.own_clock import mean_rpm, replications
     from sim.study.rate.page import draw, facts, line
-    from sim.study.rate.points import Points
-    from sim.study.rate.search import Question, search
+    from sim.study.rate.points import Points, mean_rpm
+    from sim.study.rate.search import search
 
-    seeds = replications(config, asked.replications)
-    question = Question(asked.violations, asked.slo, asked.from_rpm, asked.to_rpm, seeds, asked.tolerance)
     own_rpm = mean_rpm(config, settings)
     name, most = settings.system.name, question.replications * (question.bisections + 3)
-    words = [word for word in asked.overrides if not word.startswith(("run.dir=", "hydra."))]
+    words = [word for word in overrides if not word.startswith(("run.dir=", "hydra."))]
     with claimed_sweep(folder, ["plan rate", *words]):
         with tqdm(total=most, unit="run", desc=name, disable=None, file=sys.stderr) as bar:
-            points = Points(config, folder, asked.slo, asked.jobs, bar)
+            points = Points(config, folder, question.slo, jobs, bar)
             found = search(question, points.measure)
         files = [folder / "rate.png", folder / "rate.json"]
         with atomic_files(files, ConfigError) as (figure, told):
             draw(name, question, found).savefig(figure, format="png", dpi=DPI, metadata={"Software": None})
-            said = facts(name, question, found, points.seed, points.name)
+            said = facts(name, question, found, points)
             said["own_clock"] = own_rpm and {"rate_rpm": own_rpm, "scale": found.rate_rpm.mean / own_rpm}
             told.write_text(f"{json.dumps(said, indent=2)}\n", encoding="utf-8")
     answer = [line(name, question, found)]
     if own_rpm is not None:
-        alone = ", one log: the interval is what bisection left open" if seeds == 1 else ""
+        alone = ", one log: the interval is what bisection left open" if question.replications == 1 else ""
         answer.append(
             f"arrivals: the trace's own times, {found.rate_rpm.mean / own_rpm:.4g} times as fast; "
             f"its own mean rate is {own_rpm:.4g} requests per minute{alone}"
         )
-    return (*answer, *map(str, reversed(files)))
+    return [*answer, *map(str, reversed(files))]

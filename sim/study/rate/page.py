@@ -1,41 +1,35 @@
 """What a search for the highest rate found: the file that holds it, its line, and its figure."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
-from numpy.typing import NDArray
 
 from conf.palette import COLOURS, GREY, house_style, plain_numbers
 from sim.study.compare import Spread, limit_words
 from sim.study.palette import below
-from sim.study.rate.search import CONFIDENCE, Found, Point, Question, interval
-
-SCHEMA = 1
-
-Floats = NDArray[np.float64]
+from sim.study.rate.points import Points
+from sim.study.rate.search import CONFIDENCE, Found, Question, interval
 
 FINE = 200
 """Rates at which the band over replications is drawn."""
 
 
-def facts(
-    system: str, question: Question, found: Found, seed: Callable[[int], int], name: Callable[[int, float], str]
-) -> dict[str, Any]:
-    """rate.json: rates in requests per minute, shares of requests.
-
-    ``seed`` tells that of a replication, ``name`` the folder of a run by replication and rate.
-    """
+def facts(system: str, question: Question, found: Found, points: Points) -> dict[str, Any]:
+    """rate.json: rates in requests per minute, shares of requests."""
     asked = asdict(question)
     del asked["replications"]
     ends = zip(found.carried_rpm, found.not_carried_rpm, strict=True)
+    runs = []
+    for point in found.points:
+        known = asdict(point)
+        replication = known.pop("replication")
+        runs.append({"folder": points.name(replication, point.rate_rpm), "seed": points.seed(replication), **known})
     return {
-        "schema": SCHEMA,
+        "schema": 1,
         "system": system,
         **asked,
         "confidence": CONFIDENCE,
@@ -45,19 +39,10 @@ def facts(
             "backlog_grows": sum(point.backlog_grows for point in found.at_rate),
         },
         "replications": [
-            {"seed": seed(each), "carried_rpm": carried_rpm, "not_carried_rpm": not_carried_rpm}
+            {"seed": points.seed(each), "carried_rpm": carried_rpm, "not_carried_rpm": not_carried_rpm}
             for each, (carried_rpm, not_carried_rpm) in enumerate(ends)
         ],
-        "runs": [
-            {
-                "folder": name(point.replication, point.rate_rpm),
-                "seed": seed(point.replication),
-                "rate_rpm": point.rate_rpm,
-                "violation_rate": point.violation_rate,
-                "backlog_grows": point.backlog_grows,
-            }
-            for point in found.points
-        ],
+        "runs": runs,
     }
 
 
@@ -79,7 +64,15 @@ def draw(system: str, question: Question, found: Found) -> Figure:
     figure = Figure(figsize=(7.5, 4.4), layout="constrained")
     panel = figure.add_subplot()
     colour, rate = COLOURS[0], found.rate_rpm
-    _band(panel, question, found, colour)
+    grid, curves = np.geomspace(question.from_rpm, question.to_rpm, FINE), []
+    for each in range(question.replications):  # taken as straight between the rates it ran at
+        own = [point for point in found.points if point.replication == each]
+        at, shares = np.log([point.rate_rpm for point in own]), [point.violation_rate for point in own]
+        curves.append(np.interp(np.log(grid), at, shares))
+    means = [interval(column) for column in np.transpose(curves)]
+    panel.plot(grid, [each.mean for each in means], color=colour)
+    low, high = [max(0.0, each.low) for each in means], [min(1.0, each.high) for each in means]
+    panel.fill_between(grid, low, high, color=colour, alpha=0.18, linewidth=0)
     for grows, marker in ((False, "o"), (True, "x")):
         some = [point for point in found.points if point.backlog_grows is grows]
         rates, shares = [point.rate_rpm for point in some], [point.violation_rate for point in some]
@@ -87,11 +80,9 @@ def draw(system: str, question: Question, found: Found) -> Figure:
     panel.axhline(question.violations, color=GREY, linestyle="--")
     panel.axvspan(rate.low, rate.high, color=COLOURS[1], alpha=0.2, linewidth=0)
     panel.axvline(rate.mean, color=COLOURS[1])
-    panel.set_xscale("log")
+    panel.set(xscale="log", xlim=(question.from_rpm, question.to_rpm), ylim=(0, 1.02))
     panel.xaxis.set_major_formatter(plain_numbers())
     panel.xaxis.set_minor_formatter(plain_numbers())
-    panel.set_xlim(question.from_rpm, question.to_rpm)
-    panel.set_ylim(0, 1.02)
     panel.yaxis.set_major_formatter(PercentFormatter(1.0))
     panel.set(xlabel="Request rate (requests/min)", ylabel=f"Requests over the limit, {limit_words(question.slo)}")
     panel.set_title(
@@ -108,23 +99,6 @@ def draw(system: str, question: Question, found: Found) -> Figure:
     ]
     below(figure, handles, [str(handle.get_label()) for handle in handles])
     return figure
-
-
-def _band(panel: Axes, question: Question, found: Found, colour: str) -> None:
-    """The mean over replications and its interval, each replication taken as straight between the rates it ran at."""
-    rates = np.geomspace(question.from_rpm, question.to_rpm, FINE)
-    curves = np.array([_curve(found.points, each, rates) for each in range(question.replications)])
-    means = [interval(column) for column in curves.T]
-    panel.plot(rates, [each.mean for each in means], color=colour)
-    low, high = [max(0.0, each.low) for each in means], [min(1.0, each.high) for each in means]
-    panel.fill_between(rates, low, high, color=colour, alpha=0.18, linewidth=0)
-
-
-def _curve(points: Sequence[Point], replication: int, rates: Floats) -> Floats:
-    own = [point for point in points if point.replication == replication]
-    at, shares = np.log([point.rate_rpm for point in own]), [point.violation_rate for point in own]
-    curve: Floats = np.interp(np.log(rates), at, shares)
-    return curve
 
 
 def _of(question: Question) -> str:

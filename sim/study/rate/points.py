@@ -1,4 +1,4 @@
-"""The runs of a search: each a run directory, made once and kept."""
+"""The runs of a search, each a run directory, made once and kept; and what their arrivals allow."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,26 +8,26 @@ from joblib import Parallel, delayed
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
+from sim.config.build import build
+from sim.config.options import resolved
+from sim.config.plugins import TARGET
+from sim.config.settings import Settings
 from sim.ending import workers_end_with_us
 from sim.errors import ConfigError, SimulationError
 from sim.run import simulated
-from sim.study.rate.own_clock import is_own_clock
+from sim.streams import stream
 from sim.study.rate.search import DIGITS, Point
+from traces.arrivals.trace_clock import TraceClock, own_rpm
+from traces.sources import Source
 
 RATE, SEED = "arrivals.rate_rpm", "seed"
 
 
 class Points:
-    """Runs that differ in rate and seed alone, each in a folder of its own below ``folder``.
+    """Runs that differ in rate and seed alone, each in a folder of its own below ``folder``, in ``jobs`` processes.
 
-    Args:
-        config: composed and not resolved, so that what refers to the rate or the seed follows them.
-        slo: the name of the limit.
-        jobs: worker processes.
-        bar: goes on by one with every run.
-
-    Raises:
-        ConfigError: the arrivals have no rate, or are the same for every seed.
+    ``config`` is composed and not resolved, so that what refers to the rate or the seed follows them. Raises
+    ConfigError where the arrivals have no rate, or are the same for every seed.
     """
 
     def __init__(self, config: DictConfig, folder: Path, slo: str, jobs: int, bar: "tqdm[Any]") -> None:
@@ -46,7 +46,7 @@ class Points:
         self._seed = int(OmegaConf.select(config, SEED))
 
     def seed(self, replication: int) -> int:
-        """The seed of a replication: the configuration's, and those after it."""
+        """The seed of a replication: the configuration's plus its number."""
         return self._seed + replication
 
     def name(self, replication: int, rate_rpm: float) -> str:
@@ -67,14 +67,40 @@ class Points:
     def _at(self, replication: int, rate_rpm: float) -> dict[str, Any]:
         OmegaConf.update(self._config, RATE, rate_rpm)
         OmegaConf.update(self._config, SEED, self.seed(replication))
-        resolved = OmegaConf.to_container(self._config, resolve=True, throw_on_missing=True)
-        assert isinstance(resolved, dict)
-        return {str(key): value for key, value in resolved.items()}
+        return resolved(self._config)
 
 
 def _run(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
-    """The summary of one run, made here or in a worker process unless it is there already."""
     try:
         return simulated(config, folder, keep=True)[0]
     except SimulationError as error:  # of one rate and seed, perhaps, and not of the others
         raise SimulationError(f"{folder.name}: {error}") from None
+
+
+def is_own_clock(config: DictConfig) -> bool:
+    """Return whether the requests arrive by the trace's own clock."""
+    return bool(OmegaConf.select(config, f"arrivals.{TARGET}") == f"{TraceClock.__module__}.{TraceClock.__qualname__}")
+
+
+def replications(config: DictConfig, asked: int | None) -> int:
+    """Return the number of seeds: one for the times of a file. Raises ConfigError where more are asked for."""
+    if not is_own_clock(config) or OmegaConf.select(config, "trace.path") is None:
+        return 5 if asked is None else asked
+    if asked is not None and asked > 1:
+        raise ConfigError(
+            f"--replications {asked}: the times of {OmegaConf.select(config, 'trace.path')} are the same for every"
+            " seed, and replications that do not differ tell nothing of noise; leave it out, or choose arrivals=poisson"
+        )
+    return 1
+
+
+def mean_rpm(config: DictConfig, settings: Settings) -> float | None:
+    """Return the mean rate of the trace's own arrivals, requests per minute; None where a process draws their times.
+
+    Raises ConfigError or TraceError where the trace cannot be read, or all of its requests arrive at once.
+    """
+    if not is_own_clock(config):
+        return None
+    source: Source = build(settings.trace, "trace", Source)
+    trace = source.load(stream(settings.seed, "trace"))
+    return own_rpm(trace.arrival_s[settings.preload :])

@@ -1,19 +1,10 @@
-"""The search itself: bisection in every replication, and what the replications together say.
+"""Bisection for the highest rate in every replication (seed), and the interval of its mean.
 
-Every replication (a seed: its arrivals and, of a made trace, its prompts) has a highest rate of its own, found by
-bisection with common random numbers: at every rate the same seed, so the same exponential draws, scaled. Then what
-changes between two rates of a replication is the rate alone, and of a queue in order (Lindley's recursion) no wait
-gets shorter by it, so there is one rate up to which the replication is carried, and bisection finds it. (Where
-a controller or a cache acts on what it sees, a slightly higher rate may be late less often; then it finds one of the
-rates at which the share crosses the one asked for. Replications cross at different ones, which the interval shows.) The
-replications are independent, so their highest rates are too, and the interval of their mean is Student's.
-
-Why not an interval of the share of violations at one rate: near saturation that share leaps from none to all within a
-few percent of the rate, so over seeds it is anything but normal, while the rate at which it leaps is nearly so; and a
-replication whose backlog grows has no share that a mean could be taken of, only that it is not carried. The price is
-that the mean of the highest rates is not quite the rate at which the mean share is the one asked for (the share rises
-ever more steeply, so there it is a little higher), which is why all replications are run at the answer in the end and
-their share is told beside it. Longer traces bring both together; who wants to be sure takes the lower end.
+A replication has the same draws at every rate, so its gaps only scale, and in a queue in order no wait gets shorter as
+the rate grows (Lindley's recursion): up to one rate it is carried. Where a controller or cache reacts to load, one of
+the rates at which the share crosses is found. Replications are independent, so the interval is Student's. It is of the
+rates, since the share of violations at one rate leaps from none to all near saturation and is far from normal. The
+mean of the highest rates is a little below the rate of the mean share: the share at the answer is told beside it.
 """
 
 import math
@@ -31,20 +22,12 @@ DIGITS = 6
 """Of a rate: enough for any tolerance, and few enough that a rate names a folder."""
 
 
-class NotBracketed(ConfigError):
-    """The rate that is searched for does not lie between the two given; the message says on which side."""
-
-
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked: between two rates, the highest at which the share of requests over a limit is small enough.
+    """Between ``from_rpm``, which is carried, and ``to_rpm``, which is not: at which rate is the share small enough?
 
-    Attributes:
-        violations: the largest share of requests over the limit, 0 to 1.
-        slo: the limit, by its name in a summary ("2x", "10s").
-        from_rpm, to_rpm: requests per minute; the first has to be carried, the second not.
-        replications: seeds.
-        tolerance: bisection ends where a rate that is not carried is this much above one that is, relative to it.
+    ``violations`` is the largest share of requests over the limit ``slo`` ("2x", "10s"), ``replications`` the seeds.
+    Bisection ends where a rate that is not carried is above one that is by ``tolerance``, relative to it.
     """
 
     violations: float
@@ -56,7 +39,7 @@ class Question:
 
     @property
     def bisections(self) -> int:
-        """How many rates between the two each replication is run at, at most."""
+        """Rates between the two that each replication is run at, at most."""
         return max(0, math.ceil(math.log2(math.log(self.to_rpm / self.from_rpm) / math.log1p(self.tolerance))) + 1)
 
 
@@ -80,15 +63,11 @@ Measure = Callable[[Sequence[tuple[int, float]]], list[Point]]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The answer.
+    """The answer, ``rate_rpm``: the mean of the highest rates that were carried.
 
-    Attributes:
-        rate_rpm: the mean of the highest rates that were carried. The interval reaches from the lower end of theirs
-            to the upper end of that of the lowest rates that were not, so it holds what bisection left open too.
-        carried_rpm, not_carried_rpm: both, by replication.
-        at_rate: all replications at the answer.
-        violation_rate: their share of requests over the limit.
-        points: every run, by replication and rate.
+    Its interval reaches from the lower end of theirs to the upper end of that of the lowest rates that were not, so it
+    holds what bisection left open too. ``at_rate`` has all replications at the answer, ``violation_rate`` their share
+    over the limit, ``points`` every run by replication and rate.
     """
 
     rate_rpm: Spread
@@ -100,12 +79,10 @@ class Found:
 
 
 def search(question: Question, measure: Measure) -> Found:
-    """Bisect in every replication, in rounds, so that those of a round can run at once.
+    """Bisect in every replication by ratio, in rounds, so that those of a round can run at once.
 
-    Rates are halved by ratio. All replications begin with the same two, and so does every ``violations`` asked for:
-    the larger it is, the higher the answer, or equal, whatever the runs say.
-
-    Raises NotBracketed where some replication does not carry the lower rate, or carries the upper one.
+    All begin with the same two rates, whatever ``violations``: the larger it is, the higher the answer, or equal.
+    Raises ConfigError where some replication does not carry the lower rate, or carries the upper one.
     """
     everyone = range(question.replications)
     low, high = _rounded(question.from_rpm), _rounded(question.to_rpm)
@@ -119,7 +96,11 @@ def search(question: Question, measure: Measure) -> Found:
     _check(question, run([(each, low) for each in everyone]), f"--from {question.from_rpm:g}", is_carried=True)
     _check(question, run([(each, high) for each in everyone]), f"--to {question.to_rpm:g}", is_carried=False)
     between = dict.fromkeys(everyone, (low, high))
-    while asked := [(each, _middle(*ends)) for each, ends in between.items() if _open(*ends, question.tolerance)]:
+    while asked := [
+        (each, middle)
+        for each, (below, above) in between.items()
+        if above > below * (1 + question.tolerance) and below < (middle := _rounded(math.sqrt(below * above))) < above
+    ]:
         for point in run(asked):
             below, above = between[point.replication]
             carried = point.carried(question.violations)
@@ -147,25 +128,16 @@ def interval(values: Sequence[float]) -> Spread:
     return Spread(mean, mean - half, mean + half, count)
 
 
-def _open(low: float, high: float, tolerance: float) -> bool:
-    return high > low * (1 + tolerance) and low < _middle(low, high) < high
-
-
-def _middle(low: float, high: float) -> float:
-    return _rounded(math.sqrt(low * high))
-
-
 def _rounded(rate_rpm: float) -> float:
     return float(f"{rate_rpm:.{DIGITS}g}")
 
 
 def _check(question: Question, points: Sequence[Point], end: str, *, is_carried: bool) -> None:
-    """Raise NotBracketed unless every replication carries the rate of one ``end``, or none does."""
     wrong = [point for point in points if point.carried(question.violations) is not is_carried]
     if not wrong:
         return
     share = f"{wrong[0].violation_rate:.1%} of the requests are over {question.slo}"
-    raise NotBracketed(
+    raise ConfigError(
         f"{end}: there {'the backlog grows' if wrong[0].backlog_grows else share} ({len(wrong)} of "
         f"{question.replications} replications; at most {question.violations:.1%} over {question.slo} is asked for); "
         f"{'lower --from, or take more GPUs' if is_carried else 'raise --to'}"

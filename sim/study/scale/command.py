@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,18 +16,14 @@ from conf.choice import choice
 from conf.page import render
 from sim.config.build import build
 from sim.errors import ConfigError
-from sim.study.scale.fit import CLIP, Fit, fit
+from sim.study.scale.fit import CLIP, PRELOAD, SIZES, Fit, Passes, aims, fit
 from sim.study.scale.replay import replay
-from sim.study.scale.rows import PRELOAD, SIZES, Passes, aims
 from sim.study.scorecard.targets import load_targets
 from traces.encoders.embeddings import Encoder, embed
 from traces.similarity.neighbours import FILES, Neighbours, remembered
 from traces.similarity.remembered import Remembered
 from traces.similarity.spaces import TextToText
 from traces.table.trace import Trace, make, read
-
-ROWS = 200_000
-"""Requests at most: the neighbours of all of them are found, which grows with their square."""
 
 MOST = 0.95
 """A floor lies below it: five points have to lie between it and 1."""
@@ -49,7 +44,7 @@ def scale(
         Path | None, Option(metavar="FILE", help="another trace, on which the same scale is shown")
     ] = None,
     encoder: Annotated[Literal["ngram", "minilm"], Option(help="whose similarities")] = "ngram",
-    rows: Annotated[int, Option(help="the first N requests of a trace")] = ROWS,
+    rows: Annotated[int, Option(help="the first N requests of a trace")] = 200_000,  # time grows with the square
     floors: Annotated[
         str, Option(metavar="LIST", help="similarities tried for 0.65; then those half a step beside the best")
     ] = FLOORS,
@@ -78,10 +73,9 @@ def scale(
 
     def tried(some: Sequence[float]) -> Fit:
         for found in _passes(requests, embedding, some, asked[0]):
-            fits.append(fit(found, wanted))
-            limits = ", ".join(f"{limit:g}" for limit in fits[-1].limits)
-            told = f"misfit {fits[-1].misfit:.1f} with {limits} for K = 10 to 25"
-            print(f"floor {fits[-1].floor:g}: {told}", flush=True)
+            fits.append(each := fit(found, wanted))
+            limits = ", ".join(f"{limit:g}" for limit in each.limits)
+            print(f"floor {each.floor:g}: misfit {each.misfit:.1f} with {limits} for K = 10 to 25", flush=True)
         return min(fits, key=lambda fit: (fit.misfit, fit.floor))
 
     best = tried(asked).floor
@@ -105,7 +99,7 @@ def scale(
 
 
 def _passes(trace: Trace, encoder: Encoder, floors: Sequence[float], least: float) -> Iterator[Passes]:
-    """The trace through all caches, one floor after the other; ``least`` is the lowest one of all, once and for all."""
+    """The trace through all caches, one floor after the other; ``least`` is the lowest of all."""
     space = TextToText()
     space.bind(embed(trace, encoder), np.random.default_rng(0))
     kept = remembered(space, len(trace), least, Remembered().most, f"{trace.digest} {encoder.name}")
@@ -121,14 +115,12 @@ def _passes(trace: Trace, encoder: Encoder, floors: Sequence[float], least: floa
 
 
 def _head(path: Path, rows: int) -> Trace:
-    """The first ``rows`` of a trace. Raises ConfigError where there are too few."""
     trace = read(path)
     if len(trace) <= PRELOAD:
         raise ConfigError(f"{path}: found {len(trace)} requests, expected more than the {PRELOAD:,} that are preloaded")
     if len(trace) <= rows:
         return trace
-    head = make(trace.table.slice(0, rows), name=trace.name, source=trace.source, notes=trace.notes)
-    return replace(head, path=None)
+    return make(trace.table.slice(0, rows), name=trace.name, source=trace.source, notes=trace.notes)
 
 
 def _floors(given: str) -> list[float]:

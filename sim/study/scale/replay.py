@@ -22,15 +22,14 @@ def replay(known: Neighbours, space: Space, floor: float, prompts: int, preload:
     """Send the rows of a trace one by one through a cache of ``prompts``; what does not hit is stored at once.
 
     Args:
-        known: the neighbours of every row, of a floor no higher than this one. Where a list was cut and none of it is
-            in the cache, the cache itself is searched.
+        known: the neighbours of every row, of a floor no higher than this one; where a list was cut and none of it is
+            in the cache, the cache is searched.
         space: bound to the trace.
         floor: a hit is more similar than this (NIRVANA, Fig. 10: cosine > threshold).
-        prompts: that the cache holds; the oldest leaves for a new one.
+        prompts: held at most; the oldest leaves first.
         preload: rows at the head that are stored and not served.
 
-    Returns:
-        (rows - preload,) float64: the similarity of each request's hit, NaN for a miss.
+    Returns (rows - preload,) float64: the similarity of each request's hit, NaN for a miss.
     """
     count = len(known.ends)
     found = np.full(count - preload, np.nan)
@@ -63,33 +62,26 @@ def replay(known: Neighbours, space: Space, floor: float, prompts: int, preload:
 
 @dataclass(slots=True)
 class _Cut:
-    """Searches for the rows whose lists were cut, many of them at a time, in what was stored when the first came.
-
-    Args:
-        space: bound to the trace.
-        rows: whose lists were cut.
-        stored: rows by their place in the order of insertion.
-    """
+    """Searches for the ``rows`` whose lists were cut, many at a time, in what was ``stored`` when the first came."""
 
     space: Space
     rows: NDArray[np.int64]
     stored: NDArray[np.int64]
     _products: NDArray[np.float32] = field(init=False, default_factory=lambda: np.empty((0, 0), np.float32))
-    _first: int = field(init=False, default=0)
-    _since: int = field(init=False, default=0)
-    _until: int = field(init=False, default=0)
+    _held: tuple[int, int, int] = field(init=False, default=(0, 0, 0))
 
     def best(self, row: int, oldest: int, newest: int) -> int:
         """The similarity in millionths of the best of what was stored ``oldest``-th to before ``newest``-th."""
         at = int(np.searchsorted(self.rows, row))
-        if at >= self._first + len(self._products):
+        first, since, until = self._held
+        if at >= first + len(self._products):
             asked = self.rows[at : at + AHEAD]
             queries = np.concatenate([self.space.queries(each, each + 1) for each in asked.tolist()])
             self._products = queries @ self.space.artifacts(self.stored[oldest:newest]).T
-            self._first, self._since, self._until = at, oldest, newest
+            first, since, until = self._held = at, oldest, newest
         query = self.space.queries(row, row + 1)
-        known = self._products[at - self._first, oldest - self._since :]
-        late = self.space.artifacts(self.stored[max(self._until, oldest) : newest]) @ query[0]
+        known = self._products[at - first, oldest - since :]
+        late = self.space.artifacts(self.stored[max(until, oldest) : newest]) @ query[0]
         products = np.concatenate((known, late))
         near = np.argpartition(products, -min(NEAR, len(products)))[-NEAR:]
         artifacts = self.space.artifacts(self.stored[oldest + near])

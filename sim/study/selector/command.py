@@ -2,7 +2,6 @@
 
 import inspect
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,10 @@ from sim.config.build import build
 from sim.config.compose import composed
 from sim.errors import ConfigError
 from sim.streams import stream
-from sim.study.selector.journal import Scores, measure
+from sim.study.selector.journal import measure
 from sim.study.selector.options import Options
 from sim.study.selector.page import Findings, publish
-from sim.study.selector.pairs import Pair, choose
+from sim.study.selector.pairs import choose
 from sim.study.selector.rule import thresholds
 from traces.encoders.embeddings import Encoder, embed
 from traces.sources.synthetic import Synthetic
@@ -27,8 +26,6 @@ from traces.table.trace import Trace, read
 if TYPE_CHECKING:
     from backends.calibrate.machine import Machine
     from backends.diffusers_ import ModelSpec
-
-JOURNAL = "journal.jsonl"
 
 
 def selector(**given: Any) -> None:
@@ -54,13 +51,20 @@ def selector(**given: Any) -> None:
     trace = read(options.trace) if options.trace else synthetic.load(stream(options.seed, "trace"))
     encoder: Encoder = build(choice("encoder", options.encoder), "encoder")
     pairs = choose(trace, embed(trace, encoder), options.pairs, options.seed)
-    journal, conditions = options.output / JOURNAL, options.conditions(trace.digest, encoder.name, here.name)
+    journal, conditions = options.output / "journal.jsonl", options.conditions(trace.digest, encoder.name, here.name)
     try:
         scores = measure(pairs, journal, conditions, lambda: opened(options))
     except KeyboardInterrupt:
         print(f"mezzotint: finished pairs are kept in {journal}; the same command goes on", file=sys.stderr)
         raise
-    found = findings(options, pairs, scores, _facts(options, trace, encoder.name, here))
+    similarity = np.array([each.similarity for each in scores], np.float64)
+    full = np.array([[each.full] for each in scores], np.float64)
+    made = np.array([[each.by_k[k] for k in options.ks] for each in scores], np.float64)
+    quality = np.where(full > 0, made / np.where(full > 0, full, 1.0), np.nan)
+    strict = options.refine_family is None
+    limits = thresholds(similarity, quality, options.ks, options.alpha, rule=options.rule, strict=strict)
+    facts = _facts(options, trace, encoder.name, here)
+    found = Findings(options, facts, pairs, scores, similarity, quality, limits, _published(options))
     for path in publish(found, options.output):
         print(path)
     if not found.at_least:
@@ -73,33 +77,16 @@ def selector(**given: Any) -> None:
 selector.__signature__ = inspect.signature(Options)  # type: ignore[attr-defined]  # its options are the fields
 
 
-def findings(options: Options, pairs: Sequence[Pair], scores: Sequence[Scores], facts: dict[str, str]) -> Findings:
-    """Scores as qualities, and the thresholds that follow.
-
-    An image's quality is its share of the full image's score. For the full-reference metrics that score is the best
-    there is: 1, or 100 dB. Where it is 0 or less the pair has no quality (NaN).
-    """
-    similarity = np.array([each.similarity for each in scores], np.float64)
-    full = np.array([[each.full] for each in scores], np.float64)
-    made = np.array([[each.by_k[k] for k in options.ks] for each in scores], np.float64)
-    quality = np.where(full > 0, made / np.where(full > 0, full, 1.0), np.nan)
-    limits = thresholds(
-        similarity, quality, options.ks, options.alpha, rule=options.rule, strict=options.refine_family is None
-    )
-    return Findings(options, facts, pairs, scores, similarity, quality, limits, _published(options))
-
-
 def _facts(options: Options, trace: Trace, encoder: str, here: "Machine") -> dict[str, str]:
     small, (width, height) = options.small, options.size
     rule = "every pair" if options.rule == "all" else "the mean of the pairs"
     beyond = "reaches" if small is not None else "exceeds"
-    start = "the large model's final image" if small is not None else "its latent after K steps"
     versions = ", ".join(f"{package} {version}" for package, version in here.versions.items())
     similarity = "query prompt and cached image (CLIP)" if options.similarity == "image" else f"two prompts ({encoder})"
     return {
         "model": _words(options.large),
         **({} if small is None else {"refined by": _words(small)}),
-        "starts from": start,
+        "starts from": "its latent after K steps" if small is None else "the large model's final image",
         "metric": f"{options.metric}, {width}x{height} pixels, {options.steps} steps",
         "rule": f"{rule} at or above the threshold {beyond} alpha = {options.alpha:g} of the full run's score",
         "similarity": similarity,
@@ -115,10 +102,7 @@ def _words(model: "ModelSpec") -> str:
 
 
 def _published(options: Options) -> dict[int, float]:
-    """The thresholds of a shipped system, from its own configuration; those whose share of the steps is whole.
-
-    The papers' thresholds are of prompts (NIRVANA) or of prompt and image (MoDM); no other similarity has any.
-    """
+    """The thresholds of NIRVANA (of prompts) or MoDM (of prompt and image) whose share of the steps is whole."""
     of_images = options.similarity == "image"
     if not of_images and options.refine_family is not None:
         return {}

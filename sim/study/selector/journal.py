@@ -14,11 +14,7 @@ from sim.study.selector.pairs import Pair
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What a pair scored, in the metric's own units.
-
-    ``full`` is the image of the full run, ``by_k`` each image that skipped K steps, ``similarity`` what a selector
-    would be asked with for this pair.
-    """
+    """Scores of a pair's full image and of each that skipped K steps, in the metric's units; its similarity."""
 
     similarity: float
     full: float
@@ -41,15 +37,13 @@ class Line(BaseModel):
 def measure(
     pairs: Sequence[Pair], path: Path, conditions: dict[str, Any], begin: Callable[[], Callable[[Pair], Scores]]
 ) -> list[Scores]:
-    """The scores of all ``pairs``, in order: those in the journal as they are, the others measured now.
+    """The scores of all ``pairs``, in order: those in the journal at ``path`` as they are, the others measured now.
 
     Args:
-        path: of the journal; lines under other conditions are passed over.
-        conditions: all that scores depend on, in JSON's types.
-        begin: makes what measures a pair (builds the models); called only if there is a pair to measure.
+        conditions: all that scores depend on, in JSON's types; lines under others are passed over.
+        begin: builds the models and returns what measures a pair; called only if there is a pair to measure.
 
-    Raises:
-        BackendError: the journal cannot be read or written, or a line that is not the last is not one of ours.
+    Raises BackendError where the journal cannot be read or written, or a line but the last is not one of ours.
     """
     journal = Journal(path, Line, "name another folder with -o")
     lines, _ = journal.open()

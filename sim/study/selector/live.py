@@ -7,7 +7,7 @@ import torch
 
 from backends.base import BackendError
 from backends.diffusers_ import LiveModel, build
-from backends.quality import ClipScore, ClipWeights, Images, Metric, MsSsim, PickScore, Psnr, Ssim
+from backends.quality import ClipScore, ClipWeights, Metric, MsSsim, PickScore, Psnr, Ssim
 from backends.quality.clip import PICKSCORE, PICKSCORE_TOKENIZER
 from conf.quiet import quiet
 from sim.study.selector.journal import Scores
@@ -22,17 +22,11 @@ class LivePairs:
 
     The cached prompt and the query are each run in full on the large model. The query is then run from each K: out
     of the cached run's latent on the large model itself (NIRVANA), or, given a small model, out of the cached run's
-    final image on that one (MoDM).
+    final image on that one (MoDM). With ``clip`` the pair's similarity is the cosine of the query and the cached image
+    (MoDM, 3.2), not that of the two prompts.
 
     Under a full-reference metric both runs start from the same noise, or the score would tell noises apart and not
     prompts; otherwise each has its own, as in serving.
-
-    Attributes:
-        large, small: the models; None for ``small`` resumes on the large one.
-        metric: what scores an image.
-        clip: given, the pair's similarity is the cosine of the query and the cached image (MoDM, 3.2), not that of
-            the two prompts.
-        options: size, steps of a full run, steps skipped, and the seed that decides the noise.
     """
 
     large: LiveModel
@@ -42,12 +36,7 @@ class LivePairs:
     options: Options
 
     def check(self) -> None:
-        """Refuse before long work what the models or the metric cannot do.
-
-        Raises:
-            BackendError: a size that a model does not make or that is too small for the metric; weights of a
-                metric that are not there.
-        """
+        """Raise BackendError for a size that a model or the metric cannot do, or for absent weights of the metric."""
         for model in (self.large, self.small):
             if model is not None:
                 model.latent_shape(*self.options.size)
@@ -57,11 +46,7 @@ class LivePairs:
             self.clip.cosines(grey, ["a cat"])
 
     def __call__(self, pair: Pair) -> Scores:
-        """Make and score the pair's images.
-
-        Raises:
-            BackendError: the device ran out of memory.
-        """
+        """Make and score the pair's images. Raises BackendError where the device ran out of memory."""
         try:
             # prompts spelled in letters are longer than 77 tokens, and it would be said of each
             with quiet("transformers"):
@@ -76,22 +61,23 @@ class LivePairs:
         size, steps, ks = self.options.size, self.options.steps, self.options.ks
         seed = self._seed(pair.query)
         own = seed if self.metric.full_reference else self._seed(pair.cached)
-        full = self._full(pair.query_prompt, seed)
+        noise = self.large.noise(*size, [seed], steps)
+        query = self.large.encode([pair.query_prompt])
+        full = self.large.decode(self.large.denoise(query, noise, steps).latents)[0]
         needs_image = self.small is not None or self.clip is not None
-        conditioning = self.large.encode([pair.cached_prompt])
         noise = self.large.noise(*size, [own], steps)
         last = None if needs_image else max(ks)
-        cached = self.large.denoise(conditioning, noise, steps, last_step=last, capture=ks)
+        cached = self.large.denoise(self.large.encode([pair.cached_prompt]), noise, steps, last_step=last, capture=ks)
         image = self.large.decode(cached.latents)[0] if needs_image else None
         runner = self.small or self.large
-        conditioning = runner.encode([pair.query_prompt])
+        query = query if self.small is None else self.small.encode([pair.query_prompt])
         made = []
         for k in ks:
             if self.small is None:
-                done = self.large.denoise(conditioning, cached.captured[k], steps, first_step=k)
+                done = self.large.denoise(query, cached.captured[k], steps, first_step=k)
             else:
                 assert image is not None
-                done = self.small.refine(conditioning, list(image), *size, [seed], k, steps)
+                done = self.small.refine(query, list(image), *size, [seed], k, steps)
             made.append(runner.decode(done.latents)[0])
         similarity = pair.similarity
         if self.clip is not None:
@@ -104,17 +90,12 @@ class LivePairs:
         )
         return Scores(similarity, float(scores[0]), dict(zip(ks, scores[1:].tolist(), strict=True)))
 
-    def _full(self, prompt: str, seed: int) -> Images:
-        noise = self.large.noise(*self.options.size, [seed], self.options.steps)
-        latents = self.large.denoise(self.large.encode([prompt]), noise, self.options.steps).latents
-        return self.large.decode(latents)[0]
-
     def _seed(self, row: int) -> int:
         return int(np.random.SeedSequence(self.options.seed, spawn_key=(row,)).generate_state(1)[0])
 
 
 def opened(options: Options) -> LivePairs:
-    """Build the models, and see that they and the metric can do what is asked. Raises as ``LivePairs.check``."""
+    """Build the models, and check them and the metric."""
     from transformers.utils import logging
 
     # diffusers' pipelines import image processors that say what they fall back to; the first logger of
@@ -125,13 +106,10 @@ def opened(options: Options) -> LivePairs:
         if options.needs_clip:
             given = {} if options.clip is None else {"weights": options.clip}
             clip = ClipWeights(device=options.device, allow_hub=options.allow_hub, **given)
-        live = LivePairs(
-            large=build(options.large, options.device),
-            small=None if options.small is None else build(options.small, options.device),
-            metric=metric(options, clip),
-            clip=clip if options.similarity == "image" else None,
-            options=options,
-        )
+        large = build(options.large, options.device)
+        small = None if options.small is None else build(options.small, options.device)
+        compared = clip if options.similarity == "image" else None
+        live = LivePairs(large, small, metric(options, clip), compared, options)
         live.check()
         return live
 

@@ -28,11 +28,7 @@ MODEL = ("family", "variant", "scale", "weights", "dtype")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to measure and where to write it. Whether a model exists is asked of the backend, later.
-
-    Raises:
-        ConfigError: an option out of its range or without the one that it needs; the message names it.
-    """
+    """What to measure and where to write it. Raises ConfigError for an option without the one that it needs."""
 
     output: Annotated[Path, Option("-o", "--output", metavar="FOLDER", help="where the files go")]
     trace: Annotated[
@@ -110,7 +106,7 @@ class Options:
 
     @property
     def needs_clip(self) -> bool:
-        """Whether CLIP's cosines are asked for."""
+        """Whether the weights of CLIP are needed."""
         return self.metric == "clipscore" or self.similarity == "image"
 
     @property
@@ -158,22 +154,15 @@ class Options:
 
     def conditions(self, digest: str, encoder: str, device: str) -> dict[str, Any]:
         """All that a pair's scores depend on: alpha and the rule are applied afterwards, at no cost."""
-        large, small = (
-            None if model is None else {name: getattr(model, name) for name in MODEL}
-            for model in (self.large, self.small)
-        )
+        models = {"large": self.large, "small": self.small}
         return {
             "trace": digest,
             "encoder": encoder,
-            "similarity": self.similarity,
-            "large": large,
-            "small": small,
             "device": device,
-            "steps": self.steps,
+            **{which: model and {name: getattr(model, name) for name in MODEL} for which, model in models.items()},
+            **{name: getattr(self, name) for name in ("similarity", "steps", "metric", "seed")},
             "ks": list(self.ks),
             "size": list(self.size),
-            "metric": self.metric,
             "scorer": {"pickscore": self.pickscore, "clipscore": self.clip}.get(self.metric),
             "clip": self.clip if self.similarity == "image" else None,
-            "seed": self.seed,
         }

@@ -1,4 +1,4 @@
-"""What a selector calibration leaves behind: YAML that a run reads, the pairs as a table, a figure, a page."""
+"""The files of a selector calibration: YAML that a run reads, the pairs as a table, a figure, a page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from conf.atomic import atomic_files, check_ours, output_folder
 from conf.page import render
+from conf.palette import BLUE, GREY, INK, VERMILION, house_style, panels
 from sim.errors import ConfigError
-from sim.study.selector.figure import draw
 from sim.study.selector.journal import Scores
 from sim.study.selector.options import Options
 from sim.study.selector.pairs import Pair
@@ -19,6 +21,7 @@ from sim.study.selector.rule import Floats, Threshold
 
 SELECTOR = "selector/measured.yaml"
 PAIRS, FIGURE, PAGE = "pairs.parquet", "selector.png", "selector.md"
+COLUMNS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +29,9 @@ class Findings:
     """A finished calibration.
 
     Attributes:
-        facts: what was measured and how, in words: shown on the page and at the head of the YAML.
-        pairs, scores: (n,) each.
+        facts: what was measured and how, in words.
         similarity: (n,), what the thresholds are about.
-        quality: (n, len(thresholds)), share of the full image's score.
+        quality: (n, len(thresholds)), share of the full image's score; NaN where that is 0 or less.
         thresholds: one per K, rising.
         published: K -> the paper's threshold; empty where it is of another similarity.
     """
@@ -82,16 +84,10 @@ class Findings:
 
 
 def publish(found: Findings, folder: Path) -> list[Path]:
-    """Write all files of ``found`` under ``folder``, each whole or not at all.
+    """Write all files of ``found`` under ``folder``, each whole or not at all, and return them.
 
-    Where no K has a threshold there is nothing that a run could read: the YAML file is then absent, and that of
-    an earlier call removed.
-
-    Returns:
-        the files that were written.
-
-    Raises:
-        ConfigError: the folder cannot be written to.
+    Where no K has a threshold there is no YAML file for a run to read, and that of an earlier call is removed. Raises
+    ConfigError where the folder cannot be written to.
     """
     check_ours(folder / PAGE, ConfigError, "a page of calibrate selector", b"# How many steps")
     output_folder((folder / SELECTOR).parent, ConfigError)
@@ -100,10 +96,7 @@ def publish(found: Findings, folder: Path) -> list[Path]:
     with atomic_files(files, ConfigError, gone=[] if found.at_least else [folder / SELECTOR]) as (pairs, image, *texts):
         with pairs.open("wb") as file:
             pq.write_table(_table(found), file)
-        alpha = found.options.alpha
-        draw(
-            found.similarity, found.quality, found.thresholds, alpha, found.published, found.paper, found.warning
-        ).savefig(image, format="png")
+        draw(found).savefig(image, format="png")
         for temporary, template in zip(texts, templates.values(), strict=True):
             text = render("sim.study.selector", template, found=found, figure=FIGURE)
             temporary.write_text(text, encoding="utf-8")
@@ -113,7 +106,6 @@ def publish(found: Findings, folder: Path) -> list[Path]:
 def _table(found: Findings) -> pa.Table:
     """A row per pair and K."""
     ks = [each.k for each in found.thresholds]
-    count = len(found.pairs)
     scores = [[each.by_k[k] for k in ks] for each in found.scores]
     return pa.table(
         {
@@ -123,9 +115,58 @@ def _table(found: Findings) -> pa.Table:
             "cached_prompt": pa.array([pair.cached_prompt for pair in found.pairs for _ in ks]),
             "text_similarity": pa.array(np.repeat([pair.similarity for pair in found.pairs], len(ks))),
             "similarity": pa.array(np.repeat(found.similarity, len(ks))),
-            "k": pa.array(np.tile(ks, count), pa.int32()),
+            "k": pa.array(np.tile(ks, len(scores)), pa.int32()),
             "score": pa.array(np.array(scores, np.float64).reshape(-1)),
             "full_score": pa.array(np.repeat([each.full for each in found.scores], len(ks))),
             "quality": pa.array(found.quality.reshape(-1), from_pandas=True),
         }
     )
+
+
+@house_style()
+def draw(found: Findings) -> Figure:
+    """A panel for each K: one point per pair, alpha across, our threshold down, the paper's as a tick below."""
+    similarity, quality, thresholds = found.similarity, found.quality, found.thresholds
+    alpha, published = found.options.alpha, found.published
+    columns = min(COLUMNS, len(thresholds))
+    rows = -(-len(thresholds) // columns)
+    figure, axes = panels(columns, rows, width=max(4.2, 2.1 * columns + 0.6), height=2.5 * rows + 0.8)
+    finite = quality[np.isfinite(quality)]
+    reach = [published[each.k] for each in thresholds if each.k in published]
+    x_limits = _limits([*similarity, *reach], 0.04)
+    y_limits = _limits([*(finite if finite.size else (0.0, 1.0)), alpha], 0.06)
+    for index, each in enumerate(thresholds):
+        panel = axes[index // columns][index % columns]
+        panel.scatter(similarity, quality[:, index], s=12, color=BLUE, alpha=0.65, linewidths=0)
+        panel.axhline(alpha, color=INK, linestyle="--", linewidth=1.0)
+        panel.set(xlim=x_limits, ylim=y_limits)
+        said = "none"
+        if each.at_least is not None:
+            panel.axvline(each.at_least, color=VERMILION)
+            said = f"{each.at_least:.3f}"
+        if each.k in published:
+            below = panel.get_xaxis_transform()
+            panel.plot(published[each.k], 0.02, "^", transform=below, color=GREY, markersize=7, clip_on=False)
+        panel.set_title(f"K = {each.k}: {said}")
+        if index % columns == 0:
+            panel.set_ylabel("Quality, share of the full run's")
+        if index >= len(thresholds) - columns:
+            panel.set_xlabel("Similarity")
+    for index in range(len(thresholds), rows * columns):
+        axes[index // columns][index % columns].set_visible(False)
+    handles = [
+        Line2D([], [], color=BLUE, marker="o", markersize=4, linestyle="", label="a pair"),
+        Line2D([], [], color=INK, linestyle="--", linewidth=1.0, label=f"α = {alpha:g}"),
+        Line2D([], [], color=VERMILION, label="threshold measured here"),
+    ]
+    if reach:
+        handles.append(Line2D([], [], color=GREY, marker="^", linestyle="", label=f"{found.paper}'s threshold"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    if found.warning:
+        figure.suptitle(found.warning, fontsize=8.5, color=VERMILION)
+    return figure
+
+
+def _limits(values: Sequence[float], margin: float) -> tuple[float, float]:
+    air = margin * (max(values) - min(values)) + 1e-3
+    return min(values) - air, max(values) + air

@@ -29,20 +29,13 @@ class Pair:
 
 
 def choose(trace: Trace, embeddings: NDArray[np.float32], count: int, seed: int) -> list[Pair]:
-    """Draw pairs by similarity, evenly from ten strata of equal width from 0 to 1 as far as each goes.
+    """Draw ``count`` pairs by similarity, evenly from ten strata of equal width from 0 to 1 as far as each goes.
 
-    Serving compares a query with the nearest cached prompt only (NIRVANA, Algorithm 2); drawn like that, most pairs
-    would be of one similarity and a threshold elsewhere would rest on few. A query comes once; its partner is any
-    earlier request. The first pairs of a longer draw are those of a shorter one.
+    Drawn as served, with the nearest cached prompt (NIRVANA, Algorithm 2), most pairs would be of one similarity. A
+    query comes once, its partner is any earlier request; a longer draw begins with the pairs of a shorter one.
 
-    Args:
-        trace: n requests; those without a prompt are passed over.
-        embeddings: (n, d) float32, unit rows.
-        count: pairs to draw.
-        seed: decides the draw.
-
-    Raises:
-        TraceError: the trace has too few prompts.
+    Requests without a prompt are passed over. ``embeddings`` are (n, d) float32, unit rows, of n requests. Raises
+    TraceError where the trace has too few prompts.
     """
     prompts = [prompt or "" for prompt in trace.prompts().to_pylist()]
     rows = np.array([row for row, prompt in enumerate(prompts) if prompt.strip()], np.int64)
@@ -80,10 +73,10 @@ def _spread(
     while waiting:
         left = []
         for candidates in waiting:
-            found = next((each for each in candidates if int(later[each]) not in used), None)
-            if found is None:
-                continue
-            left.append(candidates)
-            used.add(int(later[found]))
-            yield int(rows[later[found]]), int(rows[earlier[found]]), float(similarity[found])
+            for found in candidates:
+                if int(later[found]) not in used:
+                    left.append(candidates)
+                    used.add(int(later[found]))
+                    yield int(rows[later[found]]), int(rows[earlier[found]]), float(similarity[found])
+                    break
         waiting = left

@@ -13,14 +13,10 @@ Rule = Literal["all", "mean"]
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """The lowest similarity at which ``k`` steps may be skipped.
+    """The lowest similarity ``at_least`` at which ``k`` steps may be skipped; None where none of the pairs suffices.
 
-    Attributes:
-        k: steps skipped.
-        at_least: the threshold, None where no similarity of the pairs suffices for this K or for a smaller one.
-        alone: the threshold of this K by itself, before it is raised to that of a smaller K; None as above.
-        pairs: pairs with a similarity of ``at_least`` or more.
-        worst, mean: quality over those pairs; NaN where there are none.
+    ``alone`` is that of this K before it is raised to that of a smaller K. ``pairs`` reach ``at_least``, and ``worst``
+    and ``mean`` are their qualities, NaN where there are none.
     """
 
     k: int
@@ -32,7 +28,7 @@ class Threshold:
 
 
 def lowest(similarity: Floats, quality: Floats, alpha: float, *, rule: Rule, strict: bool) -> float | None:
-    """The lowest of the similarities s such that the pairs of similarity s or more are good enough.
+    """The lowest of the similarities s such that the pairs of similarity s or more are good enough; None for none.
 
     Args:
         similarity, quality: (n,) each. A NaN quality is never good enough.
@@ -40,9 +36,6 @@ def lowest(similarity: Floats, quality: Floats, alpha: float, *, rule: Rule, str
         rule: ``all``: every one of those pairs is (NIRVANA, Algorithm 2: ``for all I in [I_K], quality(I) > alpha``);
             ``mean``: their mean is.
         strict: quality must exceed alpha (Algorithm 2), not just reach it (MoDM, equation 5).
-
-    Returns:
-        None where no similarity suffices.
     """
     found = None
     for level in np.unique(similarity)[::-1]:
@@ -58,17 +51,10 @@ def lowest(similarity: Floats, quality: Floats, alpha: float, *, rule: Rule, str
 def thresholds(
     similarity: Floats, quality: Floats, ks: Sequence[int], alpha: float, *, rule: Rule, strict: bool
 ) -> list[Threshold]:
-    """A threshold for each K, never falling as K grows.
+    """A threshold for each K of ``ks``, which rise, as ``lowest`` has it, raised to that of a smaller K.
 
-    Where a larger K would do with a lower similarity than a smaller one, which skipping more steps cannot really
-    allow, it is raised to it (a running maximum); so a K that no similarity suffices for takes all larger ones
-    with it.
-
-    Args:
-        similarity: (n,).
-        quality: (n, len(ks)), 1 is the full run's.
-        ks: steps skipped, rising.
-        alpha, rule, strict: see :func:`lowest`.
+    So a K that no similarity suffices for takes all larger ones with it. ``similarity`` is (n,), ``quality``
+    (n, len(ks)), 1 the full run's.
     """
     found: list[Threshold] = []
     highest = -np.inf

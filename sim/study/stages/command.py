@@ -7,7 +7,6 @@ from sim.study.scorecard.options import RESULTS, Check, Output
 from sim.study.verdicts import checked, committed
 
 NAME = "swiftdiffusion"
-"""Of the files that are written."""
 
 
 def compare(check: Check = False, output: Output = RESULTS) -> int:

@@ -16,7 +16,6 @@ TITLES = {
 }
 
 NEAR = 0.05
-"""What counts as near, end to end."""
 
 
 def render(found: Sequence[Setting]) -> str:

@@ -26,7 +26,6 @@ LOGGED = resources.files("conf") / "data" / "katz-stages.csv"
 it adds."""
 
 Statistic = Literal["mean", "median"]
-
 STATISTICS: tuple[Statistic, ...] = ("mean", "median")
 
 OWN = {"nirvana-10": ("door.fetch_s=0",), "nirvana-20": ("door.fetch_s=0",)}
@@ -35,8 +34,8 @@ OWN = {"nirvana-10": ("door.fetch_s=0",), "nirvana-20": ("door.fetch_s=0",)}
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A system with so many ControlNets and LoRAs for every request, and the seconds of its stages by statistic and
-    name, logged and ours. A stage that was not logged is in neither."""
+    """A system with so many ControlNets and LoRAs for every request, and the seconds of its logged stages by statistic
+    and name, logged and ours."""
 
     system: str
     controlnets: int
@@ -64,27 +63,23 @@ class Setting:
 
 def settings(which: Callable[[str, int, int], bool] = lambda *_: True) -> list[Setting]:
     """Those of the log for which ``which`` (system, ControlNets, LoRAs) is true, in its order."""
-    with LOGGED.open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
     columns: dict[Statistic, str] = {"mean": "", "median": "median_"}
     found = []
-    for row in rows:
+    for row in csv.DictReader(LOGGED.read_text(encoding="utf-8").splitlines()):
         of = (row["system"], int(row["controlnets"]), int(row["loras"]))
         if which(*of):
-            logged = {
-                statistic: {stage: float(row[prefix + stage]) for stage in STAGES if row[prefix + stage]}
-                for statistic, prefix in columns.items()
-            }
-            took = stages(simulate(config(*of)))
-            ours = {statistic: {stage: took[statistic][stage] for stage in told} for statistic, told in logged.items()}
+            took, logged, ours = stages(simulate(config(*of))), {}, {}
+            for statistic, prefix in columns.items():
+                told = logged[statistic] = {at: float(row[prefix + at]) for at in STAGES if row[prefix + at]}
+                ours[statistic] = {stage: took[statistic][stage] for stage in told}
             found.append(Setting(*of, logged, ours))
     return found
 
 
-def config(system: str, controlnets: int, loras: int, *overrides: str) -> dict[str, Any]:
+def config(system: str, controlnets: int, loras: int) -> dict[str, Any]:
     """The run of one setting, one request at a time."""
     words = ["experiment=swiftdiffusion-evaluation", f"system={system}", f"trace.controlnets={controlnets}"]
-    words += [f"trace.loras={loras}", *OWN.get(system, ()), *overrides]
+    words += [f"trace.loras={loras}", *OWN.get(system, ())]
     if (system, controlnets, loras) == SLOW:
         words += ["fetch=katz-slow-storage", "trace.requests=2010"]
     return composed(Point("swiftdiffusion-evaluation", {}, tuple(words)))
@@ -103,10 +98,7 @@ def stages(outcome: Outcome) -> dict[Statistic, dict[str, float]]:
         "other_s": found["decode_s"],
         "patch_step": found.get("patch_step", np.zeros(len(took_s))),
     }
-    return {
-        "mean": {name: float(values.mean()) for name, values in each.items()},
-        "median": {name: float(np.median(values)) for name, values in each.items()},
-    }
+    return {of: {name: float(getattr(np, of)(values)) for name, values in each.items()} for of in STATISTICS}
 
 
 def worst(found: Iterable[Setting], stage: str, statistic: Statistic = "mean") -> float:

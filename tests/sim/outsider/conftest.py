@@ -14,8 +14,9 @@ HERE = Path(__file__).parent
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
-    """One simulation, as ``mezzotint run --config-dir their_conf`` makes it."""
+    """One simulation, as ``mezzotint run --plugin their_policies --config-dir their_conf`` makes it."""
     monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.setenv("MEZZOTINT_PLUGINS", "their_policies:their_wrong_policies")
     for name in ("their_policies", "their_wrong_policies"):  # another test's module may be called so
         monkeypatch.delitem(sys.modules, name, raising=False)
     return lambda *overrides: simulated(f"hydra.searchpath=[file://{HERE / 'their_conf'}]", *overrides)

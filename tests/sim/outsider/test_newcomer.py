@@ -44,9 +44,9 @@ def test_a_newcomer_chooses_lists_and_adds(folder: Path) -> None:
     assert "second-chance" in ours
     asked = ("system=modm-throughput", "cache.capacity=100", "trace.requests=1500", "shapes=model")
     mezzotint(folder, "run", *asked, "eviction=lru", "run.dir=lru")
-    own = ("--config-dir", "their_conf", "eviction=second-chance")
+    own = ("--plugin", "their_policies", "--config-dir", "their_conf", "eviction=second-chance")
     mezzotint(folder, "run", *own, *asked, "run.dir=own")
-    short = ("--config-dir", "their_conf", "scheduler=shortest-first", "scheduler.longest=7", "trace.requests=300")
+    short = (*own[:-1], "scheduler=shortest-first", "scheduler.longest=7", "trace.requests=300")
     mezzotint(folder, "run", *short, "run.dir=short")
     said = {name: json.loads((folder / name / "summary.json").read_text()) for name in ("lru", "own", "short")}
     assert all(each["requests"]["completed"] == each["requests"]["arrived"] > 0 for each in said.values())
