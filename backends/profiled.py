@@ -296,7 +296,9 @@ class Profiled:
 
     def _absent(self, key: str, asset: Asset, option: str) -> BackendError:
         what = f"{key}: nobody measured what it takes to load {asset.name} for {asset.model} on {self.gpu}"
-        return self._lookup.lacks(asset.model, what, f"serve without add-ons, or measure it (calibrate {option})")
+        return self._lookup.lacks(
+            asset.model, what, f"serve without add-ons, or measure it (mezzotint calibrate {option})"
+        )
 
     def assumptions(self) -> list[Assumption]:
         return self._lookup.used.assumptions(self.gpu, self.profiles, self.service_factor, self.unpublished_load_s)
