@@ -129,10 +129,14 @@ def on_nodes(node: Indices, lists: pa.Array | pa.ChunkedArray) -> Lookups:
 def together(column: pa.ChunkedArray) -> list[tuple[tuple[str, ...], float]]:
     """Which are used together: lists of names and their shares of the requests whose list is known, most first."""
     known = column.drop_null()
-    joined = pc.binary_join(known, "\0")
-    counts = [(entry["values"], entry["counts"]) for entry in pc.value_counts(joined).to_pylist()]
-    counts.sort(key=lambda pair: (-pair[1], pair[0]))
+    counts = tally(pc.binary_join(known, "\0"))
     return [(tuple(names.split("\0")) if names else (), count / len(known)) for names, count in counts]
+
+
+def tally(texts: pa.ChunkedArray) -> list[tuple[str, int]]:
+    """Distinct texts and how often each occurs, the most frequent first, equals in the order of the alphabet."""
+    counts = ((each["values"], each["counts"]) for each in pc.value_counts(texts).to_pylist())
+    return sorted(counts, key=lambda pair: (-pair[1], pair[0]))
 
 
 def per_request(asked: Lookups, sizes: Sequence[int], policy: str) -> list[float]:
