@@ -24,6 +24,8 @@ class LoadGen:
     Source: published logs of SDXL server submissions (MLPerf Inference v4.1 and v5.1), whose scheduled rates this makes
     again to all printed digits.
 
+    Raises TraceError where the trace has too few rows.
+
     Args:
         seed: the log's `schedule_rng_seed`.
         rate_rpm: requests per minute; 60 times the log's `target_qps`.
@@ -37,7 +39,6 @@ class LoadGen:
     least_s: Seconds = 600.0
 
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
-        """See Arrivals.schedule; nothing is drawn from `rng`. Raises TraceError where the trace has too few rows."""
         rows = len(own_clock_s)
         twister = np.random.RandomState(self.seed % 2**32)  # the generator that the log's seed is one of
         uniform = np.frombuffer(twister.bytes(8 * max(rows - 1, 0)), "<u8").astype(np.float64) / 2.0**64

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from traces.describe.loads import KINDS, lookups, per_request, together
+from traces.describe.loads import KINDS, lookups, together
 from traces.table.nodes import nodes
 from traces.table.trace import Trace
 
@@ -24,7 +24,7 @@ def addons(trace: Trace) -> dict[str, Any] | None:
     if not asked:
         return None
     known = nodes(trace.table.column("request_id"))
-    count = None if known is None else np.bincount(known.of)
+    count = None if known is None else np.bincount(known)
     found: dict[str, Any] = {
         "nodes": None
         if count is None
@@ -34,9 +34,8 @@ def addons(trace: Trace) -> dict[str, Any] | None:
         },
     }
     for kind, looked in asked.items():
-        loads = per_request(looked, SIZES, "lru")
         found[kind] = {
             "distinct_per_request_of_a_node": looked.distinct / max(looked.requests, 1),
-            "loads_per_request": {str(size): load for size, load in zip(SIZES, loads, strict=True)},
+            "loads_per_request": {str(size): looked.loads(size, "lru") for size in SIZES},
         }
     return found

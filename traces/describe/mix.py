@@ -44,17 +44,19 @@ class Popularity:
     per_request: npt.NDArray[np.float64]
     known: int
 
+    def share(self, ranks: int) -> float:
+        """Share of the calls that go to the `ranks` most popular."""
+        return float(self.calls[:ranks].sum() / self.calls.sum())
+
     def facts(self) -> dict[str, Any]:
         """The numbers, JSON-able."""
-        calls, shares = self.calls, self.per_request
+        shares = self.per_request
         return {
             "known_requests": self.known,
-            "distinct": len(calls),
+            "distinct": len(self.calls),
             "per_request": {str(number): float(share) for number, share in enumerate(shares)},
             "per_request_mean": float((shares * np.arange(len(shares))).sum()),
-            "share_of_top": {
-                str(rank): float(calls[:rank].sum() / calls.sum()) for rank in RANKS if rank <= len(calls)
-            },
+            "share_of_top": {str(rank): self.share(rank) for rank in RANKS if rank <= len(self.calls)},
         }
 
 

@@ -18,8 +18,6 @@ from traces.table.digest import content_digest
 from traces.table.limits import FREE_BYTES, RATIO, regular_file
 from traces.table.validation import Origin, check_cells, check_order, check_unique, shown
 
-__all__ = ["SCHEMA", "Origin", "Trace", "TraceError", "about", "content_digest", "make", "read", "write"]
-
 VERSION = 1
 """Version of the file layout, kept in the file's metadata."""
 
@@ -80,18 +78,11 @@ class Trace:
         """A numeric column as an array of shape (n,): float64 for `arrival_s` and `gen_s`, int64 for the others.
 
         A null integer is -1, which no valid trace contains (sizes are positive, seeds not negative); a null float NaN.
-
-        Raises:
-            TraceError: `name` is not a numeric column of `SCHEMA`.
         """
-        numeric = [field.name for field in SCHEMA if pa.types.is_primitive(field.type)]
-        if name not in numeric:
-            raise TraceError(f"trace {self.name}: no numeric column {name!r}; expected one of {', '.join(numeric)}")
-        if pa.types.is_floating(SCHEMA.field(name).type):
-            floats: npt.NDArray[np.float64] = self.table.column(name).to_numpy()
-            return floats
-        integers: npt.NDArray[np.int64] = self.table.column(name).cast(pa.int64()).fill_null(-1).to_numpy()
-        return integers
+        column = self.table.column(name)
+        if not pa.types.is_floating(column.type):
+            column = column.cast(pa.int64()).fill_null(-1)
+        return np.asarray(column)
 
     def prompts(self) -> pa.ChunkedArray:
         """The prompts, (n,) strings, null where the source has none."""

@@ -239,14 +239,6 @@ def check_number(
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if number and -math.inf < value < math.inf and above < value and least <= value <= most:  # type: ignore[operator]
         return
-    bounds = [f"above {above:g}"] if above > -math.inf else []
-    bounds += [f"at least {least:g}"] if least > -math.inf else []
-    bounds += [f"at most {most:g}"] if most < math.inf else []
+    limits = (("above", above), ("at least", least), ("at most", most))
+    bounds = [f"{word} {limit:g}" for word, limit in limits if math.isfinite(limit)]
     raise TraceError(f"{where}: {name}={value!r}, expected a finite number, {' and '.join(bounds)}")
-
-
-def check_count(where: str, name: str, value: object, most: int = 2**53) -> None:
-    """Check that a setting is a whole number, 1 to `most`. Raises TraceError otherwise."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        bound = "1 or more" if most == 2**53 else f"1 to {most:,}"
-        raise TraceError(f"{where}: {name}={shown(repr(value), 60)}, expected a whole number, {bound}")
