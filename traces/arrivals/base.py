@@ -72,8 +72,5 @@ class Arrivals(Protocol):
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
         """Times for a trace whose own arrivals are `own_clock_s`, (n,) seconds, never falling.
 
-        Args:
-            own_clock_s: the trace's own arrivals.
-            rng: the stream for whatever is random in the process.
+        `rng` is the stream for whatever is random in the process.
         """
-        ...

@@ -1,9 +1,8 @@
 """The disk cache: embeddings and neighbours by content, kept block by block as they are computed.
 
-An entry is a folder, named by a hash of everything that decides its content. It holds a file of plain values for each
-of its arrays, and `blocks`: for each block of rows the CRC-32 of its values and the bytes that the arrays have with it.
-So an interrupted computation goes on behind its last whole block, and what was damaged is computed again. The cache is
-of limited size; the entries that were used longest ago go first. Where nothing can be written, nothing is kept.
+An entry is a folder, named by a hash of what decides its content, with a file of plain values for each array, and
+`blocks`: for each block of rows the CRC-32 of its values and the bytes that the arrays have with it. So an interrupted
+computation goes on behind its last whole block, and what was damaged is computed again.
 """
 
 import fcntl

@@ -1,8 +1,6 @@
-"""Vectors of real images: of a trace whose images are at hand, or were encoded already.
+"""Vectors of real images: of a trace whose images are at hand, or were encoded already (MoDM, 3.2).
 
-MoDM compares the CLIP text vector of a prompt with the CLIP vectors of the images in its cache (MoDM, 3.2). Bind
-gives a space no names of requests, so images go by the number of their row in the trace, counted from 0, rows that
-fill the cache before the start included.
+Images go by the number of their row in the trace, from 0, rows that fill the cache before the start included.
 """
 
 import hashlib
@@ -124,12 +122,10 @@ def _by_row(folder: Path, rows: int) -> list[Path]:
         raise TraceError(f"{folder}: no such folder; name the folder of the images")
     found: dict[int, Path] = {}
     for path in sorted(folder.iterdir()):
-        if path.suffix.lower() not in SUFFIXES or not (path.stem.isascii() and path.stem.isdigit()):
-            continue
-        row = int(path.stem)
-        if row in found:
-            raise TraceError(f"{folder}: row {row} has two images, {found[row].name} and {path.name}; keep one")
-        found[row] = path
+        if path.suffix.lower() in SUFFIXES and path.stem.isascii() and path.stem.isdigit():
+            first = found.setdefault(row := int(path.stem), path)
+            if first != path:
+                raise TraceError(f"{folder}: row {row} has two images, {first.name} and {path.name}; keep one")
     missing = [row for row in range(rows) if row not in found]
     if missing:
         raise TraceError(

@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -73,11 +73,6 @@ class Precomputed:
         return self._dim
 
     def encode(self, prompts: Sequence[str], progress: bool) -> Floats:
-        """Look up the vectors.
-
-        Raises:
-            TraceError: some of ``prompts`` have no vector: how many, and the first of them.
-        """
         if self._table is None:
             self._table = self._read()
         row_of, rows = self._table
@@ -101,7 +96,7 @@ class Precomputed:
         raise TraceError(f"{self.path}: found no rows, expected a vector per prompt; name another file")
 
     def _files(self) -> list[Path]:
-        return [Path(self.path)] + ([] if self.prompts is None else [Path(self.prompts)])
+        return [Path(path) for path in (self.path, self.prompts) if path is not None]
 
     def _read(self) -> tuple[dict[bytes, int], NDArray[Any]]:
         """Check every vector; returns the row of each prompt, by its hash, and the vectors."""
@@ -115,17 +110,17 @@ class Precomputed:
                 if not prompt or not prompt.strip():
                     continue
                 if not length:
-                    raise TraceError(
-                        f"{path}: row {at}: found a vector of zeros for {shown(repr(prompt))}, expected a direction; "
-                        "encode the prompt again or drop the row"
-                    )
+                    found = f"{path}: row {at}: found a vector of zeros for {shown(repr(prompt))}"
+                    raise TraceError(f"{found}, expected a direction; encode the prompt again or drop the row")
                 first = row_of.setdefault(_key(prompt), at)
                 if first != at:
                     repeats.append((first, at))
             if copy is not None:
                 copy.write(scaled.tobytes())
             row += len(prompts)
-        rows = mapped(path) if copy is None else _mapped_copy(copy, row, self.dim)
+        if copy is not None:
+            copy.flush()
+        rows = mapped(path) if copy is None else np.memmap(copy, np.float32, "r", shape=(row, self.dim))
         for start in range(0, len(repeats), BLOCK):
             one, other = np.array(repeats[start : start + BLOCK]).T
             gap = np.abs(unit(rows[one], 0, path) - unit(rows[other], 0, path)).max(axis=1)
@@ -159,13 +154,6 @@ def _key(prompt: str) -> bytes:
     return hashlib.blake2b(prompt.encode(), digest_size=16).digest()
 
 
-def _mapped_copy(copy: IO[bytes], rows: int, dim: int) -> NDArray[np.float32]:
-    if rows == 0:
-        return np.empty((0, dim), np.float32)
-    copy.flush()
-    return np.memmap(copy, np.float32, "r", shape=(rows, dim))
-
-
 def _open_parquet(path: Path, columns: list[str]) -> pq.ParquetFile:
     regular_file(path)
     try:
@@ -173,11 +161,10 @@ def _open_parquet(path: Path, columns: list[str]) -> pq.ParquetFile:
         file = pq.ParquetFile(pa.OSFile(str(path)), pre_buffer=False, buffer_size=READ_BYTES)
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: a column's name
         raise TraceError(f"{path}: cannot be read as Parquet ({shown(str(error))}); write it again") from error
+    names = file.schema_arrow.names
     for column in columns:
-        if column not in file.schema_arrow.names:
-            raise TraceError(
-                f"{path}: found columns {', '.join(file.schema_arrow.names)}, expected one named {column}; rename it"
-            )
+        if column not in names:
+            raise TraceError(f"{path}: found columns {', '.join(names)}, expected one named {column}; rename it")
     kind = file.schema_arrow.field(PROMPT).type if PROMPT in columns else pa.string()
     if not pa.types.is_string(kind) and not pa.types.is_large_string(kind):
         raise TraceError(f"{path}: column {PROMPT}: found {kind}, expected text; write it as strings")

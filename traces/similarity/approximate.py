@@ -1,8 +1,7 @@
 """Approximate search, for caches so large that comparing with all of them takes too long.
 
 The short coordinates of the artifacts (traces.similarity.bound) are held as product-quantised codes that are scanned in
-registers (faiss' fast scan; Andre et al., 2015), and the best few by code are compared in full. Against the same
-cache searched exactly, recall at 1 is reported by the benchmarks.
+registers (faiss' fast scan; Andre et al., 2015), and the best few by code are compared in full.
 """
 
 from collections.abc import Callable
@@ -52,9 +51,7 @@ class Approximate:
 
     def __post_init__(self) -> None:
         if self.axes % self.axes_per_code:
-            raise TraceError(
-                f"search: found axes={self.axes}, expected a multiple of axes_per_code={self.axes_per_code}"
-            )
+            raise TraceError(f"search: axes={self.axes}, expected a multiple of axes_per_code={self.axes_per_code}")
         _faiss()
 
     def open(self, space: Space, rows: int, floor: float, content: str | None) -> Callable[[], Index]:

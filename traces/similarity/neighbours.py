@@ -1,8 +1,6 @@
 """Every row's earlier neighbours: found once for a trace and an encoder, remembered on disk, true for any cache.
 
-A request can only start from an artifact of an earlier row. So the list of a row's earlier rows above the floor,
-best first, answers every search that any run will make for it: the best artifact is the first of the list that is
-in the cache then.
+The best artifact for a row is the first of its earlier rows above the floor, best first, that is in the cache then.
 """
 
 import hashlib
@@ -82,12 +80,7 @@ class Neighbours:
 def remembered(space: Space, rows: int, floor: float, most: int, content: str | None) -> Neighbours:
     """The neighbours of every row, from the disk cache where they are, else found and kept there.
 
-    Args:
-        space, rows, floor, most: see ``find``.
-        content: names the trace and the encoder; None finds them and keeps nothing.
-
-    Raises:
-        TraceError: see ``traces.encoders.disk_cache.cached``.
+    The arguments are those of ``find``; ``content`` names the trace and the encoder, None keeps nothing.
     """
     if content is None:
         return find(space, rows, floor, most)
@@ -118,9 +111,8 @@ def _blocks(
     ``progress`` shows a bar with the time left, where standard error is a terminal.
     """
     bound = cheapest(space, rows, floor)
-    parts = [np.arange(at, min(at + ARTIFACTS, rows)) for at in range(0, rows, ARTIFACTS)]
-    kept = _alike(space.artifacts(part) for part in parts)
-    short = np.concatenate([bound.short(space.artifacts(some)) for some in _cut(kept.first, ARTIFACTS)])
+    kept = _alike(space.artifacts(part) for part in _cut(np.arange(rows)))
+    short = np.concatenate([bound.short(space.artifacts(part)) for part in _cut(kept.first)])
     begin, end = len(done), int(done[-1]) if len(done) else 0
     off = None if progress else True
     with tqdm(total=rows * rows, initial=begin**2, desc="find neighbours", bar_format=BAR, disable=off) as bar:
@@ -155,14 +147,8 @@ class _Groups:
 def _alike(parts: Iterable[Floats]) -> _Groups:
     """Group the rows of ``parts``, one after another, by their vectors."""
     number: dict[bytes, int] = {}
-    of = np.array(
-        [
-            number.setdefault(hashlib.blake2b(row, digest_size=16).digest(), len(number))
-            for part in parts
-            for row in np.ascontiguousarray(part)
-        ],
-        np.int64,
-    )
+    hashes = (hashlib.blake2b(row, digest_size=16).digest() for part in parts for row in np.ascontiguousarray(part))
+    of = np.array([number.setdefault(each, len(number)) for each in hashes], np.int64)
     rows = np.argsort(of, kind="stable")
     size = np.bincount(of)
     start = np.cumsum(size) - size
@@ -242,6 +228,5 @@ def _spread(start: Indices, count: Indices) -> tuple[Indices, Indices]:
     return which, np.arange(len(which)) + (start - (np.cumsum(count) - count))[which]
 
 
-def _cut(rows: Indices, size: int) -> Iterator[Indices]:
-    for at in range(0, len(rows), size):
-        yield rows[at : at + size]
+def _cut(rows: Indices) -> list[Indices]:
+    return np.split(rows, range(ARTIFACTS, len(rows), ARTIFACTS))

@@ -1,8 +1,7 @@
 """Scales: from an encoder's similarity to CLIP's, on which the papers' thresholds stand.
 
-NIRVANA and MoDM say how many steps may be skipped at which cosine of CLIP vectors. Another encoder puts the same
-pairs of prompts elsewhere, so its cosines are carried over by an increasing map; where a map was fitted, it says on
-what, and how well it fits.
+NIRVANA and MoDM say how many steps may be skipped at which cosine of CLIP vectors; cosines of another encoder are
+carried over by an increasing map. Where a map was fitted, it says on what, and how well it fits.
 """
 
 from bisect import bisect_right
@@ -84,9 +83,8 @@ class Knots:
         self._clip = [self.at[own] for own in self._own]
         rises = all(low < high for low, high in pairwise(self._clip))
         if len(self._own) < 2 or not rises or not all(abs(x) < 1e6 for x in (*self._own, *self._clip)):
-            raise TraceError(
-                f"scale.at: found {self.at}, expected two or more points, CLIP's similarity rising with the encoder's"
-            )
+            expected = "two or more points, CLIP's similarity rising with the encoder's"
+            raise TraceError(f"scale.at: found {self.at}, expected {expected}")
 
     def to_clip(self, similarity: float) -> float:
         return _along(similarity, self._own, self._clip)

@@ -1,9 +1,7 @@
 """Similarity spaces: what "similar" means between a prompt and what earlier requests left behind.
 
-A *space* turns rows of a trace into query vectors and into the vectors of the artifacts that those rows
-left behind. Searches compare their inner products, rounded to six decimals, so that ties are ties on every machine;
-an increasing map, of which the scale of the encoder is a part, carries the best product to the similarity that
-selectors have thresholds for.
+Searches compare inner products, rounded to six decimals, so that ties are ties on every machine; an increasing map, of
+which the scale of the encoder is a part, carries the best product to the similarity that selectors have thresholds for.
 """
 
 from dataclasses import dataclass, field

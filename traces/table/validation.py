@@ -206,18 +206,13 @@ def check_unique(ids: pa.ChunkedArray, origin: Origin) -> None:
     """
     if pc.count_distinct(ids).as_py() == len(ids):
         return
-    seen: dict[str, int] = {}
-    for index, name in enumerate(ids.to_pylist()):
-        if name in seen:
-            raise repeated(name, origin.row(seen[name]), origin.row(index), origin)
-        seen[name] = index
-
-
-def repeated(name: str, first: int, second: int, origin: Origin) -> TraceError:
-    """The error for two requests of one name, in the rows `first` and `second` of the source."""
-    return TraceError(
-        f"{origin.where}: row {second}, column {origin.columns.get('request_id', 'request_id')}: found"
-        f" {shown(repr(name))}, which row {first} has already, expected a unique name; rename or drop the row"
+    names = ids.to_pylist()
+    firsts = {name: at for at, name in reversed(list(enumerate(names)))}
+    second, name = next((at, name) for at, name in enumerate(names) if firsts[name] < at)
+    column = origin.columns.get("request_id", "request_id")
+    raise TraceError(
+        f"{origin.where}: row {origin.row(second)}, column {column}: found {shown(repr(name))}, which row"
+        f" {origin.row(firsts[name])} has already, expected a unique name; rename or drop the row"
     )
 
 
