@@ -50,9 +50,6 @@ def compare(real: Mapping[str, Any], synthetic: Sequence[Mapping[str, Any]]) -> 
 
     A value of the synthetic traces is their mean, where all have it. Of the coverage there are 95 % intervals: that of
     a mean follows from what the requests looked up leave open or, where it is more, from how far the traces lie apart.
-
-    Args:
-        real, synthetic: facts as `traces.describe.facts.Character` gives them.
     """
     known = pd.json_normalize([dict(one) for one in (real, *synthetic)])
     rows = []
@@ -77,11 +74,7 @@ def side_by_side(real: Mapping[str, Any], synthetic: Sequence[Mapping[str, Any]]
     """Return a page of Markdown: what the traces are, and the statistics that the real one has beside the synthetic.
 
     A dash stands for what a trace does not tell, or for a value that is not among its most frequent; what follows ± is
-    half a 95 % interval; what is within 10 % has a tick.
-
-    Args:
-        real: facts of a trace as `traces.describe.facts.Character` gives them.
-        synthetic: facts of made-up traces, such as of several seeds; their mean is shown.
+    half a 95 % interval; what is within 10 % has a tick. The facts are those of `traces.describe.facts.Character`.
     """
     told = [row for row in compare(real, synthetic) if not math.isnan(row.real)]
     return render(

@@ -33,7 +33,6 @@ class Character:
     """What was measured of a trace; a part whose columns or times the source lacks is None.
 
     Attributes:
-        trace: the trace.
         timed: whether its arrivals are times; if they are an order only, so is everything that rests on them None.
         addons: facts of `traces.describe.addons.addons`.
     """
@@ -83,12 +82,10 @@ def characterise(trace: Trace, encoder: Encoder | None = None, *, progress: bool
     """Measure everything about a trace.
 
     Args:
-        trace: the trace.
         encoder: what makes prompts comparable; None is `HashedNgrams()`.
         progress: show a bar while prompts are encoded and compared; None shows it on a terminal only.
 
-    Raises:
-        TraceError: the encoder's packages are missing, or embeddings on disk are damaged.
+    Raises TraceError where the encoder's packages are missing.
     """
     encoder = encoder or HashedNgrams()
     bar = sys.stderr.isatty() if progress is None else progress

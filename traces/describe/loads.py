@@ -22,14 +22,10 @@ Policy = Literal["lru", "lfu"]
 
 @dataclass(slots=True)
 class Cache:
-    """A cache of add-ons that evicts the least recently used item, or the least frequently used one.
+    """A cache of add-ons that evicts the least recently used item ("lru"), or the least frequently used one ("lfu").
 
-    A count of uses belongs to an item in the cache: it starts at 1 when the item enters and is lost when the item is
-    evicted. Among equally used items the least recently used one goes first.
-
-    Args:
-        size: items that it holds, 1 or more.
-        policy: "lru" or "lfu".
+    A count of uses starts at 1 when an item enters and is lost when it is evicted. Among equally used items the least
+    recently used one goes first.
 
     Source: Katz's artifact, trace/adapter_loading_analysis.py, whose LFU counts the same way.
     """

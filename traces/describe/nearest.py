@@ -103,7 +103,6 @@ def nearest(
         user: (n,) number of the user, -1 for unknown.
         encoder: what makes prompts comparable; of a trace that is looked up whole, its vectors are remembered.
         timed: whether the arrivals are times.
-        progress: show a bar while prompts are encoded and compared.
     """
     count = len(trace)
     if count < 20:

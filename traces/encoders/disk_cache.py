@@ -54,15 +54,11 @@ def cached(kind: str, facts: Mapping[str, Any], rows: int, columns: Columns, mak
         kind: the folder of the entry: embeddings, images or neighbours.
         facts: everything that decides the values, the version of the arithmetic included; plain JSON.
         rows: the length of the first array once all is there.
-        columns: the arrays.
+        columns: the arrays; they are returned read-only and memory-mapped.
         make: computes them; each block has the same values, whichever block the computation began with.
 
-    Returns:
-        read-only, memory-mapped arrays by name.
-
     Raises:
-        TraceError: $MEZZOTINT_CACHE_GIB is no number, or there is no room for temporary files either; and what
-            ``make`` raises.
+        TraceError: $MEZZOTINT_CACHE_GIB is no number, or there is no room for temporary files either.
     """
     allowed = most_bytes()  # a wrong setting is found before the work, not after it
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]

@@ -23,13 +23,9 @@ SUFFIXES = (".jpeg", ".jpg", ".png", ".webp")
 
 
 class Opened(NamedTuple):
-    """Image vectors, a row for every row of a trace, as they lie on disk.
+    """Image vectors of a trace, as they lie on disk: (n, d) real numbers, all zeros where a row has no image.
 
-    Attributes:
-        rows: (n, d) real numbers, memory-mapped; all zeros where a row has no image.
-        path: where they are from, for messages.
-        source: the same in words.
-        key: names their content.
+    ``path`` and ``source`` say where they are from, for messages and in words; ``key`` names their content.
     """
 
     rows: NDArray[Any]
@@ -45,8 +41,7 @@ class Images(Protocol):
     def open(self, rows: int, dim: int) -> Opened:
         """The vectors for a trace of ``rows`` rows whose prompts are vectors of ``dim`` numbers.
 
-        Raises:
-            TraceError: they are for another number of rows, or of another width.
+        Raises TraceError where they are for another number of rows, or of another width.
         """
 
 
@@ -78,11 +73,10 @@ class ClipImages:
 
     Args:
         folder: holds ``<row>.png`` (or .jpg, .jpeg, .webp) for every row of the trace; leading zeros do not count.
-        weights: of the model whose text side encodes the prompts; see ClipModel, for the next two too.
+        weights, allow_hub, device: of the model whose text side encodes the prompts (conf.clip.ClipModel).
         batch: images in a forward pass.
 
-    Raises:
-        TraceError: no weights are named. At bind: a row has no image or two; a file cannot be read; see ClipModel.
+    Raises TraceError where no weights are named; at bind, where a row has no image or two, or a file cannot be read.
     """
 
     folder: str | Path

@@ -40,8 +40,7 @@ class Approximate:
         axes_per_code: coordinates that share a code of 4 bits.
         block: queries searched at a time.
 
-    Raises:
-        TraceError: ``axes`` is no such multiple, or faiss is missing (the ``ann`` extra).
+    Raises TraceError where faiss is missing (the ``ann`` extra).
     """
 
     candidates: Count = 128

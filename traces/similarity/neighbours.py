@@ -95,9 +95,6 @@ def find(space: Space, rows: int, floor: float, most: int) -> Neighbours:
 
     Exact: bounds leave out what cannot reach the floor, the rest is compared in full (traces.similarity.bound). Equal
     artifacts, as of a prompt that is sent again, are compared once, and so are equal queries of a block.
-
-    Args:
-        space: bound to a trace of ``rows`` rows.
     """
     blocks = _blocks(space, rows, floor, most, np.empty(0, np.int64), progress=False)
     return Neighbours(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
@@ -131,11 +128,8 @@ def _blocks(
 class _Groups:
     """Rows (n) in groups (k) of equal vectors, groups in the order of their first rows.
 
-    Attributes:
-        of: (n,) group of each row.
-        first: (k,) first row of each group.
-        rows: (n,) rows by group, in order.
-        start: (k,) where the rows of each group begin in ``rows``.
+    ``of`` (n,) is the group of each row, ``first`` (k,) the first row of each group, ``rows`` (n,) the rows by group,
+    in order, ``start`` (k,) where the rows of each group begin in ``rows``.
     """
 
     of: Indices

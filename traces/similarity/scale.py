@@ -62,13 +62,10 @@ class Knots:
     """Straight lines between fixed points, the first and the last one continued beyond them.
 
     Args:
-        at: similarity of the encoder -> similarity of CLIP, both rising, at least two.
+        at: similarity of the encoder -> similarity of CLIP, both rising, at least two; else a TraceError.
         fitted: what the points were fitted on; goes into every summary with its residuals.
         shown: the same numbers on another trace, with the same points; likewise.
         source: how they were found.
-
-    Raises:
-        TraceError: fewer than two points, or CLIP's side does not rise with the encoder's.
     """
 
     at: dict[float, float]

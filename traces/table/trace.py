@@ -102,11 +102,7 @@ def make(
 
     Args:
         table: columns by name, (n,) each, in order of arrival; see `conform`.
-        name: what reports call the trace.
-        source: where it came from, in words.
-        notes: JSON-able facts about it.
         where: what error messages call the columns.
-        path: the file that they were read from, if any.
 
     Raises:
         TraceError: as `conform`; there are no rows; a required value is null; text is not UTF-8; an arrival is
@@ -162,8 +158,8 @@ def read(path: Path | str) -> Trace:
     """Read a trace that `write` made, and verify it.
 
     Raises:
-        TraceError: the file is missing, cut short, not Parquet, not a mezzotint trace, of a later
-            version, invalid (see `make`), or not the content that its digest was taken of.
+        TraceError: the file is missing, cut short, not Parquet, not a mezzotint trace, of a later version, invalid (see
+            `make`), or not the content that its digest was taken of.
     """
     path = Path(path)
     table, about = _read_parquet(path)
@@ -179,8 +175,7 @@ def read(path: Path | str) -> Trace:
 def about(path: Path | str) -> tuple[int, str]:
     """The rows of a trace's file and the digest that its metadata tells, its content unread and unverified.
 
-    Raises:
-        TraceError: as `read`, as far as can be seen from that.
+    Raises TraceError as `read`, as far as can be seen from that.
     """
     path = Path(path)
     regular_file(path)
