@@ -20,7 +20,7 @@ def addons(trace: Trace) -> dict[str, Any] | None:
     They are the requests of each node, which ControlNets are used together, and by kind the loads per request of an
     LRU cache on each node, by its size in things.
     """
-    asked = {kind: found for kind in KINDS if (found := lookups(trace, kind)) is not None and found.total}
+    asked = {kind: own for kind in KINDS if (own := lookups(trace, kind)) is not None and own.total}
     if not asked:
         return None
     known = nodes(trace.table.column("request_id"))

@@ -85,8 +85,8 @@ def survival(trace: Trace, encoder: Encoder, *, progress: bool = False) -> Survi
             for top in TOP:
                 popular = _popular(label, top)
                 if (eps, top) not in faces:  # of the first day
-                    rows = [_face(np.flatnonzero(label == one), texts[0]) for one in popular]
-                    faces[eps, top] = here[rows]
+                    first = [_face(np.flatnonzero(label == one), texts[0]) for one in popular]
+                    faces[eps, top] = here[first]
                 elif len(faces[eps, top]):
                     distances = 1.0 - faces[eps, top] @ here[np.isin(label, popular)].T
                     left[eps, top].append(float((distances.min(1, initial=2.0) <= eps).mean()))

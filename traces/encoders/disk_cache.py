@@ -57,8 +57,7 @@ def cached(kind: str, facts: Mapping[str, Any], rows: int, columns: Columns, mak
         columns: the arrays; they are returned read-only and memory-mapped.
         make: computes them; each block has the same values, whichever block the computation began with.
 
-    Raises:
-        TraceError: $MEZZOTINT_CACHE_GIB is no number, or there is no room for temporary files either.
+    Raises TraceError: $MEZZOTINT_CACHE_GIB is no number, or there is no room for temporary files either.
     """
     allowed = most_bytes()  # a wrong setting is found before the work, not after it
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]

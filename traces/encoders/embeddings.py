@@ -49,8 +49,7 @@ def embed(trace: Trace, encoder: Encoder, *, progress: bool | None = None) -> Ve
     Returns:
         (n, dim) float32, read-only and memory-mapped, a row per request in the trace's order.
 
-    Raises:
-        TraceError: the encoder's packages are missing, or it gives what is not (n, dim) finite float32.
+    Raises TraceError: the encoder's packages are missing, or it gives what is not (n, dim) finite float32.
     """
     name, dim = encoder.name, encoder.dim
     facts = {"version": VERSION, "trace": trace.digest, "encoder": name, "dim": dim}

@@ -22,8 +22,7 @@ class MiniLM:
     Args:
         batch: prompts in a forward pass; they are taken in order of length, to pad little.
 
-    Raises:
-        TraceError: at first use, the extra is missing.
+    Raises TraceError: at first use, the extra is missing.
     """
 
     batch: Count = 64

@@ -3,6 +3,7 @@
 import hashlib
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -141,7 +142,8 @@ class Precomputed:
                 row += len(batch)
             return
         vectors, named = mapped(path), Path(self.prompts)
-        count = _open_parquet(named, [PROMPT]).metadata.num_rows
+        with _opened(named, [PROMPT]) as file:
+            count = file.metadata.num_rows
         if count != len(vectors):
             raise TraceError(f"{named}: found {count} prompts, expected {len(vectors)} as {path} has vectors")
         for batch in _batches(named, [PROMPT], BLOCK):
@@ -154,30 +156,28 @@ def _key(prompt: str) -> bytes:
     return hashlib.blake2b(prompt.encode(), digest_size=16).digest()
 
 
-def _open_parquet(path: Path, columns: list[str]) -> pq.ParquetFile:
+@contextmanager
+def _opened(path: Path, columns: list[str]) -> Iterator[pq.ParquetFile]:
     regular_file(path)
     try:
         # buffered ahead, what was read of a file would stay in memory until its end
         file = pq.ParquetFile(pa.OSFile(str(path)), pre_buffer=False, buffer_size=READ_BYTES)
+        names = file.schema_arrow.names
+        for column in columns:
+            if column not in names:
+                raise TraceError(f"{path}: found columns {', '.join(names)}, expected one named {column}; rename it")
+        kind = file.schema_arrow.field(PROMPT).type if PROMPT in columns else pa.string()
+        if not pa.types.is_string(kind) and not pa.types.is_large_string(kind):
+            raise TraceError(f"{path}: column {PROMPT}: found {kind}, expected text; write it as strings")
+        yield file
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: a column's name
         raise TraceError(f"{path}: cannot be read as Parquet ({shown(str(error))}); write it again") from error
-    names = file.schema_arrow.names
-    for column in columns:
-        if column not in names:
-            raise TraceError(f"{path}: found columns {', '.join(names)}, expected one named {column}; rename it")
-    kind = file.schema_arrow.field(PROMPT).type if PROMPT in columns else pa.string()
-    if not pa.types.is_string(kind) and not pa.types.is_large_string(kind):
-        raise TraceError(f"{path}: column {PROMPT}: found {kind}, expected text; write it as strings")
-    return file
 
 
 def _batches(path: Path, columns: list[str], size: int) -> Iterator[pa.RecordBatch]:
-    file = _open_parquet(path, columns)
-    try:
+    with _opened(path, columns) as file:
         for batch in file.iter_batches(size, columns=columns):
             yield batch.select(columns)
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        raise TraceError(f"{path}: cannot be read as Parquet ({shown(str(error))}); write it again") from error
 
 
 def _numbers(column: pa.Array, dim: int | None, first: int, path: Path) -> NDArray[Any]:

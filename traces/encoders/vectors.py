@@ -28,8 +28,7 @@ def by_length(prompts: Sequence[str], batch: int, progress: bool) -> Iterator[tu
 def mapped(path: Path) -> NDArray[Any]:
     """The array in an ``.npy`` file, (n, d) real numbers, memory-mapped and not checked further.
 
-    Raises:
-        TraceError: the file is missing, damaged, or holds something else.
+    Raises TraceError: the file is missing, damaged, or holds something else.
     """
     try:
         found = np.load(path, mmap_mode="r", allow_pickle=False)

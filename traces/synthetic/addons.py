@@ -161,8 +161,7 @@ class Drawn:
 def service(given: Mapping[str, Any], name: str) -> Service:
     """Return the law of the service `name`.
 
-    Raises:
-        TraceError: a key is missing or unknown, or a value is out of its range.
+    Raises TraceError: a key is missing or unknown, or a value is out of its range.
     """
     where = f"synthetic trace: services.{name}"
     if not isinstance(given, Mapping):

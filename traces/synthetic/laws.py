@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 
 def zipf(size: int, skew: float, count: int, rng: np.random.Generator, shift: float = 0.0) -> Indices:
     """`count` draws from 0..size-1 with weights (1 + rank + shift) ** -skew (Zipf, Mandelbrot)."""
-    return choices((np.arange(1, size + 1) + shift) ** -skew, count, rng)
+    return choices(np.asarray((np.arange(1, size + 1) + shift) ** -skew, np.float64), count, rng)
 
 
 def choices(weights: Floats, count: int, rng: np.random.Generator) -> Indices:
@@ -57,8 +57,7 @@ def weighted(
 ) -> tuple[Indices, Floats]:
     """Split rows of `width` positive whole numbers and a weight: (n, width) values, (n,) weights that sum to 1.
 
-    Raises:
-        TraceError: `rows`, the setting named `what`, is not of that form, or is empty.
+    Raises TraceError: `rows`, the setting named `what`, is not of that form, or is empty.
     """
     try:
         table = np.array([list(row) for row in rows], np.float64)

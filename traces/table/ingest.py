@@ -129,8 +129,7 @@ def gather(reading: Reading) -> Trace:
 def store(reading: Reading, path: Path) -> Trace:
     """Read a source and write it as a trace; the file appears once it is whole.
 
-    Raises:
-        TraceError: as `gather`, or the path cannot be written.
+    Raises TraceError: as `gather`, or the path cannot be written.
     """
     with atomic_write(path, TraceError) as temporary:
         trace = gather(reading)

@@ -1,7 +1,8 @@
 """The canonical trace: one typed table of requests in the order of their arrival."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -130,8 +131,7 @@ def check_notes(notes: dict[str, Any], where: str) -> None:
 def write(trace: Trace, path: Path | str) -> Trace:
     """Write `trace` as Parquet, whole or not at all. Returns the trace with its path.
 
-    Raises:
-        TraceError: the path cannot be written (a folder, a missing folder, a full disk).
+    Raises TraceError: the path cannot be written (a folder, a missing folder, a full disk).
     """
     path = Path(path)
     with atomic_write(path, TraceError) as temporary:
@@ -177,34 +177,34 @@ def about(path: Path | str) -> tuple[int, str]:
 
     Raises TraceError as `read`, as far as can be seen from that.
     """
-    path = Path(path)
+    with _opened(Path(path)) as file:
+        return file.metadata.num_rows, str(_read_about(file.schema_arrow, Path(path))["digest"])
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     regular_file(path)
     try:
-        with pa.OSFile(str(path)) as file:
-            opened = pq.ParquetFile(file)
-            rows, schema = opened.metadata.num_rows, opened.schema_arrow
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise _unreadable(path, error) from error
-    return rows, str(_read_about(schema, path)["digest"])
+        with pa.OSFile(str(path)) as file:  # opened here: Arrow takes a path with a colon for a URI
+            yield pq.ParquetFile(file)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: a column's name
+        raise TraceError(
+            f"{path}: cannot be read as Parquet ({shown(str(error))}), expected a trace written by `mezzotint trace`;"
+            " it may be cut short or of another format, import it again"
+        ) from error
 
 
 def _read_parquet(path: Path) -> tuple[pa.Table, dict[str, Any]]:
     """Return the rows and the metadata; the rows are read once metadata and size are those of a trace."""
-    packed = regular_file(path).st_size
-    try:
-        with pa.OSFile(str(path)) as file:  # opened here: Arrow takes a path with a colon for a URI
-            opened = pq.ParquetFile(file)
-            about = _read_about(opened.schema_arrow, path)
-            _check_size(opened.metadata, packed, path)
-            for field in opened.schema_arrow:
-                wanted = SCHEMA.field(field.name).type if field.name in SCHEMA.names else field.type
-                if field.type != wanted:
-                    raise TraceError(
-                        f"{path}: column {field.name}: found type {field.type}, expected {wanted}; write the file again"
-                    )
-            return opened.read(), about
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: a column's name
-        raise _unreadable(path, error) from error
+    with _opened(path) as file:
+        about = _read_about(file.schema_arrow, path)
+        _check_size(file.metadata, path.stat().st_size, path)
+        for field in file.schema_arrow:
+            wanted = SCHEMA.field(field.name).type if field.name in SCHEMA.names else field.type
+            if field.type != wanted:
+                found = f"{path}: column {field.name}: found type {field.type}"
+                raise TraceError(f"{found}, expected {wanted}; write the file again")
+        return file.read(), about
 
 
 def _check_size(found: pq.FileMetaData, packed: int, path: Path) -> None:
@@ -216,13 +216,6 @@ def _check_size(found: pq.FileMetaData, packed: int, path: Path) -> None:
             f"{path}: found {found.num_rows:,} rows, at least {unpacked:,} bytes in memory, in {packed:,} bytes,"
             f" expected at most {RATIO} times the file; it is no trace that `mezzotint trace` wrote, import its source"
         )
-
-
-def _unreadable(path: Path, error: Exception) -> TraceError:
-    return TraceError(
-        f"{path}: cannot be read as Parquet ({shown(str(error))}), expected a trace written by"
-        " `mezzotint trace`; it may be cut short or of another format, import it again"
-    )
 
 
 def _read_about(schema: pa.Schema, path: Path) -> dict[str, Any]:

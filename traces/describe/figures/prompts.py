@@ -174,8 +174,8 @@ def clusters(eps: float) -> Callable[[Axes, Series[Survival]], None]:
         for look, found in series:
             for top, dash in zip(TOP, DASHES, strict=True):
                 if (left := found.left.get((eps, top))) is not None:
-                    days, left = [1, *found.days], [1.0, *left]
-                    panel.plot(days, left, color=look.colour, linestyle=dash, marker=".", markersize=4)
+                    share = [1.0, *left]
+                    panel.plot([1, *found.days], share, color=look.colour, linestyle=dash, marker=".", markersize=4)
         paper = published()["survival"]
         if eps == paper["eps"]:
             at, to = [paper["day"]] * 2, [0, paper["below"]]

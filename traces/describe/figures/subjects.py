@@ -92,8 +92,7 @@ def check_folder(folder: Path) -> None:
 def write(traces: Sequence[Character], folder: Path) -> list[Path]:
     """Draw every figure into `folder`, which is made if it is missing: `overview.png`, and one a subject; all or none.
 
-    Raises:
-        TraceError: the folder or a file cannot be written.
+    Raises TraceError: the folder or a file cannot be written.
     """
     check_folder(folder)
     try:
