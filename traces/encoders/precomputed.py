@@ -4,7 +4,8 @@ import hashlib
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ APART = 1e-3
 READ_BYTES = 1 << 20
 
 
-@dataclass(slots=True)
+@dataclass
 class Precomputed:
     """An encoder that looks vectors up in a file. They are scaled to length 1; an empty prompt is all zeros.
 
@@ -50,9 +51,6 @@ class Precomputed:
 
     path: str | Path
     prompts: str | Path | None = None
-    _name: str | None = field(default=None, init=False, repr=False, compare=False)
-    _dim: int | None = field(default=None, init=False, repr=False, compare=False)
-    _table: tuple[dict[bytes, int], NDArray[Any]] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if (Path(self.path).suffix == ".npy") != (self.prompts is not None):
@@ -61,21 +59,19 @@ class Precomputed:
                 "prompts=null beside a Parquet file, which holds the prompts itself"
             )
 
-    @property
+    @cached_property
     def name(self) -> str:
-        if self._name is None:
-            self._name = f"given-{digest(self._files(), TraceError)[:16]}-v1"
-        return self._name
+        return f"given-{digest(self._files(), TraceError)[:16]}-v1"
 
-    @property
+    @cached_property
     def dim(self) -> int:
-        if self._dim is None:
-            self._dim = self._width()
-        return self._dim
+        if self.prompts is not None:
+            return int(mapped(Path(self.path)).shape[1])
+        for batch in _batches(Path(self.path), [VECTOR], 1):
+            return int(_numbers(batch.column(0), None, 0, Path(self.path)).shape[1])
+        raise TraceError(f"{self.path}: found no rows, expected a vector per prompt; name another file")
 
     def encode(self, prompts: Sequence[str], progress: bool) -> Floats:
-        if self._table is None:
-            self._table = self._read()
         row_of, rows = self._table
         vectors = np.zeros((len(prompts), rows.shape[1]), np.float32)
         filled = [index for index, prompt in enumerate(prompts) if prompt.strip()]
@@ -89,18 +85,12 @@ class Precomputed:
             vectors[filled] = unit(rows[[row_of[_key(prompts[index])] for index in filled]], 0, Path(self.path))
         return vectors
 
-    def _width(self) -> int:
-        if self.prompts is not None:
-            return int(mapped(Path(self.path)).shape[1])
-        for batch in _batches(Path(self.path), [VECTOR], 1):
-            return int(_numbers(batch.column(0), None, 0, Path(self.path)).shape[1])
-        raise TraceError(f"{self.path}: found no rows, expected a vector per prompt; name another file")
-
     def _files(self) -> list[Path]:
         return [Path(path) for path in (self.path, self.prompts) if path is not None]
 
-    def _read(self) -> tuple[dict[bytes, int], NDArray[Any]]:
-        """Check every vector; returns the row of each prompt, by its hash, and the vectors."""
+    @cached_property
+    def _table(self) -> tuple[dict[bytes, int], NDArray[Any]]:
+        """The row of each prompt, by its hash, and the vectors, every one of which was checked."""
         path, row_of, row = Path(self.path), dict[bytes, int](), 0
         repeats: list[tuple[int, int]] = []
         copy = None if self.prompts else tempfile.TemporaryFile(prefix="mezzotint-")  # noqa: SIM115

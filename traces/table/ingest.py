@@ -61,11 +61,13 @@ def own_clock(table: pa.Table) -> pa.Table:
 def since_earliest(table: pa.Table) -> pa.Table:
     """Arrivals counted from the first."""
     times = table.column("time")
-    if pa.types.is_timestamp(times.type):
-        ticks = times.cast(pa.int64()).to_numpy()
-        return arriving(table, (ticks - ticks[0]) / 1e6)
-    seconds = times.to_numpy()
-    return arriving(table, seconds - seconds[0])
+    ticks = _ticks(times)
+    return arriving(table, (ticks - ticks[0]) / (1e6 if pa.types.is_timestamp(times.type) else 1.0))
+
+
+def _ticks(times: pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Microseconds of timestamps, else the seconds that they are."""
+    return np.asarray(times.cast(pa.int64()) if pa.types.is_timestamp(times.type) else times)
 
 
 def arriving(table: pa.Table, arrival_s: npt.NDArray[np.float64] | pa.ChunkedArray) -> pa.Table:
@@ -142,8 +144,7 @@ def _sort(columns: dict[str, pa.ChunkedArray]) -> None:
 
     One column after another, so that only one of them is in memory twice.
     """
-    times = columns["time"]
-    keys = (times.cast(pa.int64()) if pa.types.is_timestamp(times.type) else times).to_numpy()
+    keys = _ticks(columns["time"])
     if (keys[1:] >= keys[:-1]).all():
         return
     order = pa.array(np.argsort(keys, kind="stable"))

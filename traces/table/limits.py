@@ -140,12 +140,11 @@ class _Bounded(io.RawIOBase):
     def __init__(self, raw: BinaryIO, path: Path, limits: Limits, packed: int) -> None:
         self._path, self._limits, self._packed, self._unpacked = path, limits, packed, 0
         try:
-            zipped = raw.read(2) == GZIP
+            self._zipped = raw.read(2) == GZIP
             raw.seek(0)
         except OSError as error:
             raise unreadable(path, error) from error
-        self._zipped = zipped
-        self._content: Any = gzip.GzipFile(fileobj=raw) if zipped else raw
+        self._content: Any = gzip.GzipFile(fileobj=raw) if self._zipped else raw
 
     def readable(self) -> bool:
         return True

@@ -94,7 +94,6 @@ def write(traces: Sequence[Character], folder: Path) -> list[Path]:
 
     Raises TraceError: the folder or a file cannot be written.
     """
-    check_folder(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
