@@ -31,16 +31,13 @@ class Schedule:
     """When the requests of a trace of n rows arrive, in the order of its rows.
 
     Attributes:
-        times: (m,) seconds, never falling. m == n is an open loop: request i arrives at times[i]. With
-            m < n the loop is closed: the first m arrive at `times`, and each later one arrives
-            `think_s` after some earlier request ends.
+        times: (m,) seconds, never falling. m == n is an open loop: request i arrives at times[i]. With m < n the loop
+            is closed: each later request arrives `think_s` after some earlier one ends.
         think_s: seconds between the end of a request and the next arrival in a closed loop.
         rows: rows of the trace that arrive at all, of its head; None is all. A generator that stops by its own clock
             takes fewer.
 
-    Raises:
-        TraceError: `times` is not one row of seconds that never fall and end before `LAST_S`, or `think_s` is negative
-            or not finite.
+    Raises TraceError: `times` is not one row of seconds that never fall and end before `LAST_S`, or `think_s` is < 0.
     """
 
     times: Times

@@ -89,10 +89,8 @@ def people(user: Indices, arrival_s: Floats, prompt: Indices, texts: list[str]) 
     """Measure users and sessions; None if no user is known.
 
     Args:
-        user: (n,) number of the user, -1 for unknown.
+        user, prompt: (n,) numbers of the user and of the row's prompt in `texts`, -1 for none.
         arrival_s: (n,) seconds.
-        prompt: (n,) which of `texts` each row has, -1 for none.
-        texts: the distinct prompts.
     """
     known = user >= 0
     if not known.any():

@@ -51,7 +51,7 @@ def repeats(prompt: Indices, user: Indices, arrival_s: Floats) -> Repeats | None
     if again.any() and known.any():
         same = float((sent.duplicated(["prompt", "user"]) & known).sum() / again.sum())
     return Repeats(
-        times=sent["prompt"].value_counts().to_numpy(np.int64),
+        times=np.asarray(sent["prompt"].value_counts(), np.int64),
         age_s=sent.groupby("prompt")["arrival_s"].diff()[again].to_numpy(),
         same_user_share=same,
         requests=len(sent),

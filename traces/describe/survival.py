@@ -35,8 +35,7 @@ class Survival:
 
     Attributes:
         days: the days after the first that were looked at, 2 for the next one.
-        left: by (eps, percent), (days,) share of the first day's top percent of clusters that are still among
-            the top percent.
+        left: by (eps, percent), (days,) share of the first day's top percent of clusters still among the top percent.
         per_day: prompts clustered of each day.
     """
 

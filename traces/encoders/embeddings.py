@@ -46,8 +46,7 @@ def embed(trace: Trace, encoder: Encoder, *, progress: bool | None = None) -> Ve
         encoder: what turns prompts into vectors; equal prompts are encoded once.
         progress: show a progress bar; None shows it on a terminal only.
 
-    Returns:
-        (n, dim) float32, read-only and memory-mapped, a row per request in the trace's order.
+    Returns (n, dim) float32, read-only and memory-mapped, a row per request in the trace's order.
 
     Raises TraceError: the encoder's packages are missing, or it gives what is not (n, dim) finite float32.
     """

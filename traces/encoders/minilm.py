@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,15 +26,9 @@ class MiniLM:
     Raises TraceError: at first use, the extra is missing.
     """
 
+    name: ClassVar[str] = "minilm-l6-v2-v1"
+    dim: ClassVar[int] = 384
     batch: Count = 64
-
-    @property
-    def name(self) -> str:
-        return "minilm-l6-v2-v1"
-
-    @property
-    def dim(self) -> int:
-        return 384
 
     def encode(self, prompts: Sequence[str], progress: bool) -> Floats:
         try:

@@ -78,26 +78,21 @@ class Neighbours:
 
 
 def remembered(space: Space, rows: int, floor: float, most: int, content: str | None) -> Neighbours:
-    """The neighbours of every row, from the disk cache where they are, else found and kept there.
-
-    The arguments are those of ``find``; ``content`` names the trace and the encoder, None keeps nothing.
-    """
-    if content is None:
-        return find(space, rows, floor, most)
-    facts = {"version": VERSION, "content": content, "space": space.key, "floor": floor, "most": most, "rows": rows}
-    return Neighbours(
-        **cached("neighbours", facts, rows, FILES, lambda done: _blocks(space, rows, floor, most, done["ends"]))
-    )
-
-
-def find(space: Space, rows: int, floor: float, most: int) -> Neighbours:
     """Every row's earlier rows whose similarity is at least ``floor``, the ``most`` most similar of them.
 
     Exact: bounds leave out what cannot reach the floor, the rest is compared in full (traces.similarity.bound). Equal
     artifacts, as of a prompt that is sent again, are compared once, and so are equal queries of a block.
+
+    Args:
+        content: names the trace and the encoder in the disk cache; None finds the neighbours and keeps nothing.
     """
-    blocks = _blocks(space, rows, floor, most, np.empty(0, np.int64), progress=False)
-    return Neighbours(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
+    if content is None:
+        blocks = _blocks(space, rows, floor, most, np.empty(0, np.int64), progress=False)
+        return Neighbours(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
+    facts = {"version": VERSION, "content": content, "space": space.key, "floor": floor, "most": most, "rows": rows}
+    return Neighbours(
+        **cached("neighbours", facts, rows, FILES, lambda done: _blocks(space, rows, floor, most, done["ends"]))
+    )
 
 
 def _blocks(

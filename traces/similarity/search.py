@@ -36,8 +36,7 @@ class Search(Protocol):
         """What makes the indexes of a run.
 
         Args:
-            space: bound to the trace.
-            rows: of the trace, preloaded ones included.
+            space: bound to the trace, of ``rows`` rows, preloaded ones included.
             floor: similarities below it are not found.
             content: names the trace and the encoder, for what is remembered; None keeps nothing on disk.
         """

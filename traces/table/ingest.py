@@ -40,8 +40,7 @@ class Batch:
     """Some requests of a source, in its own order.
 
     Attributes:
-        columns: canonical name -> (n,) cells; without arrival_s; without request_id, requests are
-            named after the numbers of their rows.
+        columns: canonical name -> (n,) cells; without arrival_s; without request_id, requests are named after rows.
         times: (n,) arrivals as the source has them: float64 seconds, or UTC timestamps in microseconds.
         origin: how to name the file, its rows and columns.
         relative: whether times are counted from the start of the trace already, and so never negative.
@@ -82,13 +81,11 @@ class Reading:
 
     Attributes:
         where: the file's name, for error messages.
-        name: what reports call the trace.
-        source: where it came from, in words.
+        name, source: what reports call the trace, and where it came from, in words.
         batches: the requests, in the source's order.
-        notes: JSON-able facts about the trace; complete once the batches are read and settled. Rows of the source
-            that are no request of the trace are counted in `skipped`, by reason.
-        settle: from rows in order of their column `time` to the same rows (or the first of them) with
-            their arrival_s, in the same order.
+        notes: JSON-able facts about the trace; complete once the batches are read and settled. Rows of the source that
+            are no request of the trace are counted in `skipped`, by reason.
+        settle: from rows in order of their column `time` to the same rows (or the first of them) with their arrival_s.
         limits: how long a text may be.
     """
 
@@ -105,8 +102,8 @@ def gather(reading: Reading) -> Trace:
     """Read a source into memory.
 
     Raises:
-        TraceError: a cell is not valid (see `traces.table.trace.make`), a text is too long, two
-            requests have one name, there are no requests; and whatever the source raises.
+        TraceError: a cell is not valid (see `traces.table.trace.make`), a text is too long, two requests have one name,
+            there are no requests; and whatever the source raises.
     """
     origin, batches, named = Origin(reading.where), [], False
     for batch in reading.batches:

@@ -27,12 +27,9 @@ class Sessions:
 
 
 def sessions(user: Indices, arrival_s: npt.NDArray[np.float64], gap_s: float = SESSION_GAP_S) -> Sessions:
-    """Cut the requests of each user into sessions.
+    """Cut the requests of each user, (n,) numbers, -1 for unknown, into sessions with no pause above `gap_s`.
 
-    Args:
-        user: (n,) number of the user of each row, -1 for unknown.
-        arrival_s: (n,) seconds, never falling.
-        gap_s: the longest pause inside a session, seconds.
+    Arrivals are (n,) seconds, never falling.
     """
     ordered = np.flatnonzero(user >= 0)
     ordered = ordered[np.argsort(user[ordered], kind="stable")]

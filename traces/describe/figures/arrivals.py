@@ -18,7 +18,6 @@ FINEST = 140
 
 
 def rate(panel: Axes, series: Series[Rhythm]) -> None:
-    """Requests per minute over time."""
     span_s = max(float(found.gap_s.sum()) for _, found in series)
     bin_s = next((each for each in BINS if span_s / each <= FINEST), max(BINS))
     unit_s, unit = (86_400.0, "days") if span_s > 4 * 86_400 else (HOUR_S, "hours")
@@ -56,7 +55,6 @@ def gaps(panel: Axes, series: Series[Rhythm]) -> None:
 
 
 def dispersion(panel: Axes, series: Series[Rhythm]) -> None:
-    """Variance over mean of the counts in windows."""
     windows = sorted({window for _, found in series for window in found.dispersion})
     for look, found in series:
         shift, width = look.offset(0.7)
@@ -73,7 +71,6 @@ def dispersion(panel: Axes, series: Series[Rhythm]) -> None:
 
 
 def day(panel: Axes, series: Series[Rhythm]) -> None:
-    """The day: each hour's rate over the mean."""
     for look, found in series:
         if found.by_hour is not None:
             panel.stairs(found.by_hour * 24, np.arange(25), color=look.colour, linewidth=1.6, baseline=None)
@@ -82,7 +79,6 @@ def day(panel: Axes, series: Series[Rhythm]) -> None:
 
 
 def variation(panel: Axes, series: Series[Rhythm]) -> None:
-    """The variation of gaps, hour of the day by hour of the day."""
     for look, found in series:
         if found.gap_cv_by_hour is not None:
             panel.plot(np.arange(24) + 0.5, found.gap_cv_by_hour, color=look.colour, marker="o", markersize=3)

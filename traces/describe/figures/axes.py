@@ -25,13 +25,7 @@ LEAST_ROOM = 0.12
 
 
 class Look(NamedTuple):
-    """How one trace is drawn.
-
-    Attributes:
-        label: its name.
-        colour: of its lines and bars.
-        place, of: which of how many traces it is, from 0: bars stand side by side.
-    """
+    """How one trace is drawn: its name, its colour, and which of how many traces it is, from 0."""
 
     label: str
     colour: str

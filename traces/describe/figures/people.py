@@ -8,7 +8,6 @@ from traces.table.sessions import SESSION_GAP_S
 
 
 def activity(panel: Axes, series: Series[People]) -> None:
-    """Requests of each user, the most active first."""
     ranked(panel, [(look, found.each) for look, found in series])
     panel.set(xlabel="Users, the most active first", ylabel="Requests of the user", title="Activity of users")
     lines = [f"{len(found.each):,} users, Gini {found.gini:.2f}" for _, found in series]
@@ -16,7 +15,6 @@ def activity(panel: Axes, series: Series[People]) -> None:
 
 
 def session_length(panel: Axes, series: Series[People]) -> None:
-    """Requests of each session."""
     for look, found in series:
         falling(panel, found.length, look)
     logarithmic(panel, "x")
@@ -28,7 +26,6 @@ def session_length(panel: Axes, series: Series[People]) -> None:
 
 
 def session_gap(panel: Axes, series: Series[People]) -> None:
-    """Seconds between one request of a session and the next."""
     rising(panel, [(look, found.gap_s) for look, found in series])
     durations(panel, 1.0, SESSION_GAP_S, "Gap between requests of a session")
     shares(panel, "Gaps no longer")

@@ -21,7 +21,6 @@ DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (3, 1.5, 1, 1.5)), (0, (1.2, 
 
 
 def frequency(panel: Axes, series: Series[Repeats]) -> None:
-    """How often each prompt is sent, the most frequent first."""
     ranked(panel, [(look, found.times) for look, found in series])
     panel.set(xlabel="Distinct prompts, the most frequent first", ylabel="Times sent", title="Repeats")
     lines = [f"{len(found.age_s) / found.requests:.1%} repeat an earlier prompt" for _, found in series]
@@ -29,7 +28,6 @@ def frequency(panel: Axes, series: Series[Repeats]) -> None:
 
 
 def repeat_age(panel: Axes, series: Series[Repeats]) -> None:
-    """Time since the same prompt was last sent."""
     longest = rising(panel, [(look, found.age_s) for look, found in series])
     durations(panel, 1.0, longest, "Time since the same prompt was last sent")
     shares(panel, "Repeats no older")
@@ -37,7 +35,6 @@ def repeat_age(panel: Axes, series: Series[Repeats]) -> None:
 
 
 def similarity(panel: Axes, series: Series[Nearest]) -> None:
-    """Similarity of the nearest earlier prompt."""
     rising(panel, [(look, found.similarity) for look, found in series])
     for k, limit in published()["thresholds"].items():
         if k == "source":
@@ -55,7 +52,6 @@ def similarity(panel: Axes, series: Series[Nearest]) -> None:
 
 
 def lag(panel: Axes, series: Series[Nearest]) -> None:
-    """How many requests before the nearest was sent."""
     rising(panel, [(look, (found.query - found.row)[found.similarity > THRESHOLDS[0]]) for look, found in series])
     logarithmic(panel, "x")
     shares(panel, "Hits no further back")
@@ -63,7 +59,6 @@ def lag(panel: Axes, series: Series[Nearest]) -> None:
 
 
 def age(panel: Axes, series: Series[Nearest]) -> None:
-    """How long ago the nearest was sent."""
     ages = [(look, found.age_s[found.similarity > THRESHOLDS[0]]) for look, found in series if found.age_s is not None]
     if not ages:
         empty(panel, "needs times")

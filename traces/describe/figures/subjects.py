@@ -24,12 +24,9 @@ WIDTH, HEIGHT = 3.7, 3.3
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One figure.
+    """One figure: its file's name, the part of a trace's character that it shows (None if lacking), and its panels.
 
-    Attributes:
-        name: of its file.
-        of: the part of a trace's character that it shows; None if the trace lacks it.
-        panels: what draws each panel from that part of every trace; the first stands in the overview.
+    The first panel stands in the overview.
     """
 
     name: str
