@@ -17,7 +17,7 @@ from sim.addons.synchronous import Synchronous
 from sim.errors import ConfigError
 from sim.run import simulate
 from tests.sim.lab import Given, configured
-from traces.describe.loads import Lookups, per_request
+from traces.describe.loads import Lookups
 
 RATE = 100.0
 SIZES = st.lists(st.tuples(st.floats(0, 10), st.floats(1, 500)), min_size=1, max_size=5)
@@ -150,7 +150,7 @@ def test_a_nodes_disk_fetches_what_the_offline_curve_says(asked: list[int], file
     bound(disk, sizes)
     for at, name in enumerate(asked):
         node.seconds(worker(), lora(str(name)), float(at))
-    assert len(run.noted) == pytest.approx(per_request(Lookups(1, [asked]), [files], leaves)[0])
+    assert len(run.noted) == pytest.approx(Lookups(1, [asked]).loads(files, leaves))
 
 
 @pytest.mark.parametrize("leaves", ["lru", "lfu"])
@@ -170,7 +170,7 @@ def test_controlnets_on_a_gpu_are_loaded_as_the_offline_curve_says(tmp_path: Any
         )
     )  # fmt: skip
     loads = (outcome.requests.to_pandas().load_s > 0).sum()
-    assert loads == round(per_request(Lookups(1, [asked.tolist()]), [most], leaves)[0])
+    assert loads == round(Lookups(1, [asked.tolist()]).loads(most, leaves))
 
 
 def test_on_a_shared_link_requests_stall_that_do_not_on_links_of_their_own() -> None:

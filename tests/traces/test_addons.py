@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traces.describe.addons import addons
-from traces.describe.loads import Lookups, lookups, per_request
-from traces.describe.popularity import popularity
+from traces.describe.loads import Lookups, Policy, lookups, together
+from traces.describe.mix import popularity
 from traces.sources.synthetic import Synthetic
 from traces.synthetic.addons import Service, service
 from traces.synthetic.published import fitted_locality, parameters, published
@@ -47,36 +47,37 @@ def replayed(asked: list[int], size: int, policy: str) -> int:
 @given(ASKED, st.integers(1, 8))
 def test_loads_are_those_of_a_cache_that_is_replayed(asked: list[list[int]], size: int) -> None:
     found = Lookups(10, asked)
-    for policy in ("lru", "lfu"):
+    policies: tuple[Policy, ...] = ("lru", "lfu")
+    for policy in policies:
         slow = sum(replayed(each, size, policy) for each in asked) / 10
-        assert per_request(found, [size], policy) == pytest.approx([slow])
+        assert found.loads(size, policy) == pytest.approx(slow)
 
 
 @given(st.lists(st.integers(0, 6), min_size=60, max_size=80), st.integers(2, 5))
 def test_the_count_of_an_item_starts_anew_when_it_enters(asked: list[int], size: int) -> None:
     """Of LFU; in lists this long, counts that outlive an eviction choose another victim."""
-    assert Lookups(1, [asked]).lfu(size) == replayed(asked, size, "lfu")
+    assert Lookups(1, [asked]).loads(size, "lfu") == replayed(asked, size, "lfu")
 
 
 def test_lfu_evicts_what_was_used_least_since_it_came_in() -> None:
     """With room for two, b is evicted once and returns with one use, so it goes before a, which was used twice."""
     a, b, c = range(3)
-    assert Lookups(1, [[a, a, b, c, b, c, a]]).lfu(2) == 5  # all but the second and the last a
+    assert Lookups(1, [[a, a, b, c, b, c, a]]).loads(2, "lfu") == 5  # all but the second and the last a
 
 
 @given(ASKED)
 def test_lfu_with_room_for_one_is_lru(asked: list[list[int]]) -> None:
     found = Lookups(1, asked)
-    assert found.lfu(1) == found.lru(1)[0]
+    assert found.loads(1, "lfu") == found.loads(1, "lru")
 
 
 @given(ASKED)
 def test_a_larger_lru_cache_never_loads_more_and_the_largest_loads_each_thing_once(asked: list[list[int]]) -> None:
     found = Lookups(7, asked)
-    curve = found.lru(9)
+    curve = [found.loads(size, "lru") for size in range(1, 10)]
     assert (np.diff(curve) <= 1e-12).all()
     assert curve[-1] * 7 == pytest.approx(found.distinct)
-    assert found.lfu(9) == pytest.approx(curve[-1])
+    assert found.loads(9, "lfu") == pytest.approx(curve[-1])
 
 
 @pytest.mark.parametrize("name", ["A", "B"])
@@ -106,8 +107,8 @@ def test_requests_are_named_after_their_node() -> None:
     trace = load("service-a", 3000)
     found = nodes(trace.table.column("request_id"))
     assert found is not None
-    assert len(found.names) > 100
-    assert all(name.startswith("A/node-") for name in found.names)
+    assert len(np.unique(found)) > 100
+    assert all(name.startswith("A/node-") for name in trace.table.column("request_id").to_pylist())
     assert nodes(load("diffusiondb", 50).table.column("request_id")) is None
     assert set(trace.column("steps").tolist()) == {50}
 
@@ -122,7 +123,7 @@ def test_a_fitted_service_loads_what_it_is_fitted_to(name: str, size: int, measu
     """Figure 7, on a quarter of the nodes; all points stand in results/addons.md."""
     made = law(name, **fitted_locality(name) | {"nodes": law(name).nodes // 4}).draw(40_000, np.random.default_rng(1))
     trace_like = Lookups(40_000, _by_node(made.node, made.controlnets.to_pylist()))
-    assert trace_like.lru(size)[-1] == pytest.approx(measured, abs=0.1)
+    assert trace_like.loads(size, "lru") == pytest.approx(measured, abs=0.1)
 
 
 @pytest.mark.parametrize(("name", "different"), [("A", 111_441 / 164_194), ("B", 91_590 / 385_239)])
@@ -144,13 +145,12 @@ def _by_node(node: Any, lists: list[list[str]]) -> list[list[int]]:
 
 def test_what_is_described_of_add_ons() -> None:
     trace = load("service-b", 4000)
-    found = addons(trace)
-    assert found is not None
-    facts = found.facts()
+    facts = addons(trace)
+    assert facts is not None
     assert facts["nodes"]["count"] == len(
         np.unique([name.rsplit("/", 1)[0] for name in trace.table["request_id"].to_pylist()])
     )
-    assert sum(share for _, share in found.together) == pytest.approx(1)
+    assert sum(share for _, share in together(trace.table["controlnets"])) == pytest.approx(1)
     asked = lookups(trace, "loras")
     assert asked is not None
     use = popularity(trace)["loras"]

@@ -1,6 +1,7 @@
 """What is said of a trace: numbers against brute force and known laws, figures with units, tables side by side."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from matplotlib.figure import Figure
 
 from tests.traces.test_cli import mezzotint
 from traces import cli
-from traces.describe import averaged, characterise, compare, describe, nearest, render, side_by_side
+from traces.describe import characterise, nearest, render, side_by_side
+from traces.describe.compare import compare
 from traces.describe.facts import Character
 from traces.describe.figures import SUBJECTS, draw, overview, subjects, write
 from traces.describe.likeness import likeness
@@ -120,10 +122,10 @@ def test_a_long_trace_is_sampled_and_says_so(monkeypatch: pytest.MonkeyPatch) ->
     for name, value in (("EXACT", 300), ("SAMPLE", 250), ("STRETCH", 400)):
         monkeypatch.setattr(nearest, name, value)
     trace = Synthetic(requests=1000, rate_rpm=5.0).load(np.random.default_rng(0))
-    found = describe(trace, progress=False)["nearest"]
+    found = characterise(trace, progress=False).facts()["nearest"]
     assert (found["sampled"], found["looked_up"], found["among_rows_from"]) == (True, 250, 300)
     monkeypatch.setattr(nearest, "EXACT", 2000)
-    whole = describe(trace, progress=False)["nearest"]
+    whole = characterise(trace, progress=False).facts()["nearest"]
     assert not whole["sampled"]
     assert found["quantiles"]["p50"] == pytest.approx(whole["quantiles"]["p50"], abs=0.1)
 
@@ -153,7 +155,9 @@ def test_clusters_survive_where_prompts_come_again_and_not_where_they_change() -
             here = words[:8] if again else words[8 * number : 8 * number + 8]
             prompts += rng.permutation(np.repeat(here, [36, *[12] * 7])).tolist()
             arrival_s += (number * DAY_S + np.sort(rng.random(120)) * DAY_S).tolist()
-        facts = describe(of_prompts([*prompts, "end"], [*arrival_s, 3.5 * DAY_S]), progress=False)["survival"]
+        facts = characterise(of_prompts([*prompts, "end"], [*arrival_s, 3.5 * DAY_S]), progress=False).facts()[
+            "survival"
+        ]
         assert facts["days"] == [2, 3]
         left: dict[str, list[float]] = facts["left"]
         return left
@@ -164,7 +168,7 @@ def test_clusters_survive_where_prompts_come_again_and_not_where_they_change() -
 
 def test_an_order_without_times_has_no_rate_sessions_or_ages() -> None:
     prompts = [f"a fox number {number % 30}" for number in range(60)]
-    facts = describe(of_prompts(prompts, order=True), progress=False)
+    facts = characterise(of_prompts(prompts, order=True), progress=False).facts()
     for name in ("span_s", "rate_rpm", "arrivals", "sessions", "survival"):
         assert facts[name] is None, name
     assert facts["nearest"]["age_quantiles_s"] is None
@@ -238,16 +242,25 @@ def test_comparing_copes_with_what_either_lacks() -> None:
         "rate_rpm": 2.1,
         "nearest": {"share_above": {"0.65": 0.1}},
     }
-    rows = {row.statistic: row for row in compare(real, made)}
-    assert rows["requests per minute"].within is True
-    assert rows["nearest above 0.65"].within is False
-    assert (rows["users"].real, rows["users"].synthetic, rows["users"].within) == (10.0, None, None)
-    assert (rows["requests per session, mean"].real, rows["requests per session, mean"].synthetic) == (None, 4.0)
-    assert compare({}, {}) == []
-    assert averaged([{"a": 1, "b": {"c": 2.0}, "d": None}, {"a": 3, "b": {"c": 4.0}, "d": 1}]) == {
-        "a": 2,
-        "b": {"c": 3},
-    }
+    rows = {row.statistic: row for row in compare(real, [made])}
+    assert rows["requests per minute"].within
+    assert not rows["nearest above 0.65"].within
+    assert rows["users"].cells() == ("users", "10", "–", "", "")
+    assert rows["requests per session, mean"].cells() == ("requests per session, mean", "–", "4", "", "")
+    assert compare({}, [{}]) == []
+
+
+def test_several_traces_are_compared_by_their_mean_and_how_far_they_lie_apart() -> None:
+    def facts(share: float, half: float) -> Any:
+        return {
+            "rate_rpm": share * 10,
+            "coverage": {"others": {"30": {"0.6": share}}, "others_half": {"30": {"0.6": half}}},
+        }
+
+    rate, found = compare(facts(0.5, 0.1), [facts(0.3, 0.1), facts(0.5, 0.1)])
+    assert (rate.real, rate.synthetic) == (5.0, 4.0)
+    assert (found.real_half, found.synthetic) == (0.1, pytest.approx(0.4))
+    assert found.synthetic_half == pytest.approx(1.96 * math.sqrt(0.02 / 2))
 
 
 def test_compare_and_describe_from_the_command_line(
@@ -266,9 +279,9 @@ def test_compare_and_describe_from_the_command_line(
     assert (tmp_path / "f" / "overview.png").is_file()
     assert capsys.readouterr().err == f"{tmp_path / 'f'}: 3 figures\n"  # and no progress bar off a terminal
     assert mezzotint("trace", "compare", real, made) == 0
-    one = describe(synthetic)
+    one = characterise(synthetic).facts()
     assert capsys.readouterr().out.strip() == side_by_side(
-        describe(of_prompts([f"a fox {n}" for n in range(40)])), [one]
+        characterise(of_prompts([f"a fox {n}" for n in range(40)])).facts(), [one]
     )
     assert mezzotint("trace", "describe", made, "--json", "--figures", tmp_path / "g") == 0
     assert json.loads(capsys.readouterr().out)["requests"] == 120

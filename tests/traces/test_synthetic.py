@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from traces.describe.coverage import coverage
+from traces.describe.mix import popularity
 from traces.describe.people import People, people
-from traces.describe.popularity import popularity
 from traces.describe.rhythm import rhythm
 from traces.encoders.ngram import HashedNgrams
 from traces.error import TraceError

@@ -26,8 +26,7 @@ class Day:
         day_ratio: busiest over quietest minute of the day; 1 is no day at all.
         peak_hour: hours from the first second of the run to the busiest moment, the same every day.
 
-    Raises:
-        TraceError: the rate of the busiest minute is above `MOST_RPM`.
+    Raises TraceError: the rate of the busiest minute is above `MOST_RPM`.
     """
 
     rate_rpm: Rpm

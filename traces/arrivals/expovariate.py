@@ -25,7 +25,6 @@ class Expovariate:
     rate_rpm: Rpm
 
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
-        """See Arrivals.schedule; nothing is drawn from `rng`."""
         draw, rate = random.Random(self.seed), self.rate_rpm / 60.0
         gaps = (draw.expovariate(rate) for _ in own_clock_s[1:])
         times = np.fromiter(accumulate(gaps, initial=0.0), np.float64)

@@ -25,8 +25,7 @@ class Fluctuating:
             and so is [5, 15].
         every_s: seconds for which each level is held.
 
-    Raises:
-        TraceError: none of the levels is above 0, or the rate of the highest is above `MOST_RPM`.
+    Raises TraceError: none of the levels is above 0, or the rate of the highest is above `MOST_RPM`.
     """
 
     rate_rpm: Rpm

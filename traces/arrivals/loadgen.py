@@ -18,17 +18,15 @@ class LoadGen:
 
     Gaps come from a Mersenne Twister seeded with `seed` mod 2^32: two draws of 32 bits are u = (g0 + g1 2^32) / 2^64,
     and the gap is -ln(1 - u) / rate, cut to whole nanoseconds. The first request comes at 0. Requests are issued until
-    both `least_s` and `least_requests` are reached; one that falls just after the duration is the last. Rows of the
-    trace beyond that do not arrive.
+    both `least_s` and `least_requests` are reached; rows of the trace beyond that do not arrive. Too few rows are a
+    TraceError.
 
     Source: published logs of SDXL server submissions (MLPerf Inference v4.1 and v5.1), whose scheduled rates this makes
     again to all printed digits.
 
     Args:
-        seed: the log's `schedule_rng_seed`.
+        seed, least_requests, least_s: the log's `schedule_rng_seed`, `min_query_count` and `min_duration` (seconds).
         rate_rpm: requests per minute; 60 times the log's `target_qps`.
-        least_requests: the log's `min_query_count`.
-        least_s: seconds; the log's `min_duration`.
     """
 
     seed: Seed
@@ -37,7 +35,6 @@ class LoadGen:
     least_s: Seconds = 600.0
 
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
-        """See Arrivals.schedule; nothing is drawn from `rng`. Raises TraceError where the trace has too few rows."""
         rows = len(own_clock_s)
         twister = np.random.RandomState(self.seed % 2**32)  # the generator that the log's seed is one of
         uniform = np.frombuffer(twister.bytes(8 * max(rows - 1, 0)), "<u8").astype(np.float64) / 2.0**64

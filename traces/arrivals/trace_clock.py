@@ -24,8 +24,7 @@ class TraceClock:
         speedup: 2 makes the requests arrive twice as fast, 0.5 half as fast.
         rate_rpm: requests per minute in the mean, from which the speedup follows; None leaves `speedup` as it is.
 
-    Raises:
-        TraceError: both are set.
+    Raises TraceError: both are set.
     """
 
     speedup: Annotated[float, Ge(1 / MOST), Le(MOST)] = 1.0
@@ -53,8 +52,7 @@ class TraceClock:
 def own_rpm(own_clock_s: Times) -> float:
     """Return the mean rate of a trace's own arrivals, (n,) seconds, in requests per minute.
 
-    Raises:
-        TraceError: there are fewer than two requests, or all arrive at once.
+    Raises TraceError: there are fewer than two requests, or all arrive at once.
     """
     span_s = float(own_clock_s[-1] - own_clock_s[0]) if len(own_clock_s) else 0.0
     if not span_s > 0.0:

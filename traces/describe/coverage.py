@@ -50,8 +50,11 @@ class Coverage:
 
     def facts(self) -> dict[str, Any]:
         """The shares and their intervals, JSON-able."""
-        names = ("others", "recent", "others_half", "recent_half")
-        return {"looked_up": self.queries, **{name: _told(getattr(self, name)) for name in names}}
+        found: dict[str, Any] = {"looked_up": self.queries}
+        for name in ("others", "recent", "others_half", "recent_half"):
+            shares: Shares = getattr(self, name)
+            found[name] = {str(size): {f"{limit:g}": x for limit, x in by.items()} for size, by in shares.items()}
+        return found
 
 
 def coverage(vectors: Vectors, user: Indices) -> Coverage | None:
@@ -126,12 +129,13 @@ def _shares(sizes: tuple[int, ...], found: Floats, cluster: Indices) -> tuple[Sh
     A size that some request has not before it would compare other requests and is left out. The requests of one user
     are alike, so the standard error is that of the sums of users.
     """
-    known = [(column, size) for column, size in enumerate(sizes) if not np.isnan(found[:, column]).any()]
     which = np.unique(cluster, return_inverse=True)[1]
     users = int(which.max()) + 1
     shares: Shares = {}
     half: Shares = {}
-    for column, size in known:
+    for column, size in enumerate(sizes):
+        if np.isnan(found[:, column]).any():
+            continue
         mean = found[:, column].mean(0)
         sums = np.zeros((users, len(LIMITS)))
         np.add.at(sums, which, found[:, column] - mean)
@@ -139,7 +143,3 @@ def _shares(sizes: tuple[int, ...], found: Floats, cluster: Indices) -> tuple[Sh
         shares[size] = dict(zip(LIMITS, mean.tolist(), strict=True))
         half[size] = dict(zip(LIMITS, (CONFIDENCE * error).tolist(), strict=True))
     return shares, half
-
-
-def _told(shares: Shares) -> dict[str, dict[str, float]]:
-    return {str(size): {f"{limit:g}": share for limit, share in by.items()} for size, by in shares.items()}

@@ -9,13 +9,12 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from traces.describe.addons import AddOns, addons
+from traces.describe.addons import addons
 from traces.describe.coverage import Coverage, coverage
 from traces.describe.likeness import Likeness, likeness
-from traces.describe.mix import Mix, mix
+from traces.describe.mix import Mix, Popularity, mix, popularity
 from traces.describe.nearest import Nearest, nearest
 from traces.describe.people import People, people
-from traces.describe.popularity import Popularity, popularity
 from traces.describe.repeats import Repeats, repeats
 from traces.describe.rhythm import Rhythm, rhythm
 from traces.describe.survival import Survival, survival
@@ -25,24 +24,17 @@ from traces.table.columns import SCHEMA
 from traces.table.ingest import ORDER_ONLY
 from traces.table.trace import Trace
 
+SHOWN = 6
+"""How many sizes, steps and numbers of images are listed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Character:
     """What was measured of a trace; a part whose columns or times the source lacks is None.
 
     Attributes:
-        trace: the trace.
         timed: whether its arrivals are times; if they are an order only, so is everything that rests on them None.
-        rhythm: its arrivals.
-        people: its users and, if it has times, their sessions.
-        repeats: prompts that were sent before.
-        nearest: the most similar earlier prompts.
-        coverage: how many requests find a like one, by the number of prompts that it is sought among.
-        likeness: prompts within and between sessions and users.
-        survival: popular clusters over days.
-        mix: sizes, steps and images.
-        popularity: base models and add-ons, by column.
-        addons: which add-ons go together, and what caches of them would load.
+        addons: facts of `traces.describe.addons.addons`.
     """
 
     trace: Trace
@@ -56,12 +48,16 @@ class Character:
     survival: Survival | None
     mix: Mix
     popularity: dict[str, Popularity | None]
-    addons: AddOns | None
+    addons: dict[str, Any] | None
 
     def facts(self) -> dict[str, Any]:
-        """The numbers, JSON-able; see `describe`."""
+        """The numbers, JSON-able: those of every part beside the trace's name, digest, span, rate and notes."""
         trace, count = self.trace, len(self.trace)
         span_s = trace.span_s if self.timed else 0.0
+        measured = {
+            "prompts": self.repeats, "nearest": self.nearest, "coverage": self.coverage, "likeness": self.likeness,
+            "survival": self.survival,
+        }  # fmt: skip
         return {
             "name": trace.name,
             "source": trace.source,
@@ -73,14 +69,10 @@ class Character:
             "users": self.people.facts() if self.people else None,
             "inequality": self.people.inequality() if self.people else None,
             "sessions": self.people.sessions() if self.people and self.timed else None,
-            "prompts": self.repeats.facts() if self.repeats else None,
-            "nearest": self.nearest.facts() if self.nearest else None,
-            "coverage": self.coverage.facts() if self.coverage else None,
-            "likeness": self.likeness.facts() if self.likeness else None,
-            "survival": self.survival.facts() if self.survival else None,
-            **self.mix.facts(),
+            **{name: part.facts() if part else None for name, part in measured.items()},
+            **{name: {"distinct": len(found), "most": dict(found[:SHOWN])} for name, found in self.mix.items()},
             **{name: use.facts() if use else None for name, use in self.popularity.items()},
-            "addons": self.addons.facts() if self.addons else None,
+            "addons": self.addons,
             "null_columns": [name for name in SCHEMA.names if trace.table.column(name).null_count == count],
             "notes": trace.notes,
         }
@@ -90,12 +82,10 @@ def characterise(trace: Trace, encoder: Encoder | None = None, *, progress: bool
     """Measure everything about a trace.
 
     Args:
-        trace: the trace.
         encoder: what makes prompts comparable; None is `HashedNgrams()`.
         progress: show a bar while prompts are encoded and compared; None shows it on a terminal only.
 
-    Raises:
-        TraceError: the encoder's packages are missing, or embeddings on disk are damaged.
+    Raises TraceError where the encoder's packages are missing.
     """
     encoder = encoder or HashedNgrams()
     bar = sys.stderr.isatty() if progress is None else progress
@@ -104,9 +94,7 @@ def characterise(trace: Trace, encoder: Encoder | None = None, *, progress: bool
     user, _ = _codes(trace.table.column("user_id"))
     prompt, texts = _codes(trace.prompts())
     found = nearest(trace, user, encoder, timed=timed, progress=bar) if texts else None
-    alike = None
-    if found is not None:
-        alike = likeness(found.vectors, user[found.first :], arrival_s[found.first :] if timed else None)
+    looked = slice(found.first if found else 0, None)
     return Character(
         trace=trace,
         timed=timed,
@@ -114,29 +102,13 @@ def characterise(trace: Trace, encoder: Encoder | None = None, *, progress: bool
         people=people(user, arrival_s, prompt, texts),
         repeats=repeats(prompt, user, arrival_s),
         nearest=found,
-        coverage=coverage(found.vectors, user[found.first :]) if found else None,
-        likeness=alike,
+        coverage=coverage(found.vectors, user[looked]) if found else None,
+        likeness=likeness(found.vectors, user[looked], arrival_s[looked] if timed else None) if found else None,
         survival=survival(trace, encoder, progress=bar) if texts and timed else None,
         mix=mix(trace),
         popularity=popularity(trace),
         addons=addons(trace),
     )
-
-
-def describe(trace: Trace, encoder: Encoder | None = None, *, progress: bool | None = None) -> dict[str, Any]:
-    """Facts about a trace, JSON-able; a fact whose column or times the source lacks is None.
-
-    Returns:
-        name, source, digest; requests; span_s; rate_rpm (requests per minute over the span); arrivals
-        (`Rhythm`); users, inequality and sessions (`People`: a user's requests with pauses up to
-        `SESSION_GAP_S`); prompts (`Repeats`); nearest (`Nearest`); coverage (`Coverage`); likeness (`Likeness`);
-        survival (`Survival`); sizes, steps and images (`Mix`); base_model, controlnets and loras (`Popularity`);
-        addons (`AddOns`); null_columns; notes.
-
-    Raises:
-        TraceError: as `characterise`.
-    """
-    return characterise(trace, encoder, progress=progress).facts()
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], list[str]]:

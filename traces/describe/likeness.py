@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from traces.describe.quantiles import quantiles
+from traces.describe.text import quantiles
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -36,18 +36,12 @@ class Likeness:
 
     def facts(self) -> dict[str, Any]:
         """The numbers, JSON-able."""
-        shown = {
-            group: None
-            if not len(values)
-            else {
-                "pairs": len(values),
-                "mean": float(values.mean()),
-                "std": float(values.std()),
-                **quantiles(values, (25, 50, 75, 99)),
-            }
-            for group, values in self.pairs.items()
-        }
-        return {"session": "one hour of a user", **shown, "users_compared": len(self.intra)}
+        found: dict[str, Any] = {"session": "one hour of a user", **dict.fromkeys(self.pairs)}
+        for group, values in self.pairs.items():
+            if len(values):
+                spread = {"mean": float(values.mean()), "std": float(values.std())}
+                found[group] = {"pairs": len(values), **spread, **quantiles(values, (25, 50, 75, 99))}
+        return {**found, "users_compared": len(self.intra)}
 
 
 def likeness(vectors: npt.NDArray[np.float32], user: Indices, arrival_s: Floats | None) -> Likeness | None:
@@ -63,20 +57,14 @@ def likeness(vectors: npt.NDArray[np.float32], user: Indices, arrival_s: Floats 
         return None
     rng = np.random.default_rng(0)
     order = known[np.argsort(user[known], kind="stable")]
-    owner = user[order]
-    begins = np.flatnonzero(np.concatenate(([True], owner[1:] != owner[:-1])))
-    size = np.diff(np.concatenate((begins, [len(order)])))
-    place = np.repeat(np.arange(len(begins)), size)
-
+    _, begins, place, size = np.unique(user[order], return_index=True, return_inverse=True, return_counts=True)
     one = rng.integers(0, len(order), 4 * PAIRS)
     other = begins[place[one]] + rng.integers(0, size[place[one]])
     one, other = one[one != other], other[one != other]
     if arrival_s is None:
         one = other = np.empty(0, np.int64)
-        together = np.empty(0, np.bool_)
-    else:
-        hour = arrival_s[order] // HOUR_S
-        together = hour[one] == hour[other]
+    hour = (np.zeros(len(user)) if arrival_s is None else arrival_s)[order] // HOUR_S
+    together = hour[one] == hour[other]
 
     def cosine(left: Indices, right: Indices) -> Floats:
         product: Floats = np.einsum("ij,ij->i", vectors[order[left]], vectors[order[right]]).astype(np.float64)

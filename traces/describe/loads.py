@@ -1,12 +1,12 @@
 """How many add-ons a cache on each node would have to load, by its size and by what leaves it."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,14 +22,10 @@ Policy = Literal["lru", "lfu"]
 
 @dataclass(slots=True)
 class Cache:
-    """A cache of add-ons that evicts the least recently used item, or the least frequently used one.
+    """A cache of add-ons that evicts the least recently used item ("lru"), or the least frequently used one ("lfu").
 
-    A count of uses belongs to an item in the cache: it starts at 1 when the item enters and is lost when the item is
-    evicted. Among equally used items the least recently used one goes first.
-
-    Args:
-        size: items that it holds, 1 or more.
-        policy: "lru" or "lfu".
+    A count of uses starts at 1 when an item enters and is lost when it is evicted. Among equally used items the least
+    recently used one goes first.
 
     Source: Katz's artifact, trace/adapter_loading_analysis.py, whose LFU counts the same way.
     """
@@ -65,39 +61,18 @@ class Lookups:
         """Different things on each node, summed over nodes: the loads of caches that hold everything."""
         return sum(len(set(asked)) for asked in self.nodes)
 
-    def lru(self, most: int) -> npt.NDArray[np.float64]:
-        """Loads per request with room for 1, 2... `most` things where the longest unused leaves, (most,).
-
-        One pass for all sizes: a thing is found in every cache that is larger than the number of different things that
-        were looked for since (Mattson et al. 1970).
-        """
-        found = np.zeros(most, np.int64)
-        for asked in self.nodes:
-            stack: list[int] = []  # the last used first
-            for thing in asked:
-                try:
-                    depth = stack.index(thing)
-                except ValueError:
-                    if len(stack) == most:
-                        stack.pop()
-                else:
-                    found[depth] += 1
-                    del stack[depth]
-                stack.insert(0, thing)
-        return (self.total - np.cumsum(found)) / max(self.requests, 1)
-
-    def lfu(self, size: int) -> float:
-        """Loads per request of LFU caches of `size` items; see `Cache`."""
-        loads = 0
-        for asked in self.nodes:
-            cache = Cache(size, "lfu")
-            loads += sum(not cache.use(thing) for thing in asked)
-        return loads / max(self.requests, 1)
-
     @property
     def total(self) -> int:
         """Things that are looked for, found or not."""
         return sum(len(asked) for asked in self.nodes)
+
+    def loads(self, size: int, policy: Policy) -> float:
+        """Loads per request of one `Cache` a node."""
+        loads = 0
+        for asked in self.nodes:
+            cache = Cache(size, policy)
+            loads += sum(not cache.use(thing) for thing in asked)
+        return loads / max(self.requests, 1)
 
 
 def lookups(trace: Trace, kind: str) -> Lookups | None:
@@ -110,34 +85,27 @@ def lookups(trace: Trace, kind: str) -> Lookups | None:
     if column.null_count == len(column):
         return None
     known = nodes(trace.table.column("request_id"))
-    return on_nodes(np.zeros(len(trace), np.int64) if known is None else known.of, column)
+    return on_nodes(np.zeros(len(trace), np.int64) if known is None else known, column)
 
 
 def on_nodes(node: Indices, lists: pa.Array | pa.ChunkedArray) -> Lookups:
     """What requests on the nodes numbered `node`, (n,), look for: (n,) lists of names, null for none."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    flat = pc.list_flatten(lists)
-    flat = flat.combine_chunks() if isinstance(flat, pa.ChunkedArray) else flat
-    things = flat.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    things, _ = pd.factorize(pc.list_flatten(lists).to_pandas())
     asked_on = np.repeat(node, lengths)
-    order = np.argsort(asked_on, kind="stable")
-    ends = np.searchsorted(asked_on[order], np.arange(int(node.max(initial=0)) + 2))
-    asked = things[order].tolist()
-    return Lookups(len(node), [asked[begin:end] for begin, end in pairwise(ends)])
+    things = things[np.argsort(asked_on, kind="stable")]
+    ends = np.cumsum(np.bincount(asked_on, minlength=int(node.max(initial=0)) + 1))
+    return Lookups(len(node), [asked.tolist() for asked in np.split(things, ends[:-1])])
 
 
 def together(column: pa.ChunkedArray) -> list[tuple[tuple[str, ...], float]]:
     """Which are used together: lists of names and their shares of the requests whose list is known, most first."""
     known = column.drop_null()
-    joined = pc.binary_join(known, "\0")
-    counts = [(entry["values"], entry["counts"]) for entry in pc.value_counts(joined).to_pylist()]
-    counts.sort(key=lambda pair: (-pair[1], pair[0]))
+    counts = tally(pc.binary_join(known, "\0"))
     return [(tuple(names.split("\0")) if names else (), count / len(known)) for names, count in counts]
 
 
-def per_request(asked: Lookups, sizes: Sequence[int], policy: str) -> list[float]:
-    """Loads per request at `sizes` by `policy`, "lru" or "lfu"."""
-    if policy == "lfu":
-        return [asked.lfu(size) for size in sizes]
-    found = asked.lru(max(sizes))
-    return [float(found[size - 1]) for size in sizes]
+def tally(texts: pa.ChunkedArray) -> list[tuple[str, int]]:
+    """Distinct texts and how often each occurs, the most frequent first, equals in the order of the alphabet."""
+    counts = ((each["values"], each["counts"]) for each in pc.value_counts(texts).to_pylist())
+    return sorted(counts, key=lambda pair: (-pair[1], pair[0]))

@@ -1,33 +1,21 @@
-"""What sizes, steps and numbers of images are asked for."""
+"""What requests ask for: sizes, steps, numbers of images, base models, ControlNets and LoRAs."""
 
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from traces.describe.loads import tally
 from traces.table.trace import Trace
 
-SHOWN = 6
-"""How many values of each kind are listed."""
-
 COLUMNS = ("sizes", "steps", "images")
+RANKS = (1, 2, 5, 10, 100, 1000)
 
-
-@dataclass(frozen=True, slots=True)
-class Mix:
-    """Shares of the requests by what they ask for.
-
-    Attributes:
-        shares: by name in `COLUMNS`: value as text and its share of all requests, the most frequent first; empty
-            where the source does not say.
-    """
-
-    shares: dict[str, list[tuple[str, float]]]
-
-    def facts(self) -> dict[str, Any]:
-        """By name in `COLUMNS`: the number of distinct values and the most frequent ones, JSON-able."""
-        return {name: {"distinct": len(values), "most": dict(values[:SHOWN])} for name, values in self.shares.items()}
+Mix = dict[str, list[tuple[str, float]]]
+"""By name in `COLUMNS`: value as text and its share of all requests, the most frequent first; empty if unknown."""
 
 
 def mix(trace: Trace) -> Mix:
@@ -36,12 +24,52 @@ def mix(trace: Trace) -> Mix:
         trace.table.column(name).cast(pa.string()) for name in ("width", "height", "steps", "images")
     )
     columns = (pc.binary_join_element_wise(width, height, "x"), steps, images)
-    return Mix({name: _shares(column.drop_null(), len(trace)) for name, column in zip(COLUMNS, columns, strict=True)})
+    return {
+        name: [(value, count / len(trace)) for value, count in tally(column.drop_null())]
+        for name, column in zip(COLUMNS, columns, strict=True)
+    }
 
 
-def _shares(values: pa.ChunkedArray, count: int) -> list[tuple[str, float]]:
-    tally = sorted(
-        ((entry["values"], entry["counts"]) for entry in pc.value_counts(values).to_pylist()),
-        key=lambda pair: (-pair[1], pair[0]),
-    )
-    return [(value, number / count) for value, number in tally]
+@dataclass(frozen=True, slots=True)
+class Popularity:
+    """Use of the things of one kind.
+
+    Attributes:
+        calls: (things,) how often each is used, the most popular first.
+        per_request: share of the requests that use 0, 1, 2... of them at once; of those where it is known.
+        known: of how many requests it is known what they use.
+    """
+
+    calls: npt.NDArray[np.int64]
+    per_request: npt.NDArray[np.float64]
+    known: int
+
+    def share(self, ranks: int) -> float:
+        """Share of the calls that go to the `ranks` most popular."""
+        return float(self.calls[:ranks].sum() / self.calls.sum())
+
+    def facts(self) -> dict[str, Any]:
+        """The numbers, JSON-able."""
+        shares = self.per_request
+        return {
+            "known_requests": self.known,
+            "distinct": len(self.calls),
+            "per_request": {str(number): float(share) for number, share in enumerate(shares)},
+            "per_request_mean": float((shares * np.arange(len(shares))).sum()),
+            "share_of_top": {str(rank): self.share(rank) for rank in RANKS if rank <= len(self.calls)},
+        }
+
+
+def popularity(trace: Trace) -> dict[str, Popularity | None]:
+    """By column: `base_model`, `controlnets`, `loras`; None where the source has none."""
+    return {name: _column(trace.table.column(name)) for name in ("base_model", "controlnets", "loras")}
+
+
+def _column(column: pa.ChunkedArray) -> Popularity | None:
+    known = column.drop_null()
+    if not len(known):
+        return None
+    listed = pa.types.is_list(column.type)
+    lengths = pc.list_value_length(known).to_numpy() if listed else np.ones(len(known), np.int64)
+    counts = [count for _, count in tally(pc.list_flatten(known) if listed else known)]
+    return Popularity(np.array(counts, np.int64), np.bincount(lengths.astype(np.int64)) / len(known), len(known))

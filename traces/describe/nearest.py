@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from traces.describe.quantiles import quantiles
+from traces.describe.text import quantiles
 from traces.encoders.embeddings import Encoder, embed
 from traces.table.trace import Trace
 
@@ -28,7 +28,7 @@ CACHE = 10_000
 THRESHOLDS = (0.65, 0.75, 0.85, 0.90, 0.95)
 """NIRVANA's, from K=5 to K=25 (Figure 10); in the encoder's own similarity here."""
 
-LEVELS = (5, 10, 25, 40, 50, 60, 75, 90)
+LEVELS, AGES = (5, 10, 25, 40, 50, 60, 75, 90), (25, 50, 75, 90)
 WARM = 0.1
 """This share of the requests, the first, is not looked up: there is little before them."""
 
@@ -70,6 +70,11 @@ class Nearest:
         hit = self.similarity > THRESHOLDS[0]
         cached = self.cached_similarity > THRESHOLDS[0]
         lag = (self.query - self.row)[hit]
+        ages = young = None
+        if self.age_s is not None and hit.any():
+            ages = quantiles(self.age_s[hit], AGES)
+        if self.cached_age_s is not None and cached.any():
+            young = float((self.cached_age_s[cached] <= YOUNG_S).mean())
         return {
             "encoder": self.encoder,
             "looked_up": len(self.query),
@@ -80,15 +85,11 @@ class Nearest:
             "identical_share": float((self.similarity > 0.99999).mean()),
             "same_user_share": float(self.same_user.mean()),
             "hits_same_user_share": float(self.same_user[hit].mean()) if hit.any() else None,
-            "lag_quantiles": quantiles(lag, (25, 50, 75, 90)) if hit.any() else None,
-            "age_quantiles_s": None
-            if self.age_s is None or not hit.any()
-            else quantiles(self.age_s[hit], (25, 50, 75, 90)),
+            "lag_quantiles": quantiles(lag, AGES) if hit.any() else None,
+            "age_quantiles_s": ages,
             "cache": CACHE,
             "cache_hit_rate": float(cached.mean()),
-            "cache_hits_young_share": None
-            if self.cached_age_s is None or not cached.any()
-            else float((self.cached_age_s[cached] <= YOUNG_S).mean()),
+            "cache_hits_young_share": young,
         }
 
 
@@ -102,10 +103,6 @@ def nearest(
         user: (n,) number of the user, -1 for unknown.
         encoder: what makes prompts comparable; of a trace that is looked up whole, its vectors are remembered.
         timed: whether the arrivals are times.
-        progress: show a bar while prompts are encoded and compared.
-
-    Raises:
-        TraceError: what is remembered is damaged, or the encoder's packages are missing.
     """
     count = len(trace)
     if count < 20:
@@ -119,37 +116,35 @@ def nearest(
     else:
         first, vectors = 0, embed(trace, encoder, progress=progress)
         query = np.arange(int(count * WARM), count)
-    everywhere, cached = _search(vectors, query - first, progress)
-    row, near = everywhere[0] + first, cached[0] + first
-    arrival_s = trace.arrival_s
+    (row, cached), (similarity, cached_similarity) = _search(vectors, query - first, progress)
+    row, cached, arrival_s = row + first, cached + first, trace.arrival_s
     return Nearest(
         encoder=encoder.name,
         vectors=vectors,
         first=first,
         query=query,
         row=row,
-        similarity=everywhere[1],
+        similarity=similarity,
         age_s=arrival_s[query] - arrival_s[row] if timed else None,
         same_user=(user[query] == user[row]) & (user[query] >= 0),
-        cached_similarity=cached[1],
-        cached_age_s=arrival_s[query] - arrival_s[near] if timed else None,
+        cached_similarity=cached_similarity,
+        cached_age_s=arrival_s[query] - arrival_s[cached] if timed else None,
         sampled=sampled,
     )
 
 
-def _search(vectors: Vectors, query: Indices, progress: bool) -> tuple[tuple[Indices, Floats], tuple[Indices, Floats]]:
-    """Row and similarity of the nearest, (m,) each: among all earlier rows, and among the last `CACHE`."""
-    results = [(np.empty(len(query), np.int64), np.empty(len(query))) for _ in range(2)]
+def _search(vectors: Vectors, query: Indices, progress: bool) -> tuple[Indices, Floats]:
+    """Rows and similarities of the nearest, (2, m) each: among all earlier rows, and among the last `CACHE`."""
+    row, similarity = np.empty((2, len(query)), np.int64), np.empty((2, len(query)))
     for start in tqdm(range(0, len(query), BLOCK), "compare", disable=not progress, unit="block"):
         block = query[start : start + BLOCK]
         products = vectors[block] @ vectors[: block[-1]].T
         rows = np.arange(block[-1])
         products[rows >= block[:, None]] = -np.inf
-        for part, (row, similarity) in enumerate(results):
-            if part:
-                products[rows < block[:, None] - CACHE] = -np.inf
+        for part, last in enumerate((len(vectors), CACHE)):
+            products[rows < block[:, None] - last] = -np.inf
             # rounded, so that equals are equal; from behind, so that the latest of them is found
             best = products.shape[1] - 1 - np.round(products, 6)[:, ::-1].argmax(1)
-            row[start : start + BLOCK] = best
-            similarity[start : start + BLOCK] = products[np.arange(len(block)), best]
-    return results[0], results[1]
+            row[part, start : start + BLOCK] = best
+            similarity[part, start : start + BLOCK] = products[np.arange(len(block)), best]
+    return row, similarity

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from traces.describe.quantiles import quantiles
-from traces.table.sessions import SESSION_GAP_S, Sessions, sessions
+from traces.describe.text import quantiles
+from traces.table.sessions import SESSION_GAP_S, sessions
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -16,7 +16,7 @@ PAIRS = 50_000
 """Of more followers than these, so many at random are compared with the prompt before them."""
 
 RANKS = 100
-"""The slope of a rank-frequency plot is taken over the most active users, so many at most."""
+"""The slope of log requests over log rank is taken over the most active users, so many at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,6 @@ class People:
     Attributes:
         each: (users,) requests of each user, the most active first.
         unknown_share: share of the requests without a user.
-        visits: who follows whom.
         length: (sessions,) requests of each session.
         gap_s: seconds between one request of a session and the next.
         rest_s: seconds between one session of a user and the next.
@@ -36,20 +35,11 @@ class People:
 
     each: Indices
     unknown_share: float
-    visits: Sessions
     length: Indices
     gap_s: Floats
     rest_s: Floats
     same: npt.NDArray[np.bool_]
     edited: npt.NDArray[np.bool_]
-
-    @property
-    def zipf_slope(self) -> float | None:
-        """Slope of log requests over log rank among the most active users, negative; None for few of them."""
-        top = self.each[:RANKS]
-        if len(top) < 10 or top[0] == top[-1]:
-            return None
-        return float(np.polyfit(np.log(np.arange(1, len(top) + 1)), np.log(top), 1)[0])
 
     @property
     def gini(self) -> float:
@@ -59,10 +49,13 @@ class People:
 
     def inequality(self) -> dict[str, Any]:
         """How unequal the users are, in numbers, JSON-able."""
+        top, slope = self.each[:RANKS], None
+        if len(top) >= 10 and top[0] != top[-1]:
+            slope = float(np.polyfit(np.log(np.arange(1, len(top) + 1)), np.log(top), 1)[0])
         return {
             "top_percent_share": float(self.each[: max(1, len(self.each) // 100)].sum() / self.each.sum()),
             "gini": self.gini,
-            "zipf_slope": self.zipf_slope,
+            "zipf_slope": slope,
         }
 
     def facts(self) -> dict[str, Any]:
@@ -77,8 +70,7 @@ class People:
 
     def sessions(self) -> dict[str, Any]:
         """Their sessions in numbers, JSON-able."""
-        follows = len(self.gap_s)
-        compared = bool(len(self.same))
+        follows, compared = len(self.gap_s) > 0, len(self.same) > 0
         return {
             "count": len(self.length),
             "requests_mean": float(self.length.mean()),
@@ -97,10 +89,8 @@ def people(user: Indices, arrival_s: Floats, prompt: Indices, texts: list[str]) 
     """Measure users and sessions; None if no user is known.
 
     Args:
-        user: (n,) number of the user, -1 for unknown.
+        user, prompt: (n,) numbers of the user and of the row's prompt in `texts`, -1 for none.
         arrival_s: (n,) seconds.
-        prompt: (n,) which of `texts` each row has, -1 for none.
-        texts: the distinct prompts.
     """
     known = user >= 0
     if not known.any():
@@ -117,7 +107,6 @@ def people(user: Indices, arrival_s: Floats, prompt: Indices, texts: list[str]) 
     return People(
         each=np.sort(each[each > 0])[::-1],
         unknown_share=1.0 - float(known.mean()),
-        visits=visits,
         length=np.bincount(visits.session[known]),
         gap_s=arrival_s[follows] - arrival_s[before],
         rest_s=arrival_s[again] - arrival_s[visits.own_previous[again]],
@@ -127,8 +116,6 @@ def people(user: Indices, arrival_s: Floats, prompt: Indices, texts: list[str]) 
 
 
 def _half_shared(pairs: Indices, texts: list[str]) -> npt.NDArray[np.bool_]:
-    words: dict[int, frozenset[str]] = {}
-    for number in np.unique(pairs).tolist():
-        words[number] = frozenset(texts[number].lower().replace(",", " ").split())
+    words = {at: frozenset(texts[at].lower().replace(",", " ").split()) for at in np.unique(pairs).tolist()}
     shared = [len(words[a] & words[b]) * 2 >= max(len(words[a] | words[b]), 1) for a, b in pairs.tolist()]
     return np.array(shared, np.bool_)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -42,18 +43,16 @@ def repeats(prompt: Indices, user: Indices, arrival_s: Floats) -> Repeats | None
         prompt, user: (n,) numbers of the prompt and of the user, -1 for none.
         arrival_s: (n,) seconds, never falling.
     """
-    rows = np.flatnonzero(prompt >= 0)
-    if not rows.size:
+    sent = pd.DataFrame({"prompt": prompt, "user": user, "arrival_s": arrival_s})[prompt >= 0]
+    if sent.empty:
         return None
-    order = rows[np.argsort(prompt[rows], kind="stable")]
-    again = np.concatenate(([False], prompt[order[1:]] == prompt[order[:-1]]))
-    age_s = arrival_s[order[again]] - arrival_s[order[np.flatnonzero(again) - 1]]
+    again, known = sent.duplicated("prompt"), sent["user"] >= 0
     same = None
-    if again.any() and (user[rows] >= 0).any():
-        # a repeat is by the same user if this pair of user and prompt came before
-        pair = prompt[order] * (user.max() + 2) + user[order] + 1
-        first_of_pair = np.zeros(len(order), np.bool_)
-        first_of_pair[np.unique(pair, return_index=True)[1]] = True
-        same = float((again & ~first_of_pair & (user[order] >= 0)).sum() / again.sum())
-    times = np.bincount(prompt[rows])
-    return Repeats(times=np.sort(times[times > 0])[::-1], age_s=age_s, same_user_share=same, requests=int(rows.size))
+    if again.any() and known.any():
+        same = float((sent.duplicated(["prompt", "user"]) & known).sum() / again.sum())
+    return Repeats(
+        times=np.asarray(sent["prompt"].value_counts(), np.int64),
+        age_s=sent.groupby("prompt")["arrival_s"].diff()[again].to_numpy(),
+        same_user_share=same,
+        requests=len(sent),
+    )

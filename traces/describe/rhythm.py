@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from traces.describe.quantiles import quantiles
+from traces.describe.text import quantiles
 
 Floats = npt.NDArray[np.float64]
 
@@ -37,18 +37,14 @@ class Rhythm:
 
     def facts(self) -> dict[str, Any]:
         """The numbers, JSON-able."""
-        busiest = quietest = hours = None
-        if self.by_hour is not None and self.gap_cv_by_hour is not None:
-            busiest, quietest = float(self.by_hour.max() * 24), float(self.by_hour.min() * 24)
-            known = self.gap_cv_by_hour[~np.isnan(self.gap_cv_by_hour)]
-            hours = float(np.median(known)) if known.size else None
+        known = np.empty(0) if self.gap_cv_by_hour is None else self.gap_cv_by_hour[~np.isnan(self.gap_cv_by_hour)]
         return {
             "gap_cv": self.gap_cv,
-            "gap_cv_by_hour_median": hours,
+            "gap_cv_by_hour_median": float(np.median(known)) if known.size else None,
             "dispersion": {f"{window:g}s": value for window, value in self.dispersion.items()},
             "rpm_quantiles": quantiles(self.rpm, (10, 50, 90)) if self.rpm.size else None,
-            "busiest_hour_over_mean": busiest,
-            "quietest_hour_over_mean": quietest,
+            "busiest_hour_over_mean": None if self.by_hour is None else float(self.by_hour.max() * 24),
+            "quietest_hour_over_mean": None if self.by_hour is None else float(self.by_hour.min() * 24),
         }
 
 
@@ -98,8 +94,7 @@ def _of_day(of_day: npt.NDArray[np.int64], span_s: float) -> Floats:
 
 
 def _by_hour(gap_s: Floats, of_day: npt.NDArray[np.int64], least: int) -> Floats:
-    each = [_variation(gap_s[of_day == hour], least) for hour in range(24)]
-    return np.array([np.nan if value is None else value for value in each])
+    return np.array([_variation(gap_s[of_day == hour], least) for hour in range(24)], np.float64)  # None is NaN
 
 
 def _variation(gap_s: Floats, least: int) -> float | None:

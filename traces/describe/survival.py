@@ -1,5 +1,6 @@
 """How long popular prompts stay popular: clusters day by day (NIRVANA, Figure 5)."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,8 +35,7 @@ class Survival:
 
     Attributes:
         days: the days after the first that were looked at, 2 for the next one.
-        left: by (eps, percent), (days,) share of the first day's top percent of clusters that are still among
-            the top percent.
+        left: by (eps, percent), (days,) share of the first day's top percent of clusters still among the top percent.
         per_day: prompts clustered of each day.
     """
 
@@ -59,6 +59,8 @@ def survival(trace: Trace, encoder: Encoder, *, progress: bool = False) -> Survi
     member of one of that day's top clusters. The top percent is at least one cluster; what is tied with its last
     is in it. `progress` shows a bar. None if fewer than two whole days have `LEAST` prompts.
     """
+    from sklearn.cluster import DBSCAN  # a slow import, not always needed
+
     since_s = trace.arrival_s - trace.arrival_s[0]
     day = (since_s // DAY_S).astype(np.int64)
     rng = np.random.default_rng(0)
@@ -74,33 +76,21 @@ def survival(trace: Trace, encoder: Encoder, *, progress: bool = False) -> Survi
     texts = [prompts.take(rows).fill_null("").to_pylist() for rows in chosen]
     vectors = [encoder.encode(one, False) for one in texts]
     left: dict[tuple[float, int], list[float]] = {(eps, top): [] for eps in EPS for top in TOP}
-    first: dict[tuple[float, int], npt.NDArray[np.int64]] = {}
-    days = list(enumerate(zip(texts, vectors, strict=True)))
-    for number, (said, here) in tqdm(days, "cluster", disable=not progress, unit="day"):
+    faces: dict[tuple[float, int], npt.NDArray[np.float32]] = {}
+    for here in tqdm(vectors, "cluster", disable=not progress, unit="day"):
         distance = np.clip(1.0 - here @ here.T, 0.0, 2.0)
         for eps in EPS:
-            label = _labels(distance, eps)
+            label = DBSCAN(eps=eps, min_samples=MEMBERS, metric="precomputed").fit_predict(distance)
             for top in TOP:
                 popular = _popular(label, top)
-                if number == 0:
-                    first[eps, top] = np.array([_face(np.flatnonzero(label == one), said) for one in popular], np.int64)
-                    continue
-                members = here[np.isin(label, popular)]
-                faces = vectors[0][first[eps, top]]
-                if not len(faces):
-                    left[eps, top].append(float("nan"))
-                    continue
-                near = (1.0 - faces @ members.T).min(1, initial=2.0) <= eps
-                left[eps, top].append(float(near.mean()))
-    kept = {key: np.array(values) for key, values in left.items() if not np.isnan(values).any()}
+                if (eps, top) not in faces:  # of the first day
+                    first = [_face(np.flatnonzero(label == one), texts[0]) for one in popular]
+                    faces[eps, top] = here[first]
+                elif len(faces[eps, top]):
+                    distances = 1.0 - faces[eps, top] @ here[np.isin(label, popular)].T
+                    left[eps, top].append(float((distances.min(1, initial=2.0) <= eps).mean()))
+    kept = {key: np.array(values) for key, values in left.items() if values}
     return Survival(days=tuple(range(2, len(chosen) + 1)), left=kept, per_day=max(map(len, chosen)))
-
-
-def _labels(distance: npt.NDArray[np.float32], eps: float) -> npt.NDArray[np.int64]:
-    from sklearn.cluster import DBSCAN  # a slow import, not always needed
-
-    labels: npt.NDArray[np.int64] = DBSCAN(eps=eps, min_samples=MEMBERS, metric="precomputed").fit_predict(distance)
-    return labels
 
 
 def _popular(label: npt.NDArray[np.int64], percent: int) -> npt.NDArray[np.int64]:
@@ -114,5 +104,5 @@ def _popular(label: npt.NDArray[np.int64], percent: int) -> npt.NDArray[np.int64
 
 def _face(rows: npt.NDArray[np.int64], texts: list[str]) -> int:
     """The row of the most frequent prompt among `rows`, of equals the earliest."""
-    said = [texts[row] for row in rows]
-    return int(max(rows, key=lambda row: (said.count(texts[row]), -row)))
+    said = Counter(texts[row] for row in rows)
+    return int(max(rows, key=lambda row: (said[texts[row]], -row)))

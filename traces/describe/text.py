@@ -1,6 +1,9 @@
-"""A trace's facts as aligned lines of text."""
+"""A trace's facts as numbers and as aligned lines of text."""
 
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from conf.page import render as filled
 from traces.table.validation import shown
@@ -9,8 +12,13 @@ LONGEST = 10_000
 """Characters of a name."""
 
 
+def quantiles(values: npt.NDArray[Any], levels: tuple[int, ...]) -> dict[str, float]:
+    """Return the percentiles of (n,) values by name: p50 and so on."""
+    return {f"p{level}": float(np.percentile(values, level)) for level in levels}
+
+
 def render(facts: dict[str, Any]) -> str:
-    """Return `describe`'s facts as aligned lines of text."""
+    """Return a trace's facts (see `traces.describe.facts.Character`) as aligned lines of text."""
     told = {**facts, **{name: shown(facts[name], LONGEST) for name in ("name", "source")}}
     told["notes"] = {key: shown(str(value), 200) for key, value in facts["notes"].items()}
     if facts["addons"]:

@@ -24,9 +24,6 @@ class Clip:
     Args:
         weights, allow_hub, device: see conf.clip.ClipModel.
         batch: prompts in a forward pass; they are taken in order of length, to pad little.
-
-    Raises:
-        TraceError: see ClipModel.
     """
 
     weights: Annotated[str, Path] = VIT_L14
@@ -56,8 +53,7 @@ class Clip:
 def image_vectors(model: ClipModel, paths: Sequence[Path], batch: int) -> Iterator[Floats]:
     """Encode image files, ``batch`` of them at a time, as (k, dim) float32 rows of length 1.
 
-    Raises:
-        TraceError: a file is not an image that can be read; and see ClipModel.
+    Raises TraceError where a file is not an image that can be read.
     """
     with tqdm(total=len(paths), desc=f"encode images with {model.name}", unit="image", disable=None) as bar:
         for start in range(0, len(paths), batch):

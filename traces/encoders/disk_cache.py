@@ -1,9 +1,8 @@
 """The disk cache: embeddings and neighbours by content, kept block by block as they are computed.
 
-An entry is a folder, named by a hash of everything that decides its content. It holds a file of plain values for each
-of its arrays, and `blocks`: for each block of rows the CRC-32 of its values and the bytes that the arrays have with it.
-So an interrupted computation goes on behind its last whole block, and what was damaged is computed again. The cache is
-of limited size; the entries that were used longest ago go first. Where nothing can be written, nothing is kept.
+An entry is a folder, named by a hash of what decides its content, with a file of plain values for each array, and
+`blocks`: for each block of rows the CRC-32 of its values and the bytes that the arrays have with it. So an interrupted
+computation goes on behind its last whole block, and what was damaged is computed again.
 """
 
 import fcntl
@@ -55,15 +54,10 @@ def cached(kind: str, facts: Mapping[str, Any], rows: int, columns: Columns, mak
         kind: the folder of the entry: embeddings, images or neighbours.
         facts: everything that decides the values, the version of the arithmetic included; plain JSON.
         rows: the length of the first array once all is there.
-        columns: the arrays.
+        columns: the arrays; they are returned read-only and memory-mapped.
         make: computes them; each block has the same values, whichever block the computation began with.
 
-    Returns:
-        read-only, memory-mapped arrays by name.
-
-    Raises:
-        TraceError: $MEZZOTINT_CACHE_GIB is no number, or there is no room for temporary files either; and what
-            ``make`` raises.
+    Raises TraceError: $MEZZOTINT_CACHE_GIB is no number, or there is no room for temporary files either.
     """
     allowed = most_bytes()  # a wrong setting is found before the work, not after it
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]

@@ -1,7 +1,4 @@
-"""Prompts as vectors: encoders, and what they gave remembered on disk by content.
-
-Everything happens on this machine: no encoder sends text anywhere.
-"""
+"""Prompts as vectors: encoders, none of which sends text anywhere, and what they gave remembered on disk by content."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
@@ -29,21 +26,16 @@ class Encoder(Protocol):
     @property
     def name(self) -> str:
         """Names everything that changes the vectors; letters, digits, dots and dashes."""
-        ...
 
     @property
     def dim(self) -> int:
         """Length of a vector."""
-        ...
 
     def encode(self, prompts: Sequence[str], progress: bool) -> Vectors:
         """Encode `prompts`, (n,), as (n, dim) float32 rows of length 1; an empty prompt is all zeros.
 
-        Args:
-            prompts: the texts.
-            progress: show a progress bar.
+        `progress` shows a bar.
         """
-        ...
 
 
 def embed(trace: Trace, encoder: Encoder, *, progress: bool | None = None) -> Vectors:
@@ -54,12 +46,9 @@ def embed(trace: Trace, encoder: Encoder, *, progress: bool | None = None) -> Ve
         encoder: what turns prompts into vectors; equal prompts are encoded once.
         progress: show a progress bar; None shows it on a terminal only.
 
-    Returns:
-        (n, dim) float32, read-only and memory-mapped, a row per request in the trace's order.
+    Returns (n, dim) float32, read-only and memory-mapped, a row per request in the trace's order.
 
-    Raises:
-        TraceError: the encoder's packages are missing, or it gives what is not (n, dim) finite float32; see also
-            `traces.encoders.disk_cache.cached`.
+    Raises TraceError: the encoder's packages are missing, or it gives what is not (n, dim) finite float32.
     """
     name, dim = encoder.name, encoder.dim
     facts = {"version": VERSION, "trace": trace.digest, "encoder": name, "dim": dim}
@@ -96,10 +85,8 @@ def _encoded(prompts: pa.ChunkedArray, encoder: Encoder, quiet: bool | None, don
                 given = encoder.encode(texts.take(pa.array(distinct[~known])).to_pylist(), False)
                 expected = (int((~known).sum()), encoder.dim)
                 if given.dtype != np.float32 or given.shape != expected:
-                    raise TraceError(
-                        f"encoder {encoder.name}: gave {given.dtype} {given.shape}, expected float32 {expected};"
-                        " mend the encoder"
-                    )
+                    found = f"encoder {encoder.name}: gave {given.dtype} {given.shape}"
+                    raise TraceError(f"{found}, expected float32 {expected}; mend the encoder")
                 if not np.isfinite(given).all():
                     raise TraceError(f"encoder {encoder.name}: gave a vector that is not finite; mend the encoder")
                 vectors[~known] = given

@@ -1,8 +1,6 @@
-"""Vectors of real images: of a trace whose images are at hand, or were encoded already.
+"""Vectors of real images: of a trace whose images are at hand, or were encoded already (MoDM, 3.2).
 
-MoDM compares the CLIP text vector of a prompt with the CLIP vectors of the images in its cache (MoDM, 3.2). Bind
-gives a space no names of requests, so images go by the number of their row in the trace, counted from 0, rows that
-fill the cache before the start included.
+Images go by the number of their row in the trace, from 0, rows that fill the cache before the start included.
 """
 
 import hashlib
@@ -25,13 +23,9 @@ SUFFIXES = (".jpeg", ".jpg", ".png", ".webp")
 
 
 class Opened(NamedTuple):
-    """Image vectors, a row for every row of a trace, as they lie on disk.
+    """Image vectors of a trace, as they lie on disk: (n, d) real numbers, all zeros where a row has no image.
 
-    Attributes:
-        rows: (n, d) real numbers, memory-mapped; all zeros where a row has no image.
-        path: where they are from, for messages.
-        source: the same in words.
-        key: names their content.
+    ``path`` and ``source`` say where they are from, for messages and in words; ``key`` names their content.
     """
 
     rows: NDArray[Any]
@@ -47,8 +41,7 @@ class Images(Protocol):
     def open(self, rows: int, dim: int) -> Opened:
         """The vectors for a trace of ``rows`` rows whose prompts are vectors of ``dim`` numbers.
 
-        Raises:
-            TraceError: they are for another number of rows, or of another width.
+        Raises TraceError where they are for another number of rows, or of another width.
         """
 
 
@@ -80,11 +73,10 @@ class ClipImages:
 
     Args:
         folder: holds ``<row>.png`` (or .jpg, .jpeg, .webp) for every row of the trace; leading zeros do not count.
-        weights: of the model whose text side encodes the prompts; see ClipModel, for the next two too.
+        weights, allow_hub, device: of the model whose text side encodes the prompts (conf.clip.ClipModel).
         batch: images in a forward pass.
 
-    Raises:
-        TraceError: no weights are named. At bind: a row has no image or two; a file cannot be read; see ClipModel.
+    Raises TraceError where no weights are named; at bind, where a row has no image or two, or a file cannot be read.
     """
 
     folder: str | Path
@@ -124,12 +116,10 @@ def _by_row(folder: Path, rows: int) -> list[Path]:
         raise TraceError(f"{folder}: no such folder; name the folder of the images")
     found: dict[int, Path] = {}
     for path in sorted(folder.iterdir()):
-        if path.suffix.lower() not in SUFFIXES or not (path.stem.isascii() and path.stem.isdigit()):
-            continue
-        row = int(path.stem)
-        if row in found:
-            raise TraceError(f"{folder}: row {row} has two images, {found[row].name} and {path.name}; keep one")
-        found[row] = path
+        if path.suffix.lower() in SUFFIXES and path.stem.isascii() and path.stem.isdigit():
+            first = found.setdefault(row := int(path.stem), path)
+            if first != path:
+                raise TraceError(f"{folder}: row {row} has two images, {first.name} and {path.name}; keep one")
     missing = [row for row in range(rows) if row not in found]
     if missing:
         raise TraceError(

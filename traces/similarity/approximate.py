@@ -1,8 +1,7 @@
 """Approximate search, for caches so large that comparing with all of them takes too long.
 
 The short coordinates of the artifacts (traces.similarity.bound) are held as product-quantised codes that are scanned in
-registers (faiss' fast scan; Andre et al., 2015), and the best few by code are compared in full. Against the same
-cache searched exactly, recall at 1 is reported by the benchmarks.
+registers (faiss' fast scan; Andre et al., 2015), and the best few by code are compared in full.
 """
 
 from collections.abc import Callable
@@ -41,8 +40,7 @@ class Approximate:
         axes_per_code: coordinates that share a code of 4 bits.
         block: queries searched at a time.
 
-    Raises:
-        TraceError: ``axes`` is no such multiple, or faiss is missing (the ``ann`` extra).
+    Raises TraceError where faiss is missing (the ``ann`` extra).
     """
 
     candidates: Count = 128
@@ -52,9 +50,7 @@ class Approximate:
 
     def __post_init__(self) -> None:
         if self.axes % self.axes_per_code:
-            raise TraceError(
-                f"search: found axes={self.axes}, expected a multiple of axes_per_code={self.axes_per_code}"
-            )
+            raise TraceError(f"search: axes={self.axes}, expected a multiple of axes_per_code={self.axes_per_code}")
         _faiss()
 
     def open(self, space: Space, rows: int, floor: float, content: str | None) -> Callable[[], Index]:

@@ -1,9 +1,7 @@
 """An upper bound on inner products that costs a fraction of them, and never lies.
 
-Vectors are turned so that most of their length falls on a few axes. The product of two vectors is that of their
-coordinates on those axes plus that of the rest, and the rest is at most the product of the rests' lengths
-(Cauchy and Schwarz). So the product of the short vectors (coordinates, length of the rest) is never below the
-product itself, and whatever it keeps below a floor need not be looked at.
+Vectors are turned so that most of their length falls on a few axes. The product of the short vectors (coordinates on
+those axes, length of the rest) is never below that of the vectors (Cauchy and Schwarz).
 """
 
 from dataclasses import dataclass
@@ -58,9 +56,6 @@ def cheapest(space: Space, rows: int, floor: float, nearest: bool = False) -> Bo
         space: bound to a trace of ``rows`` rows.
         floor: products below it are not looked for.
         nearest: nor are those below the best of a query.
-
-    Raises:
-        TypeError: see ``fit``.
     """
     sample = _sample(rows)
     turned = _turned(space, sample)

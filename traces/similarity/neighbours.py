@@ -1,8 +1,6 @@
 """Every row's earlier neighbours: found once for a trace and an encoder, remembered on disk, true for any cache.
 
-A request can only start from an artifact of an earlier row. So the list of a row's earlier rows above the floor,
-best first, answers every search that any run will make for it: the best artifact is the first of the list that is
-in the cache then.
+The best artifact for a row is the first of its earlier rows above the floor, best first, that is in the cache then.
 """
 
 import hashlib
@@ -80,34 +78,21 @@ class Neighbours:
 
 
 def remembered(space: Space, rows: int, floor: float, most: int, content: str | None) -> Neighbours:
-    """The neighbours of every row, from the disk cache where they are, else found and kept there.
-
-    Args:
-        space, rows, floor, most: see ``find``.
-        content: names the trace and the encoder; None finds them and keeps nothing.
-
-    Raises:
-        TraceError: see ``traces.encoders.disk_cache.cached``.
-    """
-    if content is None:
-        return find(space, rows, floor, most)
-    facts = {"version": VERSION, "content": content, "space": space.key, "floor": floor, "most": most, "rows": rows}
-    return Neighbours(
-        **cached("neighbours", facts, rows, FILES, lambda done: _blocks(space, rows, floor, most, done["ends"]))
-    )
-
-
-def find(space: Space, rows: int, floor: float, most: int) -> Neighbours:
     """Every row's earlier rows whose similarity is at least ``floor``, the ``most`` most similar of them.
 
     Exact: bounds leave out what cannot reach the floor, the rest is compared in full (traces.similarity.bound). Equal
     artifacts, as of a prompt that is sent again, are compared once, and so are equal queries of a block.
 
     Args:
-        space: bound to a trace of ``rows`` rows.
+        content: names the trace and the encoder in the disk cache; None finds the neighbours and keeps nothing.
     """
-    blocks = _blocks(space, rows, floor, most, np.empty(0, np.int64), progress=False)
-    return Neighbours(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
+    if content is None:
+        blocks = _blocks(space, rows, floor, most, np.empty(0, np.int64), progress=False)
+        return Neighbours(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
+    facts = {"version": VERSION, "content": content, "space": space.key, "floor": floor, "most": most, "rows": rows}
+    return Neighbours(
+        **cached("neighbours", facts, rows, FILES, lambda done: _blocks(space, rows, floor, most, done["ends"]))
+    )
 
 
 def _blocks(
@@ -118,9 +103,8 @@ def _blocks(
     ``progress`` shows a bar with the time left, where standard error is a terminal.
     """
     bound = cheapest(space, rows, floor)
-    parts = [np.arange(at, min(at + ARTIFACTS, rows)) for at in range(0, rows, ARTIFACTS)]
-    kept = _alike(space.artifacts(part) for part in parts)
-    short = np.concatenate([bound.short(space.artifacts(some)) for some in _cut(kept.first, ARTIFACTS)])
+    kept = _alike(space.artifacts(part) for part in _cut(np.arange(rows)))
+    short = np.concatenate([bound.short(space.artifacts(part)) for part in _cut(kept.first)])
     begin, end = len(done), int(done[-1]) if len(done) else 0
     off = None if progress else True
     with tqdm(total=rows * rows, initial=begin**2, desc="find neighbours", bar_format=BAR, disable=off) as bar:
@@ -139,11 +123,8 @@ def _blocks(
 class _Groups:
     """Rows (n) in groups (k) of equal vectors, groups in the order of their first rows.
 
-    Attributes:
-        of: (n,) group of each row.
-        first: (k,) first row of each group.
-        rows: (n,) rows by group, in order.
-        start: (k,) where the rows of each group begin in ``rows``.
+    ``of`` (n,) is the group of each row, ``first`` (k,) the first row of each group, ``rows`` (n,) the rows by group,
+    in order, ``start`` (k,) where the rows of each group begin in ``rows``.
     """
 
     of: Indices
@@ -155,14 +136,8 @@ class _Groups:
 def _alike(parts: Iterable[Floats]) -> _Groups:
     """Group the rows of ``parts``, one after another, by their vectors."""
     number: dict[bytes, int] = {}
-    of = np.array(
-        [
-            number.setdefault(hashlib.blake2b(row, digest_size=16).digest(), len(number))
-            for part in parts
-            for row in np.ascontiguousarray(part)
-        ],
-        np.int64,
-    )
+    hashes = (hashlib.blake2b(row, digest_size=16).digest() for part in parts for row in np.ascontiguousarray(part))
+    of = np.array([number.setdefault(each, len(number)) for each in hashes], np.int64)
     rows = np.argsort(of, kind="stable")
     size = np.bincount(of)
     start = np.cumsum(size) - size
@@ -242,6 +217,5 @@ def _spread(start: Indices, count: Indices) -> tuple[Indices, Indices]:
     return which, np.arange(len(which)) + (start - (np.cumsum(count) - count))[which]
 
 
-def _cut(rows: Indices, size: int) -> Iterator[Indices]:
-    for at in range(0, len(rows), size):
-        yield rows[at : at + size]
+def _cut(rows: Indices) -> list[Indices]:
+    return np.split(rows, range(ARTIFACTS, len(rows), ARTIFACTS))

@@ -17,14 +17,8 @@ from traces.similarity.spaces import Floats
 class TextToRealImage:
     """Cosine of a prompt's text vector and the vector of a real image (MoDM, 3.2), measured and not modelled.
 
-    Both are of one model whose cosine is what the thresholds stand on, so there is no scale between them.
-
-    Args:
-        images: where the vectors of the images come from.
-
-    Raises:
-        TraceError: at bind, the images do not go with the trace or the encoder, or another scale than the identity
-            was chosen.
+    Both are of one model whose cosine is what the thresholds stand on, so there is no scale between them: at bind, any
+    but the identity is a TraceError, and so are images that do not go with the trace or the encoder.
     """
 
     images: Images

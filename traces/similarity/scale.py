@@ -1,8 +1,7 @@
 """Scales: from an encoder's similarity to CLIP's, on which the papers' thresholds stand.
 
-NIRVANA and MoDM say how many steps may be skipped at which cosine of CLIP vectors. Another encoder puts the same
-pairs of prompts elsewhere, so its cosines are carried over by an increasing map; where a map was fitted, it says on
-what, and how well it fits.
+NIRVANA and MoDM say how many steps may be skipped at which cosine of CLIP vectors; cosines of another encoder are
+carried over by an increasing map. Where a map was fitted, it says on what, and how well it fits.
 """
 
 from bisect import bisect_right
@@ -63,13 +62,10 @@ class Knots:
     """Straight lines between fixed points, the first and the last one continued beyond them.
 
     Args:
-        at: similarity of the encoder -> similarity of CLIP, both rising, at least two.
+        at: similarity of the encoder -> similarity of CLIP, both rising, at least two; else a TraceError.
         fitted: what the points were fitted on; goes into every summary with its residuals.
         shown: the same numbers on another trace, with the same points; likewise.
         source: how they were found.
-
-    Raises:
-        TraceError: fewer than two points, or CLIP's side does not rise with the encoder's.
     """
 
     at: dict[float, float]
@@ -84,9 +80,8 @@ class Knots:
         self._clip = [self.at[own] for own in self._own]
         rises = all(low < high for low, high in pairwise(self._clip))
         if len(self._own) < 2 or not rises or not all(abs(x) < 1e6 for x in (*self._own, *self._clip)):
-            raise TraceError(
-                f"scale.at: found {self.at}, expected two or more points, CLIP's similarity rising with the encoder's"
-            )
+            expected = "two or more points, CLIP's similarity rising with the encoder's"
+            raise TraceError(f"scale.at: found {self.at}, expected {expected}")
 
     def to_clip(self, similarity: float) -> float:
         return _along(similarity, self._own, self._clip)

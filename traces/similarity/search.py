@@ -1,12 +1,7 @@
 """Nearest-artifact search: which artifact that is in a cache now is the most similar to a prompt.
 
-An *index* holds the artifacts of one cache (or one part of it) and answers exactly what comparing a query with
-all of them would: the highest similarity that is not below the floor, among equals the artifact inserted first,
-as an argmax over a cache in insertion order (MoDM, 3.2). The floor is the lowest similarity that any K asks for:
-below it a request is a miss whatever was found, and a vector database would be told so too.
-
-A *search* makes indexes: ``Exact`` compares as the run goes; ``Remembered`` compares the rows of a trace once, keeps
-the result on disk, and looks it up in every later run, whatever its cache, policy, cluster or rate.
+It is the one of the highest similarity that is not below the floor, among equals the one inserted first (MoDM, 3.2).
+The floor is the lowest similarity that any K asks for.
 """
 
 from collections.abc import Callable
@@ -41,8 +36,7 @@ class Search(Protocol):
         """What makes the indexes of a run.
 
         Args:
-            space: bound to the trace.
-            rows: of the trace, preloaded ones included.
+            space: bound to the trace, of ``rows`` rows, preloaded ones included.
             floor: similarities below it are not found.
             content: names the trace and the encoder, for what is remembered; None keeps nothing on disk.
         """

@@ -1,13 +1,11 @@
 """Similarity spaces: what "similar" means between a prompt and what earlier requests left behind.
 
-A *space* turns rows of a trace into query vectors and into the vectors of the artifacts that those rows
-left behind. Searches compare their inner products, rounded to six decimals, so that ties are ties on every machine;
-an increasing map, of which the scale of the encoder is a part, carries the best product to the similarity that
-selectors have thresholds for.
+Searches compare inner products, rounded to six decimals, so that ties are ties on every machine; an increasing map, of
+which the scale of the encoder is a part, carries the best product to the similarity that selectors have thresholds for.
 """
 
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +58,7 @@ class Space(Protocol):
 class TextToText:
     """Cosine of the prompts' text embeddings (NIRVANA, 4: both sides are CLIP text vectors)."""
 
+    key: ClassVar[str] = "text"
     _embeddings: Floats = field(init=False, repr=False)
     _scale: Scale = field(init=False, default_factory=Identity, repr=False)
 
@@ -78,10 +77,6 @@ class TextToText:
 
     def artifacts(self, rows: NDArray[np.int64]) -> Floats:
         return np.asarray(self._embeddings[rows])
-
-    @property
-    def key(self) -> str:
-        return "text"
 
     def assumptions(self) -> list[Assumption]:
         return self._scale.assumptions()

@@ -30,20 +30,18 @@ ROUNDS = 200
 
 @pydantic_dataclass(frozen=True, slots=True, config=ConfigDict(strict=True, allow_inf_nan=False))
 class Service:
-    """The law of one service's add-ons; see conf/trace/synthetic.yaml for the values and what each is fitted to.
+    """The law of one service's add-ons; conf/trace/synthetic.yaml has the values and what each is fitted to.
 
     A request falls on a node by the nodes' shares of the traffic. ControlNets come in combinations, and a node goes on
-    with one for a run of requests (of geometric length) before it draws the next by its own shares: what is popular
-    changes all the time, what is rare comes seldom and then for long, so that each keeps its share. LoRAs are those of
-    an earlier request of the node with chance `loras_again`, else drawn one by one from the service's popularity, none
-    twice. Nothing of this changes popularity; a cache of one node sees the same things more often.
+    with one for a run of requests (of geometric length) before it draws the next by its own shares. LoRAs are those of
+    an earlier request of the node with chance `loras_again`, else drawn one by one from the service's popularity,
+    none twice. Nothing of this changes popularity; a cache of one node sees the same things more often.
 
     Args:
         name: what names of add-ons and requests begin with.
         nodes: of the service.
         node_shape: the requests of nodes are spread as a Gamma law of this shape (1: exponential; large: all alike).
-        node_spread: standard deviation over nodes of the share that a combination has on a node, of what is rare its
-            share itself; 0: all nodes alike.
+        node_spread: standard deviation over nodes of the share that a combination has on a node; 0: all nodes alike.
         controlnets: rows of names that are used together, and their weight.
         other_controlnets: how many more there are, each used alone, and the weight of all of them; [0, 0] for none.
         run_share, run_least: a combination that has the share w of the service's requests is kept for run_share / w
@@ -163,8 +161,7 @@ class Drawn:
 def service(given: Mapping[str, Any], name: str) -> Service:
     """Return the law of the service `name`.
 
-    Raises:
-        TraceError: a key is missing or unknown, or a value is out of its range.
+    Raises TraceError: a key is missing or unknown, or a value is out of its range.
     """
     where = f"synthetic trace: services.{name}"
     if not isinstance(given, Mapping):

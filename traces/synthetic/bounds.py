@@ -22,37 +22,24 @@ LEAD_MINUTES = 60
 def check_size(where: str, requests: int, rate_rpm: float, users: float) -> None:
     """Refuse what would be drawn for hours or does not fit into memory.
 
-    Args:
-        where: what the message calls it.
-        requests: rows of the trace.
-        rate_rpm: their rate, requests per minute.
-        users: people who might send them.
-
     Raises:
         TraceError: more than `MOST_DRAWN` requests and users would be drawn, or the trace would be longer than
-            `LONGEST_S`.
+            `LONGEST_S`; `where` is what the message calls it.
     """
-    span_s = requests * 60.0 / rate_rpm
+    asked, span_s = f"{where}: requests={requests}, rate_rpm={rate_rpm:g}", requests * 60.0 / rate_rpm
     if not span_s <= LONGEST_S:
-        raise TraceError(
-            f"{where}: requests={requests}, rate_rpm={rate_rpm:g}: spread over {span_s:.3g} s, expected at most"
-            f" {LONGEST_S:g} s (31.7 years); raise the rate, or ask for fewer"
-        )
+        expected = f"expected at most {LONGEST_S:g} s (31.7 years); raise the rate, or ask for fewer"
+        raise TraceError(f"{asked}: spread over {span_s:.3g} s, {expected}")
     drawn = requests + LEAD_MINUTES * rate_rpm
     if not drawn + users <= MOST_DRAWN:
         raise TraceError(
-            f"{where}: requests={requests}, rate_rpm={rate_rpm:g}: needs {drawn:.3g} requests of {users:.3g} users to"
-            f" be drawn, expected at most {MOST_DRAWN:,} of both; lower the rate (and give the trace arrivals of the"
-            " rate that you want), set users, or ask for fewer"
+            f"{asked}: needs {drawn:.3g} requests of {users:.3g} users to be drawn, expected at most {MOST_DRAWN:,} of"
+            " both; lower the rate (and give the trace arrivals of the rate that you want), set users, or ask for fewer"
         )
 
 
 def check_ranges(where: str, settings: Any) -> None:
-    """Hold the numbers of a dataclass to the ranges of their annotations, such as those of conf/ranges.py.
-
-    Raises:
-        TraceError: a number is out of its range, or is none.
-    """
+    """Raise TraceError where a number of a dataclass is out of the range of its annotation, or is none."""
     for name, hint in get_type_hints(type(settings), include_extras=True).items():
         value = getattr(settings, name)
         ranges = [each for each in (hint, *get_args(hint)) if get_origin(each) is Annotated]

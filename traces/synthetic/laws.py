@@ -18,9 +18,7 @@ Floats = npt.NDArray[np.float64]
 
 def zipf(size: int, skew: float, count: int, rng: np.random.Generator, shift: float = 0.0) -> Indices:
     """`count` draws from 0..size-1 with weights (1 + rank + shift) ** -skew (Zipf, Mandelbrot)."""
-    heights = np.cumsum((np.arange(1, size + 1) + shift) ** -skew)
-    drawn: Indices = np.searchsorted(heights, rng.random(count) * heights[-1], side="right").astype(np.int64)
-    return np.minimum(drawn, size - 1)
+    return choices(np.asarray((np.arange(1, size + 1) + shift) ** -skew, np.float64), count, rng)
 
 
 def choices(weights: Floats, count: int, rng: np.random.Generator) -> Indices:
@@ -59,17 +57,14 @@ def weighted(
 ) -> tuple[Indices, Floats]:
     """Split rows of `width` positive whole numbers and a weight: (n, width) values, (n,) weights that sum to 1.
 
-    Raises:
-        TraceError: `rows`, the setting named `what`, is not of that form, or is empty.
+    Raises TraceError: `rows`, the setting named `what`, is not of that form, or is empty.
     """
-    expected = f"expected rows of {width} positive whole numbers and a positive weight"
     try:
         table = np.array([list(row) for row in rows], np.float64)
-    except (TypeError, ValueError) as error:
-        raise TraceError(f"{where}: {what}={rows!r}, {expected}") from error
-    if table.shape[1:] != (width + 1,) or not (np.isfinite(table) & (table > 0)).all():
+    except (TypeError, ValueError):
+        table = np.empty(0)
+    positive = table.shape[1:] == (width + 1,) and (np.isfinite(table) & (table > 0)).all()
+    if not positive or (table[:, :-1] % 1.0).any():
+        expected = f"expected rows of {width} positive whole numbers and a positive weight"
         raise TraceError(f"{where}: {what}={rows!r}, {expected}")
-    values = table[:, :-1].astype(np.int64)
-    if (values != table[:, :-1]).any():
-        raise TraceError(f"{where}: {what}={rows!r}, {expected}")
-    return values, table[:, -1] / table[:, -1].sum()
+    return table[:, :-1].astype(np.int64), table[:, -1] / table[:, -1].sum()

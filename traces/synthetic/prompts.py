@@ -28,17 +28,17 @@ SPELLED = 65_536
 class Wording:
     """The law of prompts and edits.
 
-    Whatever is written, be it a prompt's beginning or the words of an edit, is pieces: each a stretch of an earlier
-    prompt, or words drawn anew. A prompt about another subject is something written and then the end of another
-    prompt; an edit puts something written in the place of a stretch of the prompt that it goes on from.
+    What is written, a prompt's beginning or the words of an edit, is pieces: each a stretch of an earlier prompt, or
+    new words. A prompt about another subject is something written and then the end of another prompt; an edit puts
+    something written in the place of a stretch of the prompt that it goes on from.
 
     Args:
         descent: where words come from.
         length_words, length_shape: scale and shape of the Weibull law of a prompt's words.
         comma_share: share of words that end a phrase.
         word_skew, word_shift: exponent and shift of the Zipf-Mandelbrot law of new words.
-        piece_mass: a piece is a share 1 - U ** (1 / piece_mass) of what is still to be written (a stick that is broken:
-            the Poisson-Dirichlet law's parameter): the lower, the longer the stretches that are copied.
+        piece_mass: a piece is a share 1 - U ** (1 / piece_mass) of what is still to be written (the Poisson-Dirichlet
+            law's parameter): the lower, the longer the stretches that are copied.
         new_mean, new_spread: share of pieces, and of prompts' ends, that a user does not copy: a beta law over users of
             this mean; its two exponents sum to the spread.
         change_power: of a prompt that ends as another the share that does not come from it is U ** change_power.
@@ -137,17 +137,14 @@ class Prompts:
 
     def spelled(self, rows: Indices, comma_share: float) -> pa.ChunkedArray:
         """The texts of these rows."""
-        texts = words(comma_share)
-        return pa.chunked_array(
-            [self._spell(rows[at : at + SPELLED], texts) for at in range(0, len(rows), SPELLED)], pa.string()
-        )
-
-    def _spell(self, rows: Indices, texts: pa.Array) -> pa.Array:
-        length = self.length[rows]
-        flat = self.words[rows][np.arange(LONGEST) < length[:, None]]
-        ends = np.concatenate(([0], np.cumsum(length)))
-        lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), texts.take(pa.array(flat)))
-        return pc.utf8_rtrim(pc.binary_join(lists, " "), ",")
+        texts, spelled = words(comma_share), []
+        for some in np.split(rows, range(SPELLED, len(rows), SPELLED)):
+            length = self.length[some]
+            flat = self.words[some][np.arange(LONGEST) < length[:, None]]
+            ends = np.concatenate(([0], np.cumsum(length)))
+            lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), texts.take(pa.array(flat)))
+            spelled.append(pc.utf8_rtrim(pc.binary_join(lists, " "), ","))
+        return pa.chunked_array(spelled, pa.string())
 
 
 @dataclass(frozen=True, slots=True)

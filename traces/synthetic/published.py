@@ -1,20 +1,9 @@
 """The fitted parameters, kept in conf/trace: synthetic.yaml has all of them, others what differs from it."""
 
 import copy
-from types import MappingProxyType
 from typing import Any
 
 from conf.choice import choice
-
-LIKE = MappingProxyType(
-    {
-        "diffusiondb": "synthetic",
-        "gentd26": "synthetic-gentd26",
-        "service-a": "synthetic-service-a",
-        "service-b": "synthetic-service-b",
-    }
-)
-"""What a synthetic trace can be like, and the file in conf/trace with the parameters."""
 
 
 def published(name: str) -> Any:
@@ -28,5 +17,6 @@ def fitted_locality(service: str) -> dict[str, Any]:
 
 
 def parameters(like: str) -> dict[str, Any]:
-    """Return all parameters of the synthetic source that make it like a key of `LIKE`."""
-    return {name: value for name, value in choice("trace", LIKE[like]).items() if name != "_target_"}
+    """Return all parameters of the synthetic source that make it like diffusiondb, gentd26, service-a or service-b."""
+    file = "synthetic" if like == "diffusiondb" else f"synthetic-{like}"
+    return {name: value for name, value in choice("trace", file).items() if name != "_target_"}

@@ -21,8 +21,8 @@ COMMA = (5**0.5 - 1) / 2
 """Every word whose rank times this leaves a rest below the share of commas ends a phrase: evenly spread over ranks."""
 
 PHRASES = (
-    *("mediums", "qualities", "subjects", "places", "actions", "garments", "styles", "lights", "colours", "modifiers"),
-)
+    "mediums", "qualities", "subjects", "places", "actions", "garments", "styles", "lights", "colours", "modifiers",
+)  # fmt: skip
 """The lists of the vocabulary that phrases are taken from."""
 
 Words = npt.NDArray[np.uint16]
@@ -61,8 +61,7 @@ def _names() -> Iterator[str]:
     yield from _listed("given_names")
     families = ["".join(parts) for parts in product(_listed("family_starts"), _listed("family_ends"))]
     # steps that have no factor in common with the number of families take each of them once
-    for index in range(FAMILIES):
-        yield families[index * 77 % len(families)]
+    yield from (families[index * 77 % len(families)] for index in range(FAMILIES))
 
 
 def _coined() -> Iterator[str]:

@@ -42,11 +42,9 @@ def conform(table: pa.Table | Mapping[str, Any], origin: Origin) -> pa.Table:
 
     Args:
         table: a table, or a mapping from column name to anything that Arrow can convert, (n,) each.
-        origin: how error messages name it, its rows and columns.
 
     Raises:
-        TraceError: a column is unknown, required and missing, of another length, or holds values
-            that its type cannot.
+        TraceError: a column is unknown, required and missing, of another length, or holds values that its type cannot.
     """
     columns = dict(zip(table.column_names, table.columns, strict=True)) if isinstance(table, pa.Table) else table
     unknown = [name for name in columns if name not in SCHEMA.names]

@@ -40,8 +40,7 @@ class Batch:
     """Some requests of a source, in its own order.
 
     Attributes:
-        columns: canonical name -> (n,) cells; without arrival_s; without request_id, requests are
-            named after the numbers of their rows.
+        columns: canonical name -> (n,) cells; without arrival_s; without request_id, requests are named after rows.
         times: (n,) arrivals as the source has them: float64 seconds, or UTC timestamps in microseconds.
         origin: how to name the file, its rows and columns.
         relative: whether times are counted from the start of the trace already, and so never negative.
@@ -61,11 +60,13 @@ def own_clock(table: pa.Table) -> pa.Table:
 def since_earliest(table: pa.Table) -> pa.Table:
     """Arrivals counted from the first."""
     times = table.column("time")
-    if pa.types.is_timestamp(times.type):
-        ticks = times.cast(pa.int64()).to_numpy()
-        return arriving(table, (ticks - ticks[0]) / 1e6)
-    seconds = times.to_numpy()
-    return arriving(table, seconds - seconds[0])
+    ticks = _ticks(times)
+    return arriving(table, (ticks - ticks[0]) / (1e6 if pa.types.is_timestamp(times.type) else 1.0))
+
+
+def _ticks(times: pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Microseconds of timestamps, else the seconds that they are."""
+    return np.asarray(times.cast(pa.int64()) if pa.types.is_timestamp(times.type) else times)
 
 
 def arriving(table: pa.Table, arrival_s: npt.NDArray[np.float64] | pa.ChunkedArray) -> pa.Table:
@@ -80,13 +81,11 @@ class Reading:
 
     Attributes:
         where: the file's name, for error messages.
-        name: what reports call the trace.
-        source: where it came from, in words.
+        name, source: what reports call the trace, and where it came from, in words.
         batches: the requests, in the source's order.
-        notes: JSON-able facts about the trace; complete once the batches are read and settled. Rows of the source
-            that are no request of the trace are counted in `skipped`, by reason.
-        settle: from rows in order of their column `time` to the same rows (or the first of them) with
-            their arrival_s, in the same order.
+        notes: JSON-able facts about the trace; complete once the batches are read and settled. Rows of the source that
+            are no request of the trace are counted in `skipped`, by reason.
+        settle: from rows in order of their column `time` to the same rows (or the first of them) with their arrival_s.
         limits: how long a text may be.
     """
 
@@ -103,8 +102,8 @@ def gather(reading: Reading) -> Trace:
     """Read a source into memory.
 
     Raises:
-        TraceError: a cell is not valid (see `traces.table.trace.make`), a text is too long, two
-            requests have one name, there are no requests; and whatever the source raises.
+        TraceError: a cell is not valid (see `traces.table.trace.make`), a text is too long, two requests have one name,
+            there are no requests; and whatever the source raises.
     """
     origin, batches, named = Origin(reading.where), [], False
     for batch in reading.batches:
@@ -129,8 +128,7 @@ def gather(reading: Reading) -> Trace:
 def store(reading: Reading, path: Path) -> Trace:
     """Read a source and write it as a trace; the file appears once it is whole.
 
-    Raises:
-        TraceError: as `gather`, or the path cannot be written.
+    Raises TraceError: as `gather`, or the path cannot be written.
     """
     with atomic_write(path, TraceError) as temporary:
         trace = gather(reading)
@@ -143,8 +141,7 @@ def _sort(columns: dict[str, pa.ChunkedArray]) -> None:
 
     One column after another, so that only one of them is in memory twice.
     """
-    times = columns["time"]
-    keys = (times.cast(pa.int64()) if pa.types.is_timestamp(times.type) else times).to_numpy()
+    keys = _ticks(columns["time"])
     if (keys[1:] >= keys[:-1]).all():
         return
     order = pa.array(np.argsort(keys, kind="stable"))

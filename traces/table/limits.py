@@ -31,10 +31,9 @@ class Limits:
     """How much of a source is read before it is taken for a mistake or an attack.
 
     Args:
-        max_prompt_bytes: bytes of the longest text in a cell, in UTF-8. The longest prompts of the
-            published traces have some thousands.
-        max_bytes: bytes of the file once unpacked. None allows any number as long as they are at most
-            `FREE_BYTES`, or at most `RATIO` times the bytes on disk.
+        max_prompt_bytes: bytes of the longest text in a cell, in UTF-8; published traces have some thousands.
+        max_bytes: bytes of the file once unpacked. None allows any number as long as they are at most `FREE_BYTES`, or
+            at most `RATIO` times the bytes on disk.
     """
 
     max_prompt_bytes: Annotated[int, Ge(1)] = 1 << 20
@@ -59,8 +58,8 @@ def regular_file(path: Path) -> os.stat_result:
     """The state of a file that can be read from start to end, twice.
 
     Raises:
-        TraceError: there is no such file, it is a folder, a pipe or a device, its links go in a
-            circle, or it may not be read.
+        TraceError: there is no such file, it is a folder, a pipe or a device, its links go in a circle, or it may
+            not be read.
     """
     try:
         state = os.stat(path)
@@ -91,31 +90,28 @@ def unchanged(path: Path) -> Iterator[os.stat_result]:
             no fault of the row.
     """
     before = regular_file(path)
+    found: TraceError | None = None
     try:
         yield before
     except TraceError as error:
-        _check_unchanged(path, before, error)
-        raise
-    _check_unchanged(path, before, None)
-
-
-def _check_unchanged(path: Path, before: os.stat_result, found: TraceError | None) -> None:
+        found = error
     after = regular_file(path)
     if (before.st_size, before.st_mtime_ns, before.st_ino) != (after.st_size, after.st_mtime_ns, after.st_ino):
         raise TraceError(
             f"{path}: found {after.st_size:,} bytes at the end of reading, expected the {before.st_size:,} from its"
             " start; wait until the file is finished, then import it again"
         ) from found
+    if found is not None:
+        raise found
 
 
 @contextmanager
 def open_bounded(path: Path, limits: Limits) -> Iterator[BinaryIO]:
     """The bytes of a text file, plain or gzipped by its content, without the mark of UTF-8.
 
-    Reading from the stream raises TraceError if the file is cut short, damaged, or larger than allowed.
-
     Raises:
-        TraceError: see `unchanged`; or the file is UTF-16, or Parquet.
+        TraceError: the file is UTF-16, or Parquet, or changes (see `unchanged`). Reading raises it if the file is cut
+            short, damaged, or larger than allowed.
     """
     with unchanged(path) as state:
         try:
@@ -144,12 +140,11 @@ class _Bounded(io.RawIOBase):
     def __init__(self, raw: BinaryIO, path: Path, limits: Limits, packed: int) -> None:
         self._path, self._limits, self._packed, self._unpacked = path, limits, packed, 0
         try:
-            zipped = raw.read(2) == GZIP
+            self._zipped = raw.read(2) == GZIP
             raw.seek(0)
         except OSError as error:
             raise unreadable(path, error) from error
-        self._zipped = zipped
-        self._content: Any = gzip.GzipFile(fileobj=raw) if zipped else raw
+        self._content: Any = gzip.GzipFile(fileobj=raw) if self._zipped else raw
 
     def readable(self) -> bool:
         return True

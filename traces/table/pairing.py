@@ -34,47 +34,35 @@ def pair(
 ) -> Trace:
     """Lay the requests of one trace on those of another, the first on the first and so on.
 
-    Whatever `take` does not name is that of `prompts`: prompt, size and seed always, and the names of the
-    requests. The two have nothing to do with each other in truth, so the result is marked as synthetic,
-    and its notes tell the names, digests and notes of both and which columns came from where.
+    Prompt, size, seed and names are those of `prompts`, and whatever `take` does not name. The two have nothing to do
+    with each other in truth: the result is marked as synthetic, and its notes tell what came from where.
 
     Args:
-        prompts: the trace whose prompts are kept.
-        arrivals: the trace that gives what `take` names.
-        take: some of `TAKEN`; None takes the columns of `USUAL` that `arrivals` has.
-        repeat: go through the shorter trace again and again; otherwise the shorter one decides how many
-            requests there are. Repeated arrivals go on one mean gap after the last; repeated requests
-            get "#2", "#3" and so on behind their names.
+        take: what `arrivals` gives, some of `TAKEN`; None takes the columns of `USUAL` that it has.
+        repeat: go through the shorter trace again; otherwise it decides how many requests there are. Repeated arrivals
+            go on one mean gap after the last; repeated requests get "#2", "#3" and so on behind their names.
         name: what reports call the result; both names if None.
 
     Raises:
-        TraceError: `take` is empty, or names something twice, something unknown, or a column that
-            `arrivals` has no values in; arrivals to be repeated are all at one time.
+        TraceError: `take` is empty, or names something twice, something unknown, or a column that `arrivals` has no
+            values in; arrivals to be repeated are all at one time.
     """
     taken = _taken(arrivals, take)
     count = (max if repeat else min)(len(prompts), len(arrivals))
     row, other = np.arange(count) % len(prompts), np.arange(count) % len(arrivals)
-    columns: dict[str, Any] = {
-        field.name: (
-            arrivals.table.column(field.name).take(pa.array(other))
-            if field.name in taken
-            else prompts.table.column(field.name).take(pa.array(row))
-        )
-        for field in SCHEMA
-    }
+    columns: dict[str, Any] = {}
+    for column in SCHEMA.names:
+        trace, rows = (arrivals, other) if column in taken else (prompts, row)
+        columns[column] = trace.table.column(column).take(pa.array(rows))
     del columns["gen_s"]  # nobody generated these pairs
     timed = arrivals if "arrival_s" in taken else prompts
     columns["arrival_s"] = _repeated_times(timed, count)
     columns["request_id"] = _repeated_names(columns["request_id"], np.arange(count) // len(prompts))
     what = ", ".join(taken)
+    traces = {"prompts": _about(prompts), "arrivals": _about(arrivals)}
     notes: dict[str, Any] = {
         "synthetic": True,
-        "pairing": {
-            "prompts": _about(prompts),
-            "arrivals": _about(arrivals),
-            "columns_of_arrivals": taken,
-            "repeat": repeat,
-        },
+        "pairing": {**traces, "columns_of_arrivals": taken, "repeat": repeat},
     }
     if "arrival_s" in timed.notes:
         notes["arrival_s"] = timed.notes["arrival_s"]
@@ -125,10 +113,5 @@ def _repeated_names(names: pa.ChunkedArray, turn: Rows) -> pa.ChunkedArray:
 
 
 def _about(trace: Trace) -> dict[str, Any]:
-    return {
-        "name": trace.name,
-        "source": trace.source,
-        "digest": trace.digest,
-        "requests": len(trace),
-        "notes": trace.notes,
-    }
+    about = {key: getattr(trace, key) for key in ("name", "source", "digest")}
+    return {**about, "requests": len(trace), "notes": trace.notes}

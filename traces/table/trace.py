@@ -1,7 +1,8 @@
 """The canonical trace: one typed table of requests in the order of their arrival."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,6 @@ from traces.table.columns import SCHEMA, UNITS, conform
 from traces.table.digest import content_digest
 from traces.table.limits import FREE_BYTES, RATIO, regular_file
 from traces.table.validation import Origin, check_cells, check_order, check_unique, shown
-
-__all__ = ["SCHEMA", "Origin", "Trace", "TraceError", "about", "content_digest", "make", "read", "write"]
 
 VERSION = 1
 """Version of the file layout, kept in the file's metadata."""
@@ -80,18 +79,11 @@ class Trace:
         """A numeric column as an array of shape (n,): float64 for `arrival_s` and `gen_s`, int64 for the others.
 
         A null integer is -1, which no valid trace contains (sizes are positive, seeds not negative); a null float NaN.
-
-        Raises:
-            TraceError: `name` is not a numeric column of `SCHEMA`.
         """
-        numeric = [field.name for field in SCHEMA if pa.types.is_primitive(field.type)]
-        if name not in numeric:
-            raise TraceError(f"trace {self.name}: no numeric column {name!r}; expected one of {', '.join(numeric)}")
-        if pa.types.is_floating(SCHEMA.field(name).type):
-            floats: npt.NDArray[np.float64] = self.table.column(name).to_numpy()
-            return floats
-        integers: npt.NDArray[np.int64] = self.table.column(name).cast(pa.int64()).fill_null(-1).to_numpy()
-        return integers
+        column = self.table.column(name)
+        if not pa.types.is_floating(column.type):
+            column = column.cast(pa.int64()).fill_null(-1)
+        return np.asarray(column)
 
     def prompts(self) -> pa.ChunkedArray:
         """The prompts, (n,) strings, null where the source has none."""
@@ -111,11 +103,7 @@ def make(
 
     Args:
         table: columns by name, (n,) each, in order of arrival; see `conform`.
-        name: what reports call the trace.
-        source: where it came from, in words.
-        notes: JSON-able facts about it.
         where: what error messages call the columns.
-        path: the file that they were read from, if any.
 
     Raises:
         TraceError: as `conform`; there are no rows; a required value is null; text is not UTF-8; an arrival is
@@ -143,8 +131,7 @@ def check_notes(notes: dict[str, Any], where: str) -> None:
 def write(trace: Trace, path: Path | str) -> Trace:
     """Write `trace` as Parquet, whole or not at all. Returns the trace with its path.
 
-    Raises:
-        TraceError: the path cannot be written (a folder, a missing folder, a full disk).
+    Raises TraceError: the path cannot be written (a folder, a missing folder, a full disk).
     """
     path = Path(path)
     with atomic_write(path, TraceError) as temporary:
@@ -171,8 +158,8 @@ def read(path: Path | str) -> Trace:
     """Read a trace that `write` made, and verify it.
 
     Raises:
-        TraceError: the file is missing, cut short, not Parquet, not a mezzotint trace, of a later
-            version, invalid (see `make`), or not the content that its digest was taken of.
+        TraceError: the file is missing, cut short, not Parquet, not a mezzotint trace, of a later version, invalid (see
+            `make`), or not the content that its digest was taken of.
     """
     path = Path(path)
     table, about = _read_parquet(path)
@@ -188,37 +175,36 @@ def read(path: Path | str) -> Trace:
 def about(path: Path | str) -> tuple[int, str]:
     """The rows of a trace's file and the digest that its metadata tells, its content unread and unverified.
 
-    Raises:
-        TraceError: as `read`, as far as can be seen from that.
+    Raises TraceError as `read`, as far as can be seen from that.
     """
-    path = Path(path)
+    with _opened(Path(path)) as file:
+        return file.metadata.num_rows, str(_read_about(file.schema_arrow, Path(path))["digest"])
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     regular_file(path)
     try:
-        with pa.OSFile(str(path)) as file:
-            opened = pq.ParquetFile(file)
-            rows, schema = opened.metadata.num_rows, opened.schema_arrow
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise _unreadable(path, error) from error
-    return rows, str(_read_about(schema, path)["digest"])
+        with pa.OSFile(str(path)) as file:  # opened here: Arrow takes a path with a colon for a URI
+            yield pq.ParquetFile(file)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: a column's name
+        raise TraceError(
+            f"{path}: cannot be read as Parquet ({shown(str(error))}), expected a trace written by `mezzotint trace`;"
+            " it may be cut short or of another format, import it again"
+        ) from error
 
 
 def _read_parquet(path: Path) -> tuple[pa.Table, dict[str, Any]]:
     """Return the rows and the metadata; the rows are read once metadata and size are those of a trace."""
-    packed = regular_file(path).st_size
-    try:
-        with pa.OSFile(str(path)) as file:  # opened here: Arrow takes a path with a colon for a URI
-            opened = pq.ParquetFile(file)
-            about = _read_about(opened.schema_arrow, path)
-            _check_size(opened.metadata, packed, path)
-            for field in opened.schema_arrow:
-                wanted = SCHEMA.field(field.name).type if field.name in SCHEMA.names else field.type
-                if field.type != wanted:
-                    raise TraceError(
-                        f"{path}: column {field.name}: found type {field.type}, expected {wanted}; write the file again"
-                    )
-            return opened.read(), about
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: a column's name
-        raise _unreadable(path, error) from error
+    with _opened(path) as file:
+        about = _read_about(file.schema_arrow, path)
+        _check_size(file.metadata, path.stat().st_size, path)
+        for field in file.schema_arrow:
+            wanted = SCHEMA.field(field.name).type if field.name in SCHEMA.names else field.type
+            if field.type != wanted:
+                found = f"{path}: column {field.name}: found type {field.type}"
+                raise TraceError(f"{found}, expected {wanted}; write the file again")
+        return file.read(), about
 
 
 def _check_size(found: pq.FileMetaData, packed: int, path: Path) -> None:
@@ -230,13 +216,6 @@ def _check_size(found: pq.FileMetaData, packed: int, path: Path) -> None:
             f"{path}: found {found.num_rows:,} rows, at least {unpacked:,} bytes in memory, in {packed:,} bytes,"
             f" expected at most {RATIO} times the file; it is no trace that `mezzotint trace` wrote, import its source"
         )
-
-
-def _unreadable(path: Path, error: Exception) -> TraceError:
-    return TraceError(
-        f"{path}: cannot be read as Parquet ({shown(str(error))}), expected a trace written by"
-        " `mezzotint trace`; it may be cut short or of another format, import it again"
-    )
 
 
 def _read_about(schema: pa.Schema, path: Path) -> dict[str, Any]:

@@ -58,14 +58,9 @@ def shown(text: str, limit: int = 120) -> str:
 
 
 def check_cells(table: pa.Table, origin: Origin) -> None:
-    """Check every rule of a canonical trace that does not depend on the order of its rows.
+    """Check every rule of a canonical trace, (n, 14), that does not depend on the order of its rows.
 
-    Args:
-        table: columns as in `traces.table.columns.SCHEMA`, (n, 14).
-        origin: how to name the file, its rows and columns.
-
-    Raises:
-        TraceError: see `traces.table.trace.make`.
+    Raises TraceError as `traces.table.trace.make`.
     """
     if table.num_rows == 0:
         raise TraceError(f"{origin.where}: found no rows, expected at least one request; name another file")
@@ -112,13 +107,9 @@ def check_times(times: pa.ChunkedArray, origin: Origin, *, relative: bool = True
 
 
 def check_span(arrival_s: pa.ChunkedArray, rows: pa.ChunkedArray, origin: Origin) -> None:
-    """Check that sorted arrivals, (n,) seconds since the first, end within `LONGEST_S`.
+    """Check that sorted arrivals, (n,) seconds since the first, end within `LONGEST_S`; `rows` are their (n,) numbers.
 
-    Args:
-        rows: (n,) row numbers in the source.
-
-    Raises:
-        TraceError: naming both rows; which of them is wrong cannot be known.
+    Raises TraceError naming both rows; which of them is wrong cannot be known.
     """
     late = int(np.searchsorted(arrival_s.to_numpy(), LONGEST_S, side="right"))
     if late < len(arrival_s):
@@ -131,15 +122,9 @@ def check_span(arrival_s: pa.ChunkedArray, rows: pa.ChunkedArray, origin: Origin
 
 
 def check_text(table: pa.Table, origin: Origin, limit: int) -> None:
-    """Check what text of unknown origin may hold in its cells.
+    """Check what text of unknown origin may hold in the cells of a table, (n, 14), of valid UTF-8.
 
-    Args:
-        table: columns as in `traces.table.columns.SCHEMA`, (n, 14), of valid UTF-8.
-        origin: how to name the file, its rows and columns.
-        limit: bytes of the longest text in a cell.
-
-    Raises:
-        TraceError: a text is longer than `limit`, or holds a NUL character.
+    Raises TraceError where a text is longer than `limit` bytes, or holds a NUL character.
     """
     for name in table.column_names:
         column, rows = table.column(name), None
@@ -162,11 +147,7 @@ def check_text(table: pa.Table, origin: Origin, limit: int) -> None:
 
 
 def check_order(table: pa.Table, origin: Origin) -> None:
-    """Check that arrivals never fall.
-
-    Raises:
-        TraceError: a row arrives before the row above it.
-    """
+    """Raise TraceError where a row arrives before the row above it."""
     arrival_s = table.column("arrival_s").to_numpy()
     falls = np.flatnonzero(arrival_s[1:] < arrival_s[:-1])
     if falls.size:
@@ -181,11 +162,9 @@ def refuse(column: pa.ChunkedArray, bad: Any, name: str, expected: str, origin: 
     """Raise TraceError naming the first of the (n,) cells of `column` that is `bad`, if any.
 
     Args:
-        column: the cells.
         bad: (n,) booleans; null is not bad.
         name: the column's canonical name.
         expected: what a good cell holds, in words.
-        origin: how to name the file, its rows and columns.
     """
     # pc.index has no notion of null, and a null comparison is not a fault
     index = pc.index(pc.fill_null(bad, False), True).as_py()
@@ -199,25 +178,16 @@ def refuse(column: pa.ChunkedArray, bad: Any, name: str, expected: str, origin: 
 
 
 def check_unique(ids: pa.ChunkedArray, origin: Origin) -> None:
-    """Check that no name occurs twice.
-
-    Raises:
-        TraceError: naming the first row whose name an earlier row has.
-    """
+    """Raise TraceError naming the first row whose name an earlier row has."""
     if pc.count_distinct(ids).as_py() == len(ids):
         return
-    seen: dict[str, int] = {}
-    for index, name in enumerate(ids.to_pylist()):
-        if name in seen:
-            raise repeated(name, origin.row(seen[name]), origin.row(index), origin)
-        seen[name] = index
-
-
-def repeated(name: str, first: int, second: int, origin: Origin) -> TraceError:
-    """The error for two requests of one name, in the rows `first` and `second` of the source."""
-    return TraceError(
-        f"{origin.where}: row {second}, column {origin.columns.get('request_id', 'request_id')}: found"
-        f" {shown(repr(name))}, which row {first} has already, expected a unique name; rename or drop the row"
+    names = ids.to_pylist()
+    firsts = {name: at for at, name in reversed(list(enumerate(names)))}
+    second, name = next((at, name) for at, name in enumerate(names) if firsts[name] < at)
+    column = origin.columns.get("request_id", "request_id")
+    raise TraceError(
+        f"{origin.where}: row {origin.row(second)}, column {column}: found {shown(repr(name))}, which row"
+        f" {origin.row(firsts[name])} has already, expected a unique name; rename or drop the row"
     )
 
 
@@ -232,21 +202,12 @@ def check_number(
 ) -> None:
     """Check a setting typed by hand, where text and true or false turn up as well as numbers.
 
-    Raises:
-        TraceError: `value` is not a finite number, or not > `above`, >= `least` and <= `most`.
+    Raises TraceError where `value` is not a finite number, or not > `above`, >= `least` and <= `most`.
     """
     # by comparison, since an int may be too large for math.isfinite; NaN fits nowhere
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if number and -math.inf < value < math.inf and above < value and least <= value <= most:  # type: ignore[operator]
         return
-    bounds = [f"above {above:g}"] if above > -math.inf else []
-    bounds += [f"at least {least:g}"] if least > -math.inf else []
-    bounds += [f"at most {most:g}"] if most < math.inf else []
+    limits = (("above", above), ("at least", least), ("at most", most))
+    bounds = [f"{word} {limit:g}" for word, limit in limits if math.isfinite(limit)]
     raise TraceError(f"{where}: {name}={value!r}, expected a finite number, {' and '.join(bounds)}")
-
-
-def check_count(where: str, name: str, value: object, most: int = 2**53) -> None:
-    """Check that a setting is a whole number, 1 to `most`. Raises TraceError otherwise."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        bound = "1 or more" if most == 2**53 else f"1 to {most:,}"
-        raise TraceError(f"{where}: {name}={shown(repr(value), 60)}, expected a whole number, {bound}")

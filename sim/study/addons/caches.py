@@ -10,12 +10,12 @@ import yaml
 
 from sim.streams import stream
 from sim.study.verdicts import Facts, Judged
-from traces.describe.loads import KINDS, Lookups, lookups, on_nodes, per_request
+from traces.describe.loads import KINDS, Lookups, Policy, lookups, on_nodes
 from traces.synthetic.addons import service
 from traces.synthetic.published import fitted_locality, published
 from traces.table.trace import Trace
 
-POLICIES = ("lru", "lfu")
+POLICIES: tuple[Policy, ...] = ("lru", "lfu")
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32)
 """Of the caches, in things."""
@@ -71,7 +71,7 @@ def curves(sizes: Sequence[int] = SIZES, *, seed: int = 1, share: float = 1.0) -
 
 
 def _loads(asked: Lookups, sizes: Sequence[int]) -> dict[str, list[float]]:
-    return {policy: per_request(asked, sizes, policy) for policy in POLICIES}
+    return {policy: [asked.loads(size, policy) for size in sizes] for policy in POLICIES}
 
 
 def of_trace(trace: Trace, name: str, sizes: Sequence[int] = SIZES) -> list[Curve]:

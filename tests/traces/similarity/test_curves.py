@@ -11,7 +11,7 @@ from sim.reuse.door import Reuse
 from sim.reuse.eviction import Fifo
 from sim.reuse.selector import Thresholds
 from tests.sim.lab import engine
-from traces.similarity.neighbours import UNIT, Neighbours, find
+from traces.similarity.neighbours import UNIT, Neighbours, remembered
 from traces.similarity.spaces import TextToText
 
 TABLE = {5: 0.65, 10: 0.75, 25: 0.95}
@@ -37,7 +37,7 @@ def test_fifo_hits_whatever_its_last_rows_reach(seed: int, rows: int, strict: bo
     vectors = (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32)
     space = TextToText()
     space.bind(vectors, rng)
-    known = find(space, rows, 0.65, rows)
+    known = remembered(space, rows, 0.65, rows, None)
     for size in (1, 2, 3, 7, 20, 119):
         door = Reuse(Cache(size, TextToText(), Fifo()), Thresholds(dict(TABLE), strict=strict), All())
         run = engine(np.arange(rows), np.zeros(rows), door=door, embeddings=lambda: vectors)

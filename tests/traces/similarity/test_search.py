@@ -133,7 +133,7 @@ def test_neighbours_are_found_once_and_an_interrupted_search_goes_on(
     space = TextToText()
     vectors = unit(np.random.default_rng(0).normal(size=(300, 4)))
     space.bind(vectors, np.random.default_rng(0))
-    whole = neighbours.find(space, 300, 0.5, 8)
+    whole = neighbours.remembered(space, 300, 0.5, 8, None)
     asked: list[int] = []
 
     class Watched(TextToText):
@@ -245,7 +245,7 @@ def test_neighbours_are_those_of_comparing_all_pairs(
     vectors = vectors[rng.integers(0, 40, 150)]
     space = TextToImage(clip_score=0.28, spread=0.03, unrelated=0.1) if image else TextToText()
     space.bind(vectors, np.random.default_rng(0))
-    found = neighbours.find(space, len(vectors), floor, 20)
+    found = neighbours.remembered(space, len(vectors), floor, 20, None)
     for row in range(len(vectors)):
         earlier = np.arange(row)
         told = similarity(np.repeat(space.queries(row, row + 1), row, 0), space.artifacts(earlier))

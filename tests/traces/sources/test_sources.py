@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from traces.describe import describe
+from traces.describe import characterise
 from traces.error import TraceError
 from traces.sources.delimited import Csv
 from traces.sources.diffusiondb import DiffusionDB
@@ -66,7 +66,7 @@ def parquet(tmp_path: Path) -> Callable[..., str]:
 def test_diffusiondb_s_sample(data: Path) -> None:
     path = data / "diffusiondb" / "metadata_1k.csv"
     trace = DiffusionDB(path=str(path)).load(seeded())
-    facts = describe(trace)
+    facts = characterise(trace).facts()
     assert len(trace) == 1000
     assert (np.diff(trace.arrival_s) >= 0).all()
     assert facts["users"]["count"] == 173

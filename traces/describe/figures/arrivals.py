@@ -7,28 +7,29 @@ from conf.palette import INK
 from traces.describe.figures.axes import Series, durations, empty, falling, logarithmic, published, said
 from traces.describe.rhythm import HOUR_S, Rhythm
 
-BINS_S = (60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 86_400.0, 7 * 86_400.0)
+BINS = {
+    60.0: "1 min", 300.0: "5 min", 900.0: "15 min", 3600.0: "1 h", 4 * 3600.0: "4 h", 86_400.0: "1 d",
+    7 * 86_400.0: "7 d",
+}  # fmt: skip
+"""Seconds -> name; those of the windows of `traces.describe.rhythm` too."""
+
 FINEST = 140
 """Bins of the rate over time, at most."""
 
 
 def rate(panel: Axes, series: Series[Rhythm]) -> None:
-    """Requests per minute over time."""
     span_s = max(float(found.gap_s.sum()) for _, found in series)
-    bin_s = next((each for each in BINS_S if span_s / each <= FINEST), BINS_S[-1])
+    bin_s = next((each for each in BINS if span_s / each <= FINEST), max(BINS))
     unit_s, unit = (86_400.0, "days") if span_s > 4 * 86_400 else (HOUR_S, "hours")
     for look, found in series:
         at_s = np.concatenate(([0.0], np.cumsum(found.gap_s)))
         edges = np.arange(0.0, at_s[-1] + bin_s, bin_s)
         counts = np.histogram(at_s, edges)[0]
         whole = counts[:-1] if len(counts) > 1 else counts  # the last bin is cut short
-        panel.stairs(whole / bin_s * 60.0, edges[: len(whole) + 1] / unit_s, color=look.colour, label=look.label)
+        panel.stairs(whole / bin_s * 60.0, edges[: len(whole) + 1] / unit_s, color=look.colour)
     panel.set_ylim(bottom=0.0)
-    panel.set(
-        xlabel=f"Time since the start ({unit})",
-        ylabel=f"Requests per minute, by {_named(bin_s)}",
-        title="Rate over time",
-    )
+    label = f"Requests per minute, by {BINS[bin_s]}"
+    panel.set(xlabel=f"Time since the start ({unit})", ylabel=label, title="Rate over time")
 
 
 def gaps(panel: Axes, series: Series[Rhythm]) -> None:
@@ -54,58 +55,44 @@ def gaps(panel: Axes, series: Series[Rhythm]) -> None:
 
 
 def dispersion(panel: Axes, series: Series[Rhythm]) -> None:
-    """Variance over mean of the counts in windows."""
     windows = sorted({window for _, found in series for window in found.dispersion})
     for look, found in series:
         shift, width = look.offset(0.7)
         at = [place + shift for place, window in enumerate(windows) if window in found.dispersion]
-        heights = [found.dispersion[window] for window in windows if window in found.dispersion]
-        bars = panel.bar(at, heights, width, color=look.colour, label=look.label)
+        heights = list(found.dispersion.values())
+        bars = panel.bar(at, heights, width, color=look.colour)
         panel.bar_label(bars, [f"{height:.3g}" for height in heights], fontsize=7.5, padding=2)
     panel.axhline(published()["poisson"], color=INK, linestyle="--", linewidth=1.0)
     said(panel, "dashed: Poisson, 1", 0.03, 0.93)
-    panel.set_xticks(range(len(windows)), [_named(window) for window in windows])
+    panel.set_xticks(range(len(windows)), [BINS[window] for window in windows])
     panel.margins(y=0.15)
     panel.grid(False, axis="x")
     panel.set(xlabel="Window", ylabel="Variance over mean of the counts", title="Burstiness: counts")
 
 
 def day(panel: Axes, series: Series[Rhythm]) -> None:
-    """The day: each hour's rate over the mean."""
-    hours = np.arange(25)
     for look, found in series:
         if found.by_hour is not None:
-            panel.stairs(found.by_hour * 24, hours, color=look.colour, label=look.label, linewidth=1.6, baseline=None)
+            panel.stairs(found.by_hour * 24, np.arange(25), color=look.colour, linewidth=1.6, baseline=None)
+    _by_hour(panel, series)
+    panel.set(ylabel="Rate over the mean", title="Day cycle")
+
+
+def variation(panel: Axes, series: Series[Rhythm]) -> None:
+    for look, found in series:
+        if found.gap_cv_by_hour is not None:
+            panel.plot(np.arange(24) + 0.5, found.gap_cv_by_hour, color=look.colour, marker="o", markersize=3)
+    _by_hour(panel, series)
+    said(panel, "dashed: Poisson, 1", 0.97, 0.93, left=False)
+    panel.set(ylabel="Variation of gaps (std over mean)", title="Burstiness by the hour")
+
+
+def _by_hour(panel: Axes, series: Series[Rhythm]) -> None:
+    """An x axis of the hours of a day, and a dashed line at 1."""
     panel.axhline(1.0, color=INK, linestyle="--", linewidth=1.0)
     panel.set_xlim(0, 24)
     panel.set_xticks(range(0, 25, 4))
     panel.set_ylim(bottom=0.0)
-    panel.set(xlabel="Hour of the day, from the start", ylabel="Rate over the mean", title="Day cycle")
+    panel.set_xlabel("Hour of the day, from the start")
     if all(found.by_hour is None for _, found in series):
         empty(panel, "needs a day or more")
-
-
-def variation(panel: Axes, series: Series[Rhythm]) -> None:
-    """The variation of gaps, hour of the day by hour of the day."""
-    for look, found in series:
-        if found.gap_cv_by_hour is not None:
-            panel.plot(np.arange(24) + 0.5, found.gap_cv_by_hour, color=look.colour, marker="o", markersize=3)
-    panel.axhline(published()["poisson"], color=INK, linestyle="--", linewidth=1.0)
-    said(panel, "dashed: Poisson, 1", 0.97, 0.93, left=False)
-    panel.set_xlim(0, 24)
-    panel.set_xticks(range(0, 25, 4))
-    panel.set_ylim(bottom=0.0)
-    panel.set(
-        xlabel="Hour of the day, from the start",
-        ylabel="Variation of gaps (std over mean)",
-        title="Burstiness by the hour",
-    )
-    if all(found.gap_cv_by_hour is None for _, found in series):
-        empty(panel, "needs a day or more")
-
-
-def _named(seconds: float) -> str:
-    for unit_s, unit in ((86_400.0, "d"), (HOUR_S, "h"), (60.0, "min")):
-        if seconds >= unit_s:
-            return f"{seconds / unit_s:g} {unit}"
-    return f"{seconds:g} s"

@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,15 +24,8 @@ LEAST_ROOM = 0.12
 """Between two marks, as a share of the axis."""
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """How one trace is drawn.
-
-    Attributes:
-        label: its name.
-        colour: of its lines and bars.
-        place, of: which of how many traces it is, from 0: bars stand side by side.
-    """
+class Look(NamedTuple):
+    """How one trace is drawn: its name, its colour, and which of how many traces it is, from 0."""
 
     label: str
     colour: str
@@ -55,18 +47,27 @@ def published() -> Mapping[str, Any]:
     return choice("data", "workload")
 
 
-def rising(panel: Axes, values: npt.NDArray[Any], look: Look) -> None:
-    """The share of the values (n,) that are at most x."""
-    ordered = np.sort(values)
-    share = np.arange(1, len(ordered) + 1) / len(ordered)
-    panel.plot(ordered, share, color=look.colour, drawstyle="steps-post", label=look.label)
+def rising(panel: Axes, series: Series[npt.NDArray[Any]]) -> float:
+    """The share of the values (n,) that are at most x. Returns the largest value, 0 where there is none."""
+    for look, values in series:
+        if len(values):
+            share = np.arange(1, len(values) + 1) / len(values)
+            panel.plot(np.sort(values), share, color=look.colour, drawstyle="steps-post")
+    return max((float(values.max()) for _, values in series if len(values)), default=0.0)
 
 
 def falling(panel: Axes, values: npt.NDArray[Any], look: Look) -> None:
     """The share of the values (n,) that are at least x."""
-    ordered = np.sort(values)
-    share = 1.0 - np.arange(len(ordered)) / len(ordered)
-    panel.plot(ordered, share, color=look.colour, label=look.label)
+    share = 1.0 - np.arange(len(values)) / len(values)
+    panel.plot(np.sort(values), share, color=look.colour)
+
+
+def ranked(panel: Axes, series: Series[npt.NDArray[Any]]) -> None:
+    """Falling values (n,) over their ranks, both axes logarithmic."""
+    for look, values in series:
+        panel.plot(np.arange(1, len(values) + 1), values, color=look.colour)
+    logarithmic(panel, "x")
+    logarithmic(panel, "y")
 
 
 def shares(panel: Axes, label: str) -> None:
@@ -95,8 +96,8 @@ def durations(panel: Axes, low_s: float, high_s: float, label: str) -> None:
 def logarithmic(panel: Axes, which: str, *, percent: bool = False) -> None:
     """A logarithmic axis ("x" or "y") with plain numbers, after everything is drawn on it."""
     axis = panel.xaxis if which == "x" else panel.yaxis
-    (panel.set_xscale if which == "x" else panel.set_yscale)("log")
-    low, high = panel.get_xlim() if which == "x" else panel.get_ylim()
+    panel.set(**{f"{which}scale": "log"})
+    low, high = axis.get_view_interval()
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 60 else (1.0,), numticks=12))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(plain_numbers(100.0, " %") if percent else plain_numbers())

@@ -8,13 +8,11 @@ from matplotlib.ticker import PercentFormatter
 
 from conf.palette import GREY
 from traces.describe.figures.axes import Series, empty, logarithmic, published, shares
-from traces.describe.mix import Mix
-from traces.describe.popularity import Popularity
+from traces.describe.mix import Mix, Popularity
 
 MOST = 8
 """Values shown; what is rarer is one bar."""
 
-USES = ("base_model", "controlnets", "loras")
 NAMES = {"base_model": "base models", "controlnets": "ControlNets", "loras": "LoRAs"}
 MARKERS = {"A": "s", "B": "^"}
 
@@ -26,21 +24,18 @@ def values(what: str, title: str, label: str) -> Callable[[Axes, Series[Mix]], N
 
     def panel_of(panel: Axes, series: Series[Mix]) -> None:
         # in the order of the first trace that has any
-        known = [found for _, found in series if found.shares[what]]
-        order = [value for value, _ in known[0].shares[what][:MOST]] if known else []
-        extra = any(len(found.shares[what]) > len(order) for found in known)
-        for look, found in series:
-            if not found.shares[what]:
-                continue
-            share = dict(found.shares[what])
+        known = [(look, found[what]) for look, found in series if found[what]]
+        order = [value for value, _ in known[0][1][:MOST]] if known else []
+        extra = any(len(found) > len(order) for _, found in known)
+        for look, found in known:
+            share = dict(found)
             heights = [share.pop(value, 0.0) for value in order] + ([sum(share.values())] if extra else [])
             shift, width = look.offset(0.75)
             at = np.arange(len(heights)) + shift
-            bars = panel.barh(at, heights, width, color=look.colour, label=look.label)
+            bars = panel.barh(at, heights, width, color=look.colour)
             panel.bar_label(bars, [f"{height:.1%}" for height in heights], fontsize=7.5, padding=2)
-        panel.set_yticks(
-            range(len(order) + extra), [*(value.replace("x", " × ") for value in order), *["other"] * extra]
-        )
+        names = [*(value.replace("x", " × ") for value in order), *["other"] * extra]
+        panel.set_yticks(range(len(names)), names)
         panel.invert_yaxis()
         panel.margins(x=0.16)
         panel.grid(False, axis="y")
@@ -68,10 +63,8 @@ def calls(what: str) -> Callable[[Axes, Series[Use]], None]:
             drawn = True
         for name, service in published()["services"].items() if what in ("controlnets", "loras") else ():
             points = service[what]["share_of_top"]
-            panel.plot(
-                list(points), list(points.values()), linestyle="", marker=MARKERS[name], color=GREY, markersize=5,
-                label=service["source"],
-            )  # fmt: skip
+            mark = {"marker": MARKERS[name], "color": GREY, "markersize": 5, "label": service["source"]}
+            panel.plot(list(points), list(points.values()), linestyle="", **mark)
         logarithmic(panel, "x")
         shares(panel, "Share of the calls")
         panel.set(xlabel=f"Most popular {NAMES[what]}", title=f"Popularity of {NAMES[what]}")
@@ -96,9 +89,8 @@ def per_request(what: str) -> Callable[[Axes, Series[Use]], None]:
                 most = max(most, len(use.per_request))
         for name, service in published()["services"].items():
             known = service[what]["per_request"]
-            panel.plot(
-                range(len(known)), known, linestyle="", marker=MARKERS[name], color=GREY, label=service["source"]
-            )
+            mark = {"marker": MARKERS[name], "color": GREY, "label": service["source"]}
+            panel.plot(range(len(known)), known, linestyle="", **mark)
             most = max(most, len(known))
         panel.set_xticks(range(most))
         panel.grid(False, axis="x")

@@ -1,44 +1,32 @@
 """Panels of users and sessions."""
 
-import numpy as np
 from matplotlib.axes import Axes
 
-from traces.describe.figures.axes import Series, durations, falling, logarithmic, rising, said, shares
+from traces.describe.figures.axes import Series, durations, falling, logarithmic, ranked, rising, said, shares
 from traces.describe.people import People
 from traces.table.sessions import SESSION_GAP_S
 
 
 def activity(panel: Axes, series: Series[People]) -> None:
-    """Requests of each user, the most active first."""
-    for look, found in series:
-        panel.plot(np.arange(1, len(found.each) + 1), found.each, color=look.colour, label=look.label)
-    logarithmic(panel, "x")
-    logarithmic(panel, "y")
+    ranked(panel, [(look, found.each) for look, found in series])
     panel.set(xlabel="Users, the most active first", ylabel="Requests of the user", title="Activity of users")
     lines = [f"{len(found.each):,} users, Gini {found.gini:.2f}" for _, found in series]
     said(panel, "\n".join(lines), 0.03, 0.06 + 0.04 * len(lines))
 
 
 def session_length(panel: Axes, series: Series[People]) -> None:
-    """Requests of each session."""
     for look, found in series:
         falling(panel, found.length, look)
     logarithmic(panel, "x")
     logarithmic(panel, "y", percent=True)
-    panel.set(
-        xlabel="Requests of a session",
-        ylabel="Sessions at least as long",
-        title=f"Sessions (pauses up to {SESSION_GAP_S / 60:.0f} min)",
-    )
+    title = f"Sessions (pauses up to {SESSION_GAP_S / 60:.0f} min)"
+    panel.set(xlabel="Requests of a session", ylabel="Sessions at least as long", title=title)
     lines = [f"{len(found.length):,} sessions, mean {found.length.mean():.1f}" for _, found in series]
     said(panel, "\n".join(lines), 0.03, 0.06 + 0.04 * len(lines))
 
 
 def session_gap(panel: Axes, series: Series[People]) -> None:
-    """Seconds between one request of a session and the next."""
-    for look, found in series:
-        if len(found.gap_s):
-            rising(panel, found.gap_s, look)
+    rising(panel, [(look, found.gap_s) for look, found in series])
     durations(panel, 1.0, SESSION_GAP_S, "Gap between requests of a session")
     shares(panel, "Gaps no longer")
     panel.set_title("Pace within a session")

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from conf.palette import INK
 from traces.describe.coverage import LIMITS, Coverage, Shares
-from traces.describe.figures.axes import Series, durations, empty, logarithmic, published, rising, said, shares
+from traces.describe.figures.axes import Series, durations, empty, logarithmic, published, ranked, rising, said, shares
 from traces.describe.likeness import GROUPS, Likeness
 from traces.describe.nearest import CACHE, THRESHOLDS, YOUNG_S, Nearest
 from traces.describe.repeats import Repeats
@@ -21,34 +21,24 @@ DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (3, 1.5, 1, 1.5)), (0, (1.2, 
 
 
 def frequency(panel: Axes, series: Series[Repeats]) -> None:
-    """How often each prompt is sent, the most frequent first."""
-    for look, found in series:
-        panel.plot(np.arange(1, len(found.times) + 1), found.times, color=look.colour, label=look.label)
-    logarithmic(panel, "x")
-    logarithmic(panel, "y")
+    ranked(panel, [(look, found.times) for look, found in series])
     panel.set(xlabel="Distinct prompts, the most frequent first", ylabel="Times sent", title="Repeats")
     lines = [f"{len(found.age_s) / found.requests:.1%} repeat an earlier prompt" for _, found in series]
     said(panel, "\n".join(lines), 0.97, 0.95 - 0.04 * len(lines), left=False)
 
 
 def repeat_age(panel: Axes, series: Series[Repeats]) -> None:
-    """Time since the same prompt was last sent."""
-    longest = 120.0
-    for look, found in series:
-        if len(found.age_s):
-            rising(panel, found.age_s, look)
-            longest = max(longest, float(found.age_s.max()))
+    longest = rising(panel, [(look, found.age_s) for look, found in series])
     durations(panel, 1.0, longest, "Time since the same prompt was last sent")
     shares(panel, "Repeats no older")
     panel.set_title("Age of repeats")
 
 
 def similarity(panel: Axes, series: Series[Nearest]) -> None:
-    """Similarity of the nearest earlier prompt."""
-    for look, found in series:
-        rising(panel, found.similarity, look)
-    limits = {k: limit for k, limit in published()["thresholds"].items() if k != "source"}
-    for k, limit in limits.items():
+    rising(panel, [(look, found.similarity) for look, found in series])
+    for k, limit in published()["thresholds"].items():
+        if k == "source":
+            continue
         panel.axvline(limit, color=INK, linestyle="--", linewidth=0.8)
         panel.annotate(
             f"K={k}", (limit, 0.02), rotation=90, fontsize=7, ha="right", va="bottom", color=INK, xytext=(-1, 0),
@@ -62,27 +52,17 @@ def similarity(panel: Axes, series: Series[Nearest]) -> None:
 
 
 def lag(panel: Axes, series: Series[Nearest]) -> None:
-    """How many requests before the nearest was sent."""
-    for look, found in series:
-        hit = found.similarity > THRESHOLDS[0]
-        if hit.any():
-            rising(panel, (found.query - found.row)[hit], look)
+    rising(panel, [(look, (found.query - found.row)[found.similarity > THRESHOLDS[0]]) for look, found in series])
     logarithmic(panel, "x")
     shares(panel, "Hits no further back")
     panel.set(xlabel="Requests between", title=f"Lag of the nearest (hits above {THRESHOLDS[0]})")
 
 
 def age(panel: Axes, series: Series[Nearest]) -> None:
-    """How long ago the nearest was sent."""
-    longest = 120.0
-    for look, found in series:
-        hit = found.similarity > THRESHOLDS[0]
-        if found.age_s is not None and hit.any():
-            rising(panel, found.age_s[hit], look)
-            longest = max(longest, float(found.age_s[hit].max()))
-    if all(found.age_s is None for _, found in series):
+    ages = [(look, found.age_s[found.similarity > THRESHOLDS[0]]) for look, found in series if found.age_s is not None]
+    if not ages:
         empty(panel, "needs times")
-    durations(panel, 1.0, longest, "Age of the nearest earlier prompt")
+    durations(panel, 1.0, rising(panel, ages), "Age of the nearest earlier prompt")
     shares(panel, "Hits no older")
     panel.set_title(f"Age of the nearest (hits above {THRESHOLDS[0]})")
 
@@ -90,20 +70,18 @@ def age(panel: Axes, series: Series[Nearest]) -> None:
 def hit_age(panel: Axes, series: Series[Nearest]) -> None:
     """Age of the hits of a cache of the last requests, beside MoDM's."""
     paper = published()["hit_age"]
-    longest, lines = YOUNG_S * 3, []
-    for look, found in series:
-        hit = found.cached_similarity > THRESHOLDS[0]
-        if found.cached_age_s is None or not hit.any():
-            continue
-        rising(panel, found.cached_age_s[hit], look)
-        longest = max(longest, float(found.cached_age_s[hit].max()))
-        young = float((found.cached_age_s[hit] <= paper["hours"] * 3600).mean())
-        lines.append(f"{look.label}: {young:.1%} at most {paper['hours']} h old")
-    limit_s = paper["hours"] * 3600
+    limit_s, lines = paper["hours"] * 3600, []
+    ages = [
+        (look, found.cached_age_s[found.cached_similarity > THRESHOLDS[0]])
+        for look, found in series if found.cached_age_s is not None
+    ]  # fmt: skip
+    longest = max(YOUNG_S * 3, rising(panel, ages))
+    for look, age_s in ages:
+        if len(age_s):
+            lines.append(f"{look.label}: {(age_s <= limit_s).mean():.1%} at most {paper['hours']} h old")
     panel.plot([limit_s], [paper["share"]], marker="D", color=INK, linestyle="", zorder=5)
-    panel.annotate(
-        "", (limit_s, 1.0), (limit_s, paper["share"]), arrowprops={"arrowstyle": "->", "color": INK, "linewidth": 1.2}
-    )
+    arrow = {"arrowstyle": "->", "color": INK, "linewidth": 1.2}
+    panel.annotate("", (limit_s, 1.0), (limit_s, paper["share"]), arrowprops=arrow)
     panel.axvline(limit_s, color=INK, linestyle="--", linewidth=0.8)
     durations(panel, 1.0, longest, "Age of the prompt that is hit")
     shares(panel, "Hits no older")
@@ -130,20 +108,16 @@ def _covered(panel: Axes, series: list[tuple[str, Shares]]) -> None:
         return
     for colour, found in series:
         for limit, dash in zip(LIMITS, DASHES, strict=True):
-            sizes = sorted(found)
-            panel.plot(
-                sizes, [found[size][limit] for size in sizes], color=colour, linestyle=dash, marker=".", markersize=4
-            )
+            values = [by[limit] for by in found.values()]
+            panel.plot(list(found), values, color=colour, linestyle=dash, marker=".", markersize=4)
     logarithmic(panel, "x")
     shares(panel, "Requests that find a like one")
     _dashes(panel, [f"above {limit:g}" for limit in LIMITS], "upper left")
 
 
 def _dashes(panel: Axes, labels: list[str], where: Any) -> None:
-    handles = [
-        Line2D([], [], color=INK, linestyle=dash, label=label) for label, dash in zip(labels, DASHES, strict=True)
-    ]
-    panel.legend(handles=handles, fontsize=7.5, loc=where)
+    lines = [Line2D([], [], color=INK, linestyle=dash, label=label) for label, dash in zip(labels, DASHES, strict=True)]
+    panel.legend(handles=lines, fontsize=7.5, loc=where)
 
 
 def groups(panel: Axes, series: Series[Likeness]) -> None:
@@ -173,20 +147,17 @@ def groups(panel: Axes, series: Series[Likeness]) -> None:
 def users(panel: Axes, series: Series[Likeness]) -> None:
     """Mean similarity within a user's sessions against between them."""
     for look, found in series:
-        panel.scatter(found.inter, found.intra, s=14, color=look.colour, alpha=0.6, linewidths=0, label=look.label)
+        panel.scatter(found.inter, found.intra, s=14, color=look.colour, alpha=0.6, linewidths=0)
     panel.plot([0, 1], [0, 1], color=INK, linestyle="--", linewidth=0.8)
-    panel.set_xlim(-0.02, 1.02)
-    panel.set_ylim(-0.02, 1.02)
     panel.set(
+        xlim=(-0.02, 1.02),
+        ylim=(-0.02, 1.02),
         xlabel="Between the user's sessions (mean cosine)",
         ylabel="Within the user's sessions (mean cosine)",
         title=f"Users ({published()['likeness']['source']}a)",
     )
-    above = [
-        f"{(found.intra > found.inter).mean():.0%} of {len(found.intra)} users"
-        for _, found in series
-        if len(found.intra)
-    ]
+    pairs = [(found.intra, found.inter) for _, found in series if len(found.intra)]
+    above = [f"{(intra > inter).mean():.0%} of {len(intra)} users" for intra, inter in pairs]
     said(panel, f"above the line: {', '.join(above) or 'no user has both'}", 0.02, 0.04)
 
 
@@ -198,14 +169,12 @@ def clusters(eps: float) -> Callable[[Axes, Series[Survival]], None]:
         for look, found in series:
             for top, dash in zip(TOP, DASHES, strict=True):
                 if (left := found.left.get((eps, top))) is not None:
-                    panel.plot(
-                        [1, *found.days], [1.0, *left], color=look.colour, linestyle=dash, marker=".", markersize=4
-                    )
+                    share = [1.0, *left]
+                    panel.plot([1, *found.days], share, color=look.colour, linestyle=dash, marker=".", markersize=4)
         paper = published()["survival"]
         if eps == paper["eps"]:
-            panel.plot(
-                [paper["day"]] * 2, [0, paper["below"]], color=INK, linewidth=4, alpha=0.35, solid_capstyle="butt"
-            )
+            at, to = [paper["day"]] * 2, [0, paper["below"]]
+            panel.plot(at, to, color=INK, linewidth=4, alpha=0.35, solid_capstyle="butt")
             said(panel, f"grey: {paper['source']}, day 2,\nbelow {paper['below']:.0%}", 0.97, 0.9, left=False)
         panel.set_xlim(1, max(last, 2))
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))

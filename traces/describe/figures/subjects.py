@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import cycle, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from conf.palette import COLOURS, DPI, house_style, panels
 from traces.describe.facts import Character
 from traces.describe.figures import arrivals, mix, people, prompts
 from traces.describe.figures.axes import Look
-from traces.describe.mix import COLUMNS
 from traces.describe.survival import EPS
 from traces.error import TraceError
 
@@ -24,12 +24,9 @@ WIDTH, HEIGHT = 3.7, 3.3
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One figure.
+    """One figure: its file's name, the part of a trace's character that it shows (None if lacking), and its panels.
 
-    Attributes:
-        name: of its file.
-        of: the part of a trace's character that it shows; None if the trace lacks it.
-        panels: what draws each panel from that part of every trace; the first stands in the overview.
+    The first panel stands in the overview.
     """
 
     name: str
@@ -49,7 +46,7 @@ SUBJECTS = (
     ),
     Subject("repeats", lambda found: found.repeats, (prompts.frequency, prompts.repeat_age)),
     Subject(
-        "mix", lambda found: found.mix if any(found.mix.shares[name] for name in COLUMNS) else None,
+        "mix", lambda found: found.mix if any(found.mix.values()) else None,
         (
             mix.values("sizes", "Sizes", "Width × height (pixels)"), mix.values("steps", "Steps", "Denoising steps"),
             mix.values("images", "Images per request", "Images"),
@@ -74,15 +71,13 @@ SUBJECTS = (
 @house_style()
 def draw(subject: Subject, traces: Sequence[Character]) -> Figure | None:
     """All panels of a subject, the traces on the same axes; None if no trace has it."""
-    series = _series(subject, traces)
-    return _laid_out([(draw_panel, series) for draw_panel in subject.panels], traces) if series else None
+    return _laid_out([(panel, series) for panel in subject.panels if (series := _series(subject, traces))], traces)
 
 
 @house_style()
 def overview(traces: Sequence[Character]) -> Figure | None:
     """The first panel of every subject that a trace has; None if there is none."""
-    drawn = [(subject.panels[0], series) for subject in SUBJECTS if (series := _series(subject, traces))]
-    return _laid_out(drawn, traces) if drawn else None
+    return _laid_out([(one.panels[0], series) for one in SUBJECTS if (series := _series(one, traces))], traces)
 
 
 def check_folder(folder: Path) -> None:
@@ -94,10 +89,8 @@ def check_folder(folder: Path) -> None:
 def write(traces: Sequence[Character], folder: Path) -> list[Path]:
     """Draw every figure into `folder`, which is made if it is missing: `overview.png`, and one a subject; all or none.
 
-    Raises:
-        TraceError: the folder or a file cannot be written.
+    Raises TraceError: the folder or a file cannot be written.
     """
-    check_folder(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -111,38 +104,30 @@ def write(traces: Sequence[Character], folder: Path) -> list[Path]:
 
 
 def _series(subject: Subject, traces: Sequence[Character]) -> list[tuple[Look, Any]]:
-    parts = [(index, part) for index, trace in enumerate(traces) if (part := subject.of(trace)) is not None]
-    return [
-        (Look(_label(traces, index), COLOURS[index % len(COLOURS)], place, len(parts)), part)
-        for place, (index, part) in enumerate(parts)
-    ]
+    looks = zip(cycle(COLOURS), map(_label, traces), map(subject.of, traces), strict=False)
+    parts = [(label, colour, part) for colour, label, part in looks if part is not None]
+    return [(Look(label, colour, place, len(parts)), part) for place, (label, colour, part) in enumerate(parts)]
 
 
-def _label(traces: Sequence[Character], index: int) -> str:
-    name = " ".join(traces[index].trace.name.split())[:40]
-    return name.lstrip("_") or "unnamed"
+def _label(found: Character) -> str:
+    return " ".join(found.trace.name.split())[:40].lstrip("_") or "unnamed"
 
 
-def _laid_out(drawn: Sequence[tuple[Callable[[Axes, Any], None], Any]], traces: Sequence[Character]) -> Figure:
+def _laid_out(drawn: Sequence[tuple[Callable[[Axes, Any], None], Any]], traces: Sequence[Character]) -> Figure | None:
+    if not drawn:
+        return None
     columns = {4: 2, 7: 4, 8: 4}.get(len(drawn), min(len(drawn), 4 if len(drawn) > 9 else 3))
     rows = -(-len(drawn) // columns)
     figure, axes = panels(columns, rows, width=WIDTH * columns + 0.4, height=HEIGHT * rows + 0.5, share_y=False)
-    for place in range(rows * columns):
-        panel = axes[place // columns][place % columns]
-        if place < len(drawn):
-            draw_panel, series = drawn[place]
-            draw_panel(panel, series)
-        else:
+    for panel, part in zip_longest(axes.flat, drawn):
+        if part is None:
             panel.set_axis_off()
+        else:
+            draw_panel, series = part
+            draw_panel(panel, series)
     handles = [
-        Line2D(
-            [],
-            [],
-            color=COLOURS[index % len(COLOURS)],
-            linewidth=2.5,
-            label=f"{_label(traces, index)}, {len(one.trace):,} requests",
-        )
-        for index, one in enumerate(traces)
+        Line2D([], [], color=colour, linewidth=2.5, label=f"{_label(one)}, {len(one.trace):,} requests")
+        for colour, one in zip(cycle(COLOURS), traces, strict=False)
     ]
     figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return figure
