@@ -30,11 +30,7 @@ _PATIENCE_S = 1.0
 
 
 def check_target(path: Path, error: type[Exception]) -> None:
-    """Refuse a path that could not be written, before any long work is spent on its content.
-
-    Args:
-        path: the file to be written.
-        error: what to raise, with one line of text.
+    """Refuse a file that could not be written, before any long work is spent on its content.
 
     Raises:
         error: `path` is a folder, a device or a pipe, its name is too long, or its parent is missing, not a folder,
@@ -54,8 +50,6 @@ def check_ours(path: Path, error: type[Exception], what: str, *marks: bytes) -> 
     """Refuse to replace a file that the command did not write.
 
     Args:
-        path: the file to be written.
-        error: what to raise, with one line of text.
         what: what the command writes, with its article.
         marks: what every file of that kind begins with, then what else it holds.
 
@@ -178,12 +172,7 @@ def contents(folder: Path) -> list[str]:
 def atomic_write(path: Path, error: type[Exception]) -> Iterator[Path]:
     """Give a temporary path on the same disk; rename it to `path` if the block succeeds.
 
-    A reader therefore never sees half a file, and writers that race leave the file of one of them,
-    whole. The temporary file is removed if the block fails in any way.
-
-    Args:
-        path: the file to be written.
-        error: what to raise, with one line of text.
+    A reader never sees half a file, and writers that race leave the file of one of them, whole.
 
     Raises:
         error: the folder is missing, the disk is full, or permission is lacking.
@@ -205,7 +194,6 @@ def atomic_files(paths: Sequence[Path], error: type[Exception], gone: Sequence[P
 
     Args:
         paths: the files to be written; the last is the one that says that all are there.
-        error: what to raise, with one line of text.
         gone: files of an earlier set that this one lacks; removed with the renaming.
 
     Raises:

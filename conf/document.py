@@ -63,7 +63,7 @@ def _nodes(node: yaml.Node) -> Iterator[yaml.Node]:
 
 
 def _culprit(loader: Any, nodes: list[yaml.Node]) -> str:
-    """Say where the value is that is not what its tag or its form says: a day that no month has, a word as an int."""
+    """Say where the value is that is not what its tag or its form says."""
     for one in nodes:
         if isinstance(one, yaml.ScalarNode):
             try:

@@ -1,10 +1,6 @@
-"""What must hold of every finished run, whatever its parts did: the laws that are held against its columns.
+"""The laws that every finished run is held against, all requests at a time. An error names the part that broke one."""
 
-Each law is looked at once, when the run is over, on all requests at a time. An error names the part and what it wrote.
-"""
-
-import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +24,6 @@ SHARE = 1e-6
 
 MOST = 2**20
 """More than the steps of any request."""
-
-FINITE = sys.float_info.max
-
-NEITHER = "the front end plans a request, and after it only Run.assign does"
 
 Flags = NDArray[np.bool_]
 
@@ -66,7 +58,10 @@ class Finished:
     def changed(self, name: str, row: int, planned: Any, found: Any) -> SimulationError:
         """An error that names those who may have changed what was planned."""
         who = several(self.parts, "scheduler", "executor", *(kind for kind in self.parts if "controller" in kind))
-        return SimulationError(f"{who} changed {name} of the request in row {row} from {planned} to {found}; {NEITHER}")
+        return SimulationError(
+            f"{who} changed {name} of the request in row {row} from {planned} to {found}; the front end plans a "
+            "request, and after it only Run.assign does"
+        )
 
 
 def check(run: Finished) -> None:
@@ -119,9 +114,7 @@ def incomplete(run: Finished, arrived: int, waiting: int, failures: int) -> Simu
 
 
 def _first(wrong: Flags) -> int | None:
-    """The place of the first of ``wrong``, None where there is none."""
-    place = int(wrong.argmax()) if len(wrong) else 0
-    return place if len(wrong) and wrong[place] else None
+    return int(wrong.argmax()) if wrong.any() else None
 
 
 def _plans(run: Finished, facts: Facts, on_gpu: Flags) -> None:
@@ -162,27 +155,26 @@ def _plans(run: Finished, facts: Facts, on_gpu: Flags) -> None:
 
 def _values(run: Finished, facts: Facts, served: Flags, on_gpu: Flags) -> None:
     """What was written of a request is finite and not negative; a score of quality may be."""
-    written: list[tuple[str, Flags, tuple[str, ...]]] = [("door", served, ("search_s", "fetch_s"))]
-    written += [("executor", on_gpu, ("start_s", "load_s", "denoise_s", "decode_s", "energy_j"))]
-    written += [("executor", on_gpu, tuple(name for name in (STEP_SHARE, BATCH_MEAN) if name in facts))]
-    written += [("backend", served, ("quality",))]
+    shared = [name for name in (STEP_SHARE, BATCH_MEAN) if name in facts]
+    written: list[tuple[str, Flags, Sequence[str]]] = [
+        ("door", served, ["search_s", "fetch_s"]),
+        ("executor", on_gpu, ["start_s", "load_s", "denoise_s", "decode_s", "energy_j", *shared]),
+        ("backend", served, ["quality"]),
+    ]
     unknown = {"quality", BATCH_MEAN}
     if run.cluster.gpu.active_w is None:
         unknown.add("energy_j")
-    least = {BATCH_MEAN: 1 - SHARE, "quality": -FINITE}
+    bounds = {BATCH_MEAN: 1 - SHARE, "quality": np.finfo(float).min}
     for kind, where, names in written:
         for name in names:
-            values = facts[name]
-            sane = (values >= least.get(name, 0.0)) & (values < np.inf)
+            values, least = facts[name], bounds.get(name, 0.0)
+            sane = (values >= least) & (values < np.inf)
             if name in unknown:
                 sane |= np.isnan(values)
             at = _first(where & ~sane)
             if at is not None:
-                raise run.wrong(
-                    kind,
-                    f"wrote {name} = {values[at]} of the request in row {facts.first + at}; expected "
-                    f"{least.get(name, 0.0):g} or more, and finite",
-                )
+                found = f"wrote {name} = {values[at]} of the request in row {facts.first + at}"
+                raise run.wrong(kind, f"{found}; expected {least:g} or more, and finite")
 
 
 def _times(run: Finished, facts: Facts, served: Flags, on_gpu: Flags) -> None:
@@ -279,7 +271,6 @@ def _busy(run: Finished, facts: Facts, on_gpu: Flags) -> None:
 
 
 def _by_worker(numbers: NDArray[np.int32]) -> NDArray[np.intp]:
-    """The places of ``numbers``, which are workers', in their order and else as they stand."""
     small = numbers.max(initial=0) < 2**16  # which NumPy sorts by radix
     return np.argsort(numbers.astype(np.uint16) if small else numbers, kind="stable")
 

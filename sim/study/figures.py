@@ -1,29 +1,22 @@
 """The report's figures: each takes finished runs and returns a Figure, or None without its data."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, MaxNLocator, PercentFormatter
+from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
 
 from conf.page import number
-from conf.palette import EDGE, GREY, house_style
+from conf.palette import EDGE, GREY, house_style, plain_numbers
 from sim.study.axis import Axis, axis_of, curves
 from sim.study.compare import Cell, Spread, by_steps, cells, common_loads, hit_shares, limit_words, slo_multiples
-from sim.study.draw import (
-    LETTERS,
-    bar,
-    column,
-    cumulative,
-    ink,
-    latency_axis,
-    latency_range,
-    slo_limits,
-    step_colours,
-)
 from sim.study.identity import Load, natural
-from sim.study.palette import below, legend, marks, name_rows, short
+from sim.study.palette import LETTERS, Mark, below, column, legend, marks, name_rows, short
 from sim.study.runs import Floats, Run, latency_quantiles
 
 _CDF_POINTS = 2001
@@ -31,6 +24,11 @@ _CURVES = 8
 """More distributions than these on one panel are a tangle: each becomes a row with its range."""
 
 _BAR = 0.36  # inches
+_WIDE = 30.0  # ratio of longest to shortest latency from which a linear axis hides the short ones
+_LIMIT: Any = {
+    **{"rotation": 90, "ha": "right", "va": "bottom", "fontsize": 8, "annotation_clip": True},
+    "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
+}
 
 Panel = tuple[str, list[tuple[Cell, Spread]]]
 """A title, and what is drawn below it."""
@@ -64,11 +62,11 @@ def latency_distribution(runs: Sequence[Run]) -> Figure | None:
                 panel.annotate(name, (1.01, level), xycoords=("axes fraction", "data"), va="center", color=EDGE)
         for row, (cell, replicas) in enumerate(found):
             if rows:
-                latency_range(panel, row, np.mean(replicas, axis=0), probabilities, looks[cell.series])
+                _latency_range(panel, row, np.mean(replicas, axis=0), probabilities, looks[cell.series])
             else:
-                cumulative(panel, np.array(replicas), probabilities, looks[cell.series])
-        limits |= slo_limits(panel, [cell for cell, _ in found], looks)
-        latency_axis(panel, [curve for _, replicas in found for curve in replicas])
+                _cumulative(panel, np.array(replicas), probabilities, looks[cell.series])
+        limits |= _slo_limits(panel, [cell for cell, _ in found], looks)
+        _latency_axis(panel, [curve for _, replicas in found for curve in replicas])
         panel.set_xlabel("Latency, arrival to finish (s)")
         if not rows:
             panel.set_ylabel("Completed requests no slower")
@@ -156,7 +154,7 @@ def _bars(found: Sequence[Panel], runs: Sequence[Run], label: str, *, share: boo
             saving = cell.spread("cache", "compute_saving")
             saved = f", saves {saving.mean:.0%}" if saving and abs(saving.mean) >= 0.005 else ""
             text = f"{value.mean:.1%}" if share else number(value.mean, 3) + saved
-            bar(panel, row, value.mean, value.low, value.high, looks[cell.series], text)
+            _bar(panel, row, value.mean, value.low, value.high, looks[cell.series], text)
         longest = max(value.high for _, value in values)
         panel.set_xlim(0, 1.25 if share else max(longest, 1e-9) * 1.9)
         panel.xaxis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1.0]) if share else MaxNLocator(4))
@@ -175,7 +173,7 @@ def hit_share(runs: Sequence[Run]) -> Figure | None:
         return None
     names = sorted({series for series, load in shares if load in loads}, key=natural)
     keys = sorted({key for (_, load), bar in shares.items() if load in loads for key in bar}, key=by_steps)
-    colours = step_colours(keys)
+    colours = _step_colours(keys)
     figure, axes = column([_BAR * len(names) + 0.9] * len(loads))
     for panel, load in zip(axes, loads, strict=True):
         panel.set_title(load.label)
@@ -186,7 +184,7 @@ def hit_share(runs: Sequence[Run]) -> Figure | None:
                 edge = 0.6 if share >= 0.02 else 0
                 panel.barh(row, share, left=left, height=0.66, color=colours[key], edgecolor="white", linewidth=edge)
                 if share >= 0.12:
-                    middle, colour = left + share / 2, ink(colours[key])
+                    middle, colour = left + share / 2, _ink(colours[key])
                     panel.text(middle, row, f"{share:.0%}", ha="center", va="center", fontsize=8, color=colour)
                 left += share
         panel.set_xlim(0, 1)
@@ -218,3 +216,74 @@ def throughput(runs: Sequence[Run]) -> Figure | None:
         return None
     label = "Completed (requests/min)"
     return _along(axis, at, runs, label) if axis else _bars(at, runs, label)
+
+
+def _cumulative(panel: Axes, replicas: Floats, probabilities: Floats, look: Mark) -> None:
+    """A cumulative distribution: mean over replicas (rows, s) of each quantile, their range as a band."""
+    middle = replicas.mean(axis=0)
+    panel.plot(middle, probabilities, color=look.colour, linestyle=look.dash)
+    if len(replicas) > 1:
+        low, high = replicas.min(axis=0), replicas.max(axis=0)
+        panel.fill_betweenx(probabilities, low, high, color=look.colour, alpha=0.18, linewidth=0)
+    for level in (0.5, 0.99):
+        panel.plot(np.interp(level, probabilities, middle), level, color=look.colour, marker=look.marker, zorder=4)
+
+
+def _latency_range(panel: Axes, row: float, quantiles: Floats, probabilities: Floats, look: Mark) -> None:
+    """A distribution (s) as a row: a bar from p10 to p90, a dot at p50, a stroke at p99."""
+    low, middle, high, last = np.interp([0.1, 0.5, 0.9, 0.99], probabilities, quantiles)
+    panel.barh(row, high - low, left=low, height=0.5, color=look.colour, alpha=0.4, linewidth=0)
+    panel.plot([high, last], [row, row], color=look.colour, linewidth=0.8)
+    panel.plot(middle, row, color=look.colour, marker="o", markersize=4.5, zorder=4)
+    panel.plot(last, row, color=look.colour, marker="|", markersize=8, markeredgewidth=1.6, zorder=4)
+
+
+def _latency_axis(panel: Axes, curves: Sequence[Floats]) -> None:
+    """A logarithmic x axis with plain numbers if the curves (s) span more than thirtyfold."""
+    low, high = min(float(curve[0]) for curve in curves), max(float(curve[-1]) for curve in curves)
+    if low > 0 and high / low > _WIDE:
+        panel.set_xscale("log")
+        decades = np.log10(high / low)
+        panel.xaxis.set_major_locator(LogLocator(subs=(1.0,) if decades > 2 else (1.0, 3.0), numticks=6))
+        panel.xaxis.set_major_formatter(plain_numbers())
+        panel.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        panel.set_xlim(left=0)
+
+
+def _slo_limits(panel: Axes, drawn: Sequence[Cell], looks: Mapping[str, Mark]) -> bool:
+    """Dashed lines at the SLO limits (s): grey where all series share one, else in the series' colour."""
+    any_drawn = False
+    for name in slo_multiples([run for cell in drawn for run in cell.runs]):
+        limits = {cell.series: value.mean for cell in drawn if (value := cell.spread("slo", name, "limit_s"))}
+        distinct = {round(limit, 6) for limit in limits.values()}
+        for limit in sorted(distinct):
+            owners = [series for series, value in limits.items() if round(value, 6) == limit]
+            colour = EDGE if len(distinct) == 1 or len(owners) > 1 else looks[owners[0]].colour
+            panel.axvline(limit, color=colour, linestyle="--", linewidth=1.0, zorder=1.5)
+            place: Any = {"xycoords": ("data", "axes fraction"), "xytext": (-2, 0), "textcoords": "offset points"}
+            panel.annotate(name, (limit, 0.012), color=colour, **_LIMIT, **place)
+            any_drawn = True
+    return any_drawn
+
+
+def _bar(panel: Axes, row: float, value: float, low: float, high: float, look: Mark, text: str) -> None:
+    """A horizontal bar with the range over replicas as a whisker and `text` after its end."""
+    panel.barh(row, value, height=0.66, color=look.colour, linewidth=0)
+    if high > low:
+        panel.plot([low, high], [row, row], color="#222222", linewidth=1.3, marker="|", markersize=6)
+    panel.annotate(text, (high, row), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8.5)
+
+
+def _step_colours(keys: Sequence[str]) -> dict[str, str]:
+    """Dark to light for few to many steps skipped, greys for hits without a K and for misses."""
+    numbered = [key for key in keys if key not in ("miss", "unknown")]
+    scale = mpl.colormaps["viridis"]
+    colours = {key: to_hex(scale(0.12 + 0.8 * index / max(1, len(numbered) - 1))) for index, key in enumerate(numbered)}
+    return colours | {"unknown": GREY, "miss": "#dedede"}
+
+
+def _ink(colour: str) -> str:
+    """Black or white, whichever reads better on `colour` (relative luminance, ITU-R BT.709)."""
+    red, green, blue = to_rgb(colour)
+    return "black" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.45 else "white"

@@ -11,9 +11,8 @@ from matplotlib.ticker import MaxNLocator
 
 from conf.palette import EDGE, house_style
 from sim.study.compare import Cell, cells, common_loads, thinned
-from sim.study.draw import LETTERS, column
 from sim.study.identity import Load, natural
-from sim.study.palette import Mark, folded, marks, name_rows
+from sim.study.palette import LETTERS, Mark, column, folded, marks, name_rows
 from sim.study.runs import Floats, Run, time_series
 
 MOST = 12
