@@ -25,8 +25,7 @@ def write_page(
         figures: by file name; a file of an earlier page is removed where there is no figure.
 
     Raises:
-        ConfigError: the folder cannot be made, a file not written, or another page is in its place; the message names
-            it.
+        ConfigError: the folder cannot be made, a file not written, or another page is in its place.
     """
     output_folder(folder, ConfigError)
     markdown, data = folder / f"{name}.md", folder / f"{name}.json"
