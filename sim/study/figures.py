@@ -1,6 +1,8 @@
 """The report's figures: each takes finished runs and returns a Figure, or None without its data."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import matplotlib as mpl
@@ -9,13 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
+from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator, PercentFormatter
 
 from conf.page import number
 from conf.palette import EDGE, GREY, house_style, plain_numbers
-from sim.study.axis import Axis, axis_of, curves
 from sim.study.compare import Cell, Spread, by_steps, cells, common_loads, hit_shares, limit_words, slo_multiples
-from sim.study.identity import Load, natural
+from sim.study.identity import Load, natural, short_key
 from sim.study.palette import LETTERS, Mark, below, column, legend, marks, name_rows, short
 from sim.study.runs import Floats, Run, latency_quantiles
 
@@ -24,11 +25,47 @@ _CURVES = 8
 """More distributions than these on one panel are a tangle: each becomes a row with its range."""
 
 _BAR = 0.36  # inches
+_WIDE_AXIS = 20.0  # ratio of the largest to the smallest value from which a linear axis crowds the small ones
+_FITTING = 44  # that fit below an axis
 _WIDE = 30.0  # ratio of longest to shortest latency from which a linear axis hides the short ones
 _LIMIT: Any = {
     **{"rotation": 90, "ha": "right", "va": "bottom", "fontsize": 8, "annotation_clip": True},
     "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An x axis: the key of the configuration along it, or None for the request rate, and its title."""
+
+    key: str | None
+    title: str
+
+    def place(self, cell: Cell) -> float | None:
+        """Where a cell stands on it; None where the setting does not apply to its system."""
+        if self.key is None:
+            return cell.load.rate_rpm
+        setting = cell.runs[0].setting
+        return None if setting is None else setting.value
+
+    def curve(self, cell: Cell) -> str:
+        """The curve that a cell is a point of."""
+        return cell.series if self.key is None else cell.runs[0].family or cell.series
+
+
+def _axis_of(runs: Sequence[Run]) -> Axis | None:
+    """What the runs vary most, the rate before a setting of as many values; None where they vary neither."""
+    rates: dict[str, set[float]] = {}
+    for run in runs:
+        if run.load.rate_rpm is not None:
+            rates.setdefault(run.series, set()).add(run.load.rate_rpm)
+    most = max(map(len, rates.values()), default=0)
+    settings = {run.setting for run in runs if run.setting is not None}
+    if len(settings) > max(most, 1):
+        key = next(iter(settings)).key
+        return Axis(key, short_key(key))
+    return Axis(None, "Request rate (requests/min)") if most > 1 else None
+
 
 Panel = tuple[str, list[tuple[Cell, Spread]]]
 """A title, and what is drawn below it."""
@@ -86,8 +123,9 @@ def latency_distribution(runs: Sequence[Run]) -> Figure | None:
 @house_style()
 def slo_violations(runs: Sequence[Run]) -> Figure | None:
     """Share of requests that missed each SLO, along what the runs vary; bars where they vary no number."""
-    axis = axis_of(runs)
-    measured = [cell for cell in cells(runs) if _has_place(cell, axis)]
+    axis = _axis_of(runs)
+    by_rate = axis is not None and axis.key is None  # on that axis only what has a rate can be drawn
+    measured = [cell for cell in cells(runs) if not by_rate or cell.load.rate_rpm is not None]
     loads: list[Load | None] = [None] if axis is None or axis.key is None else list(common_loads(runs))
     found: list[Panel] = []
     for name in slo_multiples(runs):
@@ -106,11 +144,6 @@ def slo_violations(runs: Sequence[Run]) -> Figure | None:
     return _along(axis, found, runs, label, share=True) if axis else _bars(found, runs, label, share=True)
 
 
-def _has_place(cell: Cell, axis: Axis | None) -> bool:
-    """On the axis of rates only what has a rate can be drawn."""
-    return axis is None or axis.key is not None or cell.load.rate_rpm is not None
-
-
 def _along(
     axis: Axis,
     found: Sequence[Panel],
@@ -126,7 +159,7 @@ def _along(
     for panel, (title, values) in zip(axes, found, strict=True):
         panel.set_title(title)
         panel.set_ylabel(label)
-        curves(panel, axis, values, looks)
+        _curves(panel, axis, values, looks)
         if offered:
             rates = sorted({cell.load.rate_rpm for cell, _ in values if cell.load.rate_rpm is not None})
             panel.plot(rates, rates, color=GREY, linestyle=":", zorder=1)
@@ -206,9 +239,9 @@ def hit_share(runs: Sequence[Run]) -> Figure | None:
 def throughput(runs: Sequence[Run]) -> Figure | None:
     """Completed requests per minute along what the runs vary; where they vary no number a bar for each series."""
     known = [(cell, value) for cell in cells(runs) if (value := cell.spread("throughput_rpm")) is not None]
-    axis = axis_of(runs)
+    axis = _axis_of(runs)
     if axis is not None and axis.key is None:
-        placed = [(cell, value) for cell, value in known if _has_place(cell, axis)]
+        placed = [(cell, value) for cell, value in known if cell.load.rate_rpm is not None]
         return _along(axis, [("", placed)], runs, "Completed (requests/min)", offered=True) if placed else None
     loads = common_loads([run for cell, _ in known for run in cell.runs])
     at = [(load.label, [(cell, value) for cell, value in known if cell.load == load]) for load in loads]
@@ -216,6 +249,44 @@ def throughput(runs: Sequence[Run]) -> Figure | None:
         return None
     label = "Completed (requests/min)"
     return _along(axis, at, runs, label) if axis else _bars(at, runs, label)
+
+
+def _curves(panel: Axes, axis: Axis, points: Sequence[tuple[Cell, Spread]], looks: Mapping[str, Mark]) -> None:
+    """A line for each curve of `points`, over seeds with a band; a system without the setting is a level line."""
+    lines: dict[str, list[tuple[float, Spread]]] = {}
+    for cell, value in points:
+        place = axis.place(cell)
+        look = looks[axis.curve(cell)]
+        if place is None:
+            panel.axhline(value.mean, color=look.colour, linestyle="--", label="")
+        else:
+            lines.setdefault(axis.curve(cell), []).append((place, value))
+    for name, line in lines.items():
+        look, places = looks[name], [place for place, _ in line]
+        panel.plot(
+            places, [value.mean for _, value in line], color=look.colour, linestyle=look.dash, marker=look.marker
+        )
+        if any(value.count > 1 for _, value in line):
+            low, high = [value.low for _, value in line], [value.high for _, value in line]
+            panel.fill_between(places, low, high, color=look.colour, alpha=0.18, linewidth=0)
+    _scaled(panel, sorted({place for place, _ in chain.from_iterable(lines.values())}))
+    panel.set_xlabel(axis.title)
+
+
+def _scaled(panel: Axes, places: Sequence[float]) -> None:
+    """Linear from zero, or logarithmic with a mark at each value where the values span decades."""
+    if places and places[0] > 0 and places[-1] / places[0] >= _WIDE_AXIS:
+        panel.set_xscale("log")
+        panel.xaxis.set_major_formatter(plain_numbers())
+        panel.xaxis.set_minor_locator(NullLocator())
+        marked = list(places)
+        while len(marked) > 2 and (len(marked) > 7 or sum(len(f"{place:,.10g}") + 2 for place in marked) > _FITTING):
+            marked = marked[::-2][::-1]
+        panel.xaxis.set_major_locator(FixedLocator(marked))
+    else:
+        panel.set_xlim(left=min(0.0, places[0]) if places else 0.0)
+        panel.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+        panel.xaxis.set_major_formatter(plain_numbers())
 
 
 def _cumulative(panel: Axes, replicas: Floats, probabilities: Floats, look: Mark) -> None:

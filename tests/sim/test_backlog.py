@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from sim.cli import main
 from sim.record.backlog import backlog
 from sim.record.facts import Facts
-from sim.verbs import run
 from tests.sim.lab import engine, simulated
 
 
@@ -83,5 +83,5 @@ def test_throughput_while_requests_come_is_the_capacity_in_overload_and_leaves_t
 
 def test_the_line_of_a_run_says_that_it_is_unstable(capsys: pytest.CaptureFixture[str], tmp_path: object) -> None:
     for rate, said in ((40, True), (4, False)):
-        assert run(["run", f"arrivals.rate_rpm={rate}", "trace.requests=300", f"run.dir={tmp_path}/{rate}"]) == 0
+        assert main(["run", f"arrivals.rate_rpm={rate}", "trace.requests=300", f"run.dir={tmp_path}/{rate}"]) == 0
         assert ("UNSTABLE: the queue grew by" in capsys.readouterr().out) is said
