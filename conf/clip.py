@@ -90,13 +90,10 @@ class ClipModel:
         return self._run(model, {key: tokens[key] for key in ("input_ids", "attention_mask")}).text_embeds
 
     def image_vectors(self, images: Sequence[Any], **options: Any) -> Any:
-        """Embed images as an (n, d) float32 tensor, not normalised.
+        """Embed images (PIL's, or arrays) as an (n, d) float32 tensor, not normalised.
 
-        Their shorter side is brought to the model's (bicubic), then the centre is cut out.
-
-        Args:
-            images: PIL images, or arrays.
-            options: of transformers' CLIPImageProcessor.
+        Their shorter side is brought to the model's (bicubic), then the centre is cut out; ``options`` are those of
+        transformers' CLIPImageProcessor.
         """
         prepare, model = self._vision
         pixels = prepare(images=list(images), return_tensors="pt", **options)["pixel_values"]

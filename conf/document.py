@@ -24,9 +24,8 @@ class DocumentError(ValueError):
 def parse(content: str | bytes) -> Any:
     """What a YAML document says, as mappings, lists and plain values; None for an empty one.
 
-    Raises:
-        DocumentError: it is not YAML, has values that there are not (no day of any month), names itself, is nested
-            too deeply, or stands for more than ``MOST_VALUES`` values.
+    Raises DocumentError where it is not YAML, names itself, is nested too deeply, stands for more than MOST_VALUES
+    values, or has one that there is not (no day of any month).
     """
     loader: Any = None
     nodes: list[yaml.Node] = []

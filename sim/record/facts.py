@@ -58,8 +58,7 @@ class Fact:
     """A column that one part declares and writes, by trace row.
 
     Attributes:
-        values: (rows,) of the requests that are served.
-        first: the trace row of the first of them.
+        values: (rows,) of the requests that are served, from the trace row ``first`` on.
         shown: whether it is a column of requests.parquet.
         total: the key of the summary that has its sum; empty for none.
     """
@@ -89,9 +88,8 @@ class Facts:
     What only some systems know of a request is a column of its own, declared by the part that knows it.
 
     Args:
-        rows: requests that are served.
+        rows: requests that are served, ``first`` the trace row of the first of them.
         models: names of all models that may serve one.
-        first: the trace row of the first request.
 
     Attributes:
         model_code: what stands for each model in the column ``model``.

@@ -63,8 +63,7 @@ _SUMMARY = SchemaValidator(
 def read_summary(folder: Path) -> dict[str, Any]:
     """Read the summary of the run in ``folder``.
 
-    Raises:
-        ConfigError: it is missing, damaged, or of another version; the message names the file and the key.
+    Raises ConfigError, which names file and key, where it is missing, damaged, or of another version.
     """
     path = folder / SUMMARY
     try:
@@ -119,8 +118,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 def read_table(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa.Table:
     """Read columns of a run's Parquet file, of ``optional`` those that are there.
 
-    Raises:
-        ConfigError: the file or a column is missing, or cannot be read; the message names the file and the column.
+    Raises ConfigError, which names file and column, where one is missing or cannot be read.
     """
     try:
         with pa.OSFile(str(path)) as source, pq.ParquetFile(source) as file:  # a path with a colon is a URI to Arrow

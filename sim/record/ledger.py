@@ -15,12 +15,7 @@ PACK = Struct("=dddiiHHH").pack
 
 
 class Ledger:
-    """Spans of work, in the order in which they were told, as one record each.
-
-    Attributes:
-        buffer: the records, end to end.
-        kinds, models: what ``kind`` and ``model`` stand for, by code.
-    """
+    """Spans of work in the order in which they were told: records end to end, ``kinds`` and ``models`` by name."""
 
     def __init__(self) -> None:
         self.buffer = bytearray()

@@ -124,8 +124,6 @@ class Published:
     Args:
         designs: what the systems in them are made of, by the names that their rows use: group -> its choice.
         tables: the papers' tables; of several for one large model and dataset the first that has the system counts.
-        dataset: whose scores are taken.
-        metric: the score whose ratio is the factor.
 
     Raises:
         ConfigError: a table that lacks a key, has an unknown one, a score that is not positive, or a design that is

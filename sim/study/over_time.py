@@ -29,8 +29,7 @@ Drawn = tuple[Cell, Series | None, Series | None]
 def over_time(runs: Sequence[Run]) -> Figure | None:
     """Busy GPUs as shades and requests waiting as an area against time: the first seed of each series.
 
-    Up to three loads. Every series has a strip of its own, since lines that reach the same ceiling would lie on each
-    other.
+    Up to three loads. Every series has a strip of its own, as lines at the same ceiling would lie on each other.
     """
     drawn: dict[Load, dict[str, Drawn]] = {}
     for cell in cells(runs):

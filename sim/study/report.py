@@ -88,11 +88,8 @@ def write_report(
 ) -> list[Path]:
     """Compare every finished run in or below `dirs`, with the options of `mezzotint report`.
 
-    Returns:
-        The HTML file, then the SVG files in `figures` beside it. The same runs give the same bytes.
-
-    Raises:
-        ConfigError: no runs, runs that cannot be read, or a place that cannot be written to.
+    Returns the HTML file, then the SVG files in `figures` beside it; the same runs give the same bytes. Raises
+    ConfigError: no runs, runs that cannot be read, or a place that cannot be written to.
     """
     html = out if out is not None else dirs[0]
     html = html / "report.html" if html.is_dir() else html

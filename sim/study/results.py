@@ -15,11 +15,7 @@ STAGES = ("search_s", "fetch_s", "load_s", "denoise_s", "decode_s")
 
 
 def vllm_omni(dirs: Sequence[Path]) -> dict[str, Any]:
-    """The results of the one run in ``dirs``; seconds, and null where nothing is known of it.
-
-    Raises:
-        ConfigError: no run, several of them, or one without its requests.
-    """
+    """The results of the one run in ``dirs``; seconds, and null where nothing is known of it. Raises ConfigError."""
     runs = load_runs(dirs)
     if len(runs) > 1:
         raise ConfigError(f"--format vllm-omni: found {len(runs)} runs, expected one; name its directory")

@@ -79,8 +79,7 @@ class Run:
 def load_runs(dirs: Sequence[Path]) -> list[Run]:
     """Every finished run in or below `dirs`, each once, ordered by series, load, seed and name.
 
-    Raises:
-        ConfigError: a directory that is missing or holds no run, or a run that cannot be read.
+    Raises ConfigError of a directory that is missing or holds no run, or a run that cannot be read.
     """
     found: dict[Path, tuple[Path, str]] = {}
     for directory in dirs:
@@ -111,7 +110,6 @@ def load_runs(dirs: Sequence[Path]) -> list[Run]:
 def latency_quantiles(run: Run, probabilities: Floats) -> Floats | None:
     """Quantiles (s) of arrival-to-finish time over the completed requests of the measured window.
 
-    Warm-up requests are left out as the summary leaves them out: the last `requests.arrived` arrivals count.
     None without a requests.parquet or without one completed request.
     """
     if not (run.path / REQUESTS).is_file():

@@ -61,12 +61,8 @@ class Likely:
 def likely(runs: Sequence[Run], reruns_s: float = 0.0) -> list[Likely]:
     """Of the first run of every series and load: look its profiles up, and rerun it with the service time moved.
 
-    A run that cannot be made again (its trace is gone, its parts are not at hand, its backend is live), or for which no
-    time is left, has the reason instead.
-
-    Args:
-        runs: finished runs.
-        reruns_s: CPU-seconds that reruns may take in all, by what the runs themselves took; 0: none is made.
+    A run that cannot be made again, or for which no time is left, has the reason instead. ``reruns_s`` are the
+    CPU-seconds that reruns may take in all, by what the runs themselves took.
     """
     firsts = [cell.runs[0] for cell in cells(runs)]
     bar = tqdm(firsts, desc="reruns with the service time moved", unit="run", disable=None, delay=1.0, leave=False)
@@ -111,8 +107,7 @@ def configuration(folder: Path) -> dict[str, Any]:
 def latencies(config: Mapping[str, Any], factor: float) -> Latencies:
     """Rerun ``config`` with every stage ``factor`` times as long, besides what its backend.service_factor is.
 
-    Raises:
-        ConfigError, TraceError, BackendError, SimulationError: it cannot be run.
+    Raises ConfigError, TraceError, BackendError or SimulationError where it cannot be run.
     """
     backend = config["backend"]
     moved = {**backend, "service_factor": factor * backend.get("service_factor", 1.0)}

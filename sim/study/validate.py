@@ -31,12 +31,9 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
 
     Args:
         config: the resolved configuration of the live run; its backend must be live.
-        folder: gets ``live/`` and ``simulated/`` (run directories), ``profiles/``, ``validation.json``,
-            ``validation.md`` and ``validation.png``.
-        progress: show bars, where standard error is a terminal.
+        folder: gets ``live/`` and ``simulated/`` (run directories), ``profiles/`` and validation.{json,md,png}.
 
-    Raises:
-        ConfigError: the backend is not live. Whatever ``simulate`` and ``calibrate`` raise.
+    Raises ConfigError where the backend is not live, and whatever ``simulate`` and ``calibrate`` raise.
     """
     from backends.calibrate.session import complete  # needs the live extra
 

@@ -31,11 +31,7 @@ Verdicts = Mapping[str, Judged]
 
 
 def committed(path: Path, judge: Callable[[Facts], Verdicts]) -> Verdicts:
-    """Return the verdicts of the JSON file ``path``.
-
-    Raises:
-        ConfigError: the file is missing, or it is not of this study.
-    """
+    """Return the verdicts of the JSON file ``path``. Raises ConfigError: it is missing, or not of this study."""
     try:
         text = path.read_bytes()
     except OSError as error:
