@@ -88,27 +88,21 @@ def incomplete(run: Finished, arrived: int, waiting: int, failures: int) -> Simu
     kept = arrived - ended
     if aboard:
         who = ", ".join(map(str, list(aboard)[:8])) + (", ..." if len(aboard) > 8 else "")
-        what = (
-            f"{named(run.parts, 'executor')} holds {sum(aboard.values())} requests aboard the workers {who}, and "
-            "nothing is left to happen; call Run.end and Cluster.release once for each request"
-        )
+        held = f"{named(run.parts, 'executor')} holds {sum(aboard.values())} requests aboard the workers {who}"
+        what = f"{held}, and nothing is left to happen; call Run.end and Cluster.release once for each request"
         if waiting == kept:
             what += ": all of those have ended, so Cluster.release was not called"
     elif emptied:
         who, at_s = run.last_order[emptied[0]]
         what = f"{who} ordered the last worker of role {emptied[0]!r} elsewhere at {at_s} s; leave one for what waits"
     elif waiting < kept:
-        what = (
-            f"{named(run.parts, 'scheduler')} dropped {kept - waiting} requests: it neither handed them over nor keeps "
-            "them; return each from offer or next, or end it (Run.end)"
-        )
+        what = f"{named(run.parts, 'scheduler')} dropped {kept - waiting} requests: it neither handed them over nor "
+        what += "keeps them; return each from offer or next, or end it (Run.end)"
     else:
         what = f"{named(run.parts, 'scheduler')} kept requests that no worker may run"
         if failures:
-            what += (
-                f", or GPUs do not stay up for as long as one takes: they failed {failures} times; raise "
-                "failures.mean_up_s, or look at failures.outages"
-            )
+            what += f", or GPUs do not stay up for as long as one takes: they failed {failures} times"
+            what += "; raise failures.mean_up_s, or look at failures.outages"
     rows = len(run.record.facts)
     return SimulationError(f"of {rows} requests {arrived} arrived and {ended} ended; {waiting} still wait: {what}")
 
@@ -145,12 +139,8 @@ def _plans(run: Finished, facts: Facts, on_gpu: Flags) -> None:
     steps = facts["steps"] - facts["skipped"]
     at = _first(on_gpu & (facts["left"] != 0) & (facts["left"] != steps))
     if at is not None:
-        left = facts["left"][at]
-        raise run.wrong(
-            "executor",
-            f"completed the request in row {facts.first + at} with {left} of its {steps[at]} steps left; run all of "
-            "them",
-        )
+        left = f"{facts['left'][at]} of its {steps[at]} steps left"
+        raise run.wrong("executor", f"completed the request in row {facts.first + at} with {left}; run all of them")
 
 
 def _values(run: Finished, facts: Facts, served: Flags, on_gpu: Flags) -> None:
@@ -187,19 +177,14 @@ def _times(run: Finished, facts: Facts, served: Flags, on_gpu: Flags) -> None:
     from_s = facts["arrival_s"] + facts["search_s"]
     at = _first(served & ~((start_s >= from_s - slack_s) & (start_s <= finish_s)))
     if at is not None:
-        raise run.wrong(
-            "executor",
-            f"says that the request in row {facts.first + at} started at {start_s[at]} s; it could from {from_s[at]} s "
-            f"on, and ended at {finish_s[at]} s: set request.start_s",
-        )
+        when = f"started at {start_s[at]} s; it could from {from_s[at]} s on, and ended at {finish_s[at]} s"
+        raise run.wrong("executor", f"says that the request in row {facts.first + at} {when}: set request.start_s")
     took_s, parts_s = finish_s - start_s, facts["load_s"] + facts["fetch_s"] + denoise_s + facts["decode_s"]
     at = _first(on_gpu & (parts_s > took_s * (1 + SHARE) + slack_s))
     if at is not None:
-        raise run.wrong(
-            "executor",
-            f"says that the request in row {facts.first + at} loaded, fetched, denoised and decoded for {parts_s[at]} "
-            f"s in the {took_s[at]} s from its start to its end",
-        )
+        spent = f"for {parts_s[at]} s in the {took_s[at]} s from its start to its end"
+        one = f"the request in row {facts.first + at}"
+        raise run.wrong("executor", f"says that {one} loaded, fetched, denoised and decoded {spent}")
     head = slice(facts.first, facts.first + len(facts))
     stepped = on_gpu & (facts["steps"] > facts["skipped"]) & (run.workload.full.denoise_s[head] > 0)
     shared = facts[STEP_SHARE if STEP_SHARE in facts else "denoise_s"]

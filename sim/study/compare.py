@@ -44,19 +44,13 @@ class Cell:
 
     def spread(self, *keys: str) -> Spread | None:
         """The summary's number under `keys` over the replicas that have it; None if none has."""
-        return spread(list(self.by_seed(*keys).values()))
+        values = self.by_seed(*keys).values()
+        return Spread(sum(values) / len(values), min(values), max(values), len(values)) if values else None
 
     @property
     def backlog_grows(self) -> bool:
         """Whether the queue of some replica grows for as long as requests come."""
         return any(run.backlog_grows for run in self.runs)
-
-
-def spread(values: Sequence[float]) -> Spread | None:
-    """Mean and extremes of `values`; None if there are none."""
-    if not values:
-        return None
-    return Spread(sum(values) / len(values), min(values), max(values), len(values))
 
 
 def cells(runs: Sequence[Run]) -> list[Cell]:

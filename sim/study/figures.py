@@ -138,23 +138,17 @@ def slo_violations(runs: Sequence[Run]) -> Figure | None:
             title = f"SLO {limit_words(short(name))}" if len(loads) == 1 else f"SLO {short(name)}, {load.label}"  # type: ignore[union-attr]
             if values:
                 found.append((title, values))
-    if not found:
-        return None
-    label = "Requests over the limit"
-    return _along(axis, found, runs, label, share=True) if axis else _bars(found, runs, label, share=True)
+    return _drawn(axis, found, runs, share=True) if found else None
 
 
-def _along(
-    axis: Axis,
-    found: Sequence[Panel],
-    runs: Sequence[Run],
-    label: str,
-    *,
-    share: bool = False,
-    offered: bool = False,
-) -> Figure:
-    """A panel of curves along `axis` for each of `found` (title, values); shares from 0 to 1, or amounts from 0."""
-    looks = marks(runs)
+def _drawn(axis: Axis | None, found: Sequence[Panel], runs: Sequence[Run], share: bool) -> Figure:
+    """Panels of curves along `axis`, or of bars without one: shares over the limit, or requests completed a minute."""
+    label = "Requests over the limit" if share else "Completed (requests/min)"
+    return _along(axis, found, runs, label, share) if axis else _bars(found, runs, label, share)
+
+
+def _along(axis: Axis, found: Sequence[Panel], runs: Sequence[Run], label: str, share: bool) -> Figure:
+    looks, offered = marks(runs), axis.key is None and not share
     figure, axes = column([2.9] * len(found))
     for panel, (title, values) in zip(axes, found, strict=True):
         panel.set_title(title)
@@ -174,7 +168,7 @@ def _along(
     return figure
 
 
-def _bars(found: Sequence[Panel], runs: Sequence[Run], label: str, *, share: bool = False) -> Figure:
+def _bars(found: Sequence[Panel], runs: Sequence[Run], label: str, share: bool) -> Figure:
     """A bar for each system and load of a panel: a share as it is, an amount with the compute that was saved."""
     looks = marks(runs)
     figure, axes = column([_BAR * len(values) + 0.9 for _, values in found])
@@ -242,13 +236,10 @@ def throughput(runs: Sequence[Run]) -> Figure | None:
     axis = _axis_of(runs)
     if axis is not None and axis.key is None:
         placed = [(cell, value) for cell, value in known if cell.load.rate_rpm is not None]
-        return _along(axis, [("", placed)], runs, "Completed (requests/min)", offered=True) if placed else None
+        return _drawn(axis, [("", placed)], runs, share=False) if placed else None
     loads = common_loads([run for cell, _ in known for run in cell.runs])
     at = [(load.label, [(cell, value) for cell, value in known if cell.load == load]) for load in loads]
-    if not at:
-        return None
-    label = "Completed (requests/min)"
-    return _along(axis, at, runs, label) if axis else _bars(at, runs, label)
+    return _drawn(axis, at, runs, share=False) if at else None
 
 
 def _curves(panel: Axes, axis: Axis, points: Sequence[tuple[Cell, Spread]], looks: Mapping[str, Mark]) -> None:
