@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -18,7 +18,7 @@ EDGE = "#555555"
 """Of axes, and of limits that belong to no series."""
 
 GREY = "#8a8a8a"
-STYLE = mpl.rc_params_from_file(files("conf") / "house.mplstyle", use_default_template=False)
+STYLE = mpl.rc_params_from_file(Path(__file__).with_name("house.mplstyle"), use_default_template=False)
 
 # Okabe and Ito's palette ("Color Universal Design", 2008) without its yellow, which is lost on white.
 BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"

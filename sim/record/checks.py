@@ -228,11 +228,9 @@ def _busy(run: Finished, facts: Facts, on_gpu: Flags) -> None:
             busy_s[asked] = np.append(ends_s[their], -np.inf)[period]
     at = _first(busy_s < finish_s - slack_s)
     if at is not None:
-        raise run.wrong(
-            "executor",
-            f"completed the request in row {facts.first + rows[at]} on worker {number[at]} from {start_s[at]} s to "
-            f"{finish_s[at]} s, and the GPU was not busy all that time; record every second (Cluster.spend)",
-        )
+        told = f"in row {facts.first + rows[at]} on worker {number[at]} from {start_s[at]} s to {finish_s[at]} s"
+        why = "the GPU was not busy all that time; record every second (Cluster.spend)"
+        raise run.wrong("executor", f"completed the request {told}, and {why}")
     codes = np.full(len(run.record.ledger.models) + 1, MISSING)
     for name, code in run.record.ledger.models.items():
         codes[code] = facts.model_code.get(name, MISSING)
@@ -249,10 +247,8 @@ def _busy(run: Finished, facts: Facts, on_gpu: Flags) -> None:
     drawn_j = np.bincount(of, joules, len(shares_j))
     at = _first(shares_j > drawn_j * (1 + SHARE) + SHARE)
     if at is not None:
-        raise run.wrong(
-            "executor",
-            f"wrote energy_j of {shares_j[at]} J in the requests of worker {at}, and its GPUs drew {drawn_j[at]} J",
-        )
+        told = f"energy_j of {shares_j[at]} J in the requests of worker {at}, and its GPUs drew {drawn_j[at]} J"
+        raise run.wrong("executor", f"wrote {told}")
 
 
 def _by_worker(numbers: NDArray[np.int32]) -> NDArray[np.intp]:
@@ -274,11 +270,8 @@ def _energy(run: Finished) -> None:
     at = _first(~((spans["joules"] >= 0) & (spans["joules"] < np.inf)))
     if at is not None:
         span = spans[at]
-        raise run.wrong(
-            "executor",
-            f"spends {span['joules']} J on worker {span['worker']} from {span['from_s']} s to {span['until_s']} s; "
-            "expected 0 or more, and finite",
-        )
+        told = f"{span['joules']} J on worker {span['worker']} from {span['from_s']} s to {span['until_s']} s"
+        raise run.wrong("executor", f"spends {told}; expected 0 or more, and finite")
 
 
 def _little(run: Finished, facts: Facts) -> None:

@@ -120,8 +120,7 @@ def summarise(
 def models(run: Run, record: Record) -> list[dict[str, Any]]:
     """Describe each model that a GPU held, and the reference model, by role.
 
-    Width, height and steps are the model's own, and null where requests bring theirs. Precision, basis, known error
-    and source of the service times are null where the backend does not state them.
+    Width, height and steps are null where requests bring theirs, what the backend does not state of its times too.
     """
     held = {reference(run.models).name, *record.ledger.models}
     described = []
@@ -220,8 +219,8 @@ class Window:
             "stale": came_to["stale"],
             "fallbacks": {"database": came_to["no database"], "store": came_to["no store"]},
             "predictor": self.predictor(came_to),
+            "source_age_s": median_and_p90(self.column("source_age_s")[hit]),
         }
-        said["source_age_s"] = median_and_p90(self.column("source_age_s")[hit])
         return said
 
     def predictor(self, came_to: Mapping[str, int]) -> dict[str, Any]:
