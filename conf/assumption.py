@@ -9,13 +9,7 @@ EXTRAPOLATED = "(extrapolate=warn)"
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """Something that a result rests on and that nobody measured: shown in every summary.
-
-    Attributes:
-        what: in words, with its unit.
-        value: what was assumed; plain values, which a summary can hold.
-        source: who says so, or where it was chosen.
-    """
+    """Something that a result rests on and that nobody measured, in words with its unit: shown in every summary."""
 
     what: str
     value: Any

@@ -1,8 +1,7 @@
 """Files and folders that appear whole or not at all.
 
-A writer works in a part: a hidden folder beside the target, which holds a lock file. The lock ends with the process,
-however that ends, so the next writer into the same folder removes the parts of those that were killed.
-What cannot be written is raised as the error class of the caller.
+A writer works in a part: a hidden folder beside the target, with a lock file whose lock ends with the process. The next
+writer into the same folder removes the parts of those that were killed. Callers give the error class to raise.
 """
 
 import os
@@ -30,16 +29,7 @@ _PATIENCE_S = 1.0
 
 
 def check_target(path: Path, error: type[Exception]) -> None:
-    """Refuse a path that could not be written, before any long work is spent on its content.
-
-    Args:
-        path: the file to be written.
-        error: what to raise, with one line of text.
-
-    Raises:
-        error: `path` is a folder, a device or a pipe, its name is too long, or its parent is missing, not a folder,
-            not to be written in or on a full disk.
-    """
+    """Raise ``error`` where a file could not be written, before any long work is spent on its content."""
     check_name(path, error)
     if path.is_dir():
         raise error(f"{path}: is a folder, expected the name of a file to write; add a file name to it")
@@ -51,16 +41,11 @@ def check_target(path: Path, error: type[Exception]) -> None:
 
 
 def check_ours(path: Path, error: type[Exception], what: str, *marks: bytes) -> None:
-    """Refuse to replace a file that the command did not write.
+    """Raise ``error`` where a file lies that the command did not write.
 
     Args:
-        path: the file to be written.
-        error: what to raise, with one line of text.
         what: what the command writes, with its article.
         marks: what every file of that kind begins with, then what else it holds.
-
-    Raises:
-        error: a file lies there that is neither empty nor of that kind.
     """
     if not path.is_file():
         return
@@ -178,15 +163,7 @@ def contents(folder: Path) -> list[str]:
 def atomic_write(path: Path, error: type[Exception]) -> Iterator[Path]:
     """Give a temporary path on the same disk; rename it to `path` if the block succeeds.
 
-    A reader therefore never sees half a file, and writers that race leave the file of one of them,
-    whole. The temporary file is removed if the block fails in any way.
-
-    Args:
-        path: the file to be written.
-        error: what to raise, with one line of text.
-
-    Raises:
-        error: the folder is missing, the disk is full, or permission is lacking.
+    A reader never sees half a file, and writers that race leave the file of one of them, whole. Raises ``error``.
     """
     check_target(path, error)
     try:
@@ -201,15 +178,11 @@ def atomic_write(path: Path, error: type[Exception]) -> Iterator[Path]:
 def atomic_files(paths: Sequence[Path], error: type[Exception], gone: Sequence[Path] = ()) -> Iterator[list[Path]]:
     """Give a temporary path for each of ``paths``; rename all of them, in that order, if the block succeeds.
 
-    Where one cannot be written, as on a full disk, all that was there before stays.
+    Where one cannot be written, as on a full disk, ``error`` is raised and all that was there before stays.
 
     Args:
         paths: the files to be written; the last is the one that says that all are there.
-        error: what to raise, with one line of text.
         gone: files of an earlier set that this one lacks; removed with the renaming.
-
-    Raises:
-        error: as ``atomic_write``.
     """
     with ExitStack() as parts:
         temporaries = [parts.enter_context(atomic_write(path, error)) for path in reversed(paths)]

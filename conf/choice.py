@@ -12,8 +12,6 @@ import yaml
 def choice(group: str, name: str) -> Mapping[str, Any]:
     """The settings of ``conf/<group>/<name>.yaml`` and of the choices that it begins from, not resolved.
 
-    Every run asks for some fifty; parsing them takes longer than simulating a few thousand requests.
-
     Raises FileNotFoundError where there is none.
     """
     files = {file.name: file for file in (resources.files("conf") / group).iterdir()}

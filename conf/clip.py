@@ -1,11 +1,9 @@
-"""CLIP models from weights at hand: prompts and images as vectors of one space.
-
-The models are transformers' own, run in float32; nothing that is encoded leaves this machine.
-"""
+"""CLIP models from weights at hand: transformers' own, run in float32, on this machine."""
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,7 +25,7 @@ REMEDY = (
 )
 
 
-@dataclass(slots=True)
+@dataclass
 class ClipModel:
     """A CLIP model in a folder, as ``save_pretrained`` writes it; each side is read at first use and kept.
 
@@ -47,67 +45,57 @@ class ClipModel:
     tokenizer: str | None = None
     allow_hub: bool = False
     device: str = "cpu"
-    _folder: Path | None = field(default=None, init=False, repr=False, compare=False)
-    _name: str | None = field(default=None, init=False, repr=False, compare=False)
-    _sides: dict[str, tuple[Any, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Names the content of the folder and, as rounding differs there, a device that is not the CPU."""
-        if self._name is None:
-            files = [path for pattern in (*MODEL, *TOKENIZER) for path in sorted(self.folder().glob(pattern))]
-            kind = "" if self.device == "cpu" else "-" + self.device.partition(":")[0]
-            self._name = f"clip-{digest(files, self.error)[:16]}{kind}-v1"
-        return self._name
+        files = [path for pattern in (*MODEL, *TOKENIZER) for path in sorted(self.folder.glob(pattern))]
+        kind = "" if self.device == "cpu" else "-" + self.device.partition(":")[0]
+        return f"clip-{digest(files, self.error)[:16]}{kind}-v1"
 
     @property
     def dim(self) -> int:
         """Length of a vector: 768 for ViT-L/14."""
         found = self._config().get("projection_dim", DEFAULT_DIM)
-        if not isinstance(found, int) or found < 1:
-            raise self.error(
-                f"{self.folder() / 'config.json'}: projection_dim={found!r}, expected a whole number, 1 or more"
-            )
-        return found
+        if isinstance(found, int) and found > 0:
+            return found
+        path = self.folder / "config.json"
+        raise self.error(f"{path}: projection_dim={found!r}, expected a whole number, 1 or more")
 
     @property
     def gain(self) -> float:
         """What the model multiplies cosines by before its softmax: exp(logit_scale)."""
         from safetensors import safe_open
 
-        for path in sorted(self.folder().glob("model*.safetensors")):
+        for path in sorted(self.folder.glob("model*.safetensors")):
             with safe_open(path, "pt") as file:
                 if "logit_scale" in file.keys():  # noqa: SIM118
                     return float(file.get_tensor("logit_scale").float().exp())
-        raise self.error(f"{self.folder()}: lacks logit_scale among the model's tensors; {REMEDY}")
+        raise self.error(f"{self.folder}: lacks logit_scale among the model's tensors; {REMEDY}")
 
+    @cached_property
     def folder(self) -> Path:
         """The folder on this machine, with a config and weights in it."""
-        if self._folder is None:
-            folder = self._at_hand(self.weights, (*MODEL, *TOKENIZER))
-            for needed in ("config.json", "model*.safetensors"):
-                if not any(folder.glob(needed)):
-                    raise self.error(f"{folder}: found no {needed}; {REMEDY}")
-            self._folder = folder
-        return self._folder
+        folder = self._at_hand(self.weights, (*MODEL, *TOKENIZER))
+        for needed in ("config.json", "model*.safetensors"):
+            if not any(folder.glob(needed)):
+                raise self.error(f"{folder}: found no {needed}; {REMEDY}")
+        return folder
 
     def text_vectors(self, prompts: Sequence[str]) -> Any:
         """Embed prompts, each cut at the model's length (77 tokens), as an (n, d) float32 tensor, not normalised."""
-        tokenizer, model = self._side("text")
+        tokenizer, model = self._text
         length = model.config.max_position_embeddings
         tokens = tokenizer(list(prompts), padding=True, truncation=True, max_length=length, return_tensors="pt")
         return self._run(model, {key: tokens[key] for key in ("input_ids", "attention_mask")}).text_embeds
 
     def image_vectors(self, images: Sequence[Any], **options: Any) -> Any:
-        """Embed images as an (n, d) float32 tensor, not normalised.
+        """Embed images (PIL's, or arrays) as an (n, d) float32 tensor, not normalised.
 
-        Their shorter side is brought to the model's (bicubic), then the centre is cut out.
-
-        Args:
-            images: PIL images, or arrays.
-            options: of transformers' CLIPImageProcessor.
+        Their shorter side is brought to the model's (bicubic), then the centre is cut out; ``options`` are those of
+        transformers' CLIPImageProcessor.
         """
-        prepare, model = self._side("vision")
+        prepare, model = self._vision
         pixels = prepare(images=list(images), return_tensors="pt", **options)["pixel_values"]
         return self._run(model, {"pixel_values": pixels}).image_embeds
 
@@ -117,40 +105,37 @@ class ClipModel:
         with torch.inference_mode():
             return model(**{key: tensor.to(self.device) for key, tensor in given.items()})
 
-    def _side(self, side: Literal["text", "vision"]) -> tuple[Any, Any]:
-        """What prepares the input, and the model."""
-        if side not in self._sides:
-            model = self._model(side)
-            import transformers
+    @cached_property
+    def _text(self) -> tuple[Any, Any]:
+        """The tokenizer and the model."""
+        model = self._model("text")
+        from transformers import CLIPTokenizer
 
-            if side == "text":
-                prepare = self._tokenizer()
-            else:
-                # by this name where it has one, so that images are prepared alike with and without torchvision
-                plain = "CLIPImageProcessorPil"
-                processor = getattr(transformers, plain if hasattr(transformers, plain) else "CLIPImageProcessor")
-                size = model.config.image_size
-                prepare = processor(size={"shortest_edge": size}, crop_size={"height": size, "width": size})
-            self._sides[side] = prepare, model
-        return self._sides[side]
-
-    def _tokenizer(self) -> Any:
-        import transformers
-
-        folder = self.folder() if self.tokenizer is None else self._at_hand(self.tokenizer, TOKENIZER)
+        folder = self.folder if self.tokenizer is None else self._at_hand(self.tokenizer, TOKENIZER)
         if not (folder / "tokenizer.json").exists() and not (folder / "vocab.json").exists():
             raise self.error(f"{folder}: found no tokenizer.json and no vocab.json; {REMEDY}")
-        return self._read(transformers.CLIPTokenizer, "a CLIP tokenizer", folder)
+        return self._read(CLIPTokenizer, "a CLIP tokenizer", folder), model
+
+    @cached_property
+    def _vision(self) -> tuple[Any, Any]:
+        """What prepares images, and the model."""
+        model = self._model("vision")
+        import transformers
+
+        # by this name where it has one, so that images are prepared alike with and without torchvision
+        plain = "CLIPImageProcessorPil"
+        processor = getattr(transformers, plain if hasattr(transformers, plain) else "CLIPImageProcessor")
+        size = model.config.image_size
+        return processor(size={"shortest_edge": size}, crop_size={"height": size, "width": size}), model
 
     def _model(self, side: Literal["text", "vision"]) -> Any:
-        folder = self.folder()
+        folder = self.folder
         try:
             import torch  # noqa: F401
             import transformers
         except ImportError as error:
-            raise self.error(
-                f"CLIP needs packages that are not installed ({error}); pip install 'mezzotint[text]' (or [live])"
-            ) from error
+            remedy = "pip install 'mezzotint[text]' (or [live])"
+            raise self.error(f"CLIP needs packages that are not installed ({error}); {remedy}") from error
         kind = self._config().get("model_type")
         if kind not in ("clip", f"clip_{side}_model"):
             raise self.error(f"{folder}: holds a model of type {kind!r}, expected CLIP's {side} side")
@@ -168,7 +153,7 @@ class ClipModel:
             raise self.error(f"device {self.device!r} cannot be used ({_line(error)}); cpu always can") from error
 
     def _config(self) -> dict[str, Any]:
-        path = self.folder() / "config.json"
+        path = self.folder / "config.json"
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except (ValueError, OSError) as error:
@@ -194,16 +179,14 @@ class ClipModel:
         import huggingface_hub
 
         try:
-            return Path(
-                huggingface_hub.snapshot_download(
-                    where, allow_patterns=list(files), local_files_only=not self.allow_hub
-                )
+            found = huggingface_hub.snapshot_download(
+                where, allow_patterns=list(files), local_files_only=not self.allow_hub
             )
+            return Path(found)
         except Exception as error:  # no such id, no network, no permission: each has a class of its own
             tried = "the hub gave none" if self.allow_hub else "no model of that id was downloaded before"
-            raise self.error(
-                f"{where}: a CLIP model is needed, there is no such folder and {tried} ({_line(error)}); {REMEDY}"
-            ) from error
+            why = f"a CLIP model is needed, there is no such folder and {tried} ({_line(error)})"
+            raise self.error(f"{where}: {why}; {REMEDY}") from error
 
 
 def _line(error: BaseException) -> str:

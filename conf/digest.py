@@ -6,11 +6,7 @@ from pathlib import Path
 
 
 def digest(files: Iterable[Path], error: type[Exception]) -> str:
-    """SHA-256 over the names and the bytes of ``files``, 64 hexadecimal digits.
-
-    Raises:
-        error: one cannot be read.
-    """
+    """SHA-256 over the names and the bytes of ``files``, 64 hexadecimal digits; raises ``error``."""
     total = hashlib.sha256()
     for path in files:
         try:

@@ -24,9 +24,8 @@ class DocumentError(ValueError):
 def parse(content: str | bytes) -> Any:
     """What a YAML document says, as mappings, lists and plain values; None for an empty one.
 
-    Raises:
-        DocumentError: it is not YAML, has values that there are not (no day of any month), names itself, is nested
-            too deeply, or stands for more than ``MOST_VALUES`` values.
+    Raises DocumentError where it is not YAML, names itself, is nested too deeply, stands for more than MOST_VALUES
+    values, or has one that there is not (no day of any month).
     """
     loader: Any = None
     nodes: list[yaml.Node] = []
@@ -63,7 +62,7 @@ def _nodes(node: yaml.Node) -> Iterator[yaml.Node]:
 
 
 def _culprit(loader: Any, nodes: list[yaml.Node]) -> str:
-    """Say where the value is that is not what its tag or its form says: a day that no month has, a word as an int."""
+    """Say where the value is that is not what its tag or its form says."""
     for one in nodes:
         if isinstance(one, yaml.ScalarNode):
             try:

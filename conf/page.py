@@ -55,11 +55,7 @@ def percent(value: float | None, decimals: int = 1, sign: bool = False) -> str:
 
 
 def table(head: Sequence[object], rows: Iterable[Sequence[object]], right: bool = False) -> str:
-    """Return a Markdown table; a cell holds any text of one line.
-
-    Args:
-        right: align all columns but the first to the right, as for numbers.
-    """
+    """Return a Markdown table; ``right``: all columns but the first are aligned to the right, as for numbers."""
     rule = ["---", *("---:" if right else "---" for _ in head[1:])]
     lines = ((str(cell).replace("|", "\\|") for cell in line) for line in (head, rule, *rows))
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

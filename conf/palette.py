@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import MappingProxyType
-from typing import Any, cast
+from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -11,7 +11,6 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter
 
 DPI = 150
-LINE_PT = 1.3  # 2.7 px at 150 dpi
 INK = "#333333"
 """Of text, and of what a paper says."""
 
@@ -19,33 +18,7 @@ EDGE = "#555555"
 """Of axes, and of limits that belong to no series."""
 
 GREY = "#8a8a8a"
-# Names are data, never mathematics: a system called "$x" must not be typeset.
-STYLE: MappingProxyType[str, Any] = MappingProxyType(
-    {
-        "text.parse_math": False,
-        "font.family": "DejaVu Sans",
-        "font.size": 9,
-        "axes.titlesize": 9.5,
-        "axes.titlelocation": "left",
-        "axes.titleweight": "bold",
-        "axes.labelsize": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.edgecolor": EDGE,
-        "axes.grid": True,
-        "axes.axisbelow": True,
-        "grid.color": "#e4e4e4",
-        "grid.linewidth": 0.7,
-        "legend.frameon": False,
-        "legend.fontsize": 9,
-        "lines.linewidth": LINE_PT,
-        "lines.markersize": 5,
-        "figure.dpi": DPI,
-        "savefig.dpi": DPI,
-        "figure.facecolor": "white",
-        "axes.facecolor": "white",
-    }
-)
+STYLE = mpl.rc_params_from_file(Path(__file__).with_name("house.mplstyle"), use_default_template=False)
 
 # Okabe and Ito's palette ("Color Universal Design", 2008) without its yellow, which is lost on white.
 BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"
@@ -57,7 +30,7 @@ def house_style() -> Iterator[None]:
     """Draw as every report is drawn, whatever the reader's own matplotlib settings; works as a decorator."""
     with mpl.rc_context():
         mpl.rcdefaults()
-        mpl.rcParams.update(cast(Any, dict(STYLE)))
+        mpl.rcParams.update(STYLE)
         yield
 
 

@@ -8,11 +8,7 @@ from importlib import import_module
 
 @contextmanager
 def quiet(name: str) -> Iterator[None]:
-    """Let only errors of the logger ``name`` and those below it through, and hide its library's progress bars.
-
-    Args:
-        name: transformers, diffusers, or a logger of theirs.
-    """
+    """Let only errors of ``name``, a logger of transformers or diffusers, through, and hide progress bars."""
     library = import_module(f"{name.partition('.')[0]}.utils.logging")
     library.get_verbosity()  # the first call sets the level of the library's logger
     logger = logging.getLogger(name)

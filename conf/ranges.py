@@ -1,8 +1,7 @@
 """Numbers with their ranges, to annotate what a configuration sets.
 
-A part that takes ``wait_s: Seconds`` says with it what seconds can be; whoever builds the part from a configuration
-enforces it and names the range where it is left. The bounds at the far ends are far outside what anybody serves, and
-near enough that sums over a run keep their precision.
+Whoever builds a part from a configuration enforces them. The bounds at the far ends are outside what anybody serves,
+and near enough that sums over a run keep their precision.
 """
 
 from typing import Annotated

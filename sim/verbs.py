@@ -231,8 +231,7 @@ def _validated(plain: dict[str, Any], folder: Path, *, fresh: bool = False, prog
     check_place(folder)
     for part in ("live", "simulated"):
         check_folder(folder / part)
-    found = validate(plain, unclaimed(folder) if fresh else folder, progress=progress)
-    return "\n".join([found.table(), *map(str, found.files)])
+    return validate(plain, unclaimed(folder) if fresh else folder, progress=progress)
 
 
 def _overrides() -> str:

@@ -12,10 +12,8 @@ from traces.table.trace import Trace
 def on_own_clock(facts: Facts, trace: Trace) -> NDArray[np.float64]:
     """Seconds in ``trace`` between the request that left an artifact and the one that starts from it, (rows,).
 
-    The papers replay prompts in the order of the service and let them come at the rate of the experiment, so what is
-    reused has two ages: one in the run (``source_age_s``, since it was finished there) and this one, which is that of
-    the service and the same at every rate (MoDM, A.1: 90 % within four hours). Rows that were preloaded have a time
-    in the trace as well. NaN where nothing was reused, and in a trace that tells an order and no times.
+    The same at every rate of the experiment, unlike ``source_age_s`` (MoDM, A.1: 90 % within four hours). NaN where
+    nothing was reused, and in a trace that tells an order and no times.
     """
     source = facts["source"]
     ages = np.full(len(facts), np.nan)

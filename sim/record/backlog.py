@@ -24,18 +24,14 @@ Reals = NDArray[np.float64]
 def backlog(facts: Facts, start_s: float) -> dict[str, Any]:
     """The summary's ``backlog``: of the requests in ``facts`` from ``start_s`` to the last arrival.
 
-    Let Q be the number in the queue: those whom the front door is done with and no GPU has begun. The time is cut
-    into SPANS spans, in each of which Q changes by some d. Over a load of 1, Q is a random walk with a drift; at 1 it
-    is one without; below, it is held at zero, and its changes cancel each other out. So the mean of d over its
-    standard error follows at most Student's t with SPANS - 1 degrees of freedom while the system keeps up (the spans
-    are much longer than a service, so their changes are nearly independent, and the d themselves say how far the
-    walk goes, bursts and batches included). The queue grows where that is above the quantile that FALSE_ALARM leaves.
+    Let Q be the number in the queue: those whom the front door is done with and no GPU has begun. In each of SPANS
+    spans Q changes by some d. Over a load of 1, Q is a random walk with a drift; at 1 one without; below, it is held at
+    zero. So the mean of d over its standard error follows at most Student's t with SPANS - 1 degrees of freedom while
+    the system keeps up. The queue grows where that is above the quantile that FALSE_ALARM leaves.
 
     Said to grow, of 1,500 seeds of M/M/1 from empty: at a load of 0.9 and less none of those of 1,000 requests and
-    more, and 0.3 % of those of 100; at 0.95 0.1 % of 400 and none of 1,000 to 16,000; at 1 1.0 to 1.3 %; at 1.1 11 %
-    of 400, 33 % of 1,000, 92 % of 4,000 and all of 16,000. A short run does not tell 1.1 from 1, and stays unmarked.
-
-    The number in service is not looked at: it is bounded, and rises in every run that begins empty.
+    more, and 0.3 % of those of 100; at 1 1.0 to 1.3 %; at 1.1 11 % of 400, 33 % of 1,000, 92 % of 4,000 and all of
+    16,000. The number in service is not looked at: it is bounded, and rises in every run that begins empty.
 
     ``per_hour`` is the mean change of Q, ``at_last_arrival`` Q itself; null where all came at one instant.
     """

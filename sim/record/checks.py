@@ -1,10 +1,6 @@
-"""What must hold of every finished run, whatever its parts did: the laws that are held against its columns.
+"""The laws that every finished run is held against, all requests at a time. An error names the part that broke one."""
 
-Each law is looked at once, when the run is over, on all requests at a time. An error names the part and what it wrote.
-"""
-
-import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +24,6 @@ SHARE = 1e-6
 
 MOST = 2**20
 """More than the steps of any request."""
-
-FINITE = sys.float_info.max
-
-NEITHER = "the front end plans a request, and after it only Run.assign does"
 
 Flags = NDArray[np.bool_]
 
@@ -66,7 +58,10 @@ class Finished:
     def changed(self, name: str, row: int, planned: Any, found: Any) -> SimulationError:
         """An error that names those who may have changed what was planned."""
         who = several(self.parts, "scheduler", "executor", *(kind for kind in self.parts if "controller" in kind))
-        return SimulationError(f"{who} changed {name} of the request in row {row} from {planned} to {found}; {NEITHER}")
+        return SimulationError(
+            f"{who} changed {name} of the request in row {row} from {planned} to {found}; the front end plans a "
+            "request, and after it only Run.assign does"
+        )
 
 
 def check(run: Finished) -> None:
@@ -93,35 +88,27 @@ def incomplete(run: Finished, arrived: int, waiting: int, failures: int) -> Simu
     kept = arrived - ended
     if aboard:
         who = ", ".join(map(str, list(aboard)[:8])) + (", ..." if len(aboard) > 8 else "")
-        what = (
-            f"{named(run.parts, 'executor')} holds {sum(aboard.values())} requests aboard the workers {who}, and "
-            "nothing is left to happen; call Run.end and Cluster.release once for each request"
-        )
+        held = f"{named(run.parts, 'executor')} holds {sum(aboard.values())} requests aboard the workers {who}"
+        what = f"{held}, and nothing is left to happen; call Run.end and Cluster.release once for each request"
         if waiting == kept:
             what += ": all of those have ended, so Cluster.release was not called"
     elif emptied:
         who, at_s = run.last_order[emptied[0]]
         what = f"{who} ordered the last worker of role {emptied[0]!r} elsewhere at {at_s} s; leave one for what waits"
     elif waiting < kept:
-        what = (
-            f"{named(run.parts, 'scheduler')} dropped {kept - waiting} requests: it neither handed them over nor keeps "
-            "them; return each from offer or next, or end it (Run.end)"
-        )
+        what = f"{named(run.parts, 'scheduler')} dropped {kept - waiting} requests: it neither handed them over nor "
+        what += "keeps them; return each from offer or next, or end it (Run.end)"
     else:
         what = f"{named(run.parts, 'scheduler')} kept requests that no worker may run"
         if failures:
-            what += (
-                f", or GPUs do not stay up for as long as one takes: they failed {failures} times; raise "
-                "failures.mean_up_s, or look at failures.outages"
-            )
+            what += f", or GPUs do not stay up for as long as one takes: they failed {failures} times"
+            what += "; raise failures.mean_up_s, or look at failures.outages"
     rows = len(run.record.facts)
     return SimulationError(f"of {rows} requests {arrived} arrived and {ended} ended; {waiting} still wait: {what}")
 
 
 def _first(wrong: Flags) -> int | None:
-    """The place of the first of ``wrong``, None where there is none."""
-    place = int(wrong.argmax()) if len(wrong) else 0
-    return place if len(wrong) and wrong[place] else None
+    return int(wrong.argmax()) if wrong.any() else None
 
 
 def _plans(run: Finished, facts: Facts, on_gpu: Flags) -> None:
@@ -152,37 +139,32 @@ def _plans(run: Finished, facts: Facts, on_gpu: Flags) -> None:
     steps = facts["steps"] - facts["skipped"]
     at = _first(on_gpu & (facts["left"] != 0) & (facts["left"] != steps))
     if at is not None:
-        left = facts["left"][at]
-        raise run.wrong(
-            "executor",
-            f"completed the request in row {facts.first + at} with {left} of its {steps[at]} steps left; run all of "
-            "them",
-        )
+        left = f"{facts['left'][at]} of its {steps[at]} steps left"
+        raise run.wrong("executor", f"completed the request in row {facts.first + at} with {left}; run all of them")
 
 
 def _values(run: Finished, facts: Facts, served: Flags, on_gpu: Flags) -> None:
     """What was written of a request is finite and not negative; a score of quality may be."""
-    written: list[tuple[str, Flags, tuple[str, ...]]] = [("door", served, ("search_s", "fetch_s"))]
-    written += [("executor", on_gpu, ("start_s", "load_s", "denoise_s", "decode_s", "energy_j"))]
-    written += [("executor", on_gpu, tuple(name for name in (STEP_SHARE, BATCH_MEAN) if name in facts))]
-    written += [("backend", served, ("quality",))]
+    shared = [name for name in (STEP_SHARE, BATCH_MEAN) if name in facts]
+    written: list[tuple[str, Flags, Sequence[str]]] = [
+        ("door", served, ["search_s", "fetch_s"]),
+        ("executor", on_gpu, ["start_s", "load_s", "denoise_s", "decode_s", "energy_j", *shared]),
+        ("backend", served, ["quality"]),
+    ]
     unknown = {"quality", BATCH_MEAN}
     if run.cluster.gpu.active_w is None:
         unknown.add("energy_j")
-    least = {BATCH_MEAN: 1 - SHARE, "quality": -FINITE}
+    bounds = {BATCH_MEAN: 1 - SHARE, "quality": np.finfo(float).min}
     for kind, where, names in written:
         for name in names:
-            values = facts[name]
-            sane = (values >= least.get(name, 0.0)) & (values < np.inf)
+            values, least = facts[name], bounds.get(name, 0.0)
+            sane = (values >= least) & (values < np.inf)
             if name in unknown:
                 sane |= np.isnan(values)
             at = _first(where & ~sane)
             if at is not None:
-                raise run.wrong(
-                    kind,
-                    f"wrote {name} = {values[at]} of the request in row {facts.first + at}; expected "
-                    f"{least.get(name, 0.0):g} or more, and finite",
-                )
+                found = f"wrote {name} = {values[at]} of the request in row {facts.first + at}"
+                raise run.wrong(kind, f"{found}; expected {least:g} or more, and finite")
 
 
 def _times(run: Finished, facts: Facts, served: Flags, on_gpu: Flags) -> None:
@@ -195,19 +177,14 @@ def _times(run: Finished, facts: Facts, served: Flags, on_gpu: Flags) -> None:
     from_s = facts["arrival_s"] + facts["search_s"]
     at = _first(served & ~((start_s >= from_s - slack_s) & (start_s <= finish_s)))
     if at is not None:
-        raise run.wrong(
-            "executor",
-            f"says that the request in row {facts.first + at} started at {start_s[at]} s; it could from {from_s[at]} s "
-            f"on, and ended at {finish_s[at]} s: set request.start_s",
-        )
+        when = f"started at {start_s[at]} s; it could from {from_s[at]} s on, and ended at {finish_s[at]} s"
+        raise run.wrong("executor", f"says that the request in row {facts.first + at} {when}: set request.start_s")
     took_s, parts_s = finish_s - start_s, facts["load_s"] + facts["fetch_s"] + denoise_s + facts["decode_s"]
     at = _first(on_gpu & (parts_s > took_s * (1 + SHARE) + slack_s))
     if at is not None:
-        raise run.wrong(
-            "executor",
-            f"says that the request in row {facts.first + at} loaded, fetched, denoised and decoded for {parts_s[at]} "
-            f"s in the {took_s[at]} s from its start to its end",
-        )
+        spent = f"for {parts_s[at]} s in the {took_s[at]} s from its start to its end"
+        one = f"the request in row {facts.first + at}"
+        raise run.wrong("executor", f"says that {one} loaded, fetched, denoised and decoded {spent}")
     head = slice(facts.first, facts.first + len(facts))
     stepped = on_gpu & (facts["steps"] > facts["skipped"]) & (run.workload.full.denoise_s[head] > 0)
     shared = facts[STEP_SHARE if STEP_SHARE in facts else "denoise_s"]
@@ -251,11 +228,9 @@ def _busy(run: Finished, facts: Facts, on_gpu: Flags) -> None:
             busy_s[asked] = np.append(ends_s[their], -np.inf)[period]
     at = _first(busy_s < finish_s - slack_s)
     if at is not None:
-        raise run.wrong(
-            "executor",
-            f"completed the request in row {facts.first + rows[at]} on worker {number[at]} from {start_s[at]} s to "
-            f"{finish_s[at]} s, and the GPU was not busy all that time; record every second (Cluster.spend)",
-        )
+        told = f"in row {facts.first + rows[at]} on worker {number[at]} from {start_s[at]} s to {finish_s[at]} s"
+        why = "the GPU was not busy all that time; record every second (Cluster.spend)"
+        raise run.wrong("executor", f"completed the request {told}, and {why}")
     codes = np.full(len(run.record.ledger.models) + 1, MISSING)
     for name, code in run.record.ledger.models.items():
         codes[code] = facts.model_code.get(name, MISSING)
@@ -272,14 +247,11 @@ def _busy(run: Finished, facts: Facts, on_gpu: Flags) -> None:
     drawn_j = np.bincount(of, joules, len(shares_j))
     at = _first(shares_j > drawn_j * (1 + SHARE) + SHARE)
     if at is not None:
-        raise run.wrong(
-            "executor",
-            f"wrote energy_j of {shares_j[at]} J in the requests of worker {at}, and its GPUs drew {drawn_j[at]} J",
-        )
+        told = f"energy_j of {shares_j[at]} J in the requests of worker {at}, and its GPUs drew {drawn_j[at]} J"
+        raise run.wrong("executor", f"wrote {told}")
 
 
 def _by_worker(numbers: NDArray[np.int32]) -> NDArray[np.intp]:
-    """The places of ``numbers``, which are workers', in their order and else as they stand."""
     small = numbers.max(initial=0) < 2**16  # which NumPy sorts by radix
     return np.argsort(numbers.astype(np.uint16) if small else numbers, kind="stable")
 
@@ -298,11 +270,8 @@ def _energy(run: Finished) -> None:
     at = _first(~((spans["joules"] >= 0) & (spans["joules"] < np.inf)))
     if at is not None:
         span = spans[at]
-        raise run.wrong(
-            "executor",
-            f"spends {span['joules']} J on worker {span['worker']} from {span['from_s']} s to {span['until_s']} s; "
-            "expected 0 or more, and finite",
-        )
+        told = f"{span['joules']} J on worker {span['worker']} from {span['from_s']} s to {span['until_s']} s"
+        raise run.wrong("executor", f"spends {told}; expected 0 or more, and finite")
 
 
 def _little(run: Finished, facts: Facts) -> None:

@@ -1,6 +1,5 @@
 """What a run costs: GPUs, which are rented by the instance, and the services that a system uses beside them."""
 
-import datetime
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,11 +37,8 @@ class Price:
 def list_prices() -> Mapping[str, Price]:
     """Return the price of each GPU kind that conf/data/gpu-prices.yaml knows."""
     known = parse((files("conf") / "data" / "gpu-prices.yaml").read_text(encoding="utf-8"))
-    return {name: Price(row["usd_per_gpu_h"], _dated(row["date"], row["source"])) for name, row in known.items()}
-
-
-def _dated(date: datetime.date | None, source: str) -> str:
-    return source if date is None else f"list price of {date}: {source}"
+    said = {name: f"list price of {row['date']}: " if row["date"] else "" for name, row in known.items()}
+    return {name: Price(row["usd_per_gpu_h"], said[name] + row["source"]) for name, row in known.items()}
 
 
 def gpu_price(gpu: Gpu) -> Price | None:

@@ -70,12 +70,9 @@ def _differences(node: Mapping[str, Any], published: Mapping[str, Any], group: s
     for key in DECIDES[group]:
         found, expected = (each.get(key) for each in (node, published))
         if found != expected:
-            yield f"{group}.{key} is {_said(found)} and not {_said(expected)}"
+            found, expected = ("not set" if each is None else each for each in (found, expected))
+            yield f"{group}.{key} is {found} and not {expected}"
 
 
 def _names(names: str | list[str]) -> list[str]:
     return [names] if isinstance(names, str) else names
-
-
-def _said(value: Any) -> str:
-    return "not set" if value is None else str(value)

@@ -16,19 +16,17 @@ from sim.request import COMPLETED, LOOKUPS, MISSING, OUTCOMES, Request
 REAL, WHOLE, CODE = "d", "i", "B"
 """float64, int32 and uint8: the letters are those of struct and of NumPy. NaN and -1 stand for null."""
 
-PLANNED = {
+PLANNED = {  # by the front door
     **dict.fromkeys(("search_s", "similarity", "source_age_s", "fetch_s"), REAL),
     **dict.fromkeys(("skipped", "k", "source"), WHOLE),
     "lookup": CODE,
 }
-"""What the front door planned."""
 
-ENDED = {
+ENDED = {  # of every request
     **dict.fromkeys(("arrival_s", "finish_s"), REAL),
     **dict.fromkeys(("width", "height", "steps"), WHOLE),
     "outcome": CODE,
 }
-"""What is written of every request, when it ends."""
 
 SERVED = {
     **dict.fromkeys(("start_s", "load_s", "denoise_s", "decode_s", "energy_j"), REAL),
@@ -40,12 +38,16 @@ RECORD = np.dtype(list((PLANNED | ENDED | SERVED).items()), align=True)
 SIZE = RECORD.itemsize
 PLACE: dict[str, int] = {name: place[1] for name, place in (RECORD.fields or {}).items()}
 OUTCOME_AT = PLACE["outcome"]
-ENDED_AT = PLACE["arrival_s"]
 write_all = Struct("@" + "".join((PLANNED | ENDED | SERVED).values())).pack_into
-write_ended = Struct("@" + "".join((ENDED | SERVED).values())).pack_into
+
+COLUMNS = (
+    *("request_id", "arrival_s", "start_s", "finish_s", "outcome", "reason", "model", "worker", "width", "height"),
+    *("steps", "skipped", "similarity", "source_id", "source_age_s", "source_age_trace_s", "search_s", "fetch_s"),
+    *("load_s", "stall_s", "denoise_s", "decode_s", "batch_mean", "quality_factor", "energy_j", "lookup"),
+)
+"""Those of requests.parquet whatever the parts declare, of which SAID are worked out and so are no facts."""
 
 SAID = ("request_id", "reason", "source_id", "source_age_trace_s", "quality_factor")
-"""Columns of requests.parquet that are worked out, and so are no facts."""
 
 NULLS = {float: np.nan, int: MISSING, bool: False}
 """What a declared fact is of a request that it says nothing about."""
@@ -56,8 +58,7 @@ class Fact:
     """A column that one part declares and writes, by trace row.
 
     Attributes:
-        values: (rows,) of the requests that are served.
-        first: the trace row of the first of them.
+        values: (rows,) of the requests that are served, from the trace row ``first`` on.
         shown: whether it is a column of requests.parquet.
         total: the key of the summary that has its sum; empty for none.
     """
@@ -84,13 +85,11 @@ class Fact:
 class Facts:
     """One record per request of the run, laid end to end in a buffer that NumPy reads as columns without a copy.
 
-    A request is written in one call or two, in about half the time that it takes value by value. What only some
-    systems know of a request is a column of its own, declared by the part that knows it.
+    What only some systems know of a request is a column of its own, declared by the part that knows it.
 
     Args:
-        rows: requests that are served.
+        rows: requests that are served, ``first`` the trace row of the first of them.
         models: names of all models that may serve one.
-        first: the trace row of the first request.
 
     Attributes:
         model_code: what stands for each model in the column ``model``.
@@ -131,15 +130,13 @@ class Facts:
         return self[name] if name in self else np.full(len(self), default)
 
     def declare(self, name: str, kind: type, shown: bool, default: float | int | bool | None, total: str = "") -> Fact:
-        """A column of the part's own; see sim.parts.Run.fact.
+        """A column of the part's own (sim.parts.Run.fact).
 
         Raises SimulationError where there is such a column already, or ``kind`` is not float, int or bool.
         """
         if name in self or name in SAID or kind not in NULLS:
-            raise SimulationError(
-                f"a part declares the fact {name!r} as {kind}: expected a name that is not taken, and float, int "
-                "or bool"
-            )
+            wrong = f"a part declares the fact {name!r} as {kind}"
+            raise SimulationError(f"{wrong}: expected a name that is not taken, and float, int or bool")
         fact = Fact(np.full(len(self), NULLS[kind] if default is None else default), self.first, shown, total)
         self.declared[name] = fact
         return fact
@@ -152,10 +149,8 @@ class Facts:
         at, buffer = (request.row - self.first) * SIZE, self._buffer
         if buffer[at + OUTCOME_AT]:
             before = OUTCOMES[buffer[at + OUTCOME_AT]]
-            raise SimulationError(
-                f"request in row {request.row} ended twice: {caller()} ended it at {now_s} s, and before it was "
-                f"{before}"
-            )
+            twice = f"request in row {request.row} ended twice"
+            raise SimulationError(f"{twice}: {caller()} ended it at {now_s} s, and before it was {before}")
         if outcome != COMPLETED:
             self._cut_short(request, now_s, outcome, reason)
             return
@@ -163,43 +158,17 @@ class Facts:
         code = MISSING if model is None else self.model_code[model]
         if model is not request.planned and model and request.planned and model != request.planned:
             self.replanned[request.row] = request.planned, model
-        if (
-            request.lookup
-            or request.source >= 0
-            or request.skipped  # and K, which is 0 without
-            or request.search_s
-            or request.fetch_s
-        ):  # else the record says already that nothing was planned
-            write_all(  # in one call: a second one costs a hundredth of a run
-                buffer,
-                at,
-                request.search_s,
-                request.similarity,
-                request.source_age_s,
-                request.fetch_s,
-                request.skipped,
-                request.k,
-                request.source,
-                request.lookup,
-                request.arrival_s,
-                now_s,
-                request.width,
-                request.height,
-                request.steps,
-                outcome,
-                request.start_s,
-                request.load_s,
-                request.denoise_s,
-                request.decode_s,
-                request.energy_j,
-                code,
-                request.worker,
-                request.left,
-            )
-            return
-        write_ended(
+        write_all(  # in one call: value by value it takes twice the time
             buffer,
-            at + ENDED_AT,
+            at,
+            request.search_s,
+            request.similarity,
+            request.source_age_s,
+            request.fetch_s,
+            request.skipped,
+            request.k,
+            request.source,
+            request.lookup,
             request.arrival_s,
             now_s,
             request.width,
@@ -233,52 +202,28 @@ class Facts:
         ``request_ids`` are those of the whole trace: sources may be among the rows at its head that were not
         served. ``source_age_trace_s`` is that of ``sim.record.ages``, (rows,). What is -1 or NaN here is null there.
         """
-        served = request_ids.slice(self.first)
         reasons: list[str | None] = [None] * len(self)
         for row, reason in self.reasons.items():
             reasons[row - self.first] = reason
         model, lookup = self["model"], self["lookup"].astype(np.int32)
-        named = {
-            "request_id": served,
-            "arrival_s": _reals(self["arrival_s"]),
-            "start_s": _reals(self["start_s"]),
-            "finish_s": _reals(self["finish_s"]),
+        worked_out = {
+            "request_id": request_ids.slice(self.first),
             "outcome": _coded(self["outcome"].astype(np.int32), OUTCOMES),
             "reason": pa.array(reasons, pa.string()),
             "model": _coded(model, tuple(self.model_code)),
-            "worker": _integers(self["worker"]),
-            "width": pa.array(self["width"]),
-            "height": pa.array(self["height"]),
-            "steps": pa.array(self["steps"]),
-            "skipped": pa.array(self["skipped"]),
-            "similarity": _reals(self["similarity"]),
-            "source_id": request_ids.take(_integers(self["source"])),
-            "source_age_s": _reals(self["source_age_s"]),
-            "source_age_trace_s": _reals(source_age_trace_s),
-            "search_s": _reals(self["search_s"]),
-            "fetch_s": _reals(self["fetch_s"]),
-            "load_s": _reals(self["load_s"]),
-            "stall_s": _reals(self._declared("stall_s", 0.0)),
-            "denoise_s": _reals(self["denoise_s"]),
-            "decode_s": _reals(self["decode_s"]),
-            "batch_mean": _reals(np.where(model == MISSING, np.nan, self._declared("batch_mean", 1.0))),
-            "quality_factor": _reals(self["quality"]),
-            "energy_j": _reals(self["energy_j"]),
+            "source_id": request_ids.take(_plain(self["source"])),
+            "source_age_trace_s": _plain(source_age_trace_s),
+            "stall_s": _plain(self._declared("stall_s", 0.0)),
+            "batch_mean": _plain(np.where(model == MISSING, np.nan, self._declared("batch_mean", 1.0))),
+            "quality_factor": _plain(self["quality"]),
             "lookup": _coded(np.where(lookup == 0, MISSING, lookup), LOOKUPS),
         }
-        for name, fact in self.declared.items():
-            if fact.shown and name not in named:
-                kept = _integers if fact.values.dtype.kind == "i" else _reals
-                named[name] = pa.array(fact.values) if fact.values.dtype == bool else kept(fact.values)
-        return pa.table(named)
+        names = dict.fromkeys((*COLUMNS, *(name for name, fact in self.declared.items() if fact.shown)))
+        return pa.table({name: worked_out[name] if name in worked_out else _plain(self[name]) for name in names})
 
 
-def _reals(values: NDArray[np.float64]) -> pa.Array:
-    return pa.array(values, from_pandas=True)
-
-
-def _integers(values: NDArray[np.int32]) -> pa.Array:
-    return pa.array(values, mask=values == MISSING)
+def _plain(values: NDArray[Any]) -> pa.Array:
+    return pa.array(values, mask=values == MISSING if values.dtype.kind == "i" else None, from_pandas=True)
 
 
 def _coded(codes: NDArray[np.int32], names: Sequence[str]) -> pa.Array:

@@ -4,13 +4,12 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import Field, TypeAdapter, ValidationError
-from typing_extensions import TypedDict
+from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
 from conf.document import DocumentError, parse
 from sim.errors import ConfigError
@@ -20,88 +19,51 @@ from sim.rundir import CONFIG, SUMMARY
 WORDS = ("outcome", "lookup")
 """Columns of requests.parquet that hold text."""
 
-_Number = float | None
-_Share = Annotated[float, Field(ge=-1e-9, le=1 + 1e-9)] | None
+_or_null = core_schema.nullable_schema
+_ANY = core_schema.any_schema()
+_TEXT = core_schema.str_schema()
+_NUMBER = _or_null(core_schema.float_schema())
+_WHOLE = _or_null(core_schema.int_schema())
+_SHARE = _or_null(core_schema.float_schema(ge=-1e-9, le=1 + 1e-9))
 
 
-class _Assumption(TypedDict):
-    what: Any
-    value: Any
-    source: Any
+def _keys(**kinds: CoreSchema) -> CoreSchema:
+    """A mapping with these keys; older summaries have no ``models``."""
+    fields = {key: core_schema.typed_dict_field(kind, required=key != "models") for key, kind in kinds.items()}
+    return core_schema.typed_dict_schema(fields)
 
 
-class _Model(TypedDict):
-    role: str
-    model: str
-    width: int | None
-    height: int | None
-    steps: int | None
-    precision: str | None
-    basis: str | None
-    service_error: _Share
-
-
-class _Requests(TypedDict):
-    arrived: _Number
-    completed: _Number
-    discarded: _Number
-    failed: _Number
-
-
-class _Seconds(TypedDict):
-    mean: _Number
-    p50: _Number
-    p99: _Number
-
-
-class _Limit(TypedDict):
-    limit_s: _Number
-    violation_rate: _Share
-
-
-class _Cache(TypedDict):
-    hit_rate: _Share
-    compute_saving: _Number
-    hit_share_by_k: dict[str, _Share] | None
-
-
-class _Gpu(TypedDict):
-    count: _Number
-    busy_fraction: _Share
-
-
-class _PerImage(TypedDict):
-    per_image: _Number
-
-
-class _Summary(TypedDict):
-    """What is read of summary.json. What does not apply is null there, so an absent key is that of a damaged file."""
-
-    schema: Any
-    system: Any
-    seed: Any
-    trace: dict[str, Any] | None
-    assumptions: list[_Assumption] | None
-    models: NotRequired[list[_Model] | None]
-    requests: _Requests | None
-    throughput_rpm: _Number
-    latency_s: _Seconds | None
-    queue_s: _Seconds | None
-    slo: dict[str, _Limit | None] | None
-    cache: _Cache | None
-    gpu: _Gpu | None
-    energy_j: _PerImage | None
-    cost_usd: _PerImage | None
-
-
-_SUMMARY: TypeAdapter[_Summary] = TypeAdapter(_Summary)
+_MODEL = _keys(
+    **dict.fromkeys(("role", "model"), _TEXT),
+    **dict.fromkeys(("width", "height", "steps"), _WHOLE),
+    **dict.fromkeys(("precision", "basis"), _or_null(_TEXT)),
+    service_error=_SHARE,
+)
+_SECONDS = _or_null(_keys(mean=_NUMBER, p50=_NUMBER, p99=_NUMBER))
+_PER_IMAGE = _or_null(_keys(per_image=_NUMBER))
+_BY_K = _or_null(core_schema.dict_schema(_TEXT, _SHARE))
+_SUMMARY = SchemaValidator(
+    _keys(
+        **dict.fromkeys(("schema", "system", "seed"), _ANY),
+        trace=_or_null(core_schema.dict_schema(_TEXT, _ANY)),
+        assumptions=_or_null(core_schema.list_schema(_keys(what=_ANY, value=_ANY, source=_ANY))),
+        models=_or_null(core_schema.list_schema(_MODEL)),
+        requests=_or_null(_keys(arrived=_NUMBER, completed=_NUMBER, discarded=_NUMBER, failed=_NUMBER)),
+        throughput_rpm=_NUMBER,
+        **dict.fromkeys(("latency_s", "queue_s"), _SECONDS),
+        slo=_or_null(core_schema.dict_schema(_TEXT, _or_null(_keys(limit_s=_NUMBER, violation_rate=_SHARE)))),
+        cache=_or_null(_keys(hit_rate=_SHARE, compute_saving=_NUMBER, hit_share_by_k=_BY_K)),
+        gpu=_or_null(_keys(count=_NUMBER, busy_fraction=_SHARE)),
+        **dict.fromkeys(("energy_j", "cost_usd"), _PER_IMAGE),
+    )
+)
+"""What is read of summary.json. What does not apply is null there, so an absent key is that of a damaged file."""
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
     """Read the summary of the run in ``folder``.
 
-    Raises:
-        ConfigError: it is missing, damaged, or of another version; the message names the file and the key.
+    Raises ConfigError, which names file and key, where it is missing, damaged, or of another version.
     """
     path = folder / SUMMARY
     try:
@@ -114,10 +76,8 @@ def read_summary(folder: Path) -> dict[str, Any]:
         raise _damaged(path, f"the top level is {str(summary)[:60]!r}, expected an object")
     schema = summary.get("schema", SCHEMA)
     if schema != SCHEMA or isinstance(schema, bool):
-        raise ConfigError(
-            f"{path}: key 'schema' is {schema!r}, this version reads {SCHEMA}; "
-            "report it with the version of mezzotint that wrote it, or run it again with this one"
-        )
+        remedy = "report it with the version of mezzotint that wrote it, or run it again with this one"
+        raise ConfigError(f"{path}: key 'schema' is {schema!r}, this version reads {SCHEMA}; {remedy}")
     try:
         _SUMMARY.validate_python(summary, strict=True)
     except ValidationError as error:
@@ -158,14 +118,10 @@ def read_config(folder: Path) -> dict[str, Any]:
 def read_table(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa.Table:
     """Read columns of a run's Parquet file, of ``optional`` those that are there.
 
-    Raises:
-        ConfigError: the file or a column is missing, or cannot be read; the message names the file and the column.
+    Raises ConfigError, which names file and column, where one is missing or cannot be read.
     """
     try:
-        with (
-            pa.OSFile(str(path)) as source,
-            pq.ParquetFile(source) as file,
-        ):  # Arrow takes a path with a colon for a URI
+        with pa.OSFile(str(path)) as source, pq.ParquetFile(source) as file:  # a path with a colon is a URI to Arrow
             names = file.schema_arrow.names
             wanted = [*columns, *(column for column in optional if column in names)]
             for column in wanted:

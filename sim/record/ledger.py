@@ -8,37 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-SPAN = np.dtype(
-    [
-        ("from_s", "f8"),
-        ("until_s", "f8"),
-        ("joules", "f8"),
-        ("row", "i4"),
-        ("worker", "i4"),
-        ("batch", "u2"),
-        ("kind", "u2"),
-        ("model", "u2"),
-    ]
-)
+_FIELDS = ("from_s", "until_s", "joules", "row", "worker", "batch", "kind", "model")
+SPAN = np.dtype({"names": _FIELDS, "formats": ["f8"] * 3 + ["i4"] * 2 + ["u2"] * 3})
 PACK = Struct("=dddiiHHH").pack
 """A span, to be appended to the buffer; by the cluster, which is told of every one."""
 
 
 class Ledger:
-    """Spans of work, in the order in which they were told, as one record each.
-
-    Attributes:
-        buffer: the records, end to end.
-        kinds, models: what ``kind`` and ``model`` stand for, by code.
-    """
+    """Spans of work in the order in which they were told: records end to end, ``kinds`` and ``models`` by name."""
 
     def __init__(self) -> None:
         self.buffer = bytearray()
         self.kinds: dict[str, int] = {}
         self.models: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        return len(self.buffer) // SPAN.itemsize
 
     def spans(self) -> NDArray[Any]:
         """All of them, (n,) of SPAN."""

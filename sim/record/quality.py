@@ -1,9 +1,7 @@
 """Image quality of simulated runs: no image is made, so it is carried from what the papers measured, or bounded.
 
-A quality factor is an image's score over that of the full run of the large model; the full run itself has 1 by
-definition. Where no paper tells the factor of an image it is null, and where only the mean over a system's images
-is told, only that is given. What was measured of one design says nothing of another: a run that departs from it has
-no quality, and a reason. A live backend measures its own, and nothing here is asked.
+A quality factor is an image's score over that of the full run of the large model, which has 1 by definition. It is null
+where no paper tells it. A run that departs from the design that was measured has no quality, and a reason.
 """
 
 import math
@@ -49,26 +47,21 @@ class Judgement:
     def summary(self, images: Mask) -> dict[str, Any]:
         """The summary's ``quality`` over ``images`` (rows,). No share below alpha: these factors are means."""
         factor = self.factor[images]
-        reason = self.reason if len(factor) else "no image was finished"
-        mean: float | None = None
+        mean = None
         if len(factor):
             mean = self.mean if np.isnan(factor).any() else float(factor.mean())
-        if mean is not None:
-            return {
-                "factor_mean": mean,
-                "below_alpha_share": None,
-                "basis": self.basis,
-                "reason": None,
-                "published": self.published,
-            }
-        return dict.fromkeys(("factor_mean", "below_alpha_share", "basis")) | {
-            "reason": reason or "not known of images returned as they are",
+        reason = (self.reason if len(factor) else "no image was finished") or "not known of images returned as they are"
+        return {
+            "factor_mean": mean,
+            "below_alpha_share": None,
+            "basis": None if mean is None else self.basis,
+            "reason": reason if mean is None else None,
             "published": self.published,
         }
 
 
 def unknown(rows: int, reason: str) -> Judgement:
-    """Of ``rows`` requests nothing is known, and why."""
+    """The judgement of ``rows`` requests of which nothing is known."""
     return Judgement(np.full(rows, np.nan), reason=reason)
 
 
@@ -131,8 +124,6 @@ class Published:
     Args:
         designs: what the systems in them are made of, by the names that their rows use: group -> its choice.
         tables: the papers' tables; of several for one large model and dataset the first that has the system counts.
-        dataset: whose scores are taken.
-        metric: the score whose ratio is the factor.
 
     Raises:
         ConfigError: a table that lacks a key, has an unknown one, a score that is not positive, or a design that is
@@ -160,7 +151,7 @@ class Published:
         self, record: Record, models: Mapping[str, Model], config: Mapping[str, Any], alpha: float | None
     ) -> Judgement:
         images = Images(record, models)
-        factor, system = images.by_definition(), config["system"]["name"]
+        factor, system = images.by_definition, config["system"]["name"]
         table, row = self._find(models, system)
         if table is None:
             large = reference(models).name
@@ -172,7 +163,7 @@ class Published:
         published: dict[str, float] | None = None
         for name, scores in table.models.items():
             alone = images.in_full_on(name)
-            if alone.any():
+            if name != table.large and alone.any():
                 factor[alone] = self._ratio(scores, table)
                 basis, published = f"carried: {named}, mean of {name} in full", scores
         if row is None:
@@ -239,34 +230,33 @@ class AtLeastAlpha:
     def judge(
         self, record: Record, models: Mapping[str, Model], config: Mapping[str, Any], alpha: float | None
     ) -> Judgement:
-        images = Images(record, models)
-        factor = images.by_definition()
-        selector = config.get("selector") or {}
-        chosen = selector.get("alpha_for")
+        images, selector = Images(record, models), config.get("selector") or {}
+        factor = images.by_definition
         if alpha is None:
             reason = "the selector has no alpha" if selector else "no selector, so no alpha, speaks of this model"
             return Judgement(factor, basis=_BY_DEFINITION, reason=reason)
-        if chosen is None:
+        if selector.get("alpha_for") is None:
             reason = "selector.alpha_for does not say which models and thresholds alpha was chosen for"
             return Judgement(factor, basis=_BY_DEFINITION, reason=reason)
-        held = _validated(AlphaFor, chosen, "selector.alpha_for")
-        if lacking := self._unheld(held, selector, models, config):
+        held = _validated(AlphaFor, selector["alpha_for"], "selector.alpha_for")
+        if lacking := _unheld(held, selector, models, config):
             return Judgement(factor, basis=_BY_DEFINITION, reason=f"alpha = {alpha:g} bounds nothing here: {lacking}")
         factor[images.hits_on(held.hits)] = alpha
         reason = f"alpha = {alpha:g} was chosen for hits on {held.hits}, and others ran elsewhere"
         basis = f"lower bound: alpha = {alpha:g} of the step selector for every hit"
         return Judgement(factor, basis=basis, reason=reason)
 
-    def _unheld(
-        self, held: AlphaFor, selector: Mapping[str, Any], models: Mapping[str, Model], config: Mapping[str, Any]
-    ) -> str | None:
-        if reference(models).name != held.large:
-            return f"it was chosen for {held.large} and not {reference(models).name}"
-        table = selector["at_least"]
-        lower = [k for k, least in table.items() if least < held.at_least.get(k, math.inf)]
-        if lower or selector.get("of_steps", held.of_steps) != held.of_steps:
-            return f"selector.at_least is {table}, and it was chosen for {held.at_least}"
-        return departure(config, {"space": held.space})
+
+def _unheld(
+    held: AlphaFor, selector: Mapping[str, Any], models: Mapping[str, Model], config: Mapping[str, Any]
+) -> str | None:
+    if reference(models).name != held.large:
+        return f"it was chosen for {held.large} and not {reference(models).name}"
+    table = selector["at_least"]
+    lower = [k for k, least in table.items() if least < held.at_least.get(k, math.inf)]
+    if lower or selector.get("of_steps", held.of_steps) != held.of_steps:
+        return f"selector.at_least is {table}, and it was chosen for {held.at_least}"
+    return departure(config, {"space": held.space})
 
 
 def _unlike(table: Table, images: "Images", models: Mapping[str, Model], config: Mapping[str, Any]) -> str | None:
@@ -274,16 +264,12 @@ def _unlike(table: Table, images: "Images", models: Mapping[str, Model], config:
     if table.steps is not None and config["shapes"] != "model":
         return f"shapes is {config['shapes']} and not model"
     for role, model in models.items():
-        if role != next(iter(models)) and not images.any_on(model.name):
+        if role != next(iter(models)) and not images.on(model.name).any():
             continue
-        steps = table.steps_of.get(model.name, table.steps)
-        for key, found, expected in (
-            ("steps", model.steps, steps),
-            ("width", model.width, table.side),
-            ("height", model.height, table.side),
-        ):
-            if expected is not None and found != expected:
-                return f"models.{role}.{key} is {found} and not {expected}"
+        expected = {"steps": table.steps_of.get(model.name, table.steps), "width": table.side, "height": table.side}
+        for key, value in expected.items():
+            if value is not None and getattr(model, key) != value:
+                return f"models.{role}.{key} is {getattr(model, key)} and not {value}"
     return None
 
 
@@ -295,38 +281,28 @@ _BY_DEFINITION = "1 by definition: every image is the full run of the large mode
 
 
 class Images:
-    """Which images a finished run made, and how: masks (rows,)."""
+    """Which images a finished run made, and how: masks (rows,); ``by_definition`` is the factor of those in full."""
 
     def __init__(self, record: Record, models: Mapping[str, Model]) -> None:
         facts = record.facts
         self._code = facts.model_code
-        self._large = reference(models).name
         self._completed: Mask = facts["outcome"] == COMPLETED
         self._model = facts["model"]
         self._hit: Mask = facts["source"] != MISSING
         self.k = facts["k"]
-
-    def by_definition(self) -> Reals:
-        """1 for full runs of the large model, NaN for all else."""
-        return np.where(self._full(self._large), 1.0, np.nan)
+        self.by_definition: Reals = np.where(self.in_full_on(reference(models).name), 1.0, np.nan)
 
     def in_full_on(self, model: str) -> Mask:
-        """Requests that ran in full on ``model``, which is not the large one."""
-        return self._full(model) if model != self._large else np.zeros(len(self.k), bool)
+        """Requests that ran in full on ``model``."""
+        return self._completed & ~self._hit & self.on(model)
 
     def hits_on(self, model: str | None) -> Mask:
         """Requests that reused earlier work and finished on ``model``, or, with None, on any or without one."""
         hits = self._completed & self._hit
-        return hits if model is None else hits & self._on(model)
+        return hits if model is None else hits & self.on(model)
 
-    def any_on(self, model: str) -> bool:
-        """Whether ``model`` ran any of them."""
-        return bool(self._on(model).any())
-
-    def _full(self, model: str) -> Mask:
-        return self._completed & ~self._hit & self._on(model)
-
-    def _on(self, model: str) -> Mask:
+    def on(self, model: str) -> Mask:
+        """Requests that ran on ``model``."""
         on: Mask = self._model == self._code.get(model, MISSING - 1)
         return on
 

@@ -26,14 +26,12 @@ SERIES = ("time_s", "seconds", "ended", "lookups", "hits", "fallbacks")
 """Columns of cluster.parquet that are worked out, and so are no gauges."""
 
 
+@dataclass(slots=True)
 class Log:
     """Something that happens again and again: when it began, and how many seconds it took."""
 
-    __slots__ = ("at_s", "seconds")
-
-    def __init__(self) -> None:
-        self.at_s = array("d")
-        self.seconds = array("d")
+    at_s: "array[float]" = field(default_factory=lambda: array("d"))
+    seconds: "array[float]" = field(default_factory=lambda: array("d"))
 
     def add(self, at_s: float, seconds: float) -> None:
         """It began at ``at_s``."""
@@ -47,14 +45,12 @@ class Log:
         return int(inside.sum()), float(np.frombuffer(self.seconds)[inside].sum())
 
 
+@dataclass(slots=True)
 class Gauge:
     """A value over time: ``read(now_s)`` at every sample."""
 
-    __slots__ = ("read", "values")
-
-    def __init__(self, read: Callable[[float], float | int | bool]) -> None:
-        self.read = read
-        self.values: list[float | int | bool] = []
+    read: Callable[[float], float | int | bool]
+    values: list[float | int | bool] = field(default_factory=list)
 
 
 @dataclass(slots=True)

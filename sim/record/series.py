@@ -13,10 +13,9 @@ SERVICES = ("database_up", "store_up")
 def series(record: Record) -> pa.Table:
     """A row for every sampling instant from the first arrival on; a pause in which nothing happens is one row.
 
-    Columns time_s; seconds, how long the row stands: until the next one, or until the last request ends, so that a mean
-    over time is one weighted by it; arrived, ended, in_system, queued, busy (GPUs at work); lookups, hits, fallbacks;
-    database_up, store_up; and whatever gauges the run's parts declared. ``lookups``, ``hits`` and ``fallbacks`` (a
-    service was down) are of the requests that arrived so far: what comes of a lookup is settled at arrival.
+    A row stands for ``seconds``: until the next one, or until the last request ends. ``busy`` are GPUs at work;
+    ``lookups``, ``hits`` and ``fallbacks`` (a service was down) are of the requests that arrived so far. Whatever
+    gauges the run's parts declared follow.
     """
     gauges = {name: gauge.values for name, gauge in record.gauges.items()}
     arrived = np.array(gauges.pop("arrived", []), np.int64)

@@ -1,11 +1,11 @@
-"""The summary of a run: summary.json, schema 1.
+"""The summary of a run: summary.json, schema 1. README's "What the numbers mean" defines every key.
 
-All rates and times are over the measured window, which begins with the arrival of the first request after the
-warm-up and ends when the last request ends. README's "What the numbers mean" defines every key.
+All rates and times are over the measured window: from the first arrival after the warm-up to the last end.
 """
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -19,21 +19,7 @@ from sim.record.backlog import backlog
 from sim.record.cost import Service, cost
 from sim.record.quality import Judgement
 from sim.record.record import LOADS, STEP_SHARE, TRAININGS, Record
-from sim.request import (
-    COMPLETED,
-    DISCARDED,
-    EMPTY,
-    FAILED,
-    FORGONE_MATCH,
-    HIT,
-    LOOKUPS,
-    MISS,
-    MISSING,
-    NO_DATABASE,
-    NO_STORE,
-    PREDICTED_MISS,
-    STALE,
-)
+from sim.request import COMPLETED, DISCARDED, FAILED, LOOKUPS, MISSING
 from sim.slo import Limit
 from traces.table.trace import Trace
 
@@ -42,15 +28,9 @@ SCHEMA = 1
 STALLED_S = 0.1
 """A request that waited longer for its LoRAs counts as stalled."""
 
-PREDICTED = [
-    "precision",
-    "recall",
-    "predicted_misses",
-    "wasted_searches",
-    "wasted_search_s",
-    "retrainings",
-    "retrain_s",
-]
+PREDICTED = (
+    *("precision", "recall", "predicted_misses", "wasted_searches", "wasted_search_s", "retrainings", "retrain_s"),
+)
 """Keys of ``cache.predictor``."""
 
 Reals = NDArray[np.float64]
@@ -74,12 +54,7 @@ def summarise(
     """Everything that summary.json holds of a finished run, as plain Python values; null where it does not apply.
 
     Args:
-        run: the finished run, and ``record`` what it wrote.
-        trace: what was replayed.
-        seed: the run's.
         simulate_s, cpu_s: the time that simulating took, on the wall and on the processor.
-        system: the system's name.
-        slo: latency limits: multiples of the reference model's standalone latency, or seconds.
         warmup: requests at the head of the run that are left out.
         services: what the system pays for beside the GPUs, by name.
         alpha: what the selector's thresholds keep of the full run's quality; None without a selector.
@@ -91,7 +66,6 @@ def summarise(
     gpu_s = gpus * view.span_s
     idle_w = gpu.idle_w
     energy_j = None if spent.joules is None or idle_w is None else spent.joules + idle_w * (gpu_s - spent.busy_s)
-    completed = int(view.completed.sum())
     if gpu.active_w is not None:
         record.assume("GPU power, at work and idle [W]", [gpu.active_w, gpu.idle_w], gpu.source)
     images = view.completions()
@@ -108,13 +82,10 @@ def summarise(
             "digest": trace.digest,
         },
         "models": models(run, record),
-        "assumptions": [
-            {"what": said.what, "value": said.value, "source": said.source}
-            for said in (*record.assumptions, *run.backend.assumptions())
-        ],
+        "assumptions": [asdict(said) for said in (*record.assumptions, *run.backend.assumptions())],
         "requests": {
             "arrived": len(view.outcome),
-            "completed": completed,
+            "completed": int(view.completed.sum()),
             "discarded": int((view.outcome == DISCARDED).sum()),
             "failed": int((view.outcome == FAILED).sum()),
         },
@@ -149,30 +120,16 @@ def summarise(
 def models(run: Run, record: Record) -> list[dict[str, Any]]:
     """Describe each model that a GPU held, and the reference model, by role.
 
-    Width, height and steps are the model's own, and null where requests bring theirs. Precision, basis, known error
-    and source of the service times are null where the backend does not state them.
+    Width, height and steps are null where requests bring theirs, what the backend does not state of its times too.
     """
     held = {reference(run.models).name, *record.ledger.models}
     described = []
     for role, model in sorted(run.models.items()):
-        if model.name not in held:
-            continue
-        known = run.backend.provenance(model.name)
-        native = run.workload.native
-        described.append(
-            {
-                "role": role,
-                "model": model.name,
-                "gpu": run.cluster.gpu.name,
-                "width": model.width if native else None,
-                "height": model.height if native else None,
-                "steps": model.steps if native else None,
-                "precision": known.precision,
-                "basis": known.basis,
-                "service_error": known.service_error,
-                "source": known.source,
-            }
-        )
+        if model.name in held:
+            known, own = run.backend.provenance(model.name), model if run.workload.native else None
+            said: dict[str, Any] = {"role": role, "model": model.name, "gpu": run.cluster.gpu.name}
+            said |= {name: getattr(own, name, None) for name in ("width", "height", "steps")}
+            described.append(said | {n: getattr(known, n) for n in ("precision", "basis", "service_error", "source")})
     return described
 
 
@@ -223,14 +180,9 @@ class Window:
         done = (facts["outcome"] == COMPLETED) & (finish_s <= until_s)
         return int((done & (finish_s > self.start_s))[: self._warmup].sum() + done[self._warmup :].sum())
 
-    def standalone_s(self) -> Reals:
-        """Seconds of each measured request in full on the reference model, alone on a GPU."""
-        return self._full.total_s[self._first :]
-
     def violations(self, limit: Limit) -> dict[str, float | None]:
         """The limit (its mean, where sizes differ) and the share of requests that took longer or were not served."""
-        of_each = limit.unit == "x"
-        limit_s = limit.value * self.standalone_s() if of_each else np.float64(limit.value)
+        limit_s = limit.value * (self._full.total_s[self._first :] if limit.unit == "x" else np.float64(1))
         # A sum of step times may exceed the limit that it equals by a rounding error.
         late = ~self.completed | (self.latency_s > limit_s * (1 + 1e-9))
         return {"limit_s": float(limit_s.mean()), "violation_rate": float(late.mean())}
@@ -252,8 +204,9 @@ class Window:
         said["predictor"] = dict.fromkeys(PREDICTED)
         if not self._record.facts["lookup"].any():
             return said
-        came_to = np.bincount(self.column("lookup"), minlength=len(LOOKUPS)).tolist()
-        lookups, hits = sum(came_to[1:]), came_to[HIT]
+        counted = np.bincount(self.column("lookup"), minlength=len(LOOKUPS)).tolist()
+        came_to = dict(zip(LOOKUPS, counted, strict=True))
+        lookups, hits = sum(counted[1:]), came_to["hit"]
         hit = self.column("source") != MISSING
         ks, counts = np.unique(self.column("k")[hit], return_counts=True)
         said |= {
@@ -263,27 +216,24 @@ class Window:
             "hit_share_by_k": {str(k): int(n) / hits for k, n in zip(ks, counts, strict=True)},
             "compute_saving": self.step_saving(),
             **self._totals("cache"),
-            "stale": came_to[STALE],
-            "fallbacks": {"database": came_to[NO_DATABASE], "store": came_to[NO_STORE]},
+            "stale": came_to["stale"],
+            "fallbacks": {"database": came_to["no database"], "store": came_to["no store"]},
             "predictor": self.predictor(came_to),
+            "source_age_s": median_and_p90(self.column("source_age_s")[hit]),
         }
-        said["source_age_s"] = median_and_p90(self.column("source_age_s")[hit])
         return said
 
-    def predictor(self, came_to: Sequence[int]) -> dict[str, Any]:
+    def predictor(self, came_to: Mapping[str, int]) -> dict[str, Any]:
         """How often the match predictor was right, and what searching in vain cost; ``came_to`` counts LOOKUPS."""
-        matched = came_to[HIT] + came_to[EMPTY] + came_to[STALE] + came_to[NO_STORE]
-        said = dict.fromkeys(PREDICTED) | {
-            "wasted_searches": came_to[MISS],
-            **self._totals("cache.predictor"),
-        }
+        said = dict.fromkeys(PREDICTED) | {"wasted_searches": came_to["miss"], **self._totals("cache.predictor")}
         if TRAININGS not in self._record.logs:
             return said
+        matched = sum(came_to[each] for each in ("hit", "empty", "stale", "no store"))
         retrainings, retrain_s = self._record.logs[TRAININGS].inside(self.start_s, self.end_s)
         return said | {
-            "precision": _ratio(matched, matched + came_to[MISS]),
-            "recall": _ratio(matched, matched + came_to[FORGONE_MATCH]),
-            "predicted_misses": came_to[PREDICTED_MISS] + came_to[FORGONE_MATCH],
+            "precision": _ratio(matched, matched + came_to["miss"]),
+            "recall": _ratio(matched, matched + came_to["forgone match"]),
+            "predicted_misses": came_to["predicted miss"] + came_to["forgone match"],
             "retrainings": retrainings,
             "retrain_s": retrain_s,
         }
@@ -293,11 +243,7 @@ class Window:
         null where none are served."""
         logs = self._record.logs
         if LOADS["lora"] not in logs:
-            return {
-                "loads_per_request": dict.fromkeys(LOADS),
-                "stall_s": {"p95": None},
-                "stalled_share": None,
-            }
+            return {"loads_per_request": dict.fromkeys(LOADS), "stall_s": {"p95": None}, "stalled_share": None}
         loads = {kind: logs[name].inside(self.start_s, self.end_s)[0] for kind, name in LOADS.items()}
         facts = self._record.facts
         stall_s = (self.column("stall_s") if "stall_s" in facts else np.zeros(len(self.outcome)))[self.completed]
@@ -311,39 +257,26 @@ class Window:
         """The mean quality factor of the images it was measured on, and the share of them below alpha."""
         factor = self.column("quality")
         factor = factor[~np.isnan(factor)]
+        said = dict.fromkeys(("factor_mean", "below_alpha_share", "basis", "reason", "published"))
         if basis is None or not len(factor):
-            return dict.fromkeys(("factor_mean", "below_alpha_share", "basis", "reason", "published"))
+            return said
         below = None if alpha is None else float((factor < alpha).mean())
-        return {
-            "factor_mean": float(factor.mean()),
-            "below_alpha_share": below,
-            "basis": basis,
-            "reason": None,
-            "published": None,
-        }
+        return said | {"factor_mean": float(factor.mean()), "below_alpha_share": below, "basis": basis}
 
 
 def spread(seconds: Reals) -> dict[str, float | None]:
     """Mean, percentiles (linear interpolation) and maximum; null where there is nothing to describe."""
+    names = ("mean", "p50", "p90", "p95", "p99", "max")
     if not len(seconds):
-        return dict.fromkeys(("mean", "p50", "p90", "p95", "p99", "max"))
-    p50, p90, p95, p99 = (float(p) for p in np.percentile(seconds, (50, 90, 95, 99)))
-    return {
-        "mean": float(seconds.mean()),
-        "p50": p50,
-        "p90": p90,
-        "p95": p95,
-        "p99": p99,
-        "max": float(seconds.max()),
-    }
+        return dict.fromkeys(names)
+    found = (seconds.mean(), *np.percentile(seconds, (50, 90, 95, 99)), seconds.max())
+    return dict(zip(names, map(float, found), strict=True))
 
 
 def median_and_p90(seconds: Reals) -> dict[str, float | None]:
     """Two percentiles (linear interpolation) of what is known of ``seconds``; null where nothing is."""
-    known = seconds[~np.isnan(seconds)]
-    if not len(known):
-        return {"p50": None, "p90": None}
-    return {"p50": float(np.percentile(known, 50)), "p90": float(np.percentile(known, 90))}
+    known = spread(seconds[~np.isnan(seconds)])
+    return {name: known[name] for name in ("p50", "p90")}
 
 
 def _ratio(part: float, whole: float) -> float | None:

@@ -21,12 +21,7 @@ def write_timeline(
 ) -> None:
     """Write ``record`` as gzipped JSON: what each GPU ran, the gauges over time, and decisions. Same run, same bytes.
 
-    Args:
-        record: of a finished run.
-        path: the file, ``timeline.json.gz``.
-        gpus: GPUs of the cluster.
-        gpus_of: the GPUs of a worker, by its number.
-        request_ids: of every trace row.
+    ``gpus_of`` gives the GPUs of a worker by its number; ``request_ids`` are those of every trace row.
     """
     with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:
         text = io.TextIOWrapper(packed, encoding="utf-8", newline="\n")

@@ -44,19 +44,13 @@ class Cell:
 
     def spread(self, *keys: str) -> Spread | None:
         """The summary's number under `keys` over the replicas that have it; None if none has."""
-        return spread(list(self.by_seed(*keys).values()))
+        values = self.by_seed(*keys).values()
+        return Spread(sum(values) / len(values), min(values), max(values), len(values)) if values else None
 
     @property
     def backlog_grows(self) -> bool:
         """Whether the queue of some replica grows for as long as requests come."""
         return any(run.backlog_grows for run in self.runs)
-
-
-def spread(values: Sequence[float]) -> Spread | None:
-    """Mean and extremes of `values`; None if there are none."""
-    if not values:
-        return None
-    return Spread(sum(values) / len(values), min(values), max(values), len(values))
 
 
 def cells(runs: Sequence[Run]) -> list[Cell]:
@@ -130,7 +124,18 @@ def hit_shares(cell: Cell) -> dict[str, float] | None:
 
     They sum to one. Averaged over the replicas; None for a series without a cache or without one lookup.
     """
-    bars = [bar for run in cell.runs if (bar := _hit_shares(run)) is not None]
+    bars = []
+    for run in cell.runs:
+        hit_rate = run.number("cache", "hit_rate")
+        if hit_rate is None:
+            continue
+        hit_rate = min(max(hit_rate, 0.0), 1.0)
+        by_k = run.summary["cache"]["hit_share_by_k"] or {}
+        known = {key: share for key in by_k if (share := run.number("cache", "hit_share_by_k", key))}
+        total = sum(known.values())
+        shares = {key: hit_rate * share / total for key, share in known.items()} if hit_rate else {}
+        unknown = {"unknown": hit_rate} if hit_rate and not known else {}
+        bars.append(shares | unknown | {"miss": 1.0 - hit_rate})
     if not bars:
         return None
     keys = {key for bar in bars for key in bar}
@@ -143,17 +148,3 @@ def by_steps(key: str) -> tuple[float, str]:
         return (float(key), key)
     except ValueError:
         return (float("inf"), {"unknown": "1", "miss": "2"}.get(key, key))
-
-
-def _hit_shares(run: Run) -> dict[str, float] | None:
-    hit_rate = run.number("cache", "hit_rate")
-    if hit_rate is None:
-        return None
-    hit_rate = min(max(hit_rate, 0.0), 1.0)
-    keys = run.summary["cache"]["hit_share_by_k"] or {}
-    known = {key: share for key in keys if (share := run.number("cache", "hit_share_by_k", key))}
-    total = sum(known.values())
-    shares = {key: hit_rate * share / total for key, share in known.items()} if hit_rate else {}
-    if hit_rate and not known:
-        shares["unknown"] = hit_rate
-    return shares | {"miss": 1.0 - hit_rate}

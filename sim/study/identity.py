@@ -1,8 +1,7 @@
 """What makes two runs the same system, the same load, or only another seed of the same thing.
 
-A sweep may vary anything. Runs whose configurations differ in the seed alone are replicas and may be
-averaged; runs that differ in the arrival rate are points of one curve; whatever else differs must show in
-the name of the curve, or a figure would average a small cache with a large one and not say so.
+Runs that differ in the seed alone are replicas and may be averaged; runs that differ in the arrival rate are points of
+one curve; whatever else differs must show in the name of the curve.
 """
 
 import math
@@ -73,12 +72,9 @@ def load_of(config: FlatConfig) -> Load:
 def labels(systems: Sequence[str], configs: Sequence[FlatConfig]) -> list[tuple[str, str, Setting | None]]:
     """For each run: its label, its label without the one number that the runs vary, and that number.
 
-    A label is the system's name with the settings that tell apart runs of the same system. Those of the cluster, trace
-    and clock are added to every label as soon as two runs differ in them. A setting that follows from those already
-    named is left out, and so is what the run's load says.
-
-    The number is the numeric setting that takes the most values in the labels of one system, three or more: one system
-    at six cache sizes is one system. Without such a number, or where a run lacks it, both labels are the same.
+    A label is the system's name with the settings that tell apart runs of the same system, and those of the cluster,
+    trace and clock as soon as two runs differ in them. What follows from them, or from the run's load, is left out.
+    The number is the numeric setting that takes the most values in the labels of one system, three or more.
     """
     told = _telling_keys(systems, configs)
     values: dict[tuple[str, str], set[Scalar]] = {}
@@ -113,10 +109,8 @@ def _telling_keys(systems: Sequence[str], configs: Sequence[FlatConfig]) -> list
         said_by_load = _RATE if has_rate else "arrivals."
 
         def candidates(members: Sequence[int], said_by_load: str = said_by_load) -> list[str]:
-            keys = {key for index in members for key in configs[index]}
-            return sorted(
-                (key for key in keys if not _ignored(key) and not key.startswith(said_by_load)), key=_key_order
-            )
+            keys = {key for index in members for key in configs[index] if not key.startswith(said_by_load)}
+            return sorted((key for key in keys if not _ignored(key)), key=_key_order)
 
         shared = [key for key in candidates(everyone) if key.split(".", 1)[0] in _SAME_FOR_ALL]
         shared = _telling(everyone, configs, shared, [])

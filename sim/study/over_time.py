@@ -11,9 +11,8 @@ from matplotlib.ticker import MaxNLocator
 
 from conf.palette import EDGE, house_style
 from sim.study.compare import Cell, cells, common_loads, thinned
-from sim.study.draw import LETTERS, column
 from sim.study.identity import Load, natural
-from sim.study.palette import Mark, folded, marks, name_rows
+from sim.study.palette import LETTERS, Mark, column, folded, marks, name_rows
 from sim.study.runs import Floats, Run, time_series
 
 MOST = 12
@@ -30,8 +29,7 @@ Drawn = tuple[Cell, Series | None, Series | None]
 def over_time(runs: Sequence[Run]) -> Figure | None:
     """Busy GPUs as shades and requests waiting as an area against time: the first seed of each series.
 
-    Up to three loads. Every series has a strip of its own, since lines that reach the same ceiling would lie on each
-    other.
+    Up to three loads. Every series has a strip of its own, as lines at the same ceiling would lie on each other.
     """
     drawn: dict[Load, dict[str, Drawn]] = {}
     for cell in cells(runs):

@@ -18,15 +18,11 @@ def write_page(
     """Write a study's page, its data and its figures in ``folder``, and print the paths.
 
     Args:
-        folder: made if absent.
         name: of the page and its data, without their endings.
-        facts: the content of the JSON file.
         text: the page in Markdown. A file in its place is replaced if it begins with the same two words.
         figures: by file name; a file of an earlier page is removed where there is no figure.
 
-    Raises:
-        ConfigError: the folder cannot be made, a file not written, or another page is in its place; the message names
-            it.
+    Raises ConfigError where the folder cannot be made, a file not written, or another page is in its place.
     """
     output_folder(folder, ConfigError)
     markdown, data = folder / f"{name}.md", folder / f"{name}.json"

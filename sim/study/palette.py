@@ -11,9 +11,15 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from conf.palette import COLOURS
+from conf.palette import COLOURS, panels
 from sim.study.identity import natural
 from sim.study.runs import Run
+
+WIDTH = 4.3
+"""Inches of a figure: at 400 pixels of a phone its letters can be read, and a screen shows several side by side."""
+
+LETTERS = 21
+"""Of a name beside a panel."""
 
 _DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -70,6 +76,12 @@ def short(name: str, most: int = 44) -> str:
     line = " ".join(name.split()) or "unnamed"
     line = line if len(line) <= most else f"{line[: most - 1]}…"
     return f" {line}" if line.startswith("_") else line
+
+
+def column(heights: Sequence[float]) -> tuple[Figure, list[Axes]]:
+    """A figure of panels one below the other, each as many inches tall."""
+    figure, axes = panels(1, len(heights), width=WIDTH, height=sum(heights), share_y=False, height_ratios=heights)
+    return figure, list(axes.flat)
 
 
 def legend(figure: Figure, series: Sequence[str], looks: Mapping[str, Mark], extra: Sequence[Line2D] = ()) -> None:

@@ -6,7 +6,6 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Literal
@@ -63,8 +62,7 @@ def report(
         ConfigError: the runs cannot be reported on; the message says what to do.
     """
     if format_ == "html":
-        written = write_report(dirs, output, title, reruns_s)
-        print(written.html, *written.figures, sep="\n")
+        print(*write_report(dirs, output, title, reruns_s), sep="\n")
         return
     if output is not None:
         check_ours(output, ConfigError, "results of a run", b"{", b'"backend": "mezzotint"')
@@ -73,14 +71,6 @@ def report(
         with atomic_write(output, ConfigError) as temporary:
             temporary.write_text(text + "\n", encoding="utf-8")
     print(text if output is None else output)
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Where a report was written."""
-
-    html: Path
-    figures: list[Path]
 
 
 _FIGURES: dict[str, tuple[str, Callable[[Sequence[Run]], Figure | None]]] = {
@@ -95,20 +85,11 @@ _FIGURES: dict[str, tuple[str, Callable[[Sequence[Run]], Figure | None]]] = {
 
 def write_report(
     dirs: Sequence[Path], out: Path | None = None, title: str | None = None, reruns_s: float = 0.0
-) -> Report:
-    """Compare every finished run in or below `dirs`.
+) -> list[Path]:
+    """Compare every finished run in or below `dirs`, with the options of `mezzotint report`.
 
-    Args:
-        dirs: Run directories, or folders of them (a sweep).
-        out: The HTML file; `report.html` in it if it is a directory. Default: in the first of `dirs`.
-        title: The report's title. Default: the systems compared.
-        reruns_s: CPU-seconds that reruns with the service time moved may take in all.
-
-    Returns:
-        The HTML file and the SVG files in `figures` beside it. The same runs give the same bytes.
-
-    Raises:
-        ConfigError: no runs, runs that cannot be read, or a place that cannot be written to.
+    Returns the HTML file, then the SVG files in `figures` beside it; the same runs give the same bytes. Raises
+    ConfigError: no runs, runs that cannot be read, or a place that cannot be written to.
     """
     html = out if out is not None else dirs[0]
     html = html / "report.html" if html.is_dir() else html
@@ -128,7 +109,7 @@ def write_report(
                 temporary.write_bytes(content)
     except OSError as error:
         raise ConfigError(f"{html}: cannot be written ({error.strerror}); name another place with -o") from error
-    return Report(html, [paths[name] for name in drawn])
+    return [html, *(paths[name] for name in drawn)]
 
 
 def _page(runs: Sequence[Run], drawn: Mapping[str, bytes], title: str, reruns_s: float) -> str:
@@ -139,12 +120,12 @@ def _page(runs: Sequence[Run], drawn: Mapping[str, bytes], title: str, reruns_s:
         title=title,
         unlike=tables.unlike_work(runs),
         groups=groups,
-        one_load=rows[0].load if len({row.load for row in rows}) == 1 else "",
-        named=any(row.series for of in groups.values() for row in of),
+        one_load=rows[0][0].load.label if len({cell.load.label for cell, _ in rows}) == 1 else "",
+        named=any(row["series"] for of in groups.values() for row in of),
         columns=tables.columns(runs),
-        loads=[(load, list(of)) for load, of in groupby(rows, key=lambda row: row.load)],
-        seeds=any(row.seeds > 1 for row in rows),
-        repeated=len(runs) - sum(row.seeds for row in rows),
+        loads=[(load, list(of)) for load, of in groupby(rows, key=lambda row: row[0].load.label)],
+        seeds=any(len(cell.runs) > 1 for cell, _ in rows),
+        repeated=len(runs) - sum(len(cell.runs) for cell, _ in rows),
         grows=any(run.backlog_grows for run in runs),
         unknown_quality=tables.unknown_quality(runs),
         dash=DASH,

@@ -15,19 +15,11 @@ STAGES = ("search_s", "fetch_s", "load_s", "denoise_s", "decode_s")
 
 
 def vllm_omni(dirs: Sequence[Path]) -> dict[str, Any]:
-    """The results of the one run in ``dirs``; seconds, and null where nothing is known of it.
-
-    Raises:
-        ConfigError: no run, several of them, or one without its requests.
-    """
+    """The results of the one run in ``dirs``; seconds, and null where nothing is known of it. Raises ConfigError."""
     runs = load_runs(dirs)
     if len(runs) > 1:
         raise ConfigError(f"--format vllm-omni: found {len(runs)} runs, expected one; name its directory")
-    (run,) = runs
-    return _results(run)
-
-
-def _results(run: Run) -> dict[str, Any]:
+    run = runs[0]
     rows = measured(run, ("arrival_s", "start_s", "finish_s", "outcome", *STAGES))
     done = rows[rows["outcome"] == "completed"]
     latency_s = done["finish_s"] - done["arrival_s"]
@@ -48,7 +40,10 @@ def _results(run: Run) -> dict[str, Any]:
         found[f"stage_durations_{key}"] = {
             name: _known(values.mean() if share is None else values.quantile(share)) for name, values in stages.items()
         }
-    return found | _slo(run, len(rows)) | _about(run)
+    names = (str(run.config[key]) for key in run.config if key.startswith("models.") and key.endswith(".name"))
+    dataset = (run.summary["trace"] or {}).get("name")
+    about = {"backend": "mezzotint", "model": next(names, None), "dataset": dataset, "task": "t2i"}
+    return found | _slo(run, len(rows)) | about
 
 
 def _slo(run: Run, arrived: int) -> dict[str, Any]:
@@ -63,13 +58,6 @@ def _slo(run: Run, arrived: int) -> dict[str, Any]:
         "slo_met_success": None if late is None else round((1 - late) * arrived),
         "slo_scale": limit.value if limit.unit == "x" else None,
     }
-
-
-def _about(run: Run) -> dict[str, Any]:
-    model = next(
-        (str(value) for key, value in run.config.items() if key.startswith("models.") and key.endswith(".name")), None
-    )
-    return {"backend": "mezzotint", "model": model, "dataset": (run.summary["trace"] or {}).get("name"), "task": "t2i"}
 
 
 def _known(value: Any) -> float | None:

@@ -56,8 +56,7 @@ class Run:
     @property
     def work(self) -> Work | None:
         """The images that it makes, by its reference model; None where nothing tells."""
-        models = self.models
-        return models[0].work if models else None
+        return next((model.work for model in self.models), None)
 
     @property
     def backlog_grows(self) -> bool:
@@ -79,8 +78,7 @@ class Run:
 def load_runs(dirs: Sequence[Path]) -> list[Run]:
     """Every finished run in or below `dirs`, each once, ordered by series, load, seed and name.
 
-    Raises:
-        ConfigError: a directory that is missing or holds no run, or a run that cannot be read.
+    Raises ConfigError of a directory that is missing or holds no run, or a run that cannot be read.
     """
     found: dict[Path, tuple[Path, str]] = {}
     for directory in dirs:
@@ -111,7 +109,6 @@ def load_runs(dirs: Sequence[Path]) -> list[Run]:
 def latency_quantiles(run: Run, probabilities: Floats) -> Floats | None:
     """Quantiles (s) of arrival-to-finish time over the completed requests of the measured window.
 
-    Warm-up requests are left out as the summary leaves them out: the last `requests.arrived` arrivals count.
     None without a requests.parquet or without one completed request.
     """
     if not (run.path / REQUESTS).is_file():
@@ -170,18 +167,16 @@ def _find(directory: Path) -> Iterator[Path]:
         raise ConfigError(f"{directory}: no such directory; give the run.dir of a run, or a folder of runs")
     if not directory.is_dir():
         raise ConfigError(f"{directory}: is a file; give the run directory that holds it")
-    none = True
+    found = False
     for here, below, files in os.walk(directory):
         below[:] = sorted(name for name in below if not name.startswith("."))
         if SUMMARY in files:
             below.clear()
-            none = False
+            found = True
             yield Path(here)
-    if none:
-        raise ConfigError(
-            f"{directory}: holds no finished run (no summary.json in it or below it); "
-            "make one with `mezzotint run run.dir=PATH`, or wait until the run has ended"
-        )
+    if not found:
+        remedy = "make one with `mezzotint run run.dir=PATH`, or wait until the run has ended"
+        raise ConfigError(f"{directory}: holds no finished run (no summary.json in it or below it); {remedy}")
 
 
 def _config(path: Path, summary: Mapping[str, Any]) -> FlatConfig:

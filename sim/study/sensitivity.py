@@ -1,8 +1,5 @@
-"""How right a prediction is likely to be: what the error of its service times does to it.
-
-A simulated latency is shown with what it would be if every stage took as much less or more as the profile's service
-times are known to err. Where nobody knows that error, an example change shows how much a latency depends on it.
-"""
+"""How right a prediction is likely to be: what it would be if every stage took as much less or more as its service
+times are known to err. Where nobody knows that error, an example change shows how much a latency depends on it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +9,7 @@ from typing import Any
 from tqdm import tqdm
 
 from backends.base import BackendError
-from backends.profile import Profile, find, shipped
+from backends.profile import find, shipped
 from conf.page import number
 from sim.errors import ConfigError, SimulationError
 from sim.record.folder import read_config
@@ -64,12 +61,8 @@ class Likely:
 def likely(runs: Sequence[Run], reruns_s: float = 0.0) -> list[Likely]:
     """Of the first run of every series and load: look its profiles up, and rerun it with the service time moved.
 
-    A run that cannot be made again (its trace is gone, its parts are not at hand, its backend is live), or for which no
-    time is left, has the reason instead.
-
-    Args:
-        runs: finished runs.
-        reruns_s: CPU-seconds that reruns may take in all, by what the runs themselves took; 0: none is made.
+    A run that cannot be made again, or for which no time is left, has the reason instead. ``reruns_s`` are the
+    CPU-seconds that reruns may take in all, by what the runs themselves took.
     """
     firsts = [cell.runs[0] for cell in cells(runs)]
     bar = tqdm(firsts, desc="reruns with the service time moved", unit="run", disable=None, delay=1.0, leave=False)
@@ -89,8 +82,9 @@ def _likely(run: Run, takes_s: float, has_time: bool) -> Likely:
         config = configuration(run.path)
         backend = config.get("backend")
         if not isinstance(backend, Mapping) or backend.get("_target_") != PROFILED:
-            reason = "its backend is not a profile: what was really run has the error of that run"
-            return Likely(run, error, reason=reason)
+            return Likely(
+                run, error, reason="its backend is not a profile: what was really run has the error of that run"
+            )
         checked = _checked(backend, config.get("models"))
         if not has_time:
             reason = f"its reruns take about {number(takes_s, 2)} CPU-seconds: report --reruns-s inf"
@@ -113,8 +107,7 @@ def configuration(folder: Path) -> dict[str, Any]:
 def latencies(config: Mapping[str, Any], factor: float) -> Latencies:
     """Rerun ``config`` with every stage ``factor`` times as long, besides what its backend.service_factor is.
 
-    Raises:
-        ConfigError, TraceError, BackendError, SimulationError: it cannot be run.
+    Raises ConfigError, TraceError, BackendError or SimulationError where it cannot be run.
     """
     backend = config["backend"]
     moved = {**backend, "service_factor": factor * backend.get("service_factor", 1.0)}
@@ -128,9 +121,8 @@ def _checked(backend: Mapping[str, Any], models: object) -> list[str]:
     profiles = find(str(backend.get("gpu")), [shipped(), *([Path(folder)] if folder else [])])
     served = models.values() if isinstance(models, Mapping) else ()
     names = dict.fromkeys(str(model.get("name")) for model in served if isinstance(model, Mapping))
-    return [_told(profiles[name]) for name in names if name in profiles]
-
-
-def _told(profile: Profile) -> str:
-    checked = profile.validation or "nobody has held it against a service yet"
-    return f"{profile.model} on {profile.gpu}: {' '.join(checked.split())} (source: {' '.join(profile.source.split())})"
+    told = []
+    for profile in (profiles[name] for name in names if name in profiles):
+        checked = " ".join((profile.validation or "nobody has held it against a service yet").split())
+        told.append(f"{profile.model} on {profile.gpu}: {checked} (source: {' '.join(profile.source.split())})")
+    return told

@@ -66,9 +66,7 @@ class Served:
 def served(summary: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[Served, ...]:
     """Return a run's models, the reference model first; none where the summary, an older one, does not tell them.
 
-    Args:
-        summary: of the run, as sim.record.folder reads it.
-        config: the resolved configuration by dotted key, whose first role is the reference model's.
+    The first role of ``config``, the resolved configuration by dotted key, is the reference model's.
     """
     roles = [key.split(".")[1] for key in config if key.startswith("models.")] or ["large"]
     found = []
@@ -87,13 +85,9 @@ def service_error(models: Sequence[Served]) -> float | None:
 
 
 def unlike(runs: Sequence[tuple[str, Sequence[Served]]]) -> list[tuple[str, list[str]]]:
-    """Group runs by the work of their reference model.
+    """Group runs (name, models) by the work of their reference model.
 
-    Args:
-        runs: name and models of each.
-
-    Returns:
-        The work with its basis, and the names of the runs that do it; nothing where all do the same.
+    Returns the work with its basis, and the names of the runs that do it; nothing where all do the same.
     """
     groups: dict[Work, list[tuple[str, Served]]] = {}
     for name, models in runs:

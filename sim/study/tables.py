@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from conf.page import DASH, number
 from sim.study.compare import Cell, beyond_noise, cells, slo_multiples
@@ -17,25 +18,13 @@ QUALITY = ("quality", "factor_mean")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One printed number: its text, the range over seeds if there is one, whether it is the load's best.
-
-    `unstable` where the run's backlog grows, so that the number depends on the length of the trace.
-    """
+    """One printed number: its text, its range over seeds, whether it is the load's best, and whether it depends on the
+    length of the trace because the backlog grows."""
 
     text: str
     range: str = ""
     best: bool = False
     unstable: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One series at one load."""
-
-    series: str
-    load: str
-    seeds: int
-    entries: tuple[Entry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +49,13 @@ class Column:
 def columns(runs: Sequence[Run]) -> list[Column]:
     """The comparison's columns; one for each SLO multiple that some run measured. What no run knows has none: a table
     of dashes hides the columns behind it. Quality has one all the same, as a reader asks for it beside speed."""
+    shares = ("p50", "p95", "p99", "mean")
     offered = [
         *(
             Column(f"Over SLO {name}", "%", ("slo", name, "violation_rate"), better=-1, settles=False)
             for name in slo_multiples(runs)
         ),
-        *(Column(f"Latency {name}", "s", ("latency_s", name), better=-1, settles=False) for name in _LATENCIES),
+        *(Column(f"Latency {at}", "s", ("latency_s", at), better=-1, settles=False) for at in shares),
         Column("Quality", "", QUALITY, better=1),
         Column("Cost per image", "US$", ("cost_usd", "per_image"), better=-1),
         Column("Throughput", "rpm", ("throughput_rpm",), better=1, settles=False),
@@ -84,42 +74,21 @@ def columns(runs: Sequence[Run]) -> list[Column]:
     return [each for each in known if grows or each.keys != ("throughput_until_last_arrival_rpm",)]
 
 
-_LATENCIES = ("p50", "p95", "p99", "mean")
-
-
-def comparison(runs: Sequence[Run]) -> list[Row]:
-    """A row for each series and load, by load.
+def comparison(runs: Sequence[Run]) -> list[tuple[Cell, list[Entry]]]:
+    """The entries of ``columns`` for each series and load, by load.
 
     The best value of each load is marked where seeds show that it is no noise and all systems do like work.
     """
     shown, grid = columns(runs), cells(runs)
-
-    def entries(cell: Cell) -> tuple[Entry, ...]:
-        rivals = [other for other in grid if other.load == cell.load]
-        return tuple(_entry(cell, column, rivals) for column in shown)
-
-    return [Row(cell.series, cell.load.label, len(cell.runs), entries(cell)) for cell in grid]
+    rivals = {cell.load: [other for other in grid if other.load == cell.load] for cell in grid}
+    return [(cell, [_entry(cell, column, rivals[cell.load]) for column in shown]) for cell in grid]
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """One series at one load, as the first table shows it; ``series`` is empty where the group's title says it."""
+def verdicts(runs: Sequence[Run]) -> dict[str, list[dict[str, Any]]]:
+    """Group the runs by system and GPU kind: a row for each load, number of GPUs, and what else tells them apart.
 
-    series: str
-    load: str
-    verdict: str
-    unstable: bool
-    gpus: str
-    usd_per_1000: str
-    p95_s: str
-    model: str
-    steps: str
-    precision: str
-    basis: str
-
-
-def verdicts(runs: Sequence[Run]) -> dict[str, list[Verdict]]:
-    """Group the runs by system and GPU kind: a row for each load, number of GPUs, and what else tells them apart."""
+    ``series`` of a row is empty where the group's title says it.
+    """
     groups: dict[str, list[Cell]] = {}
     for cell in cells(runs):
         groups.setdefault(_placed(cell.runs[0]), []).append(cell)
@@ -138,29 +107,28 @@ def _placed(run: Run) -> str:
     return f"{run.system} on {short_value(kind)}" if kind else run.system
 
 
-def _verdict(cell: Cell, series: str) -> Verdict:
+def _verdict(cell: Cell, series: str) -> dict[str, Any]:
     models = cell.runs[0].models
-
-    def mean(*keys: str, scale: float = 1.0) -> str:
-        found = cell.spread(*keys)
-        return DASH if found is None else number(scale * found.mean, 3)
-
-    def of_models(words: Sequence[str]) -> str:
-        return " / ".join(dict.fromkeys(words)) or DASH
-
-    return Verdict(
-        series,
-        cell.load.label,
-        _stability(cell),
-        cell.backlog_grows,
-        mean("gpu", "count"),
-        mean("cost_usd", "per_image", scale=1000),
-        mean("latency_s", "p95"),
-        of_models([each.work.model for each in models]),
-        of_models([DASH if each.work.steps is None else str(each.work.steps) for each in models]),
-        of_models([each.work.precision or UNKNOWN for each in models]),
-        of_models([each.basis_words for each in models]),
-    )
+    means = {
+        "gpus": (("gpu", "count"), 1.0),
+        "usd_per_1000": (("cost_usd", "per_image"), 1000.0),
+        "p95_s": (("latency_s", "p95"), 1.0),
+    }
+    of_models = {
+        "model": [each.work.model for each in models],
+        "steps": [DASH if each.work.steps is None else str(each.work.steps) for each in models],
+        "precision": [each.work.precision or UNKNOWN for each in models],
+        "basis": [each.basis_words for each in models],
+    }
+    found = {name: (cell.spread(*keys), scale) for name, (keys, scale) in means.items()}
+    return {
+        "series": series,
+        "load": cell.load.label,
+        "verdict": _stability(cell),
+        "unstable": cell.backlog_grows,
+        **{name: DASH if value is None else number(scale * value.mean, 3) for name, (value, scale) in found.items()},
+        **{name: " / ".join(dict.fromkeys(words)) or DASH for name, words in of_models.items()},
+    }
 
 
 def _stability(cell: Cell) -> str:

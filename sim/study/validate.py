@@ -1,15 +1,12 @@
 """`mezzotint validate`: how far a simulation is from the real thing.
 
-A small trace is served live, in virtual time, through a chosen system; its models are profiled, those too that
-served nothing, since the simulation may choose them; the same trace is simulated with that profile; both are
-compared. The simulation sees nothing of the live run but the sizes and the largest batch that are to be profiled. On a
-CPU all seconds are processor time of this process, in the live run as in the profile, so that what else the machine
-does is no error of the simulator.
+A small trace is served live in virtual time, all models are profiled, and the same trace is simulated with the profile.
+The simulation sees nothing of the live run but the sizes and the largest batch that are to be profiled. On a CPU all
+seconds are processor time of this process, so that what else the machine does is no error of the simulator.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,52 +26,14 @@ GPU = "here"
 """What the device at hand is called in the profiles that are made for a validation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """One figure of both runs. ``error`` is simulated over live, less one; None where live is 0."""
-
-    what: str
-    live: float
-    simulated: float
-    error: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Validation:
-    """A finished validation: the figures compared, how many requests and hits, how many requests ran on the same model
-    from the same step in both runs, and the files written."""
-
-    system: str
-    device: str
-    requests: int
-    hits_live: int
-    hits_simulated: int
-    same_plan: int
-    rows: tuple[Comparison, ...]
-    files: tuple[Path, ...]
-
-    def table(self) -> str:
-        """The error table as Markdown."""
-        head = (
-            f"{self.system} on {self.device}, {self.requests} requests; "
-            f"{self.hits_live} hits live, {self.hits_simulated} simulated; "
-            f"{self.same_plan} ran on the same model from the same step"
-        )
-        rows = ((row.what, number(row.live), number(row.simulated), percent(row.error, sign=True)) for row in self.rows)
-        return f"{head}\n\n{table(('', 'live', 'simulated', 'error'), rows, right=True)}"
-
-
-def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False) -> Validation:
-    """Serve live, profile, simulate, compare.
+def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False) -> str:
+    """Serve live, profile, simulate, compare; return the table of errors in Markdown and the paths of the files.
 
     Args:
         config: the resolved configuration of the live run; its backend must be live.
-        folder: gets ``live/`` and ``simulated/`` (run directories), ``profiles/``, ``validation.json``,
-            ``validation.md`` and ``validation.png``.
-        progress: show bars, where standard error is a terminal.
+        folder: gets ``live/`` and ``simulated/`` (run directories), ``profiles/`` and validation.{json,md,png}.
 
-    Raises:
-        ConfigError: the backend is not live. Whatever ``simulate`` and ``calibrate`` raise.
+    Raises ConfigError where the backend is not live, and whatever ``simulate`` and ``calibrate`` raise.
     """
     from backends.calibrate.session import complete  # needs the live extra
 
@@ -123,13 +82,14 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
     simulated = simulate({**config, "backend": profiled}, progress=progress)
     write(simulated, folder / "simulated")
     device = f"{backend.place} (processor time)" if backend.place == "cpu" else backend.place
-    found = _compared(live, simulated, device, folder)
-    with atomic_files(found.files, ConfigError) as (page, facts, figure):
-        page.write_text(f"# Validation\n\n{found.table()}\n\n![latency](validation.png)\n", encoding="utf-8")
-        told = {name: value for name, value in asdict(found).items() if name != "files"}
-        facts.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
-        _draw(live, simulated, found).savefig(figure, format="png", dpi=DPI, metadata={"Software": None})
-    return found
+    facts = _compared(live, simulated, device)
+    text = _text(facts)
+    files = [folder / f"validation.{ending}" for ending in ("md", "json", "png")]
+    with atomic_files(files, ConfigError) as (page, data, figure):
+        page.write_text(f"# Validation\n\n{text}\n\n![latency](validation.png)\n", encoding="utf-8")
+        data.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        _draw(live, simulated, facts).savefig(figure, format="png", dpi=DPI, metadata={"Software": None})
+    return "\n".join([text, *map(str, files)])
 
 
 def _batches(largest: int) -> list[int]:
@@ -137,7 +97,8 @@ def _batches(largest: int) -> list[int]:
     return sorted({1 << n for n in range(largest.bit_length())} | {largest})
 
 
-def _compared(live: Outcome, simulated: Outcome, device: str, folder: Path) -> Validation:
+def _compared(live: Outcome, simulated: Outcome, device: str) -> dict[str, Any]:
+    """The content of validation.json: of how many requests, and figures of both runs with the error of each."""
     said, guessed = live.summary, simulated.summary
     pairs = [
         *((f"latency {p} [s]", said["latency_s"][p], guessed["latency_s"][p]) for p in ("mean", "p50", "p90", "p99")),
@@ -149,24 +110,35 @@ def _compared(live: Outcome, simulated: Outcome, device: str, folder: Path) -> V
             ("models loaded in the place of others", said["gpu"]["switches"], guessed["gpu"]["switches"]),
             ("GPU-seconds of that", said["gpu"]["switch_s"], guessed["gpu"]["switch_s"]),
         ]
-    return Validation(
-        system=said["system"],
-        device=device,
-        requests=said["requests"]["arrived"],
-        hits_live=said["cache"]["hits"] or 0,
-        hits_simulated=guessed["cache"]["hits"] or 0,
-        same_plan=_same_plan(live, simulated),
-        rows=tuple(Comparison(what, float(a or 0), float(b or 0), b / a - 1 if a else None) for what, a, b in pairs),
-        files=tuple(folder / f"validation.{ending}" for ending in ("md", "json", "png")),
-    )
-
-
-def _same_plan(live: Outcome, simulated: Outcome) -> int:
     one, other = (
         outcome.requests.select(["model", "skipped"]).to_pandas().astype({"model": str})
         for outcome in (live, simulated)
     )
-    return int((one == other).all(axis=1).sum())
+    return {
+        "system": said["system"],
+        "device": device,
+        "requests": said["requests"]["arrived"],
+        "hits_live": said["cache"]["hits"] or 0,
+        "hits_simulated": guessed["cache"]["hits"] or 0,
+        "same_plan": int((one == other).all(axis=1).sum()),
+        "rows": [
+            {"what": what, "live": float(a or 0), "simulated": float(b or 0), "error": b / a - 1 if a else None}
+            for what, a, b in pairs
+        ],
+    }
+
+
+def _text(facts: Mapping[str, Any]) -> str:
+    head = (
+        f"{facts['system']} on {facts['device']}, {facts['requests']} requests; "
+        f"{facts['hits_live']} hits live, {facts['hits_simulated']} simulated; "
+        f"{facts['same_plan']} ran on the same model from the same step"
+    )
+    rows = [
+        (row["what"], number(row["live"]), number(row["simulated"]), percent(row["error"], sign=True))
+        for row in facts["rows"]
+    ]
+    return f"{head}\n\n{table(('', 'live', 'simulated', 'error'), rows, right=True)}"
 
 
 def _gpu_s(outcome: Outcome) -> float:
@@ -175,7 +147,7 @@ def _gpu_s(outcome: Outcome) -> float:
 
 
 @house_style()
-def _draw(live: Outcome, simulated: Outcome, found: Validation) -> Figure:
+def _draw(live: Outcome, simulated: Outcome, facts: Mapping[str, Any]) -> Figure:
     figure, ((axes,),) = panels(1, width=7.5, height=4.2)
     for outcome, label, colour, style in (
         (live, "served live", COLOURS[0], "-"),
@@ -185,6 +157,7 @@ def _draw(live: Outcome, simulated: Outcome, found: Validation) -> Figure:
         axes.ecdf(rows.finish_s - rows.arrival_s, label=label, color=colour, linestyle=style, linewidth=2)
     axes.set(xlabel="Latency, arrival to finish (s)", ylabel="Completed requests no slower", ylim=(0, 1.02))
     axes.yaxis.set_major_formatter("{x:.0%}")
-    axes.set_title(f"{found.system}, {found.requests} requests: mean latency {percent(found.rows[0].error, sign=True)}")
+    error = percent(facts["rows"][0]["error"], sign=True)
+    axes.set_title(f"{facts['system']}, {facts['requests']} requests: mean latency {error}")
     axes.legend()
     return figure

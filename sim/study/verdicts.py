@@ -18,13 +18,8 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One row of a study.
-
-    Attributes:
-        expected: the measured or required value, with its tolerance, in words.
-        ours: the simulated value in words.
-        held: whether ours is within the tolerance.
-    """
+    """One row of a study: the measured or required value with its tolerance, the simulated one, both in words, and
+    whether it is within the tolerance."""
 
     expected: str
     ours: str
@@ -36,11 +31,7 @@ Verdicts = Mapping[str, Judged]
 
 
 def committed(path: Path, judge: Callable[[Facts], Verdicts]) -> Verdicts:
-    """Return the verdicts of the JSON file ``path``.
-
-    Raises:
-        ConfigError: the file is missing, or it is not of this study.
-    """
+    """Return the verdicts of the JSON file ``path``. Raises ConfigError: it is missing, or not of this study."""
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -48,9 +39,8 @@ def committed(path: Path, judge: Callable[[Facts], Verdicts]) -> Verdicts:
     try:
         return judge(json.loads(text))
     except (ValueError, LookupError, TypeError, AttributeError):
-        raise ConfigError(
-            f"{path}: found no results of this study and version; make it again without --check"
-        ) from None
+        wrong = "found no results of this study and version; make it again without --check"
+        raise ConfigError(f"{path}: {wrong}") from None
 
 
 def absent(path: Path, error: OSError) -> ConfigError:
@@ -66,11 +56,9 @@ def lost(before: Verdicts, now: Verdicts) -> list[str]:
     lines = []
     for row, was in before.items():
         found = now.get(row)
-        if not was.held or (found is not None and found.held):
-            continue
-        if found is None:
+        if was.held and found is None:
             lines.append(f"{row} held and is no row any more")
-        else:
+        elif was.held and found and not found.held:
             lines.append(f"{row} held and is missed: expected {found.expected}, found {found.ours}, before {was.ours}")
     return lines
 

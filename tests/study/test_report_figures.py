@@ -12,9 +12,8 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 
 from sim.study import figures
-from sim.study.draw import WIDTH, column
 from sim.study.over_time import over_time
-from sim.study.palette import marks, short
+from sim.study.palette import WIDTH, column, marks, short
 from sim.study.runs import Run, latency_quantiles, load_runs
 
 Fabricate = Callable[..., Path]

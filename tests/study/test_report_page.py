@@ -61,16 +61,16 @@ def four(fabricate: Fabricate, tmp_path: Path) -> Path:
 
 def test_the_same_runs_give_the_same_bytes(four: Path, tmp_path: Path) -> None:
     first, second = (write_report([four], tmp_path / name / "r.html") for name in ("a", "b"))
-    assert first.html.read_bytes() == second.html.read_bytes()
-    assert [path.read_bytes() for path in first.figures] == [path.read_bytes() for path in second.figures]
+    assert first[0].read_bytes() == second[0].read_bytes()
+    assert [path.read_bytes() for path in first[1:]] == [path.read_bytes() for path in second[1:]]
 
 
 def test_the_page_needs_nothing_beside_it(four: Path) -> None:
     report = write_report([four])
-    assert report.html == four / "report.html"
-    page = Page(report.html.read_text())
-    assert len(page.links) == len(report.figures) == 5
-    for link, figure in zip(page.links, report.figures, strict=True):
+    assert report[0] == four / "report.html"
+    page = Page(report[0].read_text())
+    assert len(page.links) == len(report[1:]) == 5
+    for link, figure in zip(page.links, report[1:], strict=True):
         assert base64.b64decode(link.removeprefix("data:image/svg+xml;base64,")) == figure.read_bytes()
     assert not {"script", "link", "iframe"} & set(page.tags)
     assert str(four) not in page.text
@@ -80,7 +80,7 @@ def test_the_page_needs_nothing_beside_it(four: Path) -> None:
 def column(runs: Sequence[Run], title: str) -> dict[str, Entry]:
     """A column of the comparison, by series."""
     place = [each.title for each in columns(runs)].index(title)
-    return {row.series: row.entries[place] for row in comparison(runs)}
+    return {cell.series: entries[place] for cell, entries in comparison(runs)}
 
 
 def test_ages_of_what_is_reused_are_told_on_both_clocks_where_something_is(four: Path) -> None:
@@ -94,8 +94,8 @@ def test_ages_of_what_is_reused_are_told_on_both_clocks_where_something_is(four:
 
 def test_one_seed_proves_nothing_best(four: Path) -> None:
     runs = load_runs([four])
-    assert not any(entry.best for row in comparison(runs) for entry in row.entries)
-    assert "One seed tells nothing of noise" in write_report([four]).html.read_text()
+    assert not any(entry.best for _, entries in comparison(runs) for entry in entries)
+    assert "One seed tells nothing of noise" in write_report([four])[0].read_text()
 
 
 def test_the_best_of_each_load_is_marked_where_seeds_agree(fabricate: Fabricate, tmp_path: Path) -> None:
@@ -138,9 +138,9 @@ def test_a_rerun_of_a_seed_counts_once(fabricate: Fabricate, tmp_path: Path) -> 
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         fabricate(name, "vanilla", seed=seed, requests=50)
     runs = load_runs([tmp_path])
-    (row,) = comparison(runs)
-    assert row.seeds == 2
-    assert "Counted once: 1 of the runs" in write_report([tmp_path]).html.read_text()
+    ((cell, _),) = comparison(runs)
+    assert len(cell.runs) == 2
+    assert "Counted once: 1 of the runs" in write_report([tmp_path])[0].read_text()
 
 
 def test_a_growing_backlog_is_marked(fabricate: Fabricate, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_growing_backlog_is_marked(fabricate: Fabricate, tmp_path: Path) -> No
     assert column(runs, "Latency p99")["vanilla"].unstable
     assert not column(runs, "Cost per image")["vanilla"].unstable
     assert column(runs, "Until the last arrival")["vanilla"].text == "8.5"
-    assert "backlog grows for as long" in write_report([tmp_path / "r"]).html.read_text()
+    assert "backlog grows for as long" in write_report([tmp_path / "r"])[0].read_text()
 
 
 def test_quality_is_told_beside_speed(fabricate: Fabricate, tmp_path: Path) -> None:
@@ -167,14 +167,14 @@ def test_quality_is_told_beside_speed(fabricate: Fabricate, tmp_path: Path) -> N
         "nirvana": "–",
         "small-model": "0.93",
     }
-    assert "Quality is not known of nirvana: another selector." in write_report([tmp_path]).html.read_text()
+    assert "Quality is not known of nirvana: another selector." in write_report([tmp_path])[0].read_text()
 
 
 def test_means_over_seeds_lie_in_their_range(fabricate: Fabricate, tmp_path: Path) -> None:
     for seed in (1, 2, 3):
         fabricate(str(seed), "vanilla", seed=seed, rate_rpm=9.0, requests=200)
-    (row,) = comparison(load_runs([tmp_path]))
-    assert row.seeds == 3
+    ((cell, _),) = comparison(load_runs([tmp_path]))
+    assert len(cell.runs) == 3
     entry = column(load_runs([tmp_path]), "Latency mean")["vanilla"]
     low, high = (float(part.replace(",", "")) for part in entry.range.split(" to "))
     assert low <= float(entry.text.replace(",", "")) <= high
@@ -201,7 +201,7 @@ def test_hostile_strings_stay_text(fabricate: Fabricate) -> None:
         summary["slo"] = {evil: {"limit_s": 1.0, "violation_rate": 0.5}}
 
     path = fabricate("r", change=edit, requests=20, config={"system": {"name": evil}})
-    html = write_report([path], title=evil).html.read_text()
+    html = write_report([path], title=evil)[0].read_text()
     page = Page(html)
     assert "script" not in page.tags
     assert evil in page.text
@@ -215,7 +215,7 @@ def test_no_name_acts_on_a_terminal_or_needs_a_glyph(name: str, fabricate: Fabri
     runs.append(fabricate("own", requests=20, change=lambda summary: summary.update(system=name)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        page = write_report(runs, tmp_path).html.read_text(encoding="utf-8")
+        page = write_report(runs, tmp_path)[0].read_text(encoding="utf-8")
     shown = printable(name)
     assert shown.isprintable()
     assert f"door.role={shown}" in page
@@ -232,8 +232,8 @@ def test_everything_null_still_renders(fabricate: Fabricate) -> None:
     for file in ("requests.parquet", "cluster.parquet", "config.yaml"):
         (path / file).unlink()
     report = write_report([path])
-    assert report.figures == []
-    page = Page(report.html.read_text())
+    assert report[1:] == []
+    page = Page(report[0].read_text())
     assert "Not drawn, because no run holds the data: Latency distribution" in page.text
     verdict = ["–"] * 8
     assert [row for row in page.rows if row][1:3] == [["nothing"], verdict]
@@ -247,7 +247,7 @@ def test_what_no_run_knows_has_no_column(fabricate: Fabricate) -> None:
 
     one, other = fabricate("one", change=unpriced), fabricate("other")
     for paths, shown in (([one], False), ([one, other], True)):
-        page = Page(write_report(paths).html.read_text())
+        page = Page(write_report(paths)[0].read_text())
         assert ("Cost per image" in page.text) == shown
 
 
@@ -269,7 +269,7 @@ def test_any_section_and_any_number_may_be_null(fabricate: Fabricate, section: s
 
 def test_a_run_without_its_requests_is_named(four: Path) -> None:
     (four / "nirvana" / "requests.parquet").unlink()
-    assert "so not shown: runs/nirvana." in write_report([four]).html.read_text()
+    assert "so not shown: runs/nirvana." in write_report([four])[0].read_text()
 
 
 def test_figures_of_an_earlier_report_do_not_stay(four: Path) -> None:
@@ -277,12 +277,12 @@ def test_figures_of_an_earlier_report_do_not_stay(four: Path) -> None:
     for path in four.glob("*/cluster.parquet"):
         path.unlink()
     report = write_report([four])
-    assert sorted(report.figures) == sorted((four / "figures").iterdir())
-    assert len(report.figures) == 4
+    assert sorted(report[1:]) == sorted((four / "figures").iterdir())
+    assert len(report[1:]) == 4
 
 
 def test_reproduction_tells_seed_trace_and_choices(fabricate: Fabricate) -> None:
-    page = Page(write_report([fabricate("r", seed=7, requests=10)]).html.read_text())
+    page = Page(write_report([fabricate("r", seed=7, requests=10)])[0].read_text())
     row = next(row for row in page.rows if row[0] == "r")
     assert row[1:5] == ["nirvana", "10 rpm", "7", "synthetic"]
     assert row[5].startswith("sha256:")
@@ -338,7 +338,7 @@ def test_of_many_systems_the_page_says_how_many_it_shows(
     for index in range(13):
         fabricate(f"runs/{index}", f"system-{index}", rate_rpm=9.0, requests=10)
     fabricate("runs/again", "system-0", rate_rpm=9.0, requests=10, seed=2)
-    text = Page(write_report([tmp_path / "runs"]).html.read_text()).text
+    text = Page(write_report([tmp_path / "runs"])[0].read_text()).text
     assert "13 serving systems compared" in text
     assert "12 of 13 series, evenly spaced." in text
     assert text.count("Means over seeds, with their range.") == 3

@@ -68,7 +68,7 @@ def test_the_band_is_the_profile_s_own_error_and_an_example_where_nobody_knows_i
     for place, name in enumerate(("p50", "p95", "p99")):
         values = [rerun(0.7, factor)[place] for factor in (1 - share, 1.0, 1 + share)]
         assert each.bands[name] == pytest.approx((min(values), max(values)))
-    page = write_report([tmp_path], tmp_path / "r.html", reruns_s=inf).html.read_text()
+    page = write_report([tmp_path], tmp_path / "r.html", reruns_s=inf)[0].read_text()
     low, high = each.bands["p99"]
     assert f"{number(low, 3)} to {number(high, 3)}" in page
     assert (f"±{100 * share:.1f} %" if error else "not known; example ±10 %") in page
@@ -90,14 +90,14 @@ def test_the_error_of_several_models_is_the_largest_and_not_known_where_one_is_n
 
 
 def test_the_page_says_how_the_service_times_are_known(runs: Path, tmp_path: Path) -> None:
-    page = write_report([runs], tmp_path / "r.html").html.read_text()
+    page = write_report([runs], tmp_path / "r.html")[0].read_text()
     assert "How right is this likely to be" in page
     assert "z-image-turbo on h100: nobody has held it against a service yet" in page
     assert "SGLang-Diffusion, performance baselines" in page
     assert "measured by others" in page
     assert "21&thinsp;%" in page
     stated(made(tmp_path / "assumed", 0.3), 0.21, "assumed")
-    page = write_report([tmp_path / "assumed"], tmp_path / "r.html").html.read_text()
+    page = write_report([tmp_path / "assumed"], tmp_path / "r.html")[0].read_text()
     assert "measured by others" not in page
     assert "21&thinsp;%" not in page
 
@@ -109,7 +109,7 @@ def test_what_cannot_be_made_again_says_why(runs: Path, tmp_path: Path) -> None:
     (each,) = likely(load_runs([folder]), inf)
     assert each.said is None
     assert "mine" in each.reason
-    assert "not made again: " in write_report([folder], tmp_path / "r.html", reruns_s=inf).html.read_text()
+    assert "not made again: " in write_report([folder], tmp_path / "r.html", reruns_s=inf)[0].read_text()
 
 
 def test_a_configuration_that_is_none_is_named(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_reruns_that_would_take_too_long_are_not_made(runs: Path, tmp_path: Path
     takes_s = [3 * (run.number("wall", "cpu_s") or 0.0) for run in given]
     assert [each.said is None for each in likely(given, 0.0)] == [True, True]
     assert [each.said is None for each in likely(given, 1.01 * min(takes_s))].count(False) == 1
-    assert "--reruns-s inf" in write_report([runs], tmp_path / "r.html").html.read_text()
+    assert "--reruns-s inf" in write_report([runs], tmp_path / "r.html")[0].read_text()
 
 
 def test_results_have_the_keys_of_vllm_omni_s_benchmark(

@@ -72,8 +72,8 @@ def test_nothing_is_best_across_unlike_work(alike: bool, fabricate: Fabricate, t
             config = of_kind(model["gpu"])
             fabricate(f"r/{system}-{seed}", system, rate_rpm=20.0, seed=seed, change=serving(model), config=config)
     runs = load_runs([tmp_path / "r"])
-    assert any(entry.best for row in comparison(runs) for entry in row.entries) is alike
-    page = write_report([tmp_path / "r"]).html.read_text()
+    assert any(entry.best for _, entries in comparison(runs) for entry in entries) is alike
+    page = write_report([tmp_path / "r"])[0].read_text()
     assert ("These runs do unlike work." in page) is not alike
     if not alike:
         first = page.index("These runs do unlike work.")
@@ -99,16 +99,21 @@ def test_verdicts_are_grouped_by_system_and_gpu_and_say_what_a_buyer_asks(fabric
     found = verdicts(load_runs([tmp_path]))
     assert list(found) == ["nirvana on l40s", "vanilla on h100"]
     nirvana = found["nirvana on l40s"]
-    assert [(row.load, row.gpus) for row in nirvana] == [
+    assert [(row["load"], row["gpus"]) for row in nirvana] == [
         *(("6 rpm", "2"), ("6 rpm", "4")),
         *(("16 rpm", "2"), ("16 rpm", "4")),
     ]
     overloaded, row = nirvana[:2]
-    assert overloaded.verdict == "overloaded: its queue grows, 25.0% over 10s"
-    assert row.verdict == "stable, 25.0% over 10s"
-    assert (row.usd_per_1000, row.p95_s) == ("12.3", "7.12")
-    assert (row.model, row.steps, row.precision, row.basis) == ("sdxl-mlperf", "20", "fp8", "measured by others")
-    assert row.series == "", "load and number of GPUs tell the rows of a group apart"
+    assert overloaded["verdict"] == "overloaded: its queue grows, 25.0% over 10s"
+    assert row["verdict"] == "stable, 25.0% over 10s"
+    assert (row["usd_per_1000"], row["p95_s"]) == ("12.3", "7.12")
+    assert (row["model"], row["steps"], row["precision"], row["basis"]) == (
+        "sdxl-mlperf",
+        "20",
+        "fp8",
+        "measured by others",
+    )
+    assert row["series"] == "", "load and number of GPUs tell the rows of a group apart"
 
 
 def test_verdicts_tell_apart_what_load_and_gpus_do_not(fabricate: Fabricate, tmp_path: Path) -> None:
@@ -116,7 +121,7 @@ def test_verdicts_tell_apart_what_load_and_gpus_do_not(fabricate: Fabricate, tmp
         config = of_kind("l40s") | {"cache": {"capacity": size}}
         fabricate(str(size), "nirvana", rate_rpm=6.0, requests=20, config=config)
     (rows,) = verdicts(load_runs([tmp_path])).values()
-    assert [row.series for row in rows] == ["nirvana (cache.capacity=50)", "nirvana (cache.capacity=100)"]
+    assert [row["series"] for row in rows] == ["nirvana (cache.capacity=50)", "nirvana (cache.capacity=100)"]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +139,7 @@ def test_a_verdict_says_what_is_not_served(requests: dict[str, Any], told: str, 
         summary["slo"] = {}
 
     ((row,),) = verdicts(load_runs([fabricate("r", requests=20, change=edit)])).values()
-    assert row.verdict == told
+    assert row["verdict"] == told
 
 
 def test_prices_are_named_with_their_source_and_how_to_set_one(fabricate: Fabricate, tmp_path: Path) -> None:
@@ -144,13 +149,13 @@ def test_prices_are_named_with_their_source_and_how_to_set_one(fabricate: Fabric
 
     fabricate("a", requests=20, change=listed, config=of_kind("l40s"))
     fabricate("b", requests=20, config=of_kind("mi210"))
-    page = write_report([tmp_path]).html.read_text()
+    page = write_report([tmp_path])[0].read_text()
     assert "list price of 2025-08-12: a cloud" in page
     assert "cluster.gpu.usd_per_gpu_h sets one" in page
 
 
 def test_the_phone_sees_the_figures_before_any_card(fabricate: Fabricate) -> None:
-    page = write_report([fabricate("r", requests=50)]).html.read_text()
+    page = write_report([fabricate("r", requests=50)])[0].read_text()
     assert page.index('class="verdicts"') < page.index("<figure>") < page.index('class="cards"')
 
 
