@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy.special import stdtrit
 
 from sim.cli import main
-from sim.record.backlog import backlog
+from sim.record.backlog import FALSE_ALARM, QUANTILE, SPANS, backlog
 from sim.record.facts import Facts
 from tests.sim.lab import engine, simulated
 
@@ -85,3 +86,7 @@ def test_the_line_of_a_run_says_that_it_is_unstable(capsys: pytest.CaptureFixtur
     for rate, said in ((40, True), (4, False)):
         assert main(["run", f"arrivals.rate_rpm={rate}", "trace.requests=300", f"run.dir={tmp_path}/{rate}"]) == 0
         assert ("UNSTABLE: the queue grew by" in capsys.readouterr().out) is said
+
+
+def test_the_quantile_is_student_s() -> None:
+    assert float(stdtrit(SPANS - 1, 1 - FALSE_ALARM)) == QUANTILE

@@ -9,7 +9,6 @@ import pyarrow as pa
 from annotated_types import Ge, Gt, Le, Len
 from pydantic import ConfigDict, Strict, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
-from scipy.special import gammaincinv
 
 from conf.ranges import Share
 from traces.error import TraceError
@@ -82,6 +81,8 @@ class Service:
 
     def loads(self) -> Floats:
         """Each node's share of the requests, (nodes,), falling: quantiles of the Gamma law."""
+        from scipy.special import gammaincinv  # takes longer to import than a small run of prompts alone
+
         found: Floats = gammaincinv(self.node_shape, (np.arange(self.nodes)[::-1] + 0.5) / self.nodes)
         return np.asarray(found / found.sum(), np.float64)
 
