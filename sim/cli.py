@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from sim.commands import command_of, overview, refuse_words, run_command
+from sim.commands import COMMANDS, command_of, overview, refuse_words, run_command
 from sim.ending import Terminated, end_workers, interruption, told_to_stop
 from sim.refusal import OUTPUT_GONE, USAGE_ERROR, check_memory_limit, is_refused, refuse
 
@@ -43,9 +43,10 @@ def _done(given: Sequence[str]) -> int:
             words = command_of(given)
             if words is not None:
                 return run_command(words, given[len(words.split()) :])
-            if given and given[0] not in ("-h", "--help"):
+            asks_help = not given or given[-1] in ("-h", "--help")
+            if not asks_help or (len(given) > 1 and not any(each.startswith(f"{given[0]} ") for each in COMMANDS)):
                 refuse_words(given)
-            print(overview())
+            print(overview(given[0] if len(given) > 1 else ""))
             return 0 if given else USAGE_ERROR
     except BrokenPipeError:
         raise

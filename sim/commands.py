@@ -45,11 +45,12 @@ BY_NEXT_WORD = frozenset({"trace import"})
 """Commands whose options depend on the word after them: their function takes it and returns the function to call."""
 
 
-def overview() -> str:
-    """Return the commands, a line each."""
-    lines = [f"  {words:<24} {_description(function_of(words)).partition(chr(10))[0]}" for words in COMMANDS]
+def overview(first: str = "") -> str:
+    """Return the commands, a line each: all, or those that begin with the word ``first``."""
+    chosen = [words for words in COMMANDS if not first or words.split()[0] == first]
+    lines = [f"  {words:<24} {_description(function_of(words)).partition(chr(10))[0]}" for words in chosen]
     about = "Replay text-to-image traffic through published serving designs."
-    return "\n".join(["usage: mezzotint COMMAND [OPTIONS]", "", about, "", *lines])
+    return "\n".join([f"Usage: mezzotint {first or 'COMMAND'} [OPTIONS]", "", about, "", *lines])
 
 
 def refuse_words(given: Sequence[str]) -> NoReturn:

@@ -1,14 +1,13 @@
 """What a run costs: instances, services, and what of it is not known."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import conf
+from sim.config.choices import gpus
 from sim.errors import ConfigError
 from sim.gpu import Gpu
 from sim.record.cost import Service, list_prices, rate_usd_h
@@ -104,8 +103,7 @@ def test_a_gpu_costs_the_list_price_of_its_kind_unless_one_is_set(kind: str) -> 
 
 
 def test_every_list_price_is_of_a_cluster_and_has_a_source() -> None:
-    clusters = {path.stem for path in (Path(conf.__file__).parent / "cluster").glob("*.yaml")}
-    assert set(list_prices()) <= clusters
+    assert set(list_prices()) <= set(gpus())
     assert all(0.05 < price.usd_per_gpu_h < 20 and price.source for price in list_prices().values())
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from sim.config.build import build
 from sim.control.pid import Pid
 from sim.control.split import (
     Demand,
@@ -126,4 +127,4 @@ def test_the_pid_settles_at_its_target(start: int, target: int) -> None:
 @pytest.mark.parametrize("setting", [{"kp": -1.0}, {"ki": math.inf}, {"kd": math.nan}, {"most_sum": -1.0}])
 def test_a_gain_that_is_none_is_refused(setting: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(setting))):
-        Pid(**setting)
+        build({"_target_": "sim.control.pid.Pid", **setting}, "controller.pid")

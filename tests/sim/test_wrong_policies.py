@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sim.config.choices import gpus
 from sim.errors import ConfigError, SimulationError
 from tests.sim.lab import simulated
 
@@ -109,6 +110,7 @@ def test_what_cannot_be_true_ends_the_run_and_names_the_part(
     key: str, who: str, common: tuple[str, ...], what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(OUTSIDE))
+    monkeypatch.setenv("MEZZOTINT_PLUGINS", "their_lies")
     monkeypatch.delitem(sys.modules, "their_lies", raising=False)
     name = f"their_lies.{who.split()[0]}"
     with pytest.raises(SimulationError, match=what.replace("{who}", name)) as caught:
@@ -122,6 +124,7 @@ def test_what_may_be_true_is_not_refused(
     key: str, who: str, common: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(OUTSIDE))
+    monkeypatch.setenv("MEZZOTINT_PLUGINS", "their_lies")
     monkeypatch.delitem(sys.modules, "their_lies", raising=False)
     said = simulated(*common, *chosen(tmp_path, key, who)).summary["requests"]
     assert said["completed"] == said["arrived"] > 0
@@ -170,8 +173,5 @@ def test_settings_that_cannot_be_true_are_refused(overrides: tuple[str, ...], wh
 
 def test_every_gpu_kind_has_a_memory_of_its_own() -> None:
     """But for the device at hand and a service that did not say what it ran on."""
-    from tests.conftest import REPOSITORY
-
-    said = {path.stem: path.read_text() for path in sorted((REPOSITORY / "conf" / "cluster").glob("*.yaml"))}
-    bare = [name for name, text in said.items() if "memory_bytes:" not in text and "- h800" not in text]
+    bare = [name for name, settings in gpus().items() if settings["cluster"]["gpu"].get("memory_bytes") is None]
     assert bare == ["local", "sd-beta"]
