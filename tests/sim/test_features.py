@@ -259,7 +259,7 @@ def test_runs_name_what_they_assume_and_refuse_what_they_do_not_know() -> None:
         assert len(outcome.summary["assumptions"]) > len(plain.summary["assumptions"])
         assert outcome.summary["quality"]["factor_mean"] is None
         assert "feature_cache" in outcome.summary["quality"]["reason"]
-    with pytest.raises(ConfigError, match="feature_cache: nothing in system=vanilla takes one"):
+    with pytest.raises(ConfigError, match="feature_cache=teacache: applies only with executor=step-by-step"):
         simulated(*asked, "feature_cache=teacache")
     with pytest.raises(ConfigError, match=r"likeness.shares: none for sd3\.5-large"):
         simulated("cluster=mi210", *asked[2:], *ran, "feature_cache=patch-level")
