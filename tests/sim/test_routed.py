@@ -192,7 +192,7 @@ def test_every_system_can_use_every_router(system: tuple[str, ...], router: str)
 
 
 def test_a_router_alone_changes_nothing_and_is_refused() -> None:
-    with pytest.raises(ConfigError, match="router: nothing in system=vanilla takes one"):
+    with pytest.raises(ConfigError, match="router=random: applies only with scheduler=routed"):
         simulated("router=random", "trace.requests=10", "trace.history=0")
 
 

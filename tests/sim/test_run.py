@@ -387,7 +387,7 @@ def test_shapes_of_the_trace_change_the_times_and_the_limits() -> None:
             ["scheduler._target_=sim.reuse.door.Direct"],
             "scheduler: sim.reuse.door.Direct is no Scheduler: it lacks __len__, next, offer",
         ),
-        (["scheduler._target_=.foo.bar"], "cannot be imported"),
+        (["scheduler._target_=.foo.bar"], "expected a module of mezzotint or of a plug-in"),
         (["scheduler._target_=builtins.int"], "scheduler"),
         (["sample_s=0"], "sample_s: input should be greater than or equal to 0.001"),
         (["slo=[2,-1]"], r"slo\.1: "),
