@@ -32,7 +32,6 @@ def load(run: Run, worker: Worker, asset: Asset) -> Cost:
 
 
 def on_all(worker: Worker, cost: Cost) -> Cost:
-    """``cost`` on every GPU of ``worker`` at once."""
     return cost if cost.joules is None else Cost(cost.seconds, cost.joules * len(worker.gpus))
 
 

@@ -89,7 +89,6 @@ class Asynchronous(Loras):
                 self._cut(worker)
 
     def _expected_s(self, worker: Worker, request: Request) -> float:
-        """When the last of its LoRAs will be there, by what is known now."""
         if self.fetch.shared:
             known = [self.fetch.expected_s(worker, lora) for lora in asked(self._run, request, "lora")]
             self._ready_s[request.row] = max(self._ready_s[request.row], *known)
@@ -136,7 +135,6 @@ class Asynchronous(Loras):
         return on_all(worker, backend.merge_loras(loras))
 
     def _take_out(self, worker: Worker) -> Cost:
-        """Put the weights back, all at once, whatever was merged into them."""
         backend, there = self._run.backend, patched(worker)
         assert isinstance(backend, Taken)
         for asset in there:

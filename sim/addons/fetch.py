@@ -34,8 +34,7 @@ class Link(Fetch):
             each file draws its own.
         bytes_per_s: after that.
 
-    Raises:
-        ConfigError: quantiles that are none.
+    Raises ConfigError for quantiles that are none.
     """
 
     latency_s: Seconds | list[Seconds]
@@ -68,8 +67,7 @@ class Measured(Fetch):
     Args:
         quantiles: seconds, as of `Drawn`.
 
-    Raises:
-        ConfigError: quantiles that are none.
+    Raises ConfigError for quantiles that are none.
     """
 
     quantiles: list[float]

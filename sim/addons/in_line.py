@@ -64,7 +64,6 @@ class InLine(ControlNets):
         return loads
 
     def _make_room(self, worker: Worker, net: Asset, keep: Collection[Asset], room: int) -> None:
-        """Let go of others until ``net`` fits, or nothing may go any more."""
         cluster, resident, uses = self._run.cluster, worker.resident, self._uses[worker.id]
         nets = [asset for asset in resident if asset.kind == "controlnet"]
         order = sorted(nets, key=uses.__getitem__) if self.leaves == "lfu" else nets

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from backends.base import Asset, Cost, WorkFailed
 from sim.addons.assets import asked
@@ -36,9 +37,7 @@ class Servers(ControlNets):
     _aboard: set[int] = field(init=False, default_factory=set, repr=False)
 
     def bind(self, run: Run, faster: Callable[[str], float]) -> None:
-        """Raises ConfigError for a backend that does not tell the parts of a step, a cluster without servers, and a
-        placement on more servers than there are.
-        """
+        """Raises ConfigError for a backend without parts, and too few servers."""
         self._run, self._faster = run, faster
         self._wait = run.fact("server_wait_s", default=0.0)
         needs_parts(run)
@@ -74,7 +73,7 @@ class Servers(ControlNets):
             if any(net in server.resident for server in run.cluster.servers):
                 continue
             server, cost = self._load(net, request)
-            from_s = max(_free_s(server), now_s)
+            from_s = max(server.until_s, now_s)
             run.cluster.spend(server, from_s, from_s + cost.seconds, "controlnet", cost.joules)
             waits.append(from_s + cost.seconds - now_s)
         return [("controlnet", Cost(max(waits)))] if waits else []
@@ -100,9 +99,9 @@ class Servers(ControlNets):
         parts = parted(run, active[:1], 1, self._faster)
         now_s, done_s, alone_s = max(now_s, run.clock._now), 0.0, parts.controlnet_s
         for net in calls:
-            server = min((each for each in run.cluster.servers if net in each.resident), key=_free_s)
+            server = min((each for each in run.cluster.servers if net in each.resident), key=attrgetter("until_s"))
             run.cluster.admit(server, net, 0)  # called last
-            from_s = max(_free_s(server), now_s)
+            from_s = max(server.until_s, now_s)
             run.cluster.spend(server, from_s, from_s + parts.controlnet_s, "controlnet")
             done_s = max(done_s, from_s + parts.controlnet_s - now_s)
         for request in active:
@@ -117,8 +116,3 @@ class Servers(ControlNets):
         if request.row in self._aboard:
             self._aboard.remove(request.row)
             self._in_use -= Counter(asked(self._run, request, "controlnet"))
-
-
-def _free_s(server: Worker) -> float:
-    """When ``server`` is done with all of its calls."""
-    return server.until_s

@@ -57,7 +57,6 @@ class SharedLink(Fetch):
         return self._ends_s.get((worker.id, asset.name), -inf)
 
     def _advance(self, now_s: float) -> None:
-        """Take off what has come until ``now_s``."""
         self._left, came = self._run_until(now_s)
         for key in came:
             del self._begins_s[key]

@@ -27,8 +27,7 @@ class Synchronous(Loras):
         spread: quantiles of a LoRA's seconds over their mean, as of `Drawn`; each LoRA draws its own. Null: those that
             the profile has of creating one, if any.
 
-    Raises:
-        ConfigError: quantiles that are none.
+    Raises ConfigError for quantiles that are none.
     """
 
     create: bool = False
@@ -80,7 +79,6 @@ class Synchronous(Loras):
         return cost.times(self.times if drawn is None else self.times * drawn())
 
     def _spread(self, lora: Asset) -> Drawn | None:
-        """What the seconds of ``lora`` over their mean are drawn from."""
         if lora.model not in self._drawn:
             found, backend = self.spread, self._run.backend
             if found is None and self.create and isinstance(backend, Taken):

@@ -9,9 +9,6 @@ from sim.cluster import gang
 from sim.parts import Run, Steps, Worker
 from sim.request import Request
 
-SPEEDUP = "steps.speedup"
-"""The key that says how fast a gang is."""
-
 
 @dataclass(slots=True)
 class Batched(Steps):
@@ -21,8 +18,7 @@ class Batched(Steps):
         speedup: GPUs of a gang -> how many times faster than on one its steps are; goes before what the backend's
             profile measured of gangs. A batch on a gang is as much faster as one request is.
 
-    Raises:
-        ConfigError: a gang of a size that has none there and was not measured.
+    Raises ConfigError for a gang of a size that has none there and was not measured.
     """
 
     speedup: gang.Speedup = field(default_factory=dict)
@@ -39,12 +35,11 @@ class Batched(Steps):
         return on_all(worker, self._run.backend.begin([work]))
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        """Raises SimulationError where the batch does not fit into the GPU's memory."""
         cost = self._run.backend.steps(self.works(worker, active))
         if len(worker.gpus) == 1:
             return cost
-        faster = min(gang.times_faster(self._run, worker, request, self.speedup, SPEEDUP) for request in active)
-        return on_all(worker, cost.over(faster))
+        faster = (gang.times_faster(self._run, worker, each, self.speedup, "steps.speedup") for each in active)
+        return on_all(worker, cost.over(min(faster)))
 
     def works(self, worker: Worker, active: Sequence[Request]) -> list[Work]:
         """Those of ``active``, which fit into the memory of ``worker`` together: else SimulationError is raised."""

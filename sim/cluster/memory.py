@@ -12,12 +12,7 @@ from sim.worker import Worker
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Holds what is on a worker against what its GPUs have. See sim.parts.Cluster for what parts ask of it.
-
-    Args:
-        gpu: the kind of all of them.
-        parts: as errors name them.
-    """
+    """What lies on a worker, held against what its GPUs, all of kind ``gpu``, have; errors name one of ``parts``."""
 
     gpu: Gpu
     parts: Mapping[str, object]
@@ -53,10 +48,7 @@ class Memory:
         del worker.resident[asset]
 
     def check(self, worker: Worker, peak_bytes: int | None, runs: Sequence[Collection[Asset]] | None = None) -> None:
-        """Hold what runs now against the device: ``peak_bytes`` of its model and batch, and what else is resident.
-
-        See sim.parts.Cluster.check_memory. The peak has the add-ons in it that all of ``runs`` have in common; those of
-        some of them lie beside it.
+        """The peak has the add-ons in it that all of ``runs`` have in common; those of some of them lie beside it.
 
         Raises SimulationError where it is more than the GPU has, WorkFailed where that is for the add-ons of one.
         """
@@ -83,8 +75,7 @@ class Memory:
             )
 
     def install(self, worker: Worker, size: int) -> None:
-        """The model of ``worker``, of ``size`` bytes, lies there and nothing else does. Raises SimulationError where it
-        is larger than the GPU's memory."""
+        """The model of ``worker`` alone lies there. Raises SimulationError where it is larger than the GPU's memory."""
         worker.resident.clear()
         most = self.gpu.memory_bytes
         if most is not None and size > most:
@@ -95,7 +86,6 @@ class Memory:
 
     @property
     def _memory(self) -> str:
-        """In an error, after "of the": what a GPU has, and the key that says so."""
         return f"{(self.gpu.memory_bytes or 0) / 1e9:.1f} GB that a {self.gpu.name} has (cluster.gpu.memory_bytes)"
 
 

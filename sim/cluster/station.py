@@ -32,7 +32,6 @@ class Tally:
     metered_s: float = 0.0
 
     def copy(self) -> "Tally":
-        """As it stands now."""
         return Tally(self.steps_s, self.share_s, self.batch_s, self.idle_s, self.joules, self.metered_s)
 
     def meter(self, seconds: float, joules: float | None, batch: int) -> None:

@@ -11,7 +11,7 @@ from backends.base import FREE, Cost, Work, WorkFailed
 from sim.addons.in_line import InLine
 from sim.addons.kernels import Kernels
 from sim.addons.servers import Servers
-from sim.addons.steps import WithAddons
+from sim.addons.steps import WithAddons, priced
 from sim.addons.synchronous import Synchronous
 from sim.clock import COMPLETION, DISPATCH
 from sim.cluster.batched import Batched
@@ -28,7 +28,6 @@ from sim.parts import (
     Loads,
     Loras,
     Patience,
-    Priced,
     Run,
     Steps,
     Worker,
@@ -55,8 +54,7 @@ class StepByStep(Executor):
             loaded one after another before the first step.
         kernels: of the denoiser and its ControlNets; None is plain.
 
-    Raises:
-        ConfigError: a feature cache on a live backend, which computes all.
+    Raises ConfigError for a feature cache on a live backend, which computes all.
     """
 
     limit: Annotated[int, Ge(1)] = 16
@@ -178,19 +176,14 @@ class StepByStep(Executor):
         station.changed = True
 
     def price(self, works: Sequence[Work]) -> Cost:
-        """Raises ConfigError where the steps have no price."""
-        if not isinstance(self.steps, Priced):
-            raise ConfigError(
-                f"steps: {type(self.steps).__qualname__} cannot say beforehand what a step costs, which the "
-                "scheduler asks; choose another steps= or discipline="
-            )
+        steps = priced(self.steps)
         if self.feature_cache is None:
-            return self.steps.price(works)
+            return steps.price(works)
         asked = [_asking(work) for work in works]
         of = dict(zip(asked, works, strict=True))
-        steps, priced = works[0].steps, self.steps
-        course = self.feature_cache.course(asked, steps, lambda some: priced.price([of[each] for each in some]))
-        return Cost(course.seconds(steps), course.joules(steps)).over(steps)
+        count = works[0].steps
+        course = self.feature_cache.course(asked, count, lambda some: steps.price([of[each] for each in some]))
+        return Cost(course.seconds(count), course.joules(count)).over(count)
 
     # -- the clock -------------------------------------------------------------------------------------------------
 
@@ -209,7 +202,6 @@ class StepByStep(Executor):
             self._advance(station)
 
     def _cut(self, station: Station) -> None:
-        """End the run of steps at the boundary that comes next."""
         if self._run.backend.live or station.course.seconds(station.planned) <= 0.0:
             return
         steps = station.course.reached(self._run.clock._now - station.run_s)
@@ -240,7 +232,6 @@ class StepByStep(Executor):
             station.working = False
 
     def _join(self, station: Station, request: Request) -> None:
-        """Load and fetch what ``request`` needs and prepare it; it is active when that is done."""
         run, worker = self._run, station.worker
         if not station.seats:  # count from now
             station.anchor_s, station.ready_s, station.other_s, station.tally = run.clock._now, 0.0, 0.0, Tally()
@@ -283,8 +274,6 @@ class StepByStep(Executor):
         self._stage(station, self._joined, (station, seat, loads, cost), request)
 
     def _resumed(self, worker: Worker, request: Request) -> Seat:
-        """The seat of ``request``, which was preempted on ``worker``. Raises SimulationError where it was elsewhere, or
-        where its model or its steps changed since."""
         at, seat, left, parker = self._parked.pop(request)
         found = (worker.id, worker.model, request.left)
         if found == (at, request.model, left):
@@ -337,7 +326,6 @@ class StepByStep(Executor):
         self._advance(station)
 
     def _step(self, station: Station) -> None:
-        """Plan a run of steps: up to the first request that ends."""
         active = [seat.request for seat in station.seats]
         station.run_s = station.now_s()
         count = 1 if self._run.backend.live else min(request.left for request in active)
@@ -376,7 +364,6 @@ class StepByStep(Executor):
         self._at(station, COMPLETION, station.now_s(station.planned))
 
     def _reusing(self, station: Station, active: Sequence[Request], count: int) -> Course:
-        """The next ``count`` steps with the feature cache."""
         cache = self.feature_cache
         assert cache is not None
         course = cache.course(
@@ -386,14 +373,12 @@ class StepByStep(Executor):
         return course
 
     def _refuse(self, cost: object, method: str) -> NoReturn:
-        """Raise SimulationError for what the steps returned, which is no cost."""
         backend = of(self._run.backend)
         if of(self.steps).startswith("sim."):
             raise SimulationError(f"{backend}, by {of(self.steps)}.{method}, returned {cost}; {EXPECTED}")
         raise SimulationError(f"{of(self.steps)} returned {cost} from {method}; {EXPECTED}")
 
     def _stepped(self, station: Station) -> None:
-        """The run of steps is over."""
         count, batch, tally = station.planned, len(station.seats), station.tally
         station.planned = 0
         from_s, seconds, joules = station.now_s(), station.course.seconds(count), station.course.joules(count)
@@ -408,7 +393,6 @@ class StepByStep(Executor):
             seat.reused += reused
 
     def _leave(self, station: Station, seat: Seat) -> None:
-        """The last step of ``seat`` is done: decode it."""
         station.seats.remove(seat)
         station.changed = bool(station.seats)
         request, start_s = seat.request, station.now_s()
@@ -464,7 +448,6 @@ class StepByStep(Executor):
         self._advance(station)
 
     def _tell(self, station: Station, seat: Seat, before: Cost, after: Cost) -> None:
-        """Write what ``seat`` took into its request."""
         request, tally, since = seat.request, station.tally, seat.since
         request.denoise_s = tally.steps_s - since.steps_s
         share_s = tally.share_s - since.share_s
@@ -484,7 +467,6 @@ class StepByStep(Executor):
 
 
 def _asking(work: Work) -> Request:
-    """A request that ``work`` would be of, with all of its steps before it."""
     request = Request(work.row, 0.0, work.width, work.height, work.steps)
     request.model, request.left = work.model, work.steps
     return request

@@ -24,8 +24,7 @@ class BatchServer(Scheduler):
         batch_most: requests in a batch; as many leave at once.
         batch_limit_s: seconds after which those who wait leave too.
 
-    Raises:
-        ConfigError: a batch above what the executor takes.
+    Raises ConfigError for a batch above what the executor takes.
     """
 
     batch_most: Count = 8
@@ -44,7 +43,6 @@ class BatchServer(Scheduler):
         refuse_over(run, self.batch_most, "scheduler.batch_most")
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        """A worker is given its batch by ``next``."""
         self._forming.append(request)
         self._waiting += 1
         self._last_came_s = now_s
@@ -58,7 +56,6 @@ class BatchServer(Scheduler):
         return None
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        """A free worker is given the batch that was formed first, one request at a time."""
         batch = self._taking.get(worker.id)
         if not batch:
             if worker.aboard or not self._formed:

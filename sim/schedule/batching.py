@@ -16,8 +16,7 @@ class Batching(Scheduler):
         most: requests in a batch; a batch of as many need not wait.
         wait_s: seconds after which a request sets out with whoever is there, as soon as a worker is idle.
 
-    Raises:
-        ConfigError: a batch above what the executor takes.
+    Raises ConfigError for a batch above what the executor takes.
     """
 
     most: Count = 8

@@ -23,8 +23,7 @@ class ByAddons(Router):
             one a request waits however long where its add-ons are.
         ties: who is chosen among several.
 
-    Raises:
-        ConfigError: a live backend, which cannot say beforehand what a request takes.
+    Raises ConfigError for a live backend, which cannot say beforehand what a request takes.
     """
 
     worth: Seconds = 1.0

@@ -27,8 +27,7 @@ class Former:
             the kinds of its role in this order.
         kind: of a request.
 
-    Raises:
-        ConfigError: more requests in a batch than the executor takes at once.
+    Raises ConfigError for more requests in a batch than the executor takes at once.
     """
 
     run: Run
@@ -77,7 +76,6 @@ class Former:
         return batch
 
     def _send(self, kind: str) -> None:
-        """Have idle workers take the batches of ``kind`` that are due."""
         for role in self.takers[kind]:
             for worker in self.run.cluster.idle(role):
                 if not self._is_due(kind, self.run.clock._now):
@@ -85,7 +83,6 @@ class Former:
                 self.run.pull(worker)
 
     def __len__(self) -> int:
-        """Requests that wait."""
         waiting = sum(len(queue) for queue in self._waiting.values())
         return waiting + sum(len(batch) for batch in self._taking.values())
 

@@ -86,7 +86,6 @@ class Gangs(Scheduler):
         return None
 
     def _ask(self, _: None) -> None:
-        """Have the idle GPUs serve whoever is first."""
         worker = next(self._run.cluster.idle(), None)
         if worker is not None:
             self._run.pull(worker)
@@ -118,11 +117,9 @@ class Gangs(Scheduler):
         return made
 
     def _held(self, worker: Worker, request: Request) -> int:
-        """How many of the ControlNets of ``request`` lie on ``worker``."""
         wanted = () if request.addons is None else request.addons.controlnets
         there = [worker, *(self._run.cluster.beside(worker) if len(worker.gpus) > 1 else ())]
         return sum(asset.kind == "controlnet" and asset.name in wanted for gpu in there for asset in gpu.resident)
 
     def __len__(self) -> int:
-        """Requests that wait."""
         return len(self._waiting)

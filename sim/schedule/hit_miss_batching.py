@@ -21,8 +21,7 @@ class HitMissBatching(Scheduler):
         large_takes_hits: a worker for misses of which no batch is due takes one of hits (MoDM's quality mode).
         miss_role: the role of the workers that take misses.
 
-    Raises:
-        ConfigError: a batch above what the executor takes.
+    Raises ConfigError for a batch above what the executor takes.
     """
 
     most: Count = 8

@@ -19,7 +19,6 @@ class Ranked:
     _waiting: int = field(init=False, default=0, repr=False)
 
     def add(self, worker: Worker, rank: float, request: Request) -> None:
-        """``request`` waits at ``worker``."""
         heappush(self._queues.setdefault(worker, []), (rank, request.row, request))
         self._waiting += 1
 

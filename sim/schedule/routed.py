@@ -38,7 +38,6 @@ class Routed(Scheduler):
         self._look()
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        """Who is taken is asked for by ``next``."""
         self._wait(request, now_s)
         return None
 
@@ -60,7 +59,6 @@ class Routed(Scheduler):
                 self._wait(request, now_s)
 
     def _look(self) -> None:
-        """Who is there, and which model each serves."""
         self._all = self._run.cluster.workers
         self._serving = {}
         for worker in self._all:

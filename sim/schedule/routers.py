@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from backends.base import Work, whole
+from backends.base import whole
 from sim.errors import ConfigError
 from sim.parts import Router, Run, Worker
 from sim.request import Request
@@ -57,7 +57,7 @@ class LeastOutstanding(Router):
     _tally: "Tally" = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
-        self._tally = tally(run, self.ties)
+        self._tally = Tally(run, self.ties)
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
         return self._tally.least(workers)
@@ -85,8 +85,7 @@ class LeastWorkLeft(Router):
     Args:
         ties: who is chosen among several.
 
-    Raises:
-        ConfigError: a live backend, which cannot say beforehand what a request takes.
+    Raises ConfigError for a live backend, which cannot say beforehand what a request takes.
     """
 
     ties: Ties = "first"
@@ -101,13 +100,12 @@ class LeastWorkLeft(Router):
                 "router: least-work-left asks a profile what a request will take, and a live backend has none; choose "
                 "least-requests or least-declared-cost"
             )
-        self._run, self._tally = run, tally(run, self.ties)
+        self._run, self._tally = run, Tally(run, self.ties)
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
         return self.least(workers, lambda worker: self.left_s(worker, now_s))
 
     def least(self, workers: Sequence[Worker], value: Callable[[Worker], float]) -> Worker:
-        """The worker with the least ``value``, ties broken as they are to be."""
         return self._tally.least(workers, value)
 
     def sent(self, worker: Worker, request: Request, now_s: float, more_s: float = 0.0) -> None:
@@ -137,43 +135,31 @@ class LeastWorkLeft(Router):
         )
         found = self._known_ns.get(key)
         if found is None:
-            work: Work = self._run.work(request)
+            work = self._run.work(request)
             work.row = -1  # a typical one
             alone = whole(self._run.backend, work)
             found = self._known_ns[key] = round((alone.denoise_s + alone.other_s) * 1e9)
         return found
 
 
-def tally(run: Run, ties: Ties) -> "Tally":
-    """An empty one, which breaks ties as ``ties`` says."""
-    return Tally(run.rng(ROUTER) if ties == "random" else None)
-
-
 class Tally:
-    """A whole number for each worker: the sum over what is outstanding on it.
-
-    Args:
-        rng: breaks ties; None gives them to the first.
-    """
+    """A whole number for each worker: the sum over what is outstanding on it."""
 
     __slots__ = ("_counted", "_rng", "_sums")
 
-    def __init__(self, rng: np.random.Generator | None) -> None:
-        self._rng = rng
+    def __init__(self, run: Run, ties: Ties) -> None:
+        self._rng = run.rng(ROUTER) if ties == "random" else None
         self._sums: dict[Worker, int] = {}
         self._counted: dict[Request, int] = {}
 
     def of(self, worker: Worker) -> int:
-        """The sum of ``worker``."""
         return self._sums.get(worker, 0)
 
     def add(self, worker: Worker, request: Request, count: int) -> None:
-        """``request`` is outstanding on ``worker``."""
         self._sums[worker] = self.of(worker) + count
         self._counted[request] = count
 
     def remove(self, worker: Worker, request: Request) -> None:
-        """And not any more."""
         self._sums[worker] -= self._counted.pop(request)
 
     def least(self, workers: Sequence[Worker], value: Callable[[Worker], Any] | None = None) -> Worker:

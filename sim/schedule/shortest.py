@@ -21,8 +21,7 @@ class ShortestRemaining(Discipline):
         executor: which must step.
         latency: what a step is expected to take.
 
-    Raises:
-        ConfigError: add-ons are served: those of who goes on later may be gone by then.
+    Raises ConfigError where add-ons are served: those of a preempted request may be gone when it resumes.
     """
 
     executor: Stepper
@@ -50,7 +49,6 @@ class ShortestRemaining(Discipline):
         return self._queue.leave(worker)
 
     def _preempt(self, worker: Worker) -> None:
-        """At a boundary: whoever has more left than who waits gives way."""
         while (first := self._queue.first(worker)) is not None and not worker.has_room:
             active = [(self._left_s(request), request.row, request) for request in self.executor.active(worker)]
             if not active or max(active)[:2] <= first[:2]:

@@ -71,8 +71,7 @@ class Slack(Discipline):
         decide_s: seconds of a decision.
         interruptions: a step waits while others are prepared and decoded; count those that are known already.
 
-    Raises:
-        ConfigError: a run without deadlines, or an executor that does not step.
+    Raises ConfigError for a run without deadlines, or an executor that does not step.
     """
 
     executor: Stepper
@@ -228,7 +227,6 @@ class Slack(Discipline):
         return [(request, s, kind.alone_s) for request, s, kind in zip(batch, besides, there, strict=True)]
 
     def _take(self, kinds: dict[Key, Kind], kind: Kind) -> Request:
-        """The first of ``kind`` waits no more."""
         request = heappop(kind.waiting)[2]
         self._waiting -= 1
         if not kind.waiting:
