@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from backends.base import FREE, Asset, Cost, Taken
+from backends.base import FREE, Cost, Taken
 from conf.ranges import Count
-from sim.addons.assets import activations, asked, in_use, on_all
+from sim.addons.assets import activations, asked, in_use, needs_taken, on_all
 from sim.addons.fetch import FromDisk
 from sim.addons.synchronous import no_room, patched, refuse_mixed
 from sim.clock import COMPLETION
 from sim.culprit import of
-from sim.errors import ConfigError, SimulationError
+from sim.errors import SimulationError
 from sim.parts import Fact, Fetch, Loads, Loras, Run, Worker
 from sim.request import Request
 
@@ -44,13 +44,8 @@ class Asynchronous(Loras):
     _patch: Fact = field(init=False, repr=False)
 
     def bind(self, run: Run, cut: Callable[[Worker], None]) -> None:
-        """Raises ConfigError for a backend that does not tell the stages of a LoRA apart."""
         self._run, self._cut = run, cut
-        if run.workload.addons is not None and not isinstance(run.backend, Taken):
-            raise ConfigError(
-                f"loras: {type(run.backend).__name__} does not tell the stages of a LoRA apart; add "
-                "backend=profiled, or load them before the first step (loras=synchronous)"
-            )
+        needs_taken(run, "loras: %s does not tell the stages of a LoRA apart", "or loras=synchronous")
         self._stall = run.fact("stall_s", default=0.0)
         self._step, self._patch = run.fact("patch_step", int), run.fact("patch_s")
         self.fetch.bind(run)
@@ -121,18 +116,14 @@ class Asynchronous(Loras):
                 continue
             del self._ready_s[request.row]
             request.bare = False
-            patch = self._merge(worker, asked(self._run, request, "lora"))
+            assert isinstance(self._run.backend, Taken)
+            patch = on_all(worker, self._run.backend.merge_loras(asked(self._run, request, "lora")))
             self._stall[request.row] += stall_s
             self._step[request.row] = _done(request)
             self._patch[request.row] = patch.seconds
             cost = Cost(cost.seconds + stall_s + patch.seconds, None)
             now_s += stall_s + patch.seconds
         return cost
-
-    def _merge(self, worker: Worker, loras: Sequence[Asset]) -> Cost:
-        backend = self._run.backend
-        assert isinstance(backend, Taken)
-        return on_all(worker, backend.merge_loras(loras))
 
     def _take_out(self, worker: Worker) -> Cost:
         backend, there = self._run.backend, patched(worker)
@@ -150,5 +141,5 @@ class Asynchronous(Loras):
 
 
 def _done(request: Request) -> int:
-    """Steps that lie behind ``request``, skipped ones included: what is skipped has the effect of steps."""
+    """Steps that lie behind ``request``, skipped ones included."""
     return request.steps - request.left

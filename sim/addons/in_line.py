@@ -38,7 +38,6 @@ class InLine(ControlNets):
     """By row: what loading those that take turns adds to a step."""
 
     def bind(self, run: Run, faster: Callable[[str], float] | None = None) -> None:
-        """They run in the denoiser's own loop, and are as fast as it is."""
         self._run = run
 
     def bring(self, worker: Worker, request: Request, active: Sequence[Request] = ()) -> Loads:
@@ -95,8 +94,7 @@ class InLine(ControlNets):
         """The backend has them in ``plain``."""
         if not self._turns:
             return plain
-        costs = [plain, *(self._turns[each.row] for each in active if each.row in self._turns)]
-        return total(costs)
+        return total([plain, *(self._turns[each.row] for each in active if each.row in self._turns)])
 
     def gone(self, worker: Worker, request: Request, active: Sequence[Request]) -> None:
         self._turns.pop(request.row, None)

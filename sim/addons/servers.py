@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from backends.base import Asset, Cost, WorkFailed
-from sim.addons.assets import asked
-from sim.addons.services import bring, longer, needs_parts, parted
+from sim.addons.assets import asked, needs_taken
+from sim.addons.services import PARTS, bring, longer, parted
 from sim.errors import ConfigError
 from sim.parts import ControlNets, Fact, Loads, Run, Worker
 from sim.request import Request
@@ -40,7 +40,7 @@ class Servers(ControlNets):
         """Raises ConfigError for a backend without parts, and too few servers."""
         self._run, self._faster = run, faster
         self._wait = run.fact("server_wait_s", default=0.0)
-        needs_parts(run)
+        needs_taken(run, *PARTS)
         servers = len(run.cluster.servers)
         if run.workload.addons is not None and not servers:
             raise ConfigError("controlnets: no GPU serves ControlNets; add allocation=controlnet-servers")

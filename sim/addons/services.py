@@ -4,10 +4,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from backends.base import Apart, Asset, Cost, Taken, WorkFailed
-from sim.addons.assets import activations, asked, load
-from sim.errors import ConfigError
+from sim.addons.assets import activations, asked, load, needs_taken
 from sim.parts import ControlNets, Loads, Run, Worker
 from sim.request import Request
+
+PARTS = ("controlnets: %s does not tell the parts of a step apart", "or controlnets=in-line")
 
 
 @dataclass(slots=True)
@@ -27,9 +28,8 @@ class Services(ControlNets):
     _faster: Callable[[str], float] = field(init=False, repr=False)
 
     def bind(self, run: Run, faster: Callable[[str], float]) -> None:
-        """Raises ConfigError for a backend that does not tell the parts of a step."""
         self._run, self._faster = run, faster
-        needs_parts(run)
+        needs_taken(run, *PARTS)
 
     def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
         """Raises WorkFailed where the gang has too few GPUs, or one has no room."""
@@ -63,15 +63,6 @@ class Services(ControlNets):
         for gpu in self._run.cluster.beside(worker):
             for asset in [each for each in gpu.resident if each.kind == "controlnet"]:
                 self._run.cluster.evict(gpu, asset)
-
-
-def needs_parts(run: Run) -> None:
-    """Raise ConfigError where the backend does not tell the parts of a step."""
-    if run.workload.addons is not None and not isinstance(run.backend, Taken):
-        raise ConfigError(
-            f"controlnets: {type(run.backend).__name__} does not tell the parts of a step apart; add "
-            "backend=profiled, or run them in line (controlnets=in-line)"
-        )
 
 
 def placed(nets: Sequence[Asset], gpus: Sequence[Worker], copies: int) -> list[tuple[Asset, list[Worker]]]:

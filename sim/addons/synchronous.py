@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from backends.base import FREE, Asset, Cost, Taken, WorkFailed
 from conf.ranges import Positive
-from sim.addons.assets import activations, asked, in_use, load, on_all
+from sim.addons.assets import activations, asked, in_use, load, needs_taken, on_all
 from sim.addons.drawn import Drawn
-from sim.errors import ConfigError, SimulationError
+from sim.errors import SimulationError
 from sim.parts import Loads, Loras, Run, Worker
 from sim.request import Request
 from sim.streams import LORA_LOADS
@@ -44,11 +44,8 @@ class Synchronous(Loras):
 
     def bind(self, run: Run, cut: Callable[[Worker], None] | None = None) -> None:
         self._run = run
-        if self.create and run.workload.addons is not None and not isinstance(run.backend, Taken):
-            raise ConfigError(
-                f"loras.create: {type(run.backend).__name__} does not tell the stages of a LoRA apart; add "
-                "backend=profiled or loras.create=false"
-            )
+        if self.create:
+            needs_taken(run, "loras.create: %s does not tell the stages of a LoRA apart", "or loras.create=false")
 
     def bring(self, worker: Worker, request: Request, active: Sequence[Request] = ()) -> Loads:
         run, loads = self._run, Loads()

@@ -64,9 +64,9 @@ class ControlNetServers(Allocation):
 class FixedSplit(Allocation):
     """``large`` GPUs hold the large model and the others the small one.
 
-    With ``large`` null the split is MoDM's throughput rule (MoDM, eq. 12) for a hit rate h and a mean share q
-    of steps left to run on a hit: N_l = round(N (1-h) / ((1-h) + h q P_l/P_s)), where P_l/P_s is the small
-    model's time over the large one's. The defaults are what MoDM's artifact plans with (0.7 and 0.8).
+    With ``large`` null the split is MoDM's throughput rule (eq. 12) for a hit rate h and a mean share q of steps left:
+    N_l = round(N (1-h) / ((1-h) + h q P_l/P_s)), where P_l/P_s is the small model's time over the large one's. The
+    defaults are what MoDM's artifact plans with.
 
     Args:
         large: GPUs of role ``miss_role``; null plans them.

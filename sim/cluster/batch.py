@@ -16,8 +16,7 @@ from sim.record.record import BATCH_MEAN, STEP_SHARE
 from sim.request import FAILED, Request
 
 Ran = tuple[Worker, list[Request], Loads, float, float | None, str | None]
-"""A batch that runs, or fails when what it needs has come: its worker, requests and loads, when it began, its joules,
-and why it fails."""
+"""A batch: its worker, requests and loads, when it began, its joules, and why it fails when its loads are there."""
 
 
 @dataclass(slots=True)

@@ -15,8 +15,8 @@ class Batched(Steps):
     """Steps as the backend has them: text encoding at the start, one batch of all active, decoding at the end.
 
     Args:
-        speedup: GPUs of a gang -> how many times faster than on one its steps are; goes before what the backend's
-            profile measured of gangs. A batch on a gang is as much faster as one request is.
+        speedup: GPUs of a gang -> how many times faster than on one its steps are, of a batch as of one request; goes
+            before the backend's profile.
 
     Raises ConfigError for a gang of a size that has none there and was not measured.
     """
@@ -69,7 +69,7 @@ class Batched(Steps):
         return on_all(worker, cost), FREE
 
     def _done(self, request: Request) -> Work:
-        """The work of ``request`` as it stands: steps that were jumped over were not asked for, LoRAs may have come."""
+        """The work of ``request`` as it stands: steps were jumped over, LoRAs may have come."""
         work = self._works[request.row]
         work.done = request.steps - request.left
         if request.addons is not None:

@@ -20,12 +20,10 @@ from sim.worker import Worker
 
 
 class Cluster:
-    """The GPUs of one run. See sim.parts.Cluster for what parts ask of it.
+    """The GPUs of one run, all of kind ``gpu``, as sim.parts.Cluster describes them.
 
     Args:
-        gpu: the kind of all of them.
-        roles: of each GPU when the clock starts, its model resident; SERVER of one that serves ControlNets, and keeps
-            to that.
+        roles: of each GPU when the clock starts, its model resident; SERVER of one that serves ControlNets for good.
         models: the models by role.
         backend: what a load costs, and what lies in memory.
     """
@@ -55,9 +53,8 @@ class Cluster:
         moved: Callable[[Worker, float], None],
         keeps: Callable[[Worker], bool],
     ) -> None:
-        """Begin to serve: ``limit`` requests aboard a worker at most; ``parts`` are named in errors, ``pull`` asks the
-        scheduler for what a worker has room for, ``moved`` tells it that one changed, and ``keeps`` says whether it
-        has requests that one must end before it changes."""
+        """Begin to serve, ``limit`` requests aboard a worker at most; ``parts`` are named in errors, the others are
+        calls of the scheduler."""
         if not isinstance(limit, int) or limit < 1:
             raise SimulationError(f"{named(parts, 'executor')} takes {limit!r} requests at once, expected 1 or more")
         self._clock, self._record, self._parts = clock, record, parts

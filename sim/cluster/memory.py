@@ -40,7 +40,6 @@ class Memory:
         return gone
 
     def evict(self, worker: Worker, asset: Asset) -> None:
-        """Raises SimulationError where it is not there, or is the worker's own model."""
         if asset not in worker.resident:
             raise SimulationError(f"{caller()} evicts the {asset.kind} {asset.name} from {worker}, where it is not")
         if asset == own_model(worker):
@@ -64,14 +63,13 @@ class Memory:
             for other in _oldest(resident, peak_bytes + beside - most, {own}.union(*runs)):
                 beside -= resident.pop(other)
         if peak_bytes + beside > most:
+            takes = f"takes {(peak_bytes + beside) / 1e9:.1f} GB of the {self._memory}"
             if runs is not None and len(runs) == 1 and runs[0]:
-                raise WorkFailed(
-                    f"with {', '.join(asset.name for asset in runs[0])} it takes {(peak_bytes + beside) / 1e9:.1f} GB "
-                    f"of the {self._memory}; choose another cluster= or addons=ignore"
-                )
+                names = ", ".join(asset.name for asset in runs[0])
+                raise WorkFailed(f"with {names} it {takes}; choose another cluster= or addons=ignore")
+            who = named(self.parts, "executor")
             raise SimulationError(
-                f"{named(self.parts, 'executor')} runs {worker.aboard} requests on {worker}, which takes "
-                f"{(peak_bytes + beside) / 1e9:.1f} GB of the {self._memory}; lower the batch limit"
+                f"{who} runs {worker.aboard} requests on {worker}, which {takes}; lower the batch limit"
             )
 
     def install(self, worker: Worker, size: int) -> None:

@@ -17,12 +17,12 @@ from sim.request import Request
 class Patched(Steps):
     """All active requests are one batch of patches, whatever their sizes (PatchedServe, section 4).
 
-    Text encoding and decoding are stages of their own, one request at a time in the order of joining and of ending.
-    Splitting, stitching and the halo are in what the backend says that a step of patches takes.
+    Text encoding and decoding are stages of their own, one request at a time. Splitting, stitching and the halo are in
+    what the backend says that a step of patches takes.
 
     Args:
-        side: pixels; ``trace``: the greatest common divisor of all sizes that the trace asks for, the same for the
-            whole run, since PatchedServe keeps it (6.1.1); ``active``: that of the sizes that step together.
+        side: pixels; ``trace``: the greatest common divisor of all sizes of the trace, which PatchedServe keeps for the
+            whole run (6.1.1); ``active``: that of the sizes that step together.
         least: pixels; a smaller common divisor is not used, and images are padded to multiples of this.
 
     Raises ConfigError for a backend that has no patches.

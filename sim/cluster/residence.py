@@ -32,8 +32,7 @@ def ensure(
     Unless ``bring`` does that, all of it one after another before the first step: ControlNets stay until the memory is
     needed, LoRAs are patched into the weights, which then serve those that ask for just these (SwiftDiffusion, 2.3).
 
-    Raises SimulationError where nothing is planned or others are aboard that what is there serves, Unfit where its
-    add-ons do not fit.
+    Raises SimulationError without a plan or where others run on what is there, Unfit where add-ons do not fit.
     """
     model = request.model
     if model is None:

@@ -42,16 +42,14 @@ EXPECTED = "expected a Cost of 0 or more seconds, and 0 or more joules or None"
 class StepByStep(Executor):
     """Up to ``limit`` requests step together; one joins or leaves at a boundary (ORCA's iteration-level scheduling).
 
-    A GPU does one thing at a time: while one request is prepared or decoded the others wait. Steps are jumped over
-    while nothing changes: a run is planned up to the first request that ends, and cut at the next boundary when one
-    joins, so its cost follows changes and not steps. A live backend makes every step.
+    A GPU does one thing at a time: while one request is prepared or decoded the others wait. A run of steps is planned
+    up to the first request that ends, and cut at the next boundary when one joins. A live backend makes every step.
 
     Args:
         limit: requests that are active on a worker at most.
         steps: what the stages cost; by default as the backend has them.
         feature_cache: what a step reuses of the one before; None computes all.
-        controlnets, loras: where ControlNets run, and when LoRAs come into the weights; without both, all of them are
-            loaded one after another before the first step.
+        controlnets, loras: where ControlNets run, and when LoRAs come; without both, they are loaded one after another.
         kernels: of the denoiser and its ControlNets; None is plain.
 
     Raises ConfigError for a feature cache on a live backend, which computes all.
@@ -69,8 +67,7 @@ class StepByStep(Executor):
     _reused: Fact = field(init=False, repr=False)
     _stations: dict[int, Station] = field(init=False, default_factory=dict, repr=False)
     _parked: dict[Request, tuple[int, Seat, int, str]] = field(init=False, default_factory=dict, repr=False)
-    """By preempted request: its worker, its seat, with what it had so far for ``since``, its steps left, and the class
-    that preempted it."""
+    """By preempted request: its worker, its seat (``since`` is what it had), its steps left, and who preempted it."""
 
     def __post_init__(self) -> None:
         if self.feature_cache is not None and isinstance(self.controlnets, Servers):
@@ -105,12 +102,6 @@ class StepByStep(Executor):
             self._cut(station)
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
-        lost = self._abort(worker, now_s)
-        for request in lost:
-            self.steps.lost(worker, request)
-        return lost
-
-    def _abort(self, worker: Worker, now_s: float) -> list[Request]:
         station = self._stations.pop(worker.id, None)
         for request in [request for request, (at, *_) in self._parked.items() if at == worker.id]:
             del self._parked[request]  # what it had made is gone with the GPU's memory
@@ -125,6 +116,8 @@ class StepByStep(Executor):
         lost += station.joining
         if due is not None and pending and due[1] != DISPATCH:  # else its turn comes now, and nothing has begun
             run.cluster.spend(worker, max(worker.until_s, station.anchor_s), now_s, "lost")
+        for request in lost:
+            self.steps.lost(worker, request)
         return lost
 
     def cut(self, worker: Worker) -> None:
@@ -434,8 +427,7 @@ class StepByStep(Executor):
     def _stage(
         self, station: Station, then: Callable[[Any], None], what: tuple[object, ...], request: Request | None = None
     ) -> None:
-        """Go on with ``then(what)`` when the stage that was just added is over; it is of ``request``, which is not, or
-        no longer, among the active."""
+        """Go on with ``then(what)`` when the stage that was just added is over, of ``request``, which is not active."""
         clock = self._run.clock
         station.staged = request
         station.due = clock.at(max(station.now_s(), clock._now), COMPLETION, then, what)

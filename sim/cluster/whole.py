@@ -16,10 +16,7 @@ from sim.request import FAILED, Request
 
 
 class Took(NamedTuple):
-    """A whole request, its model and its artifact being there.
-
-    ``joules`` are measured, or None: then it draws ``watts``, as it does while it fetches.
-    """
+    """A whole request after loads and fetches; where ``joules`` were not measured it draws ``watts``."""
 
     denoise_s: float
     other_s: float
@@ -36,8 +33,7 @@ class WholeRequest(Executor):
     2.3), and so do NIRVANA (7.1) and MoDM's artifact.
 
     Args:
-        speedup: GPUs of a gang -> how many times faster than on one its steps are; goes before what the backend's
-            profile measured of gangs.
+        speedup: GPUs of a gang -> how many times faster than on one its steps are; goes before the backend's profile.
 
     Raises ConfigError for a gang of a size that has none there and was not measured.
     """

@@ -14,15 +14,10 @@ from sim.schedule.former import Batch, refuse_over
 class BatchServer(Scheduler):
     """One first-in-first-out queue of batches for all workers (``executor=whole-batch``); the next free one takes one.
 
-    A batch leaves when ``batch_most`` requests wait, or when ``batch_limit_s`` has passed since the last was formed,
-    which is looked at on each arrival, and after as long without one. So a batch is closed whether or not a worker is
-    free to take it, and may set out smaller than one formed later would be.
+    A batch leaves when ``batch_most`` requests wait, or when ``batch_limit_s`` seconds have passed since the last was
+    formed, looked at on each arrival and after as long without one: whether or not a worker is free to take it.
 
     Source: the harness of NVIDIA's MLPerf Inference submissions, SDXL, server scenario (rounds v4.1 and v5.1).
-
-    Args:
-        batch_most: requests in a batch; as many leave at once.
-        batch_limit_s: seconds after which those who wait leave too.
 
     Raises ConfigError for a batch above what the executor takes.
     """

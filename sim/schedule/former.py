@@ -16,16 +16,12 @@ Batch = deque[Request]
 class Former:
     """Requests of one kind share a batch, in order; an idle worker is given one that is due.
 
-    A batch is due when ``most`` requests of its kind wait, or the first of them has waited ``wait_s``. It is closed
-    when a worker takes it.
+    A batch is due when ``most`` requests of its kind wait, or the first of them has waited ``wait_s`` seconds. It is
+    closed when a worker takes it.
 
     Args:
-        run: of the scheduler that forms batches.
-        most: requests in a batch at most.
-        wait_s: seconds after which a request sets out with whoever is there.
         takers: by kind, the roles whose workers take its batches, first choice first; None is any role. A worker takes
             the kinds of its role in this order.
-        kind: of a request.
 
     Raises ConfigError for more requests in a batch than the executor takes at once.
     """

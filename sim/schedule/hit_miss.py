@@ -42,7 +42,7 @@ class HitMiss(Scheduler):
         for role in self._hit_roles:
             worker = roomiest(role)
             if worker is not None:
-                self._refine_on(worker, request)
+                refine_on(self._run, worker, request)
                 return worker
         self._hits.append(request)
         return None
@@ -56,13 +56,15 @@ class HitMiss(Scheduler):
         if not self._hits:
             return None
         request = self._hits.popleft()
-        self._refine_on(worker, request)
+        refine_on(self._run, worker, request)
         return request
-
-    def _refine_on(self, worker: Worker, request: Request) -> None:
-        model = self._run.models[worker.role]
-        if request.model != model.name:
-            self._run.assign(request, model)
 
     def __len__(self) -> int:
         return len(self._misses) + len(self._hits)
+
+
+def refine_on(run: Run, worker: Worker, request: Request) -> None:
+    """Plan ``request``, a hit, for the model of the role of ``worker``."""
+    model = run.models[worker.role]
+    if request.model != model.name:
+        run.assign(request, model)

@@ -6,6 +6,7 @@ from conf.ranges import Count, Seconds
 from sim.parts import Run, Scheduler, Worker
 from sim.request import MISSING, Request
 from sim.schedule.former import Former
+from sim.schedule.hit_miss import refine_on
 
 
 @dataclass(slots=True)
@@ -45,9 +46,7 @@ class HitMissBatching(Scheduler):
     def next(self, worker: Worker, now_s: float) -> Request | None:
         request = self._former.next(worker, now_s)
         if request is not None and request.source != MISSING:
-            model = self._run.models[worker.role]
-            if request.model != model.name:
-                self._run.assign(request, model)
+            refine_on(self._run, worker, request)
         return request
 
     def __len__(self) -> int:

@@ -46,9 +46,8 @@ class LeastOutstanding(Router):
     """The worker with the least outstanding, waiting or running: what runs counts in full. It needs no profile.
 
     Args:
-        of: what is counted of a request: ``requests`` counts each as one; ``pixels`` is PatchedServe's (8.1);
-            ``declared-cost``, steps x pixels as requests declare them, is that of llm-d's router for diffusion serving
-            (llm-d-router, 2053), which breaks ties at random.
+        of: what a request counts. ``requests``: one; ``pixels``: PatchedServe's (8.1); ``declared-cost``: steps x
+            pixels, as llm-d's router for diffusion serving does (llm-d-router, 2053), which breaks ties at random.
         ties: who is chosen among several.
     """
 
@@ -79,11 +78,8 @@ class LeastOutstanding(Router):
 class LeastWorkLeft(Router):
     """The worker that would be done first with what it has, if each request took what its profile says alone on it.
 
-    What runs counts with what is left of it. Seconds are the typical ones, those of the steps that a plan really runs;
-    how a single request deviates from them is not known beforehand.
-
-    Args:
-        ties: who is chosen among several.
+    What runs counts with what is left of it. Seconds are the typical ones of the steps that a plan really runs; of
+    several, ``ties`` says who is chosen.
 
     Raises ConfigError for a live backend, which cannot say beforehand what a request takes.
     """
@@ -118,7 +114,7 @@ class LeastWorkLeft(Router):
         self._tally.remove(worker, request)
 
     def left_s(self, worker: Worker, now_s: float) -> float:
-        """Until all would be done; no more than all that is outstanding, if some was quicker than it should be."""
+        """Until all would be done, and no more than all that is outstanding."""
         outstanding_s = self._tally.of(worker) / 1e9
         return min(max(self._until_s.get(worker, now_s) - now_s, 0.0), outstanding_s)
 
