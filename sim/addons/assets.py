@@ -23,12 +23,10 @@ def asked(run: Run, request: Request, kind: str) -> list[Asset]:
 
 
 def in_use(requests: Iterable[Request]) -> set[Asset]:
-    """Whatever ``requests`` run with."""
     return {asset for each in requests for asset in addons(each.model or "", *(each.addons or NO_ADDONS))}
 
 
 def load(run: Run, worker: Worker, asset: Asset) -> Cost:
-    """What ``asset`` costs on every GPU of ``worker`` at once."""
     return on_all(worker, sane(run.backend.load(asset), run.backend, "load"))
 
 

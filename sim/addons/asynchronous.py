@@ -24,12 +24,10 @@ class Asynchronous(Loras):
     """All LoRAs of a request are fetched at once, from when a worker takes it. They are merged into the weights in
     place at the first boundary after the last one came, and the worker waits for them at step ``bound``.
 
-    What is merged is taken out again when the image is out, or, with ``keep``, when other LoRAs are asked for.
-
     Args:
         fetch: where they come from.
         bound: steps of a request that may run without its LoRAs.
-        keep: whether they stay until others are asked for; if not, every request brings its own.
+        keep: whether they stay until others are asked for; else they are taken out when the image is out.
     """
 
     fetch: Fetch = field(default_factory=FromDisk)
@@ -51,7 +49,6 @@ class Asynchronous(Loras):
         self.fetch.bind(run)
 
     def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
-        """Nothing is waited for but that other LoRAs are taken out first."""
         run, loads = self._run, Loads()
         loras, there = asked(run, request, "lora"), patched(worker)
         if set(there) == set(loras):

@@ -33,7 +33,6 @@ class Drawn:
 
     @property
     def ends(self) -> list[float]:
-        """The smallest number and the largest."""
         return [self.quantiles[0], self.quantiles[-1]]
 
     def __call__(self) -> float:

@@ -30,8 +30,7 @@ class Link(Fetch):
     """A wait, then so many bytes a second, for each file alone.
 
     Args:
-        latency_s: before the first byte, and whatever a process takes to begin; a list is quantiles, as of `Drawn`, and
-            each file draws its own.
+        latency_s: before the first byte; a list is quantiles, as of `Drawn`, and each file draws its own.
         bytes_per_s: after that.
 
     Raises ConfigError for quantiles that are none.
@@ -62,10 +61,7 @@ class Link(Fetch):
 
 @dataclass(slots=True)
 class Measured(Fetch):
-    """Drawn from a measured distribution, for each file alone, whatever its bytes.
-
-    Args:
-        quantiles: seconds, as of `Drawn`.
+    """Drawn from measured ``quantiles`` in seconds, as of `Drawn`, for each file alone, whatever its bytes.
 
     Raises ConfigError for quantiles that are none.
     """

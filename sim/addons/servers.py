@@ -18,11 +18,10 @@ from sim.request import Request
 class Servers(ControlNets):
     """Those of the cluster's GPUs that its allocation sets aside (``allocation=controlnet-servers``).
 
-    At every step a worker calls a server for each of its ControlNets, goes on with its encoder, and waits for what they
-    say before its decoder. A server works through its calls one at a time, in the order in which they came. Which
-    ControlNets lie on which servers is ``placement``; one that lies on several is called where it is soonest done. One
-    that lies on none is loaded where there is room, or in the place of what was called longest ago, which waits for
-    whatever is being served.
+    At every step a worker calls a server for each of its ControlNets, goes on with its encoder, and waits for them
+    before its decoder. A server works through its calls one at a time, in the order in which they came. A ControlNet on
+    several servers is called where it is soonest done. One on none is loaded where there is room, or in the place of
+    what was called longest ago.
 
     Args:
         placement: ControlNets that lie on each server at the start, in the order of the servers.
@@ -60,7 +59,6 @@ class Servers(ControlNets):
                 bring(self._run, server, net, request)
 
     def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
-        """Raises WorkFailed where a server has no room for one, even alone."""
         request.apart = True
         if not self._placed:
             self._place(request)

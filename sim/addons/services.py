@@ -15,12 +15,8 @@ PARTS = ("controlnets: %s does not tell the parts of a step apart", "or controln
 class Services(ControlNets):
     """Each on a GPU of the gang, or on as many as step the denoiser, so that nobody waits for another's (4.1; Katz).
 
-    A step is the denoiser's encoder beside all of them, then what each of them says is taken in, then the decoder:
-    max(encoder, ControlNet) + n x receive + decoder. A ControlNet that is not on its GPU is loaded before the first
-    step, all of them at once.
-
-    Args:
-        keep: whether they stay on their GPUs when the request is done.
+    A step takes max(encoder, ControlNet) + n x receive + decoder. ControlNets that are not on their GPUs are loaded
+    before the first step, all at once; ``keep`` says whether they stay when the request is done.
     """
 
     keep: bool = True
@@ -32,7 +28,6 @@ class Services(ControlNets):
         needs_taken(run, *PARTS)
 
     def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
-        """Raises WorkFailed where the gang has too few GPUs, or one has no room."""
         nets = asked(self._run, request, "controlnet")
         request.apart = True
         beside = self._run.cluster.beside(worker)

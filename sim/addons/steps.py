@@ -19,8 +19,6 @@ class WithAddons(Steps):
 
     Args:
         base: of the denoiser, and the stages beside it.
-        controlnets: where they run.
-        loras: when they come into the weights.
         kernels: of the denoiser and its ControlNets.
     """
 
@@ -41,7 +39,6 @@ class WithAddons(Steps):
         self.loras.bind(run, cut)
 
     def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
-        """Raises WorkFailed where they cannot be."""
         self._active.setdefault(worker.id, []).append(request)
         loads = Loads()
         for part in (self.controlnets, self.loras):
@@ -71,7 +68,6 @@ class WithAddons(Steps):
         return min((steps for steps in known if steps is not None), default=None)
 
     def price(self, works: Sequence[Work]) -> Cost:
-        """The denoiser, and ControlNets in line."""
         return priced(self.base).price(works).times(1.0 / self.kernels.faster(works[0].model))
 
     def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:

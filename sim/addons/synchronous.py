@@ -12,20 +12,17 @@ from sim.parts import Loads, Loras, Run, Worker
 from sim.request import Request
 from sim.streams import LORA_LOADS
 
-BASIS = "loras.spread, or the profile's; each LoRA draws its own (assumed)"
-
 
 @dataclass(slots=True)
 class Synchronous(Loras):
     """The weights then serve those that ask for just these LoRAs.
 
     Args:
-        create: whether side branches are created in the place of the model's layers, then fused, as PEFT does
-            (SwiftDiffusion, 4.2); if not, a LoRA is merged into the weights in place.
+        create: whether side branches are created, then fused, as PEFT does (SwiftDiffusion, 4.2); if not, a LoRA is
+            merged into the weights in place.
         keep: whether they stay until others are asked for; if not, every request brings its own.
         times: what its seconds are multiplied with.
-        spread: quantiles of a LoRA's seconds over their mean, as of `Drawn`; each LoRA draws its own. Null: those that
-            the profile has of creating one, if any.
+        spread: quantiles of a LoRA's seconds over their mean, as of `Drawn`. Null: the profile's, if any.
 
     Raises ConfigError for quantiles that are none.
     """
@@ -82,7 +79,8 @@ class Synchronous(Loras):
                 found = list(backend.lora_spread(lora)) or None
             drawn = None if found is None else Drawn("loras.spread", found, self._run.rng(LORA_LOADS))
             if drawn is not None:
-                self._run.assume("seconds of a LoRA before the first step, over their mean", drawn.ends, BASIS)
+                basis = "loras.spread, or the profile's; each LoRA draws its own (assumed)"
+                self._run.assume("seconds of a LoRA before the first step, over their mean", drawn.ends, basis)
             self._drawn[lora.model] = drawn
         return self._drawn[lora.model]
 
@@ -111,7 +109,6 @@ def refuse_mixed(
 
 
 def no_room(run: Run, request: Request, lora: Asset) -> WorkFailed:
-    """That ``lora`` does not fit."""
     gpu = run.cluster.gpu
     return WorkFailed(
         f"the LoRA {lora.name} does not fit into the {(gpu.memory_bytes or 0) / 1e9:.1f} GB of a {gpu.name} beside "

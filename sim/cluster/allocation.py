@@ -71,7 +71,6 @@ class FixedSplit(Allocation):
     Args:
         large: GPUs of role ``miss_role``; null plans them.
         hit_rate, steps_left: h and q.
-        miss_role, hit_role: the two roles.
 
     Raises ConfigError when not every role is left at least one GPU.
     """

@@ -138,7 +138,7 @@ class WholeBatch(Executor):
 
 
 def _costs(run: Run, works: Sequence[Work]) -> tuple[list[tuple[Cost, list[Work]]], Cost]:
-    """What each stretch of steps costs and whom it serves, and what all else does: some begin at a later step."""
+    """What each stretch of steps costs and whom it serves, and what all else does."""
     backend = run.backend
     begin = sane(backend.begin(works), backend, "begin")
     stretches: list[tuple[Cost, list[Work]]] = []

@@ -57,7 +57,6 @@ class Batched(Steps):
         return self._run.backend.steps(works)
 
     def begin_live(self, works: Sequence[Work]) -> None:
-        """Prepare ``works`` where a step is really made."""
         if self._run.backend.live:
             self._run.backend.begin(works)
 

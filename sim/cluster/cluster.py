@@ -73,8 +73,6 @@ class Cluster:
             worker.settle()
             worker.model_code = record.ledger.models.setdefault(SERVER, len(record.ledger.models))
 
-    # -- who is there ------------------------------------------------------------------------------------------
-
     @property
     def gpus(self) -> int:
         return len(self._singles)
@@ -94,7 +92,6 @@ class Cluster:
         return self._gangs[beyond].gpus if beyond >= 0 else (worker_id,)
 
     def busy(self, now_s: float) -> int:
-        """GPUs that are at work."""
         busy = 0
         for worker in self._bases:  # looked at every minute of simulated time: written for speed
             if worker.aboard or worker.loading:
@@ -107,10 +104,7 @@ class Cluster:
         return busy
 
     def serving(self) -> bool:
-        """Whether a request is aboard anywhere."""
         return any(worker.aboard for worker in self.workers)
-
-    # -- who is aboard -----------------------------------------------------------------------------------------
 
     def take(self, worker: Worker) -> None:
         """A request goes aboard ``worker``. Raises SimulationError where it has no room, or takes nothing now."""
@@ -150,7 +144,10 @@ class Cluster:
         """``worker`` has room and nobody for it: list it, or have it begin what it was ordered to."""
         if worker.finishing:
             if not self._keeps(worker):
-                self._finished(worker)
+                worker.finishing = False
+                worker.settle()
+                if not worker.aboard:
+                    self._load(worker)
         elif worker.lane is None:
             self._rooms.add(worker)
 
@@ -184,10 +181,7 @@ class Cluster:
             reason = f"has {worker.aboard} of at most {worker.limit} aboard"
         raise SimulationError(f"{who} gave a request to {worker}, which {reason}; ask the cluster who has room")
 
-    # -- roles -------------------------------------------------------------------------------------------------
-
     def order(self, worker: Worker, role: str, now_s: float) -> None:
-        """Raises ConfigError where no model has that role."""
         in_role(self.models, role)
         self._check_now("orders", worker, now_s)
         if worker.role == SERVER:
@@ -225,12 +219,6 @@ class Cluster:
                 "clock.now"
             )
 
-    def _finished(self, worker: Worker) -> None:
-        worker.finishing = False
-        worker.settle()
-        if not worker.aboard:
-            self._load(worker)
-
     def _load(self, worker: Worker) -> None:
         now_s = self._clock._now
         model = in_role(self.models, worker.role).name
@@ -254,7 +242,6 @@ class Cluster:
         self._open_again(worker)
 
     def stop(self) -> None:
-        """The run is over: loads that are under way were work as far as they came."""
         for worker in list(self._loads):
             self._cut_load(worker)
 
@@ -270,8 +257,6 @@ class Cluster:
 
     def _open_again(self, worker: Worker) -> None:
         self._clock.at(self._clock._now, COMPLETION, self._pull, worker)
-
-    # -- failures ----------------------------------------------------------------------------------------------
 
     def fail(self, worker: Worker, now_s: float) -> None:
         """Raises SimulationError for one that is down, or is or was part of a gang, or that has requests aboard."""
@@ -299,8 +284,6 @@ class Cluster:
         worker.down = False
         self._record.decisions.append((now_s, "repair", {"worker": worker.id}))
         self._load(worker)
-
-    # -- gangs -------------------------------------------------------------------------------------------------
 
     def gang(self, workers: Sequence[Worker], role: str, now_s: float, denoisers: int | None = None) -> Worker:
         """Raises SimulationError where one of them is not idle, or named twice, or none steps the denoiser."""
@@ -360,8 +343,6 @@ class Cluster:
             self._open_again(worker)
         self._record.decisions.append((now_s, "disband", {"gpus": list(gang.gpus)}))
 
-    # -- memory ------------------------------------------------------------------------------------------------
-
     def install(self, worker: Worker, model: str) -> None:
         """Raises SimulationError where the model is larger than the memory, or another part than an executor asks."""
         if nearest(self._parts) not in ("executor", None):
@@ -376,8 +357,6 @@ class Cluster:
         models = self._record.ledger.models
         worker.model_code = models.setdefault(model, len(models))
         self._memory.install(worker, self.backend.bytes(own_model(worker)) or 0)
-
-    # -- time and energy ---------------------------------------------------------------------------------------
 
     def spend(
         self,

@@ -88,7 +88,6 @@ class Memory:
 
 
 def own_model(worker: Worker) -> Asset:
-    """The model that ``worker`` serves with, as it lies in its memory."""
     return Asset("model", worker.model, worker.model)
 
 

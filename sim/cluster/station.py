@@ -34,13 +34,11 @@ class Tally:
         return Tally(self.steps_s, self.share_s, self.batch_s, self.idle_s, self.joules, self.metered_s)
 
     def meter(self, seconds: float, joules: float | None, batch: int) -> None:
-        """Note the joules of ``seconds``, shared by ``batch``, where they were measured."""
         if joules is not None:
             self.joules += joules / batch
             self.metered_s += seconds / batch
 
     def minus(self, other: "Tally") -> "Tally":
-        """What was tallied since it stood at ``other``."""
         return Tally(*map(sub, SUMS(self), SUMS(other)))
 
 
@@ -81,7 +79,6 @@ class Seat:
     reused: float = 0.0
 
     def note(self, cost: Cost) -> None:
-        """A stage of its own whose energy was measured, or was not."""
         if cost.joules is not None:
             self.joules += cost.joules
             self.metered_s += cost.seconds

@@ -127,8 +127,6 @@ class StepByStep(Executor):
             if station.planned:
                 self._cut(station)
 
-    # -- what a discipline may ask: see sim.parts.Stepper ----------------------------------------------------------
-
     def active(self, worker: Worker) -> Sequence[Request]:
         station = self._stations.get(worker.id)
         return () if station is None else [seat.request for seat in station.seats if seat.request.left > 0]
@@ -142,7 +140,6 @@ class StepByStep(Executor):
         return station is None or station.asking or not station.working
 
     def ask(self, worker: Worker, then: Callable[[Worker], None], patience: Patience | None = None) -> None:
-        """Where nothing runs nobody is called: there is no boundary to come."""
         station = self._stations.get(worker.id)
         if station is not None and station.working:
             station.then, station.patience, station.asked_s = then, patience, self._run.clock._now
@@ -178,10 +175,7 @@ class StepByStep(Executor):
         course = self.feature_cache.course(asked, count, lambda some: steps.price([of[each] for each in some]))
         return Cost(course.seconds(count), course.joules(count)).over(count)
 
-    # -- the clock -------------------------------------------------------------------------------------------------
-
     def _at(self, station: Station, order: int, time_s: float) -> None:
-        """Go on at ``time_s``, and not at what was asked for before."""
         station.version += 1
         clock = self._run.clock
         station.staged = None
@@ -201,8 +195,6 @@ class StepByStep(Executor):
         if steps < station.planned:
             station.planned = max(steps, 0)
             self._at(station, COMPLETION, station.now_s(station.planned))
-
-    # -- what happens at boundaries ----------------------------------------------------------------------------------
 
     def _advance(self, station: Station) -> None:
         """At a boundary: let one go that is done, or have one join that waits, or ask who else does, or step on."""

@@ -103,7 +103,7 @@ class WholeRequest(Executor):
         worker.due = clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request, loads))
 
     def _fail(self, worker: Worker, request: Request, loads: Loads | None, reason: str) -> None:
-        """It fails when what it needs has come."""
+        """Fail ``request`` when what it needs has come."""
         request.start_s = self._clock._now
         ready_s = request.start_s + seconds(loads or [])
         worker.due = self._clock.at(ready_s, COMPLETION, self._failed, (worker, request, loads, reason))
@@ -148,7 +148,6 @@ class WholeRequest(Executor):
         self._cluster.check_memory(worker, self._run.backend.peak_bytes((work,)), runs)
 
     def _on_a_gang(self, took: Took, worker: Worker, request: Request) -> Took:
-        """The same on all GPUs of ``worker`` at once, each at the draw that was measured on one."""
         gpus = len(worker.gpus)
         denoise_s = took.denoise_s / gang.times_faster(self._run, worker, request, self.speedup, "executor.speedup")
         busy_s = denoise_s + took.other_s

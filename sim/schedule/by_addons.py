@@ -20,7 +20,6 @@ class ByAddons(Router):
 
     Args:
         worth: what a second of loading is worth in seconds of waiting; 0 is ``least-work-left``.
-        ties: who is chosen among several.
 
     Raises ConfigError for a live backend, which cannot say beforehand what a request takes.
     """

@@ -13,10 +13,6 @@ from sim.schedule.fifo import Fifo
 class Capped(Discipline):
     """First in, first out, while the pixels of a batch are no more than ``pixels`` and it fits into the memory. Nobody
     is overtaken; an image that is larger than that goes alone.
-
-    Args:
-        executor: which must step.
-        pixels: of all images of a batch.
     """
 
     executor: Stepper

@@ -66,7 +66,6 @@ class Gangs(Scheduler):
         return None
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        """Whoever is first may take it together with others that are idle."""
         if not self._waiting or worker.aboard:
             return None
         first = self._waiting[0]

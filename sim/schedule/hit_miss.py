@@ -9,14 +9,10 @@ from sim.request import MISSING, Request
 
 @dataclass(slots=True)
 class HitMiss(Scheduler):
-    """Workers of one role take misses, all others take hits; each queue in order.
+    """Workers of ``miss_role`` take misses, all others take hits; each queue in order.
 
-    A hit is refined on the model of whichever worker takes it: which one that is shows when it starts.
-
-    Args:
-        large_takes_hits: a worker for misses that finds none takes a hit and refines it on its own model (MoDM's
-            quality mode); in throughput mode it does not.
-        miss_role: the role of the workers that take misses.
+    A hit is refined on the model of whichever worker takes it. With ``large_takes_hits`` a worker for misses that finds
+    none takes a hit (MoDM's quality mode); in throughput mode it does not.
     """
 
     large_takes_hits: bool = False

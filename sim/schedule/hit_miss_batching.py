@@ -20,7 +20,6 @@ class HitMissBatching(Scheduler):
         most: requests in a batch; a batch of as many need not wait.
         wait_s: seconds after which a request sets out with whoever is there, as soon as a worker of its kind is idle.
         large_takes_hits: a worker for misses of which no batch is due takes one of hits (MoDM's quality mode).
-        miss_role: the role of the workers that take misses.
 
     Raises ConfigError for a batch above what the executor takes.
     """

@@ -133,23 +133,22 @@ def batch(model: str, sizes: Sequence[Size], counts: Counts, steps: int) -> list
 class Expected:
     """What a discipline expects of requests and batches of ``executor``, whose step takes ``latency``."""
 
+    run: Run
     executor: Stepper
     latency: Latency
-    sizes: list[Size] = field(init=False, default_factory=list)
+    sizes: list[Size] = field(init=False)
     step_s: Callable[[str, Counts], float] = field(init=False, repr=False)
-    _run: Run = field(init=False, repr=False)
     _places: dict[Size, int] = field(init=False, default_factory=dict, repr=False)
     _stages: dict[tuple[str, int, int], tuple[float, float]] = field(init=False, default_factory=dict, repr=False)
 
-    def bind(self, run: Run) -> None:
-        workload = run.workload
+    def __post_init__(self) -> None:
+        workload = self.run.workload
         sizes = set(zip(workload.width, workload.height, strict=True))
         if workload.native:
-            sizes |= {(model.width, model.height) for model in run.models.values()}
+            sizes |= {(model.width, model.height) for model in self.run.models.values()}
         self.sizes = sorted(sizes, key=lambda size: (size[0] * size[1], size))
         self._places = {size: place for place, size in enumerate(self.sizes)}
-        self._run = run
-        self.latency.bind(run, self.executor, self.sizes)
+        self.latency.bind(self.run, self.executor, self.sizes)
         self.step_s = self.latency.step_s
 
     def place(self, width: int, height: int) -> int:
@@ -160,7 +159,7 @@ class Expected:
         key = (model, width, height)
         found = self._stages.get(key)
         if found is None:
-            backend = self._run.backend
+            backend = self.run.backend
             works = [Work(model, width, height, 1, row=0 if backend.live else -1)]
             before_s = backend.begin(works).seconds
             backend.steps(works)

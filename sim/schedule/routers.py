@@ -159,7 +159,6 @@ class Tally:
         self._sums[worker] -= self._counted.pop(request)
 
     def least(self, workers: Sequence[Worker], value: Callable[[Worker], Any] | None = None) -> Worker:
-        """The worker with the least ``value`` (its sum)."""
         if self._rng is None:
             return min(workers, key=value or self.of)
         values = [(value or self.of)(worker) for worker in workers]

@@ -58,13 +58,10 @@ class Slack(Discipline):
     which nothing new could be decided are skipped: all slacks are linear in time between them.
 
     Args:
-        executor: which must step.
-        latency: what a step is expected to take.
         reading: of equation 1. ``merged``: (T_cur + T_cand) / T_new must be above the threshold, with T the seconds of
             a step of the batch, the candidate alone and both. ``printed``: its inverse, lower when batching helps.
         threshold: not printed; it is to cover the error of the prediction.
         overlap: decisions are made while the GPU works, as in PatchedServe; else each holds it for ``decide_s``.
-        decide_s: seconds of a decision.
         interruptions: a step waits while others are prepared and decoded; count those that are known already.
 
     Raises ConfigError for a run without deadlines, or an executor that does not step.
@@ -92,8 +89,7 @@ class Slack(Discipline):
             raise ConfigError("discipline: slack is what is left until a deadline, and slo is empty; add slo=[5]")
         self._run = run
         self._standalone_s = array("d", workload.full.total_s.tobytes())
-        self._expected = Expected(self.executor, self.latency)
-        self._expected.bind(run)
+        self._expected = Expected(run, self.executor, self.latency)
         self._none = (0,) * len(self._expected.sizes)
         benefit = "(T_cur + T_cand) / T_new" if self.reading == "merged" else "T_new / (T_cur + T_cand)"
         run.assume("equation 1, threshold", f"{benefit} > {self.threshold:g}", "the paper prints no threshold")
@@ -157,8 +153,6 @@ class Slack(Discipline):
         left = [entry[2] for kind in self._queues.pop(worker, {}).values() for entry in kind.waiting]
         self._waiting -= len(left)
         return sorted(left, key=lambda request: request.row)
-
-    # -- the quantities of 6.2 -------------------------------------------------------------------------------------
 
     def _candidate(self, kinds: dict[Key, Kind], counts: Counts, now_s: float) -> tuple[Kind, float, Heads]:
         """The kind whose first has the least slack, the step expected with it in the batch, and the heads, it first."""
