@@ -36,7 +36,6 @@ class Servers(ControlNets):
     _aboard: set[int] = field(init=False, default_factory=set, repr=False)
 
     def bind(self, run: Run, faster: Callable[[str], float]) -> None:
-        """Raises ConfigError for a backend without parts, and too few servers."""
         self._run, self._faster = run, faster
         self._wait = run.fact("server_wait_s", default=0.0)
         needs_taken(run, *PARTS)

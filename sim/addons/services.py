@@ -90,7 +90,7 @@ def bring(run: Run, gpu: Worker, net: Asset, request: Request, keep: Collection[
 
 
 def parted(run: Run, active: Sequence[Request], gpus: int, faster: Callable[[str], float]) -> Apart:
-    """The parts of a step of ``active``, the denoiser's on ``gpus`` GPUs."""
+    """Return the parts of a step of ``active``, the denoiser's on ``gpus`` GPUs."""
     backend = run.backend
     assert isinstance(backend, Taken)
     work = run.work(active[0])

@@ -23,7 +23,7 @@ class Patched(Steps):
     Args:
         side: pixels; ``trace``: the greatest common divisor of all sizes of the trace, which PatchedServe keeps for the
             whole run (6.1.1); ``active``: that of the sizes that step together.
-        least: pixels; a smaller common divisor is not used, and images are padded to multiples of this.
+        least: pixels; images are padded to multiples of this where their common divisor is smaller.
 
     Raises ConfigError for a backend that has no patches.
     """

@@ -21,7 +21,6 @@ class Unfit(WorkFailed):
 
 
 Bring = Callable[[Worker, Request, Sequence[Request]], Loads | None]
-"""What brings the add-ons of a request onto its worker, beside those who are active there (Steps.bring)."""
 
 
 def ensure(
@@ -77,7 +76,7 @@ def spend(run: Run, worker: Worker, loads: Loads, from_s: float, until_s: float)
 
 
 def joules_of(run: Run, loads: Loads) -> float:
-    """What ``loads`` draw; NaN where the power is not known."""
+    """Return the joules of ``loads``; NaN where the power is not known."""
     gpu = run.cluster.gpu
     return sum((gpu.energy_j(cost.seconds) if cost.joules is None else cost.joules for _, cost in loads), 0.0)
 

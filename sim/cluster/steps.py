@@ -90,7 +90,6 @@ class StepByStep(Executor):
             self.feature_cache.bind(run)
 
     def accept(self, worker: Worker, request: Request) -> None:
-        """It joins at the next boundary; at this instant, where nothing runs."""
         station = self._stations.get(worker.id)
         if station is None:
             station = self._stations[worker.id] = Station(worker)

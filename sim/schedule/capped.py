@@ -11,9 +11,7 @@ from sim.schedule.fifo import Fifo
 
 @dataclass(slots=True)
 class Capped(Discipline):
-    """First in, first out, while the pixels of a batch are no more than ``pixels`` and it fits into the memory. Nobody
-    is overtaken; an image that is larger than that goes alone.
-    """
+    """First in, first out, while a batch has at most ``pixels`` and fits into memory; a larger image goes alone."""
 
     executor: Stepper
     pixels: Count = 4 * 1024 * 1024

@@ -13,13 +13,9 @@ from sim.schedule.hit_miss import refine_on
 class HitMissBatching(Scheduler):
     """Workers of one role take batches of misses, all others batches of hits; no batch has both, so it has one model.
 
-    A hit is refined on the model of whichever worker takes it. Within a batch hits skip different numbers of steps: the
-    executor shares each step among those that still have some.
-
-    Args:
-        most: requests in a batch; a batch of as many need not wait.
-        wait_s: seconds after which a request sets out with whoever is there, as soon as a worker of its kind is idle.
-        large_takes_hits: a worker for misses of which no batch is due takes one of hits (MoDM's quality mode).
+    A hit is refined on the model of whichever worker takes it. A batch of ``most`` requests need not wait; after
+    ``wait_s`` seconds a request sets out with whoever is there. With ``large_takes_hits`` a worker for misses of which
+    no batch is due takes one of hits (MoDM's quality mode).
 
     Raises ConfigError for a batch above what the executor takes.
     """

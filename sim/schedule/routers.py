@@ -13,7 +13,7 @@ from sim.request import Request
 from sim.streams import ROUTER
 
 Ties = Literal["first", "random"]
-"""Who of several has a request that none deserves more: the first of the cluster, or any of them."""
+"""Which of several equal workers is chosen."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,6 @@ class LeastOutstanding(Router):
     Args:
         of: what a request counts. ``requests``: one; ``pixels``: PatchedServe's (8.1); ``declared-cost``: steps x
             pixels, as llm-d's router for diffusion serving does (llm-d-router, 2053), which breaks ties at random.
-        ties: who is chosen among several.
     """
 
     of: Literal["requests", "pixels", "declared-cost"] = "requests"
