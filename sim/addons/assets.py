@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from backends.base import Asset, Cost, Work
+from backends.base import Asset, Cost, Taken, Work
 from sim.culprit import sane
+from sim.errors import ConfigError
 from sim.parts import Run, Worker
 from sim.request import NO_ADDONS, Request
 
@@ -22,17 +23,14 @@ def asked(run: Run, request: Request, kind: str) -> list[Asset]:
 
 
 def in_use(requests: Iterable[Request]) -> set[Asset]:
-    """Whatever ``requests`` run with."""
     return {asset for each in requests for asset in addons(each.model or "", *(each.addons or NO_ADDONS))}
 
 
 def load(run: Run, worker: Worker, asset: Asset) -> Cost:
-    """What ``asset`` costs on every GPU of ``worker`` at once."""
     return on_all(worker, sane(run.backend.load(asset), run.backend, "load"))
 
 
 def on_all(worker: Worker, cost: Cost) -> Cost:
-    """``cost`` on every GPU of ``worker`` at once."""
     return cost if cost.joules is None else Cost(cost.seconds, cost.joules * len(worker.gpus))
 
 
@@ -42,3 +40,9 @@ def activations(run: Run, request: Request) -> int:
     peak = backend.peak_bytes([Work(model, request.width, request.height, request.steps)])
     weights = backend.bytes(Asset("model", model, model))
     return 0 if peak is None or weights is None else max(peak - weights, 0)
+
+
+def needs_taken(run: Run, problem: str, instead: str) -> None:
+    """Raise ConfigError where add-ons are served on a backend that is not Taken, named for %s in ``problem``."""
+    if run.workload.addons is not None and not isinstance(run.backend, Taken):
+        raise ConfigError(f"{problem % type(run.backend).__name__}; add backend=profiled {instead}")

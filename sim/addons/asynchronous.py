@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from backends.base import FREE, Asset, Cost, Taken
+from backends.base import FREE, Cost, Taken
 from conf.ranges import Count
-from sim.addons.assets import activations, asked, in_use, on_all
+from sim.addons.assets import activations, asked, in_use, needs_taken, on_all
 from sim.addons.fetch import FromDisk
 from sim.addons.synchronous import no_room, patched, refuse_mixed
 from sim.clock import COMPLETION
 from sim.culprit import of
-from sim.errors import ConfigError, SimulationError
+from sim.errors import SimulationError
 from sim.parts import Fact, Fetch, Loads, Loras, Run, Worker
 from sim.request import Request
 
@@ -24,12 +24,10 @@ class Asynchronous(Loras):
     """All LoRAs of a request are fetched at once, from when a worker takes it. They are merged into the weights in
     place at the first boundary after the last one came, and the worker waits for them at step ``bound``.
 
-    What is merged is taken out again when the image is out, or, with ``keep``, when other LoRAs are asked for.
-
     Args:
         fetch: where they come from.
         bound: steps of a request that may run without its LoRAs.
-        keep: whether they stay until others are asked for; if not, every request brings its own.
+        keep: whether they stay until others are asked for; else they are taken out when the image is out.
     """
 
     fetch: Fetch = field(default_factory=FromDisk)
@@ -44,19 +42,13 @@ class Asynchronous(Loras):
     _patch: Fact = field(init=False, repr=False)
 
     def bind(self, run: Run, cut: Callable[[Worker], None]) -> None:
-        """Raises ConfigError for a backend that does not tell the stages of a LoRA apart."""
         self._run, self._cut = run, cut
-        if run.workload.addons is not None and not isinstance(run.backend, Taken):
-            raise ConfigError(
-                f"loras: {type(run.backend).__name__} does not tell the stages of a LoRA apart; add "
-                "backend=profiled, or load them before the first step (loras=synchronous)"
-            )
+        needs_taken(run, "loras: %s does not tell the stages of a LoRA apart", "or loras=synchronous")
         self._stall = run.fact("stall_s", default=0.0)
         self._step, self._patch = run.fact("patch_step", int), run.fact("patch_s")
         self.fetch.bind(run)
 
     def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
-        """Nothing is waited for but that other LoRAs are taken out first."""
         run, loads = self._run, Loads()
         loras, there = asked(run, request, "lora"), patched(worker)
         if set(there) == set(loras):
@@ -89,7 +81,6 @@ class Asynchronous(Loras):
                 self._cut(worker)
 
     def _expected_s(self, worker: Worker, request: Request) -> float:
-        """When the last of its LoRAs will be there, by what is known now."""
         if self.fetch.shared:
             known = [self.fetch.expected_s(worker, lora) for lora in asked(self._run, request, "lora")]
             self._ready_s[request.row] = max(self._ready_s[request.row], *known)
@@ -122,7 +113,8 @@ class Asynchronous(Loras):
                 continue
             del self._ready_s[request.row]
             request.bare = False
-            patch = self._merge(worker, asked(self._run, request, "lora"))
+            assert isinstance(self._run.backend, Taken)
+            patch = on_all(worker, self._run.backend.merge_loras(asked(self._run, request, "lora")))
             self._stall[request.row] += stall_s
             self._step[request.row] = _done(request)
             self._patch[request.row] = patch.seconds
@@ -130,13 +122,7 @@ class Asynchronous(Loras):
             now_s += stall_s + patch.seconds
         return cost
 
-    def _merge(self, worker: Worker, loras: Sequence[Asset]) -> Cost:
-        backend = self._run.backend
-        assert isinstance(backend, Taken)
-        return on_all(worker, backend.merge_loras(loras))
-
     def _take_out(self, worker: Worker) -> Cost:
-        """Put the weights back, all at once, whatever was merged into them."""
         backend, there = self._run.backend, patched(worker)
         assert isinstance(backend, Taken)
         for asset in there:
@@ -152,5 +138,5 @@ class Asynchronous(Loras):
 
 
 def _done(request: Request) -> int:
-    """Steps that lie behind ``request``, skipped ones included: what is skipped has the effect of steps."""
+    """Steps that lie behind ``request``, skipped ones included."""
     return request.steps - request.left

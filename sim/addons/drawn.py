@@ -17,8 +17,7 @@ class Drawn:
         quantiles: two or more, in ascending order, none negative.
         rng: the random stream of the draws.
 
-    Raises:
-        ConfigError: quantiles that are fewer, negative or not in ascending order.
+    Raises ConfigError for quantiles that are fewer, negative or not in ascending order.
     """
 
     key: str
@@ -34,10 +33,8 @@ class Drawn:
 
     @property
     def ends(self) -> list[float]:
-        """The smallest number and the largest."""
         return [self.quantiles[0], self.quantiles[-1]]
 
     def __call__(self) -> float:
-        """Draw one number."""
         assert self.rng is not None
         return float(np.interp(self.rng.random(), self._grid, self.quantiles))

@@ -30,12 +30,10 @@ class Link(Fetch):
     """A wait, then so many bytes a second, for each file alone.
 
     Args:
-        latency_s: before the first byte, and whatever a process takes to begin; a list is quantiles, as of `Drawn`, and
-            each file draws its own.
+        latency_s: before the first byte; a list is quantiles, as of `Drawn`, and each file draws its own.
         bytes_per_s: after that.
 
-    Raises:
-        ConfigError: quantiles that are none.
+    Raises ConfigError for quantiles that are none.
     """
 
     latency_s: Seconds | list[Seconds]
@@ -63,13 +61,9 @@ class Link(Fetch):
 
 @dataclass(slots=True)
 class Measured(Fetch):
-    """Drawn from a measured distribution, for each file alone, whatever its bytes.
+    """Drawn from measured ``quantiles`` in seconds, as of `Drawn`, for each file alone, whatever its bytes.
 
-    Args:
-        quantiles: seconds, as of `Drawn`.
-
-    Raises:
-        ConfigError: quantiles that are none.
+    Raises ConfigError for quantiles that are none.
     """
 
     quantiles: list[float]

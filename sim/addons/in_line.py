@@ -15,16 +15,16 @@ from sim.request import Request
 
 @dataclass(slots=True)
 class InLine(ControlNets):
-    """They lie in the worker's memory; what was unused for the longest goes first, and none that is in use.
+    """They lie in the worker's memory, and none that is in use is evicted.
 
     Where those of a request do not all fit beside the model and what a step allocates, the last ones take turns in the
-    room of one, loaded from host memory at every step (SwiftDiffusion, 1: "forced to offload"), or the request fails.
+    room of one, loaded from host memory at every step (SwiftDiffusion, 1: "forced to offload").
 
     Args:
         keep: whether they stay when their request is done; if not, every request loads its own.
         offload: whether they take turns; if not, the request fails.
-        leaves: which ControlNet is evicted first: ``lru`` the least recently used, ``lfu`` the least frequently used
-            since it was loaded onto that worker, among equals the least recently used.
+        leaves: which is evicted first: ``lru`` the least recently used, ``lfu`` the least frequently used since it was
+            loaded onto that worker, among equals the least recently used.
         most: ControlNets that a worker keeps at most, but for those of one request; null: as many as fit.
     """
 
@@ -38,7 +38,6 @@ class InLine(ControlNets):
     """By row: what loading those that take turns adds to a step."""
 
     def bind(self, run: Run, faster: Callable[[str], float] | None = None) -> None:
-        """They run in the denoiser's own loop, and are as fast as it is."""
         self._run = run
 
     def bring(self, worker: Worker, request: Request, active: Sequence[Request] = ()) -> Loads:
@@ -64,7 +63,6 @@ class InLine(ControlNets):
         return loads
 
     def _make_room(self, worker: Worker, net: Asset, keep: Collection[Asset], room: int) -> None:
-        """Let go of others until ``net`` fits, or nothing may go any more."""
         cluster, resident, uses = self._run.cluster, worker.resident, self._uses[worker.id]
         nets = [asset for asset in resident if asset.kind == "controlnet"]
         order = sorted(nets, key=uses.__getitem__) if self.leaves == "lfu" else nets
@@ -93,11 +91,9 @@ class InLine(ControlNets):
         request.offloaded = sum(run.backend.bytes(net) or 0 for net in nets[fit:])
 
     def step(self, worker: Worker, active: Sequence[Request], plain: Cost, now_s: float) -> Cost:
-        """The backend has them in ``plain``."""
         if not self._turns:
             return plain
-        costs = [plain, *(self._turns[each.row] for each in active if each.row in self._turns)]
-        return total(costs)
+        return total([plain, *(self._turns[each.row] for each in active if each.row in self._turns)])
 
     def gone(self, worker: Worker, request: Request, active: Sequence[Request]) -> None:
         self._turns.pop(request.row, None)

@@ -11,11 +11,9 @@ from sim.parts import Run
 
 @dataclass(slots=True)
 class Kernels:
-    """Each makes every step as many times faster as the profile says; their factors are multiplied.
+    """Each of ``names`` makes every step as many times faster as the profile says; their factors are multiplied.
 
-    Args:
-        names: of the profile's.
-        stages: what the seconds of the stages beside the steps are multiplied with.
+    ``stages`` is what the seconds of the stages beside the steps are multiplied with.
     """
 
     names: Sequence[str] = ()
@@ -23,7 +21,6 @@ class Kernels:
     _run: Run = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
-        """Take the run. Raises ConfigError for kernels on a backend that does not know any."""
         self._run = run
         if self.names and not isinstance(run.backend, Taken):
             raise ConfigError(f"kernels: {type(run.backend).__name__} knows none; add backend=profiled or ~kernels")
@@ -33,7 +30,6 @@ class Kernels:
             run.assume("seconds of the stages beside the steps, times", self.stages, "kernels.stages")
 
     def faster(self, model: str) -> float:
-        """How many times faster than plain a step of ``model`` is."""
         if not self.names:
             return 1.0
         assert isinstance(self._run.backend, Taken)

@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from backends.base import Asset, Cost, WorkFailed
-from sim.addons.assets import asked
-from sim.addons.services import bring, longer, needs_parts, parted
+from sim.addons.assets import asked, needs_taken
+from sim.addons.services import PARTS, bring, longer, parted
 from sim.errors import ConfigError
 from sim.parts import ControlNets, Fact, Loads, Run, Worker
 from sim.request import Request
@@ -17,11 +18,10 @@ from sim.request import Request
 class Servers(ControlNets):
     """Those of the cluster's GPUs that its allocation sets aside (``allocation=controlnet-servers``).
 
-    At every step a worker calls a server for each of its ControlNets, goes on with its encoder, and waits for what they
-    say before its decoder. A server works through its calls one at a time, in the order in which they came. Which
-    ControlNets lie on which servers is ``placement``; one that lies on several is called where it is soonest done. One
-    that lies on none is loaded where there is room, or in the place of what was called longest ago, which waits for
-    whatever is being served.
+    At every step a worker calls a server for each of its ControlNets, goes on with its encoder, and waits for them
+    before its decoder. A server works through its calls one at a time, in the order in which they came. A ControlNet on
+    several servers is called where it is soonest done. One on none is loaded where there is room, or in the place of
+    what was called longest ago.
 
     Args:
         placement: ControlNets that lie on each server at the start, in the order of the servers.
@@ -36,12 +36,9 @@ class Servers(ControlNets):
     _aboard: set[int] = field(init=False, default_factory=set, repr=False)
 
     def bind(self, run: Run, faster: Callable[[str], float]) -> None:
-        """Raises ConfigError for a backend that does not tell the parts of a step, a cluster without servers, and a
-        placement on more servers than there are.
-        """
         self._run, self._faster = run, faster
         self._wait = run.fact("server_wait_s", default=0.0)
-        needs_parts(run)
+        needs_taken(run, *PARTS)
         servers = len(run.cluster.servers)
         if run.workload.addons is not None and not servers:
             raise ConfigError("controlnets: no GPU serves ControlNets; add allocation=controlnet-servers")
@@ -61,7 +58,6 @@ class Servers(ControlNets):
                 bring(self._run, server, net, request)
 
     def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
-        """Raises WorkFailed where a server has no room for one, even alone."""
         request.apart = True
         if not self._placed:
             self._place(request)
@@ -74,7 +70,7 @@ class Servers(ControlNets):
             if any(net in server.resident for server in run.cluster.servers):
                 continue
             server, cost = self._load(net, request)
-            from_s = max(_free_s(server), now_s)
+            from_s = max(server.until_s, now_s)
             run.cluster.spend(server, from_s, from_s + cost.seconds, "controlnet", cost.joules)
             waits.append(from_s + cost.seconds - now_s)
         return [("controlnet", Cost(max(waits)))] if waits else []
@@ -100,9 +96,9 @@ class Servers(ControlNets):
         parts = parted(run, active[:1], 1, self._faster)
         now_s, done_s, alone_s = max(now_s, run.clock._now), 0.0, parts.controlnet_s
         for net in calls:
-            server = min((each for each in run.cluster.servers if net in each.resident), key=_free_s)
+            server = min((each for each in run.cluster.servers if net in each.resident), key=attrgetter("until_s"))
             run.cluster.admit(server, net, 0)  # called last
-            from_s = max(_free_s(server), now_s)
+            from_s = max(server.until_s, now_s)
             run.cluster.spend(server, from_s, from_s + parts.controlnet_s, "controlnet")
             done_s = max(done_s, from_s + parts.controlnet_s - now_s)
         for request in active:
@@ -117,8 +113,3 @@ class Servers(ControlNets):
         if request.row in self._aboard:
             self._aboard.remove(request.row)
             self._in_use -= Counter(asked(self._run, request, "controlnet"))
-
-
-def _free_s(server: Worker) -> float:
-    """When ``server`` is done with all of its calls."""
-    return server.until_s

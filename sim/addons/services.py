@@ -4,22 +4,19 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from backends.base import Apart, Asset, Cost, Taken, WorkFailed
-from sim.addons.assets import activations, asked, load
-from sim.errors import ConfigError
+from sim.addons.assets import activations, asked, load, needs_taken
 from sim.parts import ControlNets, Loads, Run, Worker
 from sim.request import Request
+
+PARTS = ("controlnets: %s does not tell the parts of a step apart", "or controlnets=in-line")
 
 
 @dataclass(slots=True)
 class Services(ControlNets):
     """Each on a GPU of the gang, or on as many as step the denoiser, so that nobody waits for another's (4.1; Katz).
 
-    A step is the denoiser's encoder beside all of them, then what each of them says is taken in, then the decoder:
-    max(encoder, ControlNet) + n x receive + decoder. A ControlNet that is not on its GPU is loaded before the first
-    step, all of them at once.
-
-    Args:
-        keep: whether they stay on their GPUs when the request is done.
+    A step takes max(encoder, ControlNet) + n x receive + decoder. ControlNets that are not on their GPUs are loaded
+    before the first step, all at once; ``keep`` says whether they stay when the request is done.
     """
 
     keep: bool = True
@@ -27,12 +24,10 @@ class Services(ControlNets):
     _faster: Callable[[str], float] = field(init=False, repr=False)
 
     def bind(self, run: Run, faster: Callable[[str], float]) -> None:
-        """Raises ConfigError for a backend that does not tell the parts of a step."""
         self._run, self._faster = run, faster
-        needs_parts(run)
+        needs_taken(run, *PARTS)
 
     def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
-        """Raises WorkFailed where the gang has too few GPUs, or one has no room."""
         nets = asked(self._run, request, "controlnet")
         request.apart = True
         beside = self._run.cluster.beside(worker)
@@ -65,15 +60,6 @@ class Services(ControlNets):
                 self._run.cluster.evict(gpu, asset)
 
 
-def needs_parts(run: Run) -> None:
-    """Raise ConfigError where the backend does not tell the parts of a step."""
-    if run.workload.addons is not None and not isinstance(run.backend, Taken):
-        raise ConfigError(
-            f"controlnets: {type(run.backend).__name__} does not tell the parts of a step apart; add "
-            "backend=profiled, or run them in line (controlnets=in-line)"
-        )
-
-
 def placed(nets: Sequence[Asset], gpus: Sequence[Worker], copies: int) -> list[tuple[Asset, list[Worker]]]:
     """Each of ``nets`` with the ``copies`` GPUs that it runs on: those that hold it, then those that are left."""
     left = list(gpus)
@@ -104,7 +90,7 @@ def bring(run: Run, gpu: Worker, net: Asset, request: Request, keep: Collection[
 
 
 def parted(run: Run, active: Sequence[Request], gpus: int, faster: Callable[[str], float]) -> Apart:
-    """The parts of a step of ``active``, the denoiser's on ``gpus`` GPUs."""
+    """Return the parts of a step of ``active``, the denoiser's on ``gpus`` GPUs."""
     backend = run.backend
     assert isinstance(backend, Taken)
     work = run.work(active[0])

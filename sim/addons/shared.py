@@ -22,7 +22,7 @@ class SharedLink(Fetch):
     (processor sharing). A file that is fetched alone takes what it does over ``Link``.
 
     Args:
-        latency_s: before the first byte, and whatever a process takes to begin; this is not shared.
+        latency_s: before the first byte; this is not shared.
         bytes_per_s: of the link.
     """
 
@@ -57,7 +57,6 @@ class SharedLink(Fetch):
         return self._ends_s.get((worker.id, asset.name), -inf)
 
     def _advance(self, now_s: float) -> None:
-        """Take off what has come until ``now_s``."""
         self._left, came = self._run_until(now_s)
         for key in came:
             del self._begins_s[key]
@@ -90,8 +89,7 @@ class NodeDisk(Fetch):
 
     Args:
         files: how many a disk keeps.
-        leaves: which LoRA a full disk evicts: ``lru`` the least recently used, ``lfu`` the least frequently used since
-            it came to the disk.
+        leaves: which LoRA a full disk evicts: the least recently used, or the least frequently used since it came.
         disk: how long reading takes.
         remote: how long fetching takes, reading included.
     """

@@ -19,8 +19,6 @@ class WithAddons(Steps):
 
     Args:
         base: of the denoiser, and the stages beside it.
-        controlnets: where they run.
-        loras: when they come into the weights.
         kernels: of the denoiser and its ControlNets.
     """
 
@@ -41,7 +39,6 @@ class WithAddons(Steps):
         self.loras.bind(run, cut)
 
     def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
-        """Raises WorkFailed where they cannot be."""
         self._active.setdefault(worker.id, []).append(request)
         loads = Loads()
         for part in (self.controlnets, self.loras):
@@ -71,13 +68,7 @@ class WithAddons(Steps):
         return min((steps for steps in known if steps is not None), default=None)
 
     def price(self, works: Sequence[Work]) -> Cost:
-        """See Priced.price: the denoiser, and ControlNets in line. Raises ConfigError where the base has no price."""
-        if not isinstance(self.base, Priced):
-            raise ConfigError(
-                f"steps: {type(self.base).__qualname__} cannot say beforehand what a step costs, which the scheduler "
-                "asks; choose another steps= or discipline="
-            )
-        return self.base.price(works).times(1.0 / self.kernels.faster(works[0].model))
+        return priced(self.base).price(works).times(1.0 / self.kernels.faster(works[0].model))
 
     def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
         base = sane(self.base.boundary(worker, active, now_s), self.base, "boundary")
@@ -102,3 +93,13 @@ class WithAddons(Steps):
         active.remove(request)
         self.controlnets.gone(worker, request, active)
         return sane(self.loras.gone(worker, request, active), self.loras, "gone")
+
+
+def priced(steps: Steps) -> Priced:
+    """Return ``steps``. Raises ConfigError where they have no price."""
+    if isinstance(steps, Priced):
+        return steps
+    raise ConfigError(
+        f"steps: {type(steps).__qualname__} cannot say beforehand what a step costs, which the scheduler asks; choose "
+        "another steps= or discipline="
+    )

@@ -5,14 +5,12 @@ from dataclasses import dataclass, field
 
 from backends.base import FREE, Asset, Cost, Taken, WorkFailed
 from conf.ranges import Positive
-from sim.addons.assets import activations, asked, in_use, load, on_all
+from sim.addons.assets import activations, asked, in_use, load, needs_taken, on_all
 from sim.addons.drawn import Drawn
-from sim.errors import ConfigError, SimulationError
+from sim.errors import SimulationError
 from sim.parts import Loads, Loras, Run, Worker
 from sim.request import Request
 from sim.streams import LORA_LOADS
-
-BASIS = "loras.spread, or the profile's; each LoRA draws its own (assumed)"
 
 
 @dataclass(slots=True)
@@ -20,15 +18,13 @@ class Synchronous(Loras):
     """The weights then serve those that ask for just these LoRAs.
 
     Args:
-        create: whether side branches are created in the place of the model's layers, then fused, as PEFT does
-            (SwiftDiffusion, 4.2); if not, a LoRA is merged into the weights in place.
+        create: whether side branches are created, then fused, as PEFT does (SwiftDiffusion, 4.2); if not, a LoRA is
+            merged into the weights in place.
         keep: whether they stay until others are asked for; if not, every request brings its own.
         times: what its seconds are multiplied with.
-        spread: quantiles of a LoRA's seconds over their mean, as of `Drawn`; each LoRA draws its own. Null: those that
-            the profile has of creating one, if any.
+        spread: quantiles of a LoRA's seconds over their mean, as of `Drawn`. Null: the profile's, if any.
 
-    Raises:
-        ConfigError: quantiles that are none.
+    Raises ConfigError for quantiles that are none.
     """
 
     create: bool = False
@@ -45,11 +41,8 @@ class Synchronous(Loras):
 
     def bind(self, run: Run, cut: Callable[[Worker], None] | None = None) -> None:
         self._run = run
-        if self.create and run.workload.addons is not None and not isinstance(run.backend, Taken):
-            raise ConfigError(
-                f"loras.create: {type(run.backend).__name__} does not tell the stages of a LoRA apart; add "
-                "backend=profiled or loras.create=false"
-            )
+        if self.create:
+            needs_taken(run, "loras.create: %s does not tell the stages of a LoRA apart", "or loras.create=false")
 
     def bring(self, worker: Worker, request: Request, active: Sequence[Request] = ()) -> Loads:
         run, loads = self._run, Loads()
@@ -80,14 +73,14 @@ class Synchronous(Loras):
         return cost.times(self.times if drawn is None else self.times * drawn())
 
     def _spread(self, lora: Asset) -> Drawn | None:
-        """What the seconds of ``lora`` over their mean are drawn from."""
         if lora.model not in self._drawn:
             found, backend = self.spread, self._run.backend
             if found is None and self.create and isinstance(backend, Taken):
                 found = list(backend.lora_spread(lora)) or None
             drawn = None if found is None else Drawn("loras.spread", found, self._run.rng(LORA_LOADS))
             if drawn is not None:
-                self._run.assume("seconds of a LoRA before the first step, over their mean", drawn.ends, BASIS)
+                basis = "loras.spread, or the profile's; each LoRA draws its own (assumed)"
+                self._run.assume("seconds of a LoRA before the first step, over their mean", drawn.ends, basis)
             self._drawn[lora.model] = drawn
         return self._drawn[lora.model]
 
@@ -116,7 +109,6 @@ def refuse_mixed(
 
 
 def no_room(run: Run, request: Request, lora: Asset) -> WorkFailed:
-    """That ``lora`` does not fit."""
     gpu = run.cluster.gpu
     return WorkFailed(
         f"the LoRA {lora.name} does not fit into the {(gpu.memory_bytes or 0) / 1e9:.1f} GB of a {gpu.name} beside "

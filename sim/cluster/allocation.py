@@ -36,12 +36,7 @@ class FewSmall(Allocation):
     hit_role: str = "small"
 
     def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
-        _enough(gpus)
-        if not 1 <= self.small <= gpus - 1:
-            raise ConfigError(
-                f"allocation.small: found {self.small} of {gpus} GPUs; expected 1 to {gpus - 1}, so that both models "
-                "have one"
-            )
+        _check("small", self.small, gpus)
         return _split(self.miss_role, gpus - self.small, self.hit_role, self.small, models)
 
 
@@ -69,14 +64,13 @@ class ControlNetServers(Allocation):
 class FixedSplit(Allocation):
     """``large`` GPUs hold the large model and the others the small one.
 
-    With ``large`` null the split is MoDM's throughput rule (MoDM, eq. 12) for a hit rate h and a mean share q
-    of steps left to run on a hit: N_l = round(N (1-h) / ((1-h) + h q P_l/P_s)), where P_l/P_s is the small
-    model's time over the large one's. The defaults are what MoDM's artifact plans with (0.7 and 0.8).
+    With ``large`` null the split is MoDM's throughput rule (eq. 12) for a hit rate h and a mean share q of steps left:
+    N_l = round(N (1-h) / ((1-h) + h q P_l/P_s)), where P_l/P_s is the small model's time over the large one's. The
+    defaults are what MoDM's artifact plans with.
 
     Args:
         large: GPUs of role ``miss_role``; null plans them.
         hit_rate, steps_left: h and q.
-        miss_role, hit_role: the two roles.
 
     Raises ConfigError when not every role is left at least one GPU.
     """
@@ -88,23 +82,16 @@ class FixedSplit(Allocation):
     hit_role: str = "small"
 
     def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
-        """The large ones come first."""
-        _enough(gpus)
         large = self._planned(gpus, models, backend) if self.large is None else self.large
-        if not 1 <= large <= gpus - 1:
-            raise ConfigError(
-                f"allocation.large: found {large} of {gpus} GPUs; expected 1 to {gpus - 1}, so that both models have "
-                "one"
-            )
+        _check("large", large, gpus)
         return _split(self.miss_role, large, self.hit_role, gpus - large, models)
 
     def assumptions(self) -> list[Assumption]:
         if self.large is not None:
             return []
         planned = [self.hit_rate, self.steps_left]
-        return [
-            Assumption("hit rate and share of steps left that the split is planned for", planned, "MoDM's artifact")
-        ]
+        what = "hit rate and share of steps left that the split is planned for"
+        return [Assumption(what, planned, "MoDM's artifact")]
 
     def _planned(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> int:
         large, small = in_role(models, self.miss_role), in_role(models, self.hit_role)
@@ -116,13 +103,16 @@ class FixedSplit(Allocation):
         return min(max(round(gpus * misses / (misses + hits)), 1), gpus - 1)
 
 
-def _enough(gpus: int) -> None:
+def _check(key: str, found: int, gpus: int) -> None:
     if gpus < 2:
         raise ConfigError(f"cluster.count: found {gpus}; a large and a small model need at least 2 GPUs")
+    if not 1 <= found <= gpus - 1:
+        raise ConfigError(
+            f"allocation.{key}: found {found} of {gpus} GPUs; expected 1 to {gpus - 1}, so that both models have one"
+        )
 
 
 def _split(first: str, count: int, second: str, others: int, models: Mapping[str, Model]) -> list[str]:
-    roles = [first] * count + [second] * others
-    for role in roles:
+    for role in (first, second):
         in_role(models, role)
-    return roles
+    return [first] * count + [second] * others

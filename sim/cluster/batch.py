@@ -16,8 +16,7 @@ from sim.record.record import BATCH_MEAN, STEP_SHARE
 from sim.request import FAILED, Request
 
 Ran = tuple[Worker, list[Request], Loads, float, float | None, str | None]
-"""A batch that runs, or fails when what it needs has come: its worker, requests and loads, when it began, its joules,
-and why it fails."""
+"""A batch: its worker, requests and loads, when it began, its joules, and why it fails when its loads are there."""
 
 
 @dataclass(slots=True)
@@ -139,7 +138,7 @@ class WholeBatch(Executor):
 
 
 def _costs(run: Run, works: Sequence[Work]) -> tuple[list[tuple[Cost, list[Work]]], Cost]:
-    """What each stretch of steps costs and whom it serves, and what all else does: some begin at a later step."""
+    """What each stretch of steps costs and whom it serves, and what all else does."""
     backend = run.backend
     begin = sane(backend.begin(works), backend, "begin")
     stretches: list[tuple[Cost, list[Work]]] = []

@@ -9,20 +9,16 @@ from sim.cluster import gang
 from sim.parts import Run, Steps, Worker
 from sim.request import Request
 
-SPEEDUP = "steps.speedup"
-"""The key that says how fast a gang is."""
-
 
 @dataclass(slots=True)
 class Batched(Steps):
     """Steps as the backend has them: text encoding at the start, one batch of all active, decoding at the end.
 
     Args:
-        speedup: GPUs of a gang -> how many times faster than on one its steps are; goes before what the backend's
-            profile measured of gangs. A batch on a gang is as much faster as one request is.
+        speedup: GPUs of a gang -> how many times faster than on one its steps are, of a batch as of one request; goes
+            before the backend's profile.
 
-    Raises:
-        ConfigError: a gang of a size that has none there and was not measured.
+    Raises ConfigError for a gang of a size that has none there and was not measured.
     """
 
     speedup: gang.Speedup = field(default_factory=dict)
@@ -39,12 +35,11 @@ class Batched(Steps):
         return on_all(worker, self._run.backend.begin([work]))
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        """Raises SimulationError where the batch does not fit into the GPU's memory."""
         cost = self._run.backend.steps(self.works(worker, active))
         if len(worker.gpus) == 1:
             return cost
-        faster = min(gang.times_faster(self._run, worker, request, self.speedup, SPEEDUP) for request in active)
-        return on_all(worker, cost.over(faster))
+        faster = (gang.times_faster(self._run, worker, each, self.speedup, "steps.speedup") for each in active)
+        return on_all(worker, cost.over(min(faster)))
 
     def works(self, worker: Worker, active: Sequence[Request]) -> list[Work]:
         """Those of ``active``, which fit into the memory of ``worker`` together: else SimulationError is raised."""
@@ -62,7 +57,6 @@ class Batched(Steps):
         return self._run.backend.steps(works)
 
     def begin_live(self, works: Sequence[Work]) -> None:
-        """Prepare ``works`` where a step is really made."""
         if self._run.backend.live:
             self._run.backend.begin(works)
 
@@ -74,7 +68,7 @@ class Batched(Steps):
         return on_all(worker, cost), FREE
 
     def _done(self, request: Request) -> Work:
-        """The work of ``request`` as it stands: steps that were jumped over were not asked for, LoRAs may have come."""
+        """The work of ``request`` as it stands: steps were jumped over, LoRAs may have come."""
         work = self._works[request.row]
         work.done = request.steps - request.left
         if request.addons is not None:

@@ -1,10 +1,6 @@
-"""The cluster: who is idle and since when, who may take what, what is resident, and every second that a GPU works.
+"""The cluster: who is idle, what is resident, and every second that a GPU works; workers change in no other way."""
 
-Its workers change in no other way. What cannot be true ends the run: a GPU spent twice at one instant, a batch over
-its limit, memory over the device; the error names the part that did it.
-"""
-
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import NoReturn
 
@@ -24,12 +20,10 @@ from sim.worker import Worker
 
 
 class Cluster:
-    """The GPUs of one run. See sim.parts.Cluster for what parts ask of it.
+    """The GPUs of one run, all of kind ``gpu``, as sim.parts.Cluster describes them.
 
     Args:
-        gpu: the kind of all of them.
-        roles: of each GPU when the clock starts, its model resident; SERVER of one that serves ControlNets, and keeps
-            to that.
+        roles: of each GPU when the clock starts, its model resident; SERVER of one that serves ControlNets for good.
         models: the models by role.
         backend: what a load costs, and what lies in memory.
     """
@@ -59,16 +53,16 @@ class Cluster:
         moved: Callable[[Worker, float], None],
         keeps: Callable[[Worker], bool],
     ) -> None:
-        """Begin to serve: ``limit`` requests aboard a worker at most; ``parts`` are named in errors, ``pull`` asks the
-        scheduler for what a worker has room for, ``moved`` tells it that one changed, and ``keeps`` says whether it
-        has requests that one must end before it changes."""
+        """Begin to serve, ``limit`` requests aboard a worker at most; ``parts`` are named in errors, the others are
+        calls of the scheduler."""
         if not isinstance(limit, int) or limit < 1:
             raise SimulationError(f"{named(parts, 'executor')} takes {limit!r} requests at once, expected 1 or more")
         self._clock, self._record, self._parts = clock, record, parts
         self._pull, self._moved, self._keeps = pull, moved, keeps
         self._kinds, self._spans = record.ledger.kinds, record.ledger.buffer
         self._rooms, self._memory = Rooms(), Memory(self.gpu, parts)
-        self.roomiest = self._rooms.roomiest  # asked for every request
+        self.roomiest, self.idle = self._rooms.roomiest, self._rooms.idle
+        self.admit, self.evict, self.check_memory = self._memory.admit, self._memory.evict, self._memory.check
         self._limit = limit
         for worker in self._singles:
             worker.limit = limit
@@ -79,11 +73,8 @@ class Cluster:
             worker.settle()
             worker.model_code = record.ledger.models.setdefault(SERVER, len(record.ledger.models))
 
-    # -- who is there ------------------------------------------------------------------------------------------
-
     @property
     def gpus(self) -> int:
-        """GPUs of the cluster."""
         return len(self._singles)
 
     @property
@@ -94,16 +85,13 @@ class Cluster:
         return [self._singles[number] for number in gang.gpus[gang.denoisers :]]
 
     def sizes(self) -> list[int]:
-        """GPUs of each worker that there ever was, by its number."""
         return [1] * len(self._singles) + [len(gang.gpus) for gang in self._gangs]
 
     def gpus_of(self, worker_id: int) -> tuple[int, ...]:
-        """The GPUs of a worker, a gang that was disbanded included."""
         beyond = worker_id - len(self._singles)
         return self._gangs[beyond].gpus if beyond >= 0 else (worker_id,)
 
     def busy(self, now_s: float) -> int:
-        """GPUs that are at work."""
         busy = 0
         for worker in self._bases:  # looked at every minute of simulated time: written for speed
             if worker.aboard or worker.loading:
@@ -116,19 +104,10 @@ class Cluster:
         return busy
 
     def serving(self) -> bool:
-        """Whether a request is aboard anywhere."""
         return any(worker.aboard for worker in self.workers)
 
-    def idle(self, role: str | None = None) -> Iterator[Worker]:
-        return self._rooms.idle(role)
-
-    # -- who is aboard -----------------------------------------------------------------------------------------
-
     def take(self, worker: Worker) -> None:
-        """A request goes aboard ``worker``, which the scheduler chose.
-
-        Raises SimulationError where it has no room, or takes nothing now.
-        """
+        """A request goes aboard ``worker``. Raises SimulationError where it has no room, or takes nothing now."""
         try:
             aboard = worker.aboard + 1
         except AttributeError:
@@ -144,10 +123,7 @@ class Cluster:
             self._rooms.add(worker)
 
     def release(self, worker: Worker, count: int = 1) -> None:
-        """``count`` requests left ``worker``: it is asked whether it has room, or begins what it was ordered to.
-
-        Raises SimulationError where fewer were aboard.
-        """
+        """Raises SimulationError where fewer than ``count`` were aboard."""
         aboard = worker.aboard - count
         if not 0 <= aboard < worker.aboard:
             who = named(self._parts, "executor")
@@ -168,7 +144,10 @@ class Cluster:
         """``worker`` has room and nobody for it: list it, or have it begin what it was ordered to."""
         if worker.finishing:
             if not self._keeps(worker):
-                self._finished(worker)
+                worker.finishing = False
+                worker.settle()
+                if not worker.aboard:
+                    self._load(worker)
         elif worker.lane is None:
             self._rooms.add(worker)
 
@@ -202,10 +181,7 @@ class Cluster:
             reason = f"has {worker.aboard} of at most {worker.limit} aboard"
         raise SimulationError(f"{who} gave a request to {worker}, which {reason}; ask the cluster who has room")
 
-    # -- roles -------------------------------------------------------------------------------------------------
-
     def order(self, worker: Worker, role: str, now_s: float) -> None:
-        """Raises ConfigError where no model has that role."""
         in_role(self.models, role)
         self._check_now("orders", worker, now_s)
         if worker.role == SERVER:
@@ -237,22 +213,13 @@ class Cluster:
         self._moved(worker, now_s)
 
     def _check_now(self, does: str, worker: object, now_s: float) -> None:
-        """Raise SimulationError where a part acts at another time than the clock's."""
         if now_s != self._clock._now:
             raise SimulationError(
                 f"{caller()} {does} {worker} at {now_s} s, and the clock stands at {self._clock._now} s; act at "
                 "clock.now"
             )
 
-    def _finished(self, worker: Worker) -> None:
-        """``worker`` ended what its scheduler kept for it."""
-        worker.finishing = False
-        worker.settle()
-        if not worker.aboard:
-            self._load(worker)
-
     def _load(self, worker: Worker) -> None:
-        """Put the model of the role that was ordered in the place of the one that is there."""
         now_s = self._clock._now
         model = in_role(self.models, worker.role).name
         worker.ordered, worker.loading = None, True
@@ -275,12 +242,10 @@ class Cluster:
         self._open_again(worker)
 
     def stop(self) -> None:
-        """The run is over: loads that are under way were work as far as they came."""
         for worker in list(self._loads):
             self._cut_load(worker)
 
     def _cut_load(self, worker: Worker) -> None:
-        """The load that is under way on ``worker`` ends where it is."""
         now_s = self._clock._now
         model, from_s, cost, loaded = self._loads.pop(worker)
         self._clock.cancel(loaded)
@@ -292,8 +257,6 @@ class Cluster:
 
     def _open_again(self, worker: Worker) -> None:
         self._clock.at(self._clock._now, COMPLETION, self._pull, worker)
-
-    # -- failures ----------------------------------------------------------------------------------------------
 
     def fail(self, worker: Worker, now_s: float) -> None:
         """Raises SimulationError for one that is down, or is or was part of a gang, or that has requests aboard."""
@@ -315,7 +278,6 @@ class Cluster:
         self._moved(worker, now_s)
 
     def repair(self, worker: Worker, now_s: float) -> None:
-        """Raises SimulationError for one that is not down."""
         self._check_now("repairs", worker, now_s)
         if not worker.down:
             raise SimulationError(f"{caller()} repairs {worker}, which is not down")
@@ -323,13 +285,8 @@ class Cluster:
         self._record.decisions.append((now_s, "repair", {"worker": worker.id}))
         self._load(worker)
 
-    # -- gangs -------------------------------------------------------------------------------------------------
-
     def gang(self, workers: Sequence[Worker], role: str, now_s: float, denoisers: int | None = None) -> Worker:
-        """The same GPUs in the same order are the same worker each time.
-
-        Raises SimulationError where one of them is not idle, or named twice, or none steps the denoiser.
-        """
+        """Raises SimulationError where one of them is not idle, or named twice, or none steps the denoiser."""
         model = in_role(self.models, role).name
         self._check_now("makes a gang of", list(workers), now_s)
         if len({worker.id for worker in workers}) < len(workers) or len(workers) < 2:
@@ -386,26 +343,8 @@ class Cluster:
             self._open_again(worker)
         self._record.decisions.append((now_s, "disband", {"gpus": list(gang.gpus)}))
 
-    # -- memory ------------------------------------------------------------------------------------------------
-
-    def admit(
-        self, worker: Worker, asset: Asset, bytes: int | None, keep: Collection[Asset] = (), room: int = 0
-    ) -> list[Asset] | None:
-        return self._memory.admit(worker, asset, bytes, keep, room)
-
-    def evict(self, worker: Worker, asset: Asset) -> None:
-        """Raises SimulationError where it is not there, or is the worker's own model."""
-        self._memory.evict(worker, asset)
-
-    def check_memory(
-        self, worker: Worker, peak_bytes: int | None, runs: Sequence[Collection[Asset]] | None = None
-    ) -> None:
-        """See sim.parts.Cluster.check_memory, and Memory.check for what is raised."""
-        self._memory.check(worker, peak_bytes, runs)
-
     def install(self, worker: Worker, model: str) -> None:
-        """Raises SimulationError where the model is larger than the GPU's memory, or another part than an executor
-        asks."""
+        """Raises SimulationError where the model is larger than the memory, or another part than an executor asks."""
         if nearest(self._parts) not in ("executor", None):
             raise SimulationError(
                 f"{caller()} installs {model} on {worker} with {worker.aboard} requests aboard; only an executor may, "
@@ -419,8 +358,6 @@ class Cluster:
         worker.model_code = models.setdefault(model, len(models))
         self._memory.install(worker, self.backend.bytes(own_model(worker)) or 0)
 
-    # -- time and energy ---------------------------------------------------------------------------------------
-
     def spend(
         self,
         worker: Worker,
@@ -431,8 +368,7 @@ class Cluster:
         batch: int = 1,
         row: int = -1,
     ) -> float:
-        """Raises SimulationError for a span that ends before it begins, one of a GPU that worked elsewhere at that
-        time, or more requests at once than the worker may have."""
+        """Raises SimulationError for a span that cannot be, or more requests at once than the worker may have."""
         if not (worker.until_s <= from_s <= until_s < inf and 0 < batch <= worker.limit):
             self._impossible(worker, from_s, until_s, kind, batch)
         worker.until_s = until_s

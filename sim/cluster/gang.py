@@ -15,10 +15,9 @@ Speedup = dict[Annotated[int, Ge(2)], Positive]
 
 
 def times_faster(run: Run, worker: Worker, request: Request, speedup: Mapping[int, float], key: str) -> float:
-    """How many times faster than on one GPU the denoiser steps on those of ``worker`` that step it.
+    """How many times faster than on one GPU the denoiser steps on ``worker``; ``speedup`` goes before the profile.
 
-    ``speedup`` goes before what the backend's profile measured. Raises ConfigError, naming ``key``, where neither
-    says.
+    Raises ConfigError, naming ``key``, where neither says.
     """
     gpus = worker.denoisers
     if gpus == 1:

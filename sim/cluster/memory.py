@@ -12,12 +12,7 @@ from sim.worker import Worker
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Holds what is on a worker against what its GPUs have. See sim.parts.Cluster for what parts ask of it.
-
-    Args:
-        gpu: the kind of all of them.
-        parts: as errors name them.
-    """
+    """What lies on a worker, held against what its GPUs, all of kind ``gpu``, have; errors name one of ``parts``."""
 
     gpu: Gpu
     parts: Mapping[str, object]
@@ -45,7 +40,6 @@ class Memory:
         return gone
 
     def evict(self, worker: Worker, asset: Asset) -> None:
-        """Raises SimulationError where it is not there, or is the worker's own model."""
         if asset not in worker.resident:
             raise SimulationError(f"{caller()} evicts the {asset.kind} {asset.name} from {worker}, where it is not")
         if asset == own_model(worker):
@@ -53,10 +47,7 @@ class Memory:
         del worker.resident[asset]
 
     def check(self, worker: Worker, peak_bytes: int | None, runs: Sequence[Collection[Asset]] | None = None) -> None:
-        """Hold what runs now against the device: ``peak_bytes`` of its model and batch, and what else is resident.
-
-        See sim.parts.Cluster.check_memory. The peak has the add-ons in it that all of ``runs`` have in common; those of
-        some of them lie beside it.
+        """The peak has the add-ons in it that all of ``runs`` have in common; those of some of them lie beside it.
 
         Raises SimulationError where it is more than the GPU has, WorkFailed where that is for the add-ons of one.
         """
@@ -72,19 +63,17 @@ class Memory:
             for other in _oldest(resident, peak_bytes + beside - most, {own}.union(*runs)):
                 beside -= resident.pop(other)
         if peak_bytes + beside > most:
+            takes = f"takes {(peak_bytes + beside) / 1e9:.1f} GB of the {self._memory}"
             if runs is not None and len(runs) == 1 and runs[0]:
-                raise WorkFailed(
-                    f"with {', '.join(asset.name for asset in runs[0])} it takes {(peak_bytes + beside) / 1e9:.1f} GB "
-                    f"of the {self._memory}; choose another cluster= or addons=ignore"
-                )
+                names = ", ".join(asset.name for asset in runs[0])
+                raise WorkFailed(f"with {names} it {takes}; choose another cluster= or addons=ignore")
+            who = named(self.parts, "executor")
             raise SimulationError(
-                f"{named(self.parts, 'executor')} runs {worker.aboard} requests on {worker}, which takes "
-                f"{(peak_bytes + beside) / 1e9:.1f} GB of the {self._memory}; lower the batch limit"
+                f"{who} runs {worker.aboard} requests on {worker}, which {takes}; lower the batch limit"
             )
 
     def install(self, worker: Worker, size: int) -> None:
-        """The model of ``worker``, of ``size`` bytes, lies there and nothing else does. Raises SimulationError where it
-        is larger than the GPU's memory."""
+        """The model of ``worker`` alone lies there. Raises SimulationError where it is larger than the GPU's memory."""
         worker.resident.clear()
         most = self.gpu.memory_bytes
         if most is not None and size > most:
@@ -95,12 +84,10 @@ class Memory:
 
     @property
     def _memory(self) -> str:
-        """In an error, after "of the": what a GPU has, and the key that says so."""
         return f"{(self.gpu.memory_bytes or 0) / 1e9:.1f} GB that a {self.gpu.name} has (cluster.gpu.memory_bytes)"
 
 
 def own_model(worker: Worker) -> Asset:
-    """The model that ``worker`` serves with, as it lies in its memory."""
     return Asset("model", worker.model, worker.model)
 
 

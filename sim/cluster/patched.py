@@ -17,16 +17,15 @@ from sim.request import Request
 class Patched(Steps):
     """All active requests are one batch of patches, whatever their sizes (PatchedServe, section 4).
 
-    Text encoding and decoding are stages of their own, one request at a time in the order of joining and of ending.
-    Splitting, stitching and the halo are in what the backend says that a step of patches takes.
+    Text encoding and decoding are stages of their own, one request at a time. Splitting, stitching and the halo are in
+    what the backend says that a step of patches takes.
 
     Args:
-        side: pixels; ``trace``: the greatest common divisor of all sizes that the trace asks for, the same for the
-            whole run, since PatchedServe keeps it (6.1.1); ``active``: that of the sizes that step together.
-        least: pixels; a smaller common divisor is not used, and images are padded to multiples of this.
+        side: pixels; ``trace``: the greatest common divisor of all sizes of the trace, which PatchedServe keeps for the
+            whole run (6.1.1); ``active``: that of the sizes that step together.
+        least: pixels; images are padded to multiples of this where their common divisor is smaller.
 
-    Raises:
-        ConfigError: a backend that has no patches.
+    Raises ConfigError for a backend that has no patches.
     """
 
     side: Count | Literal["trace", "active"] = "trace"
@@ -61,12 +60,7 @@ class Patched(Steps):
         return self._plain.prepare(worker, request, now_s)
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        """Raises SimulationError where the batch does not fit into the GPU's memory."""
         return self._backend.patched(works := self._plain.works(worker, active), self._side(works))
-
-    def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        """Images are split before every step, so this is in the step."""
-        return self._plain.boundary(worker, active, now_s)
 
     def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
         return self._plain.finish(worker, request, now_s)

@@ -21,7 +21,6 @@ class Unfit(WorkFailed):
 
 
 Bring = Callable[[Worker, Request, Sequence[Request]], Loads | None]
-"""What brings the add-ons of a request onto its worker, beside those who are active there (Steps.bring)."""
 
 
 def ensure(
@@ -32,15 +31,18 @@ def ensure(
     Unless ``bring`` does that, all of it one after another before the first step: ControlNets stay until the memory is
     needed, LoRAs are patched into the weights, which then serve those that ask for just these (SwiftDiffusion, 2.3).
 
-    Raises SimulationError where nothing is planned or others are aboard that what is there serves, Unfit where its
-    add-ons do not fit.
+    Raises SimulationError without a plan or where others run on what is there, Unfit where add-ons do not fit.
     """
     model = request.model
     if model is None:
         raise SimulationError(f"request in row {request.row} is to be run and its plan names no model")
     loads: Loads = []
     if worker.model != model:
-        _alone(worker, request, f"a request for {model}", worker.model, "models")
+        if worker.aboard > 1:
+            raise SimulationError(
+                f"a request for {model} (row {request.row}) was given to worker {worker.id} while others aboard run on "
+                f"{worker.model}; a scheduler must keep models apart"
+            )
         run.cluster.install(worker, model)
         loads.append(("load", load(run, worker, Asset("model", model, model))))
     if run.workload.addons is not None:
@@ -60,15 +62,11 @@ def _in_series(run: Run) -> Callable[[Worker, Request, Sequence[Request]], Loads
 
 
 def seconds(loads: Loads) -> float:
-    """How long they take, one after another."""
     return sum((cost.seconds for _, cost in loads), 0.0)
 
 
 def spend(run: Run, worker: Worker, loads: Loads, from_s: float, until_s: float) -> tuple[float, float]:
-    """Tell the cluster of ``loads``, which began at ``from_s``; none ends after ``until_s``, whatever the rounding.
-
-    Returns when they were done, and the joules that they drew.
-    """
+    """Spend ``loads``, which began at ``from_s``, until ``until_s`` at most; return when they were done, and joules."""
     joules = 0.0
     for kind, cost in loads:
         done_s = min(from_s + cost.seconds, until_s)
@@ -78,7 +76,7 @@ def spend(run: Run, worker: Worker, loads: Loads, from_s: float, until_s: float)
 
 
 def joules_of(run: Run, loads: Loads) -> float:
-    """What ``loads`` draw; NaN where the power is not known."""
+    """Return the joules of ``loads``; NaN where the power is not known."""
     gpu = run.cluster.gpu
     return sum((gpu.energy_j(cost.seconds) if cost.joules is None else cost.joules for _, cost in loads), 0.0)
 
@@ -90,16 +88,7 @@ def take_back(run: Run, worker: Worker) -> tuple[float, Any] | None:
 
 
 def cut(run: Run, worker: Worker, from_s: float, until_s: float, joules: float | None) -> None:
-    """Tell the cluster of work that was to last from ``from_s`` until ``until_s`` and draw ``joules``, and that is lost
-    now: as much of it as there was."""
+    """Spend what there was of work that is lost now, and was to last until ``until_s`` and draw ``joules``."""
     now_s = run.clock._now
     share = (now_s - from_s) / (until_s - from_s) if until_s > from_s else 0.0
     run.cluster.spend(worker, from_s, now_s, "lost", None if joules is None else joules * share)
-
-
-def _alone(worker: Worker, request: Request, asks: str, there: str, what: str) -> None:
-    if worker.aboard > 1:
-        raise SimulationError(
-            f"{asks} (row {request.row}) was given to worker {worker.id} while others aboard run on {there}; a "
-            f"scheduler must keep {what} apart"
-        )

@@ -9,8 +9,7 @@ Lane = deque[Worker]
 
 
 class Rooms:
-    """The workers that would take a request now. Listing and asking take the same time for any number, and so does
-    leaving for the one that was asked for, which is the first of its lane."""
+    """The workers that would take a request now; to list, to ask, and to take the first of a lane off are O(1)."""
 
     __slots__ = ("_by_role", "_lanes", "_listed")
 
@@ -20,7 +19,6 @@ class Rooms:
         self._lanes: list[Lane] = []  # of the only role there is; none, where there are several
 
     def add(self, worker: Worker) -> None:
-        """List ``worker``, which has room, by its role and what is aboard."""
         lanes = self._by_role.get(worker._role)
         if lanes is None:
             lanes = self._by_role[worker._role] = [deque()]
@@ -35,7 +33,6 @@ class Rooms:
         worker.listed = self._listed = self._listed + 1
 
     def remove(self, worker: Worker) -> None:
-        """Take ``worker``, which is listed, off the list."""
         lane: Lane = worker.lane  # type: ignore[assignment]
         if lane[0] is worker:
             lane.popleft()

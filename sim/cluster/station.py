@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil
+from operator import attrgetter, sub
 
 from backends.base import FREE, Cost
 from sim.clock import Entry
@@ -14,12 +15,10 @@ from sim.request import Request
 
 @dataclass(slots=True)
 class Tally:
-    """Sums over the steps of a worker, so that a request's share is the difference of two: nothing is added up per
-    request.
+    """Sums over the steps of a worker; a request's share is the difference of two.
 
     Attributes:
-        steps_s: seconds.
-        share_s, batch_s: the integrals of 1 / batch and of the batch.
+        steps_s: seconds; share_s, batch_s: the integrals of 1 / batch and of the batch.
         idle_s: seconds between steps that all active ones waited through together, over the batch.
         joules, metered_s: measured joules over the batch, and the seconds of share_s and idle_s that they are of.
     """
@@ -32,25 +31,18 @@ class Tally:
     metered_s: float = 0.0
 
     def copy(self) -> "Tally":
-        """As it stands now."""
         return Tally(self.steps_s, self.share_s, self.batch_s, self.idle_s, self.joules, self.metered_s)
 
     def meter(self, seconds: float, joules: float | None, batch: int) -> None:
-        """Note the joules of ``seconds``, shared by ``batch``, where they were measured."""
         if joules is not None:
             self.joules += joules / batch
             self.metered_s += seconds / batch
 
     def minus(self, other: "Tally") -> "Tally":
-        """What was tallied since it stood at ``other``."""
-        return Tally(
-            self.steps_s - other.steps_s,
-            self.share_s - other.share_s,
-            self.batch_s - other.batch_s,
-            self.idle_s - other.idle_s,
-            self.joules - other.joules,
-            self.metered_s - other.metered_s,
-        )
+        return Tally(*map(sub, SUMS(self), SUMS(other)))
+
+
+SUMS = attrgetter(*Tally.__slots__)
 
 
 @dataclass(slots=True)
@@ -78,8 +70,7 @@ class Even:
 
 @dataclass(slots=True, eq=False)
 class Seat:
-    """An active request: what its worker had tallied when it joined, the energy of its own stages, and the steps that
-    reuse spared it."""
+    """An active request: the tally when it joined, the energy of its own stages, and the steps that reuse spared it."""
 
     request: Request
     since: Tally
@@ -88,7 +79,6 @@ class Seat:
     reused: float = 0.0
 
     def note(self, cost: Cost) -> None:
-        """A stage of its own whose energy was measured, or was not."""
         if cost.joules is not None:
             self.joules += cost.joules
             self.metered_s += cost.seconds
@@ -106,12 +96,10 @@ class Station:
         seats: the active requests; ``joining`` become active at the next boundary.
         working: whether its next event is on the clock or being made.
         changed: whether the boundary that comes has something to do; ``owed_s`` is to be spent there.
-        then, patience: who wants to be asked, and how long there is nothing to ask; ``asking`` while it is asked, and
-            ``asked_s`` when it was last said so.
+        then, patience: who wants to be asked, and how long there is nothing to ask; ``asking`` now; last ``asked_s``.
         run_s: when the present run of ``planned`` steps of ``course`` began; 0 planned is no run.
         version: what an event on the clock must have to be still wanted.
-        due: the last call of the clock that was asked for; ``staged`` is the request that is prepared or decoded
-            until then.
+        due: the last call of the clock that was asked for; ``staged`` is the request prepared or decoded until then.
     """
 
     worker: Worker

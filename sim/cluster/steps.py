@@ -11,7 +11,7 @@ from backends.base import FREE, Cost, Work, WorkFailed
 from sim.addons.in_line import InLine
 from sim.addons.kernels import Kernels
 from sim.addons.servers import Servers
-from sim.addons.steps import WithAddons
+from sim.addons.steps import WithAddons, priced
 from sim.addons.synchronous import Synchronous
 from sim.clock import COMPLETION, DISPATCH
 from sim.cluster.batched import Batched
@@ -28,7 +28,6 @@ from sim.parts import (
     Loads,
     Loras,
     Patience,
-    Priced,
     Run,
     Steps,
     Worker,
@@ -43,20 +42,17 @@ EXPECTED = "expected a Cost of 0 or more seconds, and 0 or more joules or None"
 class StepByStep(Executor):
     """Up to ``limit`` requests step together; one joins or leaves at a boundary (ORCA's iteration-level scheduling).
 
-    A GPU does one thing at a time: while one request is prepared or decoded the others wait. Steps are jumped over
-    while nothing changes: a run is planned up to the first request that ends, and cut at the next boundary when one
-    joins, so its cost follows changes and not steps. A live backend makes every step.
+    A GPU does one thing at a time: while one request is prepared or decoded the others wait. A run of steps is planned
+    up to the first request that ends, and cut at the next boundary when one joins. A live backend makes every step.
 
     Args:
         limit: requests that are active on a worker at most.
         steps: what the stages cost; by default as the backend has them.
         feature_cache: what a step reuses of the one before; None computes all.
-        controlnets, loras: where ControlNets run, and when LoRAs come into the weights; without both, all of them are
-            loaded one after another before the first step.
+        controlnets, loras: where ControlNets run, and when LoRAs come; without both, they are loaded one after another.
         kernels: of the denoiser and its ControlNets; None is plain.
 
-    Raises:
-        ConfigError: a feature cache on a live backend, which computes all.
+    Raises ConfigError for a feature cache on a live backend, which computes all.
     """
 
     limit: Annotated[int, Ge(1)] = 16
@@ -71,8 +67,7 @@ class StepByStep(Executor):
     _reused: Fact = field(init=False, repr=False)
     _stations: dict[int, Station] = field(init=False, default_factory=dict, repr=False)
     _parked: dict[Request, tuple[int, Seat, int, str]] = field(init=False, default_factory=dict, repr=False)
-    """By preempted request: its worker, its seat, with what it had so far for ``since``, its steps left, and the class
-    that preempted it."""
+    """By preempted request: its worker, its seat (``since`` is what it had), its steps left, and who preempted it."""
 
     def __post_init__(self) -> None:
         if self.feature_cache is not None and isinstance(self.controlnets, Servers):
@@ -95,7 +90,6 @@ class StepByStep(Executor):
             self.feature_cache.bind(run)
 
     def accept(self, worker: Worker, request: Request) -> None:
-        """It joins at the next boundary; at this instant, where nothing runs."""
         station = self._stations.get(worker.id)
         if station is None:
             station = self._stations[worker.id] = Station(worker)
@@ -107,12 +101,6 @@ class StepByStep(Executor):
             self._cut(station)
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
-        lost = self._abort(worker, now_s)
-        for request in lost:
-            self.steps.lost(worker, request)
-        return lost
-
-    def _abort(self, worker: Worker, now_s: float) -> list[Request]:
         station = self._stations.pop(worker.id, None)
         for request in [request for request, (at, *_) in self._parked.items() if at == worker.id]:
             del self._parked[request]  # what it had made is gone with the GPU's memory
@@ -127,6 +115,8 @@ class StepByStep(Executor):
         lost += station.joining
         if due is not None and pending and due[1] != DISPATCH:  # else its turn comes now, and nothing has begun
             run.cluster.spend(worker, max(worker.until_s, station.anchor_s), now_s, "lost")
+        for request in lost:
+            self.steps.lost(worker, request)
         return lost
 
     def cut(self, worker: Worker) -> None:
@@ -135,8 +125,6 @@ class StepByStep(Executor):
             station.changed = True
             if station.planned:
                 self._cut(station)
-
-    # -- what a discipline may ask: see sim.parts.Stepper ----------------------------------------------------------
 
     def active(self, worker: Worker) -> Sequence[Request]:
         station = self._stations.get(worker.id)
@@ -151,7 +139,6 @@ class StepByStep(Executor):
         return station is None or station.asking or not station.working
 
     def ask(self, worker: Worker, then: Callable[[Worker], None], patience: Patience | None = None) -> None:
-        """Where nothing runs nobody is called: there is no boundary to come."""
         station = self._stations.get(worker.id)
         if station is not None and station.working:
             station.then, station.patience, station.asked_s = then, patience, self._run.clock._now
@@ -178,24 +165,16 @@ class StepByStep(Executor):
         station.changed = True
 
     def price(self, works: Sequence[Work]) -> Cost:
-        """Raises ConfigError where the steps have no price."""
-        if not isinstance(self.steps, Priced):
-            raise ConfigError(
-                f"steps: {type(self.steps).__qualname__} cannot say beforehand what a step costs, which the "
-                "scheduler asks; choose another steps= or discipline="
-            )
+        steps = priced(self.steps)
         if self.feature_cache is None:
-            return self.steps.price(works)
+            return steps.price(works)
         asked = [_asking(work) for work in works]
         of = dict(zip(asked, works, strict=True))
-        steps, priced = works[0].steps, self.steps
-        course = self.feature_cache.course(asked, steps, lambda some: priced.price([of[each] for each in some]))
-        return Cost(course.seconds(steps), course.joules(steps)).over(steps)
-
-    # -- the clock -------------------------------------------------------------------------------------------------
+        count = works[0].steps
+        course = self.feature_cache.course(asked, count, lambda some: steps.price([of[each] for each in some]))
+        return Cost(course.seconds(count), course.joules(count)).over(count)
 
     def _at(self, station: Station, order: int, time_s: float) -> None:
-        """Go on at ``time_s``, and not at what was asked for before."""
         station.version += 1
         clock = self._run.clock
         station.staged = None
@@ -209,15 +188,12 @@ class StepByStep(Executor):
             self._advance(station)
 
     def _cut(self, station: Station) -> None:
-        """End the run of steps at the boundary that comes next."""
         if self._run.backend.live or station.course.seconds(station.planned) <= 0.0:
             return
         steps = station.course.reached(self._run.clock._now - station.run_s)
         if steps < station.planned:
             station.planned = max(steps, 0)
             self._at(station, COMPLETION, station.now_s(station.planned))
-
-    # -- what happens at boundaries ----------------------------------------------------------------------------------
 
     def _advance(self, station: Station) -> None:
         """At a boundary: let one go that is done, or have one join that waits, or ask who else does, or step on."""
@@ -240,7 +216,6 @@ class StepByStep(Executor):
             station.working = False
 
     def _join(self, station: Station, request: Request) -> None:
-        """Load and fetch what ``request`` needs and prepare it; it is active when that is done."""
         run, worker = self._run, station.worker
         if not station.seats:  # count from now
             station.anchor_s, station.ready_s, station.other_s, station.tally = run.clock._now, 0.0, 0.0, Tally()
@@ -283,8 +258,6 @@ class StepByStep(Executor):
         self._stage(station, self._joined, (station, seat, loads, cost), request)
 
     def _resumed(self, worker: Worker, request: Request) -> Seat:
-        """The seat of ``request``, which was preempted on ``worker``. Raises SimulationError where it was elsewhere, or
-        where its model or its steps changed since."""
         at, seat, left, parker = self._parked.pop(request)
         found = (worker.id, worker.model, request.left)
         if found == (at, request.model, left):
@@ -337,7 +310,6 @@ class StepByStep(Executor):
         self._advance(station)
 
     def _step(self, station: Station) -> None:
-        """Plan a run of steps: up to the first request that ends."""
         active = [seat.request for seat in station.seats]
         station.run_s = station.now_s()
         count = 1 if self._run.backend.live else min(request.left for request in active)
@@ -376,7 +348,6 @@ class StepByStep(Executor):
         self._at(station, COMPLETION, station.now_s(station.planned))
 
     def _reusing(self, station: Station, active: Sequence[Request], count: int) -> Course:
-        """The next ``count`` steps with the feature cache."""
         cache = self.feature_cache
         assert cache is not None
         course = cache.course(
@@ -386,14 +357,12 @@ class StepByStep(Executor):
         return course
 
     def _refuse(self, cost: object, method: str) -> NoReturn:
-        """Raise SimulationError for what the steps returned, which is no cost."""
         backend = of(self._run.backend)
         if of(self.steps).startswith("sim."):
             raise SimulationError(f"{backend}, by {of(self.steps)}.{method}, returned {cost}; {EXPECTED}")
         raise SimulationError(f"{of(self.steps)} returned {cost} from {method}; {EXPECTED}")
 
     def _stepped(self, station: Station) -> None:
-        """The run of steps is over."""
         count, batch, tally = station.planned, len(station.seats), station.tally
         station.planned = 0
         from_s, seconds, joules = station.now_s(), station.course.seconds(count), station.course.joules(count)
@@ -408,7 +377,6 @@ class StepByStep(Executor):
             seat.reused += reused
 
     def _leave(self, station: Station, seat: Seat) -> None:
-        """The last step of ``seat`` is done: decode it."""
         station.seats.remove(seat)
         station.changed = bool(station.seats)
         request, start_s = seat.request, station.now_s()
@@ -450,8 +418,7 @@ class StepByStep(Executor):
     def _stage(
         self, station: Station, then: Callable[[Any], None], what: tuple[object, ...], request: Request | None = None
     ) -> None:
-        """Go on with ``then(what)`` when the stage that was just added is over; it is of ``request``, which is not, or
-        no longer, among the active."""
+        """Go on with ``then(what)`` when the stage that was just added is over, of ``request``, which is not active."""
         clock = self._run.clock
         station.staged = request
         station.due = clock.at(max(station.now_s(), clock._now), COMPLETION, then, what)
@@ -464,7 +431,6 @@ class StepByStep(Executor):
         self._advance(station)
 
     def _tell(self, station: Station, seat: Seat, before: Cost, after: Cost) -> None:
-        """Write what ``seat`` took into its request."""
         request, tally, since = seat.request, station.tally, seat.since
         request.denoise_s = tally.steps_s - since.steps_s
         share_s = tally.share_s - since.share_s
@@ -484,7 +450,6 @@ class StepByStep(Executor):
 
 
 def _asking(work: Work) -> Request:
-    """A request that ``work`` would be of, with all of its steps before it."""
     request = Request(work.row, 0.0, work.width, work.height, work.steps)
     request.model, request.left = work.model, work.steps
     return request

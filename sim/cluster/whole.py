@@ -14,15 +14,9 @@ from sim.parts import Cluster, Executor, Fact, Loads, Run, Worker
 from sim.record.record import STEP_SHARE
 from sim.request import FAILED, Request
 
-SPEEDUP = "executor.speedup"
-"""The key that says how fast a gang is."""
-
 
 class Took(NamedTuple):
-    """A whole request, its model and its artifact being there.
-
-    ``joules`` are measured, or None: then it draws ``watts``, as it does while it fetches.
-    """
+    """A whole request after loads and fetches; where ``joules`` were not measured it draws ``watts``."""
 
     denoise_s: float
     other_s: float
@@ -39,11 +33,9 @@ class WholeRequest(Executor):
     2.3), and so do NIRVANA (7.1) and MoDM's artifact.
 
     Args:
-        speedup: GPUs of a gang -> how many times faster than on one its steps are; goes before what the backend's
-            profile measured of gangs.
+        speedup: GPUs of a gang -> how many times faster than on one its steps are; goes before the backend's profile.
 
-    Raises:
-        ConfigError: a gang of a size that has none there and was not measured.
+    Raises ConfigError for a gang of a size that has none there and was not measured.
     """
 
     speedup: gang.Speedup = field(default_factory=dict)
@@ -111,7 +103,7 @@ class WholeRequest(Executor):
         worker.due = clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request, loads))
 
     def _fail(self, worker: Worker, request: Request, loads: Loads | None, reason: str) -> None:
-        """It fails when what it needs has come."""
+        """Fail ``request`` when what it needs has come."""
         request.start_s = self._clock._now
         ready_s = request.start_s + seconds(loads or [])
         worker.due = self._clock.at(ready_s, COMPLETION, self._failed, (worker, request, loads, reason))
@@ -142,8 +134,7 @@ class WholeRequest(Executor):
         cut(self._run, worker, request.start_s, until_s, request.energy_j + joules_of(self._run, loads or []))
         return [request]
 
-    def _ask(self, worker: Worker, request: Request) -> "Took":
-        """What ``request`` takes, and what a live backend made of it."""
+    def _ask(self, worker: Worker, request: Request) -> Took:
         work = self._run.work(request)
         self._check_memory(worker, work)
         cost = whole(self._run.backend, work)
@@ -156,10 +147,9 @@ class WholeRequest(Executor):
         runs = [addons(work.model, work.controlnets, work.loras)]
         self._cluster.check_memory(worker, self._run.backend.peak_bytes((work,)), runs)
 
-    def _on_a_gang(self, took: "Took", worker: Worker, request: Request) -> "Took":
-        """The same on all GPUs of ``worker`` at once, each at the draw that was measured on one."""
+    def _on_a_gang(self, took: Took, worker: Worker, request: Request) -> Took:
         gpus = len(worker.gpus)
-        denoise_s = took.denoise_s / gang.times_faster(self._run, worker, request, self.speedup, SPEEDUP)
+        denoise_s = took.denoise_s / gang.times_faster(self._run, worker, request, self.speedup, "executor.speedup")
         busy_s = denoise_s + took.other_s
         joules = None if took.joules is None else took.joules * gpus * busy_s / took.busy_s
         return Took(denoise_s, took.other_s, busy_s, joules, took.watts * gpus)

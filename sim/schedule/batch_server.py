@@ -14,18 +14,12 @@ from sim.schedule.former import Batch, refuse_over
 class BatchServer(Scheduler):
     """One first-in-first-out queue of batches for all workers (``executor=whole-batch``); the next free one takes one.
 
-    A batch leaves when ``batch_most`` requests wait, or when ``batch_limit_s`` has passed since the last was formed,
-    which is looked at on each arrival, and after as long without one. So a batch is closed whether or not a worker is
-    free to take it, and may set out smaller than one formed later would be.
+    A batch leaves when ``batch_most`` requests wait, or when ``batch_limit_s`` seconds have passed since the last was
+    formed, looked at on each arrival and after as long without one: whether or not a worker is free to take it.
 
     Source: the harness of NVIDIA's MLPerf Inference submissions, SDXL, server scenario (rounds v4.1 and v5.1).
 
-    Args:
-        batch_most: requests in a batch; as many leave at once.
-        batch_limit_s: seconds after which those who wait leave too.
-
-    Raises:
-        ConfigError: a batch above what the executor takes.
+    Raises ConfigError for a batch above what the executor takes.
     """
 
     batch_most: Count = 8
@@ -44,7 +38,6 @@ class BatchServer(Scheduler):
         refuse_over(run, self.batch_most, "scheduler.batch_most")
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        """A worker is given its batch by ``next``."""
         self._forming.append(request)
         self._waiting += 1
         self._last_came_s = now_s
@@ -58,7 +51,6 @@ class BatchServer(Scheduler):
         return None
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        """A free worker is given the batch that was formed first, one request at a time."""
         batch = self._taking.get(worker.id)
         if not batch:
             if worker.aboard or not self._formed:

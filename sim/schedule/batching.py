@@ -12,12 +12,9 @@ from sim.schedule.former import Former
 class Batching(Scheduler):
     """One queue for all workers; the next idle one takes a batch, all at one instant (``executor=whole-batch``).
 
-    Args:
-        most: requests in a batch; a batch of as many need not wait.
-        wait_s: seconds after which a request sets out with whoever is there, as soon as a worker is idle.
+    A batch of ``most`` requests need not wait; after ``wait_s`` seconds a request sets out with whoever is there.
 
-    Raises:
-        ConfigError: a batch above what the executor takes.
+    Raises ConfigError for a batch above what the executor takes.
     """
 
     most: Count = 8

@@ -19,12 +19,9 @@ class ByAddons(Router):
     the last of these: they are in the weights of one set at a time.
 
     Args:
-        worth: what a second of loading is worth in seconds of waiting: 0 is ``least-work-left``, and with a very large
-            one a request waits however long where its add-ons are.
-        ties: who is chosen among several.
+        worth: what a second of loading is worth in seconds of waiting; 0 is ``least-work-left``.
 
-    Raises:
-        ConfigError: a live backend, which cannot say beforehand what a request takes.
+    Raises ConfigError for a live backend, which cannot say beforehand what a request takes.
     """
 
     worth: Seconds = 1.0

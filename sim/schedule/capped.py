@@ -7,18 +7,11 @@ from conf.ranges import Count
 from sim.parts import Discipline, Run, Stepper, Worker
 from sim.request import Request
 from sim.schedule.fifo import Fifo
-from sim.schedule.memory import fits
 
 
 @dataclass(slots=True)
 class Capped(Discipline):
-    """First in, first out, while the pixels of a batch are no more than ``pixels`` and it fits into the memory. Nobody
-    is overtaken; an image that is larger than that goes alone.
-
-    Args:
-        executor: which must step.
-        pixels: of all images of a batch.
-    """
+    """First in, first out, while a batch has at most ``pixels`` and fits into memory; a larger image goes alone."""
 
     executor: Stepper
     pixels: Count = 4 * 1024 * 1024
@@ -46,3 +39,12 @@ class Capped(Discipline):
 
     def __len__(self) -> int:
         return len(self._queue)
+
+
+def fits(run: Run, worker: Worker, batch: Sequence[Request]) -> bool:
+    """Whether ``batch`` can step and be decoded on ``worker``; it can where nobody measured what it takes."""
+    most = run.cluster.gpu.memory_bytes
+    if most is None or not getattr(run.backend, "measures_memory", True):
+        return True
+    peak = run.backend.peak_bytes([run.work(request) for request in batch])
+    return peak is None or peak <= most

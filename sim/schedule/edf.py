@@ -10,9 +10,7 @@ from sim.schedule.ranked import Ranked
 
 @dataclass(slots=True)
 class Edf(Discipline):
-    """Of those that wait at a worker the one with the earliest deadline joins as soon as there is room. Nobody is sent
-    away, and who runs goes on.
-    """
+    """Of those that wait at a worker the one with the earliest deadline joins as soon as there is room."""
 
     _queue: Ranked = field(init=False, default_factory=Ranked, repr=False)
 

@@ -20,7 +20,6 @@ class Fifo(Discipline):
         self._waiting += 1
 
     def first(self, worker: Worker) -> Request | None:
-        """Who is next at ``worker``, and stays there."""
         queue = self._queues.get(worker)
         return queue[0] if queue else None
 

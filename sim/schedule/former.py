@@ -16,19 +16,14 @@ Batch = deque[Request]
 class Former:
     """Requests of one kind share a batch, in order; an idle worker is given one that is due.
 
-    A batch is due when ``most`` requests of its kind wait, or the first of them has waited ``wait_s``. It is closed
-    when a worker takes it.
+    A batch is due when ``most`` requests of its kind wait, or the first of them has waited ``wait_s`` seconds. It is
+    closed when a worker takes it.
 
     Args:
-        run: of the scheduler that forms batches.
-        most: requests in a batch at most.
-        wait_s: seconds after which a request sets out with whoever is there.
         takers: by kind, the roles whose workers take its batches, first choice first; None is any role. A worker takes
             the kinds of its role in this order.
-        kind: of a request.
 
-    Raises:
-        ConfigError: more requests in a batch than the executor takes at once.
+    Raises ConfigError for more requests in a batch than the executor takes at once.
     """
 
     run: Run
@@ -77,7 +72,6 @@ class Former:
         return batch
 
     def _send(self, kind: str) -> None:
-        """Have idle workers take the batches of ``kind`` that are due."""
         for role in self.takers[kind]:
             for worker in self.run.cluster.idle(role):
                 if not self._is_due(kind, self.run.clock._now):
@@ -85,7 +79,6 @@ class Former:
                 self.run.pull(worker)
 
     def __len__(self) -> int:
-        """Requests that wait."""
         waiting = sum(len(queue) for queue in self._waiting.values())
         return waiting + sum(len(batch) for batch in self._taking.values())
 

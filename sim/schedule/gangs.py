@@ -8,7 +8,7 @@ from conf.ranges import Count
 from sim.clock import DISPATCH
 from sim.errors import ConfigError
 from sim.parts import Run, Scheduler, Worker
-from sim.request import FAILED, Request
+from sim.request import FAILED, NO_ADDONS, Request
 
 
 @dataclass(slots=True)
@@ -16,14 +16,13 @@ class Gangs(Scheduler):
     """A request waits until as many GPUs are idle as it takes; nobody overtakes it meanwhile.
 
     It takes ``denoisers`` GPUs for the denoiser and as many for each of its ControlNets, as SwiftDiffusion (1) and Katz
-    (2) do; or, with ``sizes``, as many as stand there under its number of ControlNets, the last for more, and all of
-    them step together, as DistriFusion's do. Of the idle GPUs those that were a gang of this size before serve first,
-    then those that hold the most of what it asks for. A gang of GPUs with different models loads one on all of them
-    first, and who it was made for waits for it. A request that takes more than the cluster has fails.
+    (2) do; or as ``sizes`` say, and all of them step together, as DistriFusion's do. A gang of this size serves first,
+    then the idle GPUs that hold the most of what it asks for. A gang of GPUs with different models loads one on all of
+    them first. A request that takes more than the cluster has fails.
 
     Args:
         denoisers: GPUs that step the denoiser together.
-        sizes: GPUs by number of ControlNets; empty for the rule.
+        sizes: GPUs by number of ControlNets, the last for more; empty for the rule.
     """
 
     denoisers: Count = 1
@@ -34,7 +33,6 @@ class Gangs(Scheduler):
     """Who was first when the last gang was made, and that gang, which may be loading."""
 
     def bind(self, run: Run) -> None:
-        """Raises ConfigError for a cluster that is too small for any request."""
         self._run = run
         there, least = run.cluster.gpus - len(run.cluster.servers), min(self.sizes, default=self.denoisers)
         if least > there:
@@ -46,7 +44,7 @@ class Gangs(Scheduler):
 
     def _takes(self, request: Request) -> tuple[int, int]:
         """GPUs of ``request``, and how many of them step its denoiser."""
-        nets = 0 if request.addons is None else len(request.addons.controlnets)
+        nets = len((request.addons or NO_ADDONS).controlnets)
         if self.sizes:
             size = self.sizes[min(nets, len(self.sizes) - 1)]
             return size, size
@@ -56,11 +54,9 @@ class Gangs(Scheduler):
         gpus, denoisers = self._takes(request)
         there = self._run.cluster.gpus - len(self._run.cluster.servers)
         if gpus > there:
-            nets = 0 if request.addons is None else len(request.addons.controlnets)
-            reason = (
-                f"with {nets} ControlNets it takes {gpus} GPUs, {denoisers} of them for the denoiser; found {there}"
-            )
-            self._run.end(request, FAILED, f"{reason}; raise cluster.count")
+            nets = len((request.addons or NO_ADDONS).controlnets)
+            takes = f"with {nets} ControlNets it takes {gpus} GPUs, {denoisers} of them for the denoiser"
+            self._run.end(request, FAILED, f"{takes}; found {there}; raise cluster.count")
             return None
         if not self._waiting:
             worker = self._assemble(request, now_s, list(self._run.cluster.idle()))
@@ -70,7 +66,6 @@ class Gangs(Scheduler):
         return None
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        """Whoever is first may take it together with others that are idle."""
         if not self._waiting or worker.aboard:
             return None
         first = self._waiting[0]
@@ -86,7 +81,6 @@ class Gangs(Scheduler):
         return None
 
     def _ask(self, _: None) -> None:
-        """Have the idle GPUs serve whoever is first."""
         worker = next(self._run.cluster.idle(), None)
         if worker is not None:
             self._run.pull(worker)
@@ -118,11 +112,9 @@ class Gangs(Scheduler):
         return made
 
     def _held(self, worker: Worker, request: Request) -> int:
-        """How many of the ControlNets of ``request`` lie on ``worker``."""
-        wanted = () if request.addons is None else request.addons.controlnets
+        wanted = (request.addons or NO_ADDONS).controlnets
         there = [worker, *(self._run.cluster.beside(worker) if len(worker.gpus) > 1 else ())]
         return sum(asset.kind == "controlnet" and asset.name in wanted for gpu in there for asset in gpu.resident)
 
     def __len__(self) -> int:
-        """Requests that wait."""
         return len(self._waiting)

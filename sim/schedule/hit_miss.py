@@ -9,14 +9,10 @@ from sim.request import MISSING, Request
 
 @dataclass(slots=True)
 class HitMiss(Scheduler):
-    """Workers of one role take misses, all others take hits; each queue in order.
+    """Workers of ``miss_role`` take misses, all others take hits; each queue in order.
 
-    A hit is refined on the model of whichever worker takes it: which one that is shows when it starts.
-
-    Args:
-        large_takes_hits: a worker for misses that finds none takes a hit and refines it on its own model (MoDM's
-            quality mode); in throughput mode it does not.
-        miss_role: the role of the workers that take misses.
+    A hit is refined on the model of whichever worker takes it. With ``large_takes_hits`` a worker for misses that finds
+    none takes a hit (MoDM's quality mode); in throughput mode it does not.
     """
 
     large_takes_hits: bool = False
@@ -42,7 +38,7 @@ class HitMiss(Scheduler):
         for role in self._hit_roles:
             worker = roomiest(role)
             if worker is not None:
-                self._refine_on(worker, request)
+                refine_on(self._run, worker, request)
                 return worker
         self._hits.append(request)
         return None
@@ -56,13 +52,15 @@ class HitMiss(Scheduler):
         if not self._hits:
             return None
         request = self._hits.popleft()
-        self._refine_on(worker, request)
+        refine_on(self._run, worker, request)
         return request
-
-    def _refine_on(self, worker: Worker, request: Request) -> None:
-        model = self._run.models[worker.role]
-        if request.model != model.name:
-            self._run.assign(request, model)
 
     def __len__(self) -> int:
         return len(self._misses) + len(self._hits)
+
+
+def refine_on(run: Run, worker: Worker, request: Request) -> None:
+    """Plan ``request``, a hit, for the model of the role of ``worker``."""
+    model = run.models[worker.role]
+    if request.model != model.name:
+        run.assign(request, model)

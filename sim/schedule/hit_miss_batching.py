@@ -6,23 +6,18 @@ from conf.ranges import Count, Seconds
 from sim.parts import Run, Scheduler, Worker
 from sim.request import MISSING, Request
 from sim.schedule.former import Former
+from sim.schedule.hit_miss import refine_on
 
 
 @dataclass(slots=True)
 class HitMissBatching(Scheduler):
     """Workers of one role take batches of misses, all others batches of hits; no batch has both, so it has one model.
 
-    A hit is refined on the model of whichever worker takes it. Within a batch hits skip different numbers of steps: the
-    executor shares each step among those that still have some.
+    A hit is refined on the model of whichever worker takes it. A batch of ``most`` requests need not wait; after
+    ``wait_s`` seconds a request sets out with whoever is there. With ``large_takes_hits`` a worker for misses of which
+    no batch is due takes one of hits (MoDM's quality mode).
 
-    Args:
-        most: requests in a batch; a batch of as many need not wait.
-        wait_s: seconds after which a request sets out with whoever is there, as soon as a worker of its kind is idle.
-        large_takes_hits: a worker for misses of which no batch is due takes one of hits (MoDM's quality mode).
-        miss_role: the role of the workers that take misses.
-
-    Raises:
-        ConfigError: a batch above what the executor takes.
+    Raises ConfigError for a batch above what the executor takes.
     """
 
     most: Count = 8
@@ -46,9 +41,7 @@ class HitMissBatching(Scheduler):
     def next(self, worker: Worker, now_s: float) -> Request | None:
         request = self._former.next(worker, now_s)
         if request is not None and request.source != MISSING:
-            model = self._run.models[worker.role]
-            if request.model != model.name:
-                self._run.assign(request, model)
+            refine_on(self._run, worker, request)
         return request
 
     def __len__(self) -> int:

@@ -29,8 +29,7 @@ class Latency(Protocol):
     """Seconds of one step of a batch, as a scheduler expects them."""
 
     def bind(self, run: Run, executor: Stepper, sizes: Sequence[Size]) -> None:
-        """Take whose steps are to be expected, of images of which sizes. What changes from step to step, as it does
-        where blocks are reused, is expected to be as it is on average."""
+        """Take the executor and the sizes of images; what changes between steps counts on average."""
 
     def step_s(self, model: str, counts: Counts) -> float:
         """One step of ``counts[i]`` images of the i-th size."""
@@ -61,9 +60,8 @@ class Known:
 class Svr:
     """Support vector regression on random batches that were tried (PatchedServe, 6.1.2).
 
-    Features: how many requests of each size, how many sizes, and how many pixels, which the patches are a multiple of;
-    each standardised. ``train`` of the batches teach, the others tell the error, which the summary states. One model
-    at a time, when it is first asked for.
+    Features, standardised: how many requests of each size, how many sizes, and how many pixels. A share of the batches
+    teaches, the others tell the error, which the summary states. A model is learned when it is first asked for.
 
     Args:
         combinations: batches that are tried, of a uniform number of requests of uniform sizes.
@@ -133,35 +131,27 @@ def batch(model: str, sizes: Sequence[Size], counts: Counts, steps: int) -> list
 
 @dataclass(slots=True)
 class Expected:
-    """What a discipline expects of requests and batches.
+    """What a discipline expects of requests and batches of ``executor``, whose step takes ``latency``."""
 
-    Args:
-        executor: whose batches they are.
-        latency: of a step.
-    """
-
+    run: Run
     executor: Stepper
     latency: Latency
-    sizes: list[Size] = field(init=False, default_factory=list)
+    sizes: list[Size] = field(init=False)
     step_s: Callable[[str, Counts], float] = field(init=False, repr=False)
-    _run: Run = field(init=False, repr=False)
     _places: dict[Size, int] = field(init=False, default_factory=dict, repr=False)
     _stages: dict[tuple[str, int, int], tuple[float, float]] = field(init=False, default_factory=dict, repr=False)
 
-    def bind(self, run: Run) -> None:
-        """Take the sizes that requests may have: those of the rows, and of the models where those count."""
-        workload = run.workload
+    def __post_init__(self) -> None:
+        workload = self.run.workload
         sizes = set(zip(workload.width, workload.height, strict=True))
         if workload.native:
-            sizes |= {(model.width, model.height) for model in run.models.values()}
+            sizes |= {(model.width, model.height) for model in self.run.models.values()}
         self.sizes = sorted(sizes, key=lambda size: (size[0] * size[1], size))
         self._places = {size: place for place, size in enumerate(self.sizes)}
-        self._run = run
-        self.latency.bind(run, self.executor, self.sizes)
+        self.latency.bind(self.run, self.executor, self.sizes)
         self.step_s = self.latency.step_s
 
     def place(self, width: int, height: int) -> int:
-        """Where ``Counts`` has the images of a size."""
         return self._places[width, height]
 
     def stages_s(self, model: str, width: int, height: int) -> tuple[float, float]:
@@ -169,7 +159,7 @@ class Expected:
         key = (model, width, height)
         found = self._stages.get(key)
         if found is None:
-            backend = self._run.backend
+            backend = self.run.backend
             works = [Work(model, width, height, 1, row=0 if backend.live else -1)]
             before_s = backend.begin(works).seconds
             backend.steps(works)

@@ -15,12 +15,9 @@ Queue = deque[Request]
 class PerWorker(Scheduler):
     """Misses go in turn to the workers of one role, hits to the others; each works off its own, misses first.
 
-    Where no worker is there for hits, they go in turn to those for misses. A worker that is to change from misses to
-    hits first ends the misses in its queue; one that is to change from hits to misses hands its hits to those that
-    still take them. Nobody takes from another's queue, so an idle worker may stand beside a long one.
-
-    Args:
-        miss_role: the role of the workers that take misses.
+    Where no worker is there for hits, they go in turn to those for misses, of role ``miss_role``. A worker that is to
+    change from misses to hits first ends the misses in its queue; one that is to change from hits to misses hands its
+    hits to those that still take them. Nobody takes from another's queue.
     """
 
     miss_role: str = "large"

@@ -8,7 +8,6 @@ from sim.parts import Worker
 from sim.request import Request
 
 Entry = tuple[float, int, Request]
-"""Rank, row, and who it is: of one rank, who came first."""
 
 
 @dataclass(slots=True)
@@ -19,17 +18,14 @@ class Ranked:
     _waiting: int = field(init=False, default=0, repr=False)
 
     def add(self, worker: Worker, rank: float, request: Request) -> None:
-        """``request`` waits at ``worker``."""
         heappush(self._queues.setdefault(worker, []), (rank, request.row, request))
         self._waiting += 1
 
     def first(self, worker: Worker) -> Entry | None:
-        """Who is next at ``worker``, and stays there."""
         queue = self._queues.get(worker)
         return queue[0] if queue else None
 
     def next(self, worker: Worker) -> Request | None:
-        """Who is next at ``worker``, and waits no more."""
         queue = self._queues.get(worker)
         if not queue:
             return None

@@ -8,6 +8,7 @@ from sim.errors import SimulationError
 from sim.parts import Discipline, Router, Run, Scheduler, Worker
 from sim.request import MISSING, Request
 from sim.schedule.fifo import Fifo
+from sim.schedule.hit_miss import refine_on
 
 
 @dataclass(slots=True)
@@ -15,12 +16,8 @@ class Routed(Scheduler):
     """Each request goes, when it comes, to the worker that ``router`` chooses; ``discipline`` says who is next there.
 
     Chosen among are the workers whose role's model is the one that is planned; where there are none, all of them, and
-    a hit is then planned for the model that it meets. Nobody takes from another's queue, so an idle worker may stand
-    beside a long one. Who waits at a worker that changes its role, or is gone, is sent anew.
-
-    Args:
-        router: which worker, of those that may serve a request.
-        discipline: who of those that wait at a worker is next.
+    a hit is then planned for the model that it meets. Nobody takes from another's queue. Who waits at a worker that
+    changes its role, or is gone, is sent anew.
     """
 
     router: Router
@@ -38,7 +35,6 @@ class Routed(Scheduler):
         self._look()
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        """Who is taken is asked for by ``next``."""
         self._wait(request, now_s)
         return None
 
@@ -60,7 +56,6 @@ class Routed(Scheduler):
                 self._wait(request, now_s)
 
     def _look(self) -> None:
-        """Who is there, and which model each serves."""
         self._all = self._run.cluster.workers
         self._serving = {}
         for worker in self._all:
@@ -82,9 +77,8 @@ class Routed(Scheduler):
                 f"{of(self.router)} chose {worker!r} for the request in row {request.row}, planned for "
                 f"{request.model}; expected one of {serving or self._all}"
             )
-        model = self._run.models[worker.role]
-        if request.source != MISSING and request.model != model.name:
-            self._run.assign(request, model)
+        if request.source != MISSING:
+            refine_on(self._run, worker, request)
         self._at[request] = worker
         self.router.sent(worker, request, now_s)
         return worker

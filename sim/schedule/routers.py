@@ -6,14 +6,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from backends.base import Work, whole
+from backends.base import whole
 from sim.errors import ConfigError
 from sim.parts import Router, Run, Worker
 from sim.request import Request
 from sim.streams import ROUTER
 
 Ties = Literal["first", "random"]
-"""Who of several has a request that none deserves more: the first of the cluster, or any of them."""
+"""Which of several equal workers is chosen."""
 
 
 @dataclass(slots=True)
@@ -46,10 +46,8 @@ class LeastOutstanding(Router):
     """The worker with the least outstanding, waiting or running: what runs counts in full. It needs no profile.
 
     Args:
-        of: what is counted of a request: ``requests`` counts each as one; ``pixels`` is PatchedServe's (8.1);
-            ``declared-cost``, steps x pixels as requests declare them, is that of llm-d's router for diffusion serving
-            (llm-d-router, 2053), which breaks ties at random.
-        ties: who is chosen among several.
+        of: what a request counts. ``requests``: one; ``pixels``: PatchedServe's (8.1); ``declared-cost``: steps x
+            pixels, as llm-d's router for diffusion serving does (llm-d-router, 2053), which breaks ties at random.
     """
 
     of: Literal["requests", "pixels", "declared-cost"] = "requests"
@@ -57,7 +55,7 @@ class LeastOutstanding(Router):
     _tally: "Tally" = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
-        self._tally = tally(run, self.ties)
+        self._tally = Tally(run, self.ties)
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
         return self._tally.least(workers)
@@ -79,14 +77,10 @@ class LeastOutstanding(Router):
 class LeastWorkLeft(Router):
     """The worker that would be done first with what it has, if each request took what its profile says alone on it.
 
-    What runs counts with what is left of it. Seconds are the typical ones, those of the steps that a plan really runs;
-    how a single request deviates from them is not known beforehand.
+    What runs counts with what is left of it. Seconds are the typical ones of the steps that a plan really runs; of
+    several, ``ties`` says who is chosen.
 
-    Args:
-        ties: who is chosen among several.
-
-    Raises:
-        ConfigError: a live backend, which cannot say beforehand what a request takes.
+    Raises ConfigError for a live backend, which cannot say beforehand what a request takes.
     """
 
     ties: Ties = "first"
@@ -101,13 +95,12 @@ class LeastWorkLeft(Router):
                 "router: least-work-left asks a profile what a request will take, and a live backend has none; choose "
                 "least-requests or least-declared-cost"
             )
-        self._run, self._tally = run, tally(run, self.ties)
+        self._run, self._tally = run, Tally(run, self.ties)
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
         return self.least(workers, lambda worker: self.left_s(worker, now_s))
 
     def least(self, workers: Sequence[Worker], value: Callable[[Worker], float]) -> Worker:
-        """The worker with the least ``value``, ties broken as they are to be."""
         return self._tally.least(workers, value)
 
     def sent(self, worker: Worker, request: Request, now_s: float, more_s: float = 0.0) -> None:
@@ -120,7 +113,7 @@ class LeastWorkLeft(Router):
         self._tally.remove(worker, request)
 
     def left_s(self, worker: Worker, now_s: float) -> float:
-        """Until all would be done; no more than all that is outstanding, if some was quicker than it should be."""
+        """Until all would be done, and no more than all that is outstanding."""
         outstanding_s = self._tally.of(worker) / 1e9
         return min(max(self._until_s.get(worker, now_s) - now_s, 0.0), outstanding_s)
 
@@ -137,47 +130,34 @@ class LeastWorkLeft(Router):
         )
         found = self._known_ns.get(key)
         if found is None:
-            work: Work = self._run.work(request)
+            work = self._run.work(request)
             work.row = -1  # a typical one
             alone = whole(self._run.backend, work)
             found = self._known_ns[key] = round((alone.denoise_s + alone.other_s) * 1e9)
         return found
 
 
-def tally(run: Run, ties: Ties) -> "Tally":
-    """An empty one, which breaks ties as ``ties`` says."""
-    return Tally(run.rng(ROUTER) if ties == "random" else None)
-
-
 class Tally:
-    """A whole number for each worker: the sum over what is outstanding on it.
-
-    Args:
-        rng: breaks ties; None gives them to the first.
-    """
+    """A whole number for each worker: the sum over what is outstanding on it."""
 
     __slots__ = ("_counted", "_rng", "_sums")
 
-    def __init__(self, rng: np.random.Generator | None) -> None:
-        self._rng = rng
+    def __init__(self, run: Run, ties: Ties) -> None:
+        self._rng = run.rng(ROUTER) if ties == "random" else None
         self._sums: dict[Worker, int] = {}
         self._counted: dict[Request, int] = {}
 
     def of(self, worker: Worker) -> int:
-        """The sum of ``worker``."""
         return self._sums.get(worker, 0)
 
     def add(self, worker: Worker, request: Request, count: int) -> None:
-        """``request`` is outstanding on ``worker``."""
         self._sums[worker] = self.of(worker) + count
         self._counted[request] = count
 
     def remove(self, worker: Worker, request: Request) -> None:
-        """And not any more."""
         self._sums[worker] -= self._counted.pop(request)
 
     def least(self, workers: Sequence[Worker], value: Callable[[Worker], Any] | None = None) -> Worker:
-        """The worker with the least ``value`` (its sum)."""
         if self._rng is None:
             return min(workers, key=value or self.of)
         values = [(value or self.of)(worker) for worker in workers]

@@ -15,9 +15,7 @@ class SameSize(Discipline):
     """Whoever has the model and size of the batch joins it, in order; when nobody is left in it, the first of all that
     wait says which size is next (NIRVANA with ORCA's batching, as PatchedServe's evaluation has it).
 
-    Args:
-        executor: which must step.
-        overtake: those of the batch's size pass others, who may wait for long; else nobody joins before the first.
+    With ``overtake`` those of the batch's size pass others, who may wait for long; else nobody joins before the first.
     """
 
     executor: Stepper

@@ -15,19 +15,13 @@ class ShortestRemaining(Discipline):
     """Those with the least work left are active, as many as a worker takes: who comes with less than an active one has
     left takes its place at the next boundary, and that one goes on later where it was, on the same worker.
 
-    Work is the steps that are left, times what a step takes of such an image alone.
+    Work is the steps that are left, times what ``latency`` expects of a step of such an image alone.
 
-    Args:
-        executor: which must step.
-        latency: what a step is expected to take.
-
-    Raises:
-        ConfigError: add-ons are served: those of who goes on later may be gone by then.
+    Raises ConfigError where add-ons are served: those of a preempted request may be gone when it resumes.
     """
 
     executor: Stepper
     latency: Latency
-    _run: Run = field(init=False, repr=False)
     _expected: Expected = field(init=False, repr=False)
     _queue: Ranked = field(init=False, default_factory=Ranked, repr=False)
     _steps_s: dict[tuple[str | None, int, int], float] = field(init=False, default_factory=dict, repr=False)
@@ -35,8 +29,7 @@ class ShortestRemaining(Discipline):
     def bind(self, run: Run) -> None:
         if run.workload.addons is not None:
             raise ConfigError("discipline: who is preempted cannot have add-ons; add addons=ignore")
-        self._run, self._expected = run, Expected(self.executor, self.latency)
-        self._expected.bind(run)
+        self._expected = Expected(run, self.executor, self.latency)
 
     def add(self, worker: Worker, request: Request, now_s: float) -> None:
         self._queue.add(worker, self._left_s(request), request)
@@ -50,7 +43,6 @@ class ShortestRemaining(Discipline):
         return self._queue.leave(worker)
 
     def _preempt(self, worker: Worker) -> None:
-        """At a boundary: whoever has more left than who waits gives way."""
         while (first := self._queue.first(worker)) is not None and not worker.has_room:
             active = [(self._left_s(request), request.row, request) for request in self.executor.active(worker)]
             if not active or max(active)[:2] <= first[:2]:

@@ -11,16 +11,15 @@ from conf.ranges import Number, Seconds
 from sim.errors import ConfigError
 from sim.parts import Discipline, Run, Stepper, Worker
 from sim.request import DISCARDED, Request
+from sim.schedule.capped import fits
 from sim.schedule.latency import Counts, Expected, Latency
-from sim.schedule.memory import fits
 
 LATE = "cannot meet its deadline even if it joins now"
 
 
 @dataclass(slots=True)
 class Kind:
-    """Those of one model, size and number of steps that wait at a worker: among them the earliest deadline is the most
-    urgent at any time, so that a decision looks at the first of every kind alone.
+    """Those of one model, size and number of steps that wait at a worker; the earliest deadline is the most urgent.
 
     Attributes:
         place: of its size in Counts.
@@ -41,8 +40,7 @@ class Kind:
 Key = tuple[str | None, int, int, int, int]
 
 Actives = Sequence[tuple[Request, float, float]]
-"""Those of a batch: the request, its seconds that are left besides steps, others' stages included, and its standalone
-latency."""
+"""Those of a batch: the request, its seconds left besides steps, others' stages included, its standalone latency."""
 
 Heads = Sequence[tuple[float, float]]
 """Of the first of every kind that waits: the latest time to join, and the standalone latency."""
@@ -52,27 +50,21 @@ Heads = Sequence[tuple[float, float]]
 class Slack(Discipline):
     """Algorithm 1 of PatchedServe (6.2), at every boundary between two steps.
 
-    The slack of a request is what is left until its deadline once its remaining stages are subtracted, over its
-    standalone latency. Of those that wait the one with the least is the candidate; it is discarded for good where it
-    would be late even if it joined now. Else it joins unless the active one with the least slack would be late for it,
-    or the batch is not faster for it; then nobody joins before the next boundary.
+    The slack of a request is the time to its deadline less its remaining stages, over its standalone latency. The
+    waiting one with the least is the candidate, discarded for good where it would be late even if it joined now. Else
+    it joins unless the active one with the least slack would be late for it, or the batch is not faster for it.
 
     What waits is expected to step with the batch and itself, what is active with the batch as it is. Boundaries at
-    which nothing new could be decided are not looked at: all slacks are linear in time between them.
+    which nothing new could be decided are skipped: all slacks are linear in time between them.
 
     Args:
-        executor: which must step.
-        latency: what a step is expected to take.
         reading: of equation 1. ``merged``: (T_cur + T_cand) / T_new must be above the threshold, with T the seconds of
-            a step of the batch, of the candidate alone and of both together. ``printed``: the equation as it stands,
-            with throughputs 1 / T, which is the inverse and falls when batching helps.
+            a step of the batch, the candidate alone and both. ``printed``: its inverse, lower when batching helps.
         threshold: not printed; it is to cover the error of the prediction.
         overlap: decisions are made while the GPU works, as in PatchedServe; else each holds it for ``decide_s``.
-        decide_s: seconds of a decision.
         interruptions: a step waits while others are prepared and decoded; count those that are known already.
 
-    Raises:
-        ConfigError: a run without deadlines, or an executor that does not step.
+    Raises ConfigError for a run without deadlines, or an executor that does not step.
     """
 
     executor: Stepper
@@ -97,8 +89,7 @@ class Slack(Discipline):
             raise ConfigError("discipline: slack is what is left until a deadline, and slo is empty; add slo=[5]")
         self._run = run
         self._standalone_s = array("d", workload.full.total_s.tobytes())
-        self._expected = Expected(self.executor, self.latency)
-        self._expected.bind(run)
+        self._expected = Expected(run, self.executor, self.latency)
         self._none = (0,) * len(self._expected.sizes)
         benefit = "(T_cur + T_cand) / T_new" if self.reading == "merged" else "T_new / (T_cur + T_cand)"
         run.assume("equation 1, threshold", f"{benefit} > {self.threshold:g}", "the paper prints no threshold")
@@ -163,11 +154,8 @@ class Slack(Discipline):
         self._waiting -= len(left)
         return sorted(left, key=lambda request: request.row)
 
-    # -- the quantities of 6.2 -------------------------------------------------------------------------------------
-
     def _candidate(self, kinds: dict[Key, Kind], counts: Counts, now_s: float) -> tuple[Kind, float, Heads]:
-        """The kind whose first has the least slack, whose place in the heads is the first, and the step that is
-        expected with it in the batch."""
+        """The kind whose first has the least slack, the step expected with it in the batch, and the heads, it first."""
         best, heads = (inf, 0), []
         for kind in kinds.values():
             step_s = self._expected.step_s(kind.model, _with(counts, kind.place))
@@ -228,7 +216,6 @@ class Slack(Discipline):
         return [(request, s, kind.alone_s) for request, s, kind in zip(batch, besides, there, strict=True)]
 
     def _take(self, kinds: dict[Key, Kind], kind: Kind) -> Request:
-        """The first of ``kind`` waits no more."""
         request = heappop(kind.waiting)[2]
         self._waiting -= 1
         if not kind.waiting:
@@ -241,11 +228,10 @@ class Slack(Discipline):
 
 @dataclass(slots=True)
 class _Patience:
-    """See Patience: when there is something new to decide after a refusal.
+    """When there is something new to decide after a refusal, never said later than it is.
 
     Between two boundaries the slack of who waits falls by a step over its standalone latency, that of who is active by
-    as much as the step differs from what was expected; who is first, and which tests it passes, changes where two such
-    lines cross. Never said later than it is.
+    as much as the step differs from what was expected; decisions change where two such lines cross.
 
     Args:
         refused_s: when, and there is nothing new then.

@@ -15,8 +15,8 @@ from sim.model import Model
 from sim.parts import Run
 from sim.request import Request
 from sim.reuse.door import Direct
+from sim.schedule.capped import fits
 from sim.schedule.hit_miss import HitMiss
-from sim.schedule.memory import fits
 from sim.schedule.per_worker import PerWorker
 from tests.sim.lab import Given, engine
 from tests.sim.test_cluster import Acts, order
