@@ -66,7 +66,6 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         return entry
 
     def _look(self, time_s: float) -> None:
-        """Allow more calls that do not advance the clock, unless all of them were made at one instant."""
         if time_s != self._now:
             raise SimulationError(
                 f"{caller()} asked for a call at {time_s} s, and the clock stands at {self._now} s; expected a time "
@@ -99,10 +98,8 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         return float(min(super().peek(), self._due[0]))
 
     def schedule(self, event: simpy.Event, priority: int = simpy.events.NORMAL, delay: float = 0) -> None:
-        """See simpy.Environment.schedule: in the controllers' turn of the instant, whatever SimPy calls normal.
-
-        An event waits as a call of what SimPy does with one, so that the loop need not tell the two apart.
-        """
+        """Have an event processed in the controllers' turn; it waits as a call, so that the loop need not tell them
+        apart."""
         order, time_s = CONTROL if priority == simpy.events.NORMAL else URGENT, self._now + delay
         if not self._now < time_s < inf:
             if time_s == inf:
@@ -125,7 +122,6 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         self._fed, self._due = iter(()), NEVER
 
     def step(self) -> None:
-        """Make the next call. Raises EmptySchedule where there is none."""
         if self._queue and self._queue[0] < self._due:
             self._now, _, _, call, arg = heappop(self._queue)
         elif self._due is not NEVER:

@@ -210,11 +210,8 @@ class Engine:
     # -- the run -------------------------------------------------------------------------------------------------
 
     def run(self) -> "Wall":
-        """Serve every request. Returns the time that simulating took.
-
-        Raises SimulationError when a request was lost or ended twice, or Little's law does not hold, and when a part
-        did what cannot be, or raised.
-        """
+        """Serve every request, and return the time that simulating took. Raises SimulationError when a part did what
+        cannot be, or raised, when a request was lost or ended twice, or when Little's law does not hold."""
         with attributed():
             self._open()
         wall, cpu = time.perf_counter(), time.process_time()
@@ -230,7 +227,6 @@ class Engine:
         return spent
 
     def _open(self) -> None:
-        """Bind every part to this run."""
         scheduler, limit = self.scheduler, self.executor.limit
         self.cluster.open(self.clock, self.record, limit, self._parts, self.pull, scheduler.moved, scheduler.keeps)
         self.clock.overdue = self._overdue
@@ -285,7 +281,6 @@ class Engine:
             raise self.wrong("door", f"takes {took_s} s to plan row {row}; expected 0 or more seconds")
 
     def _enter(self, request: Request) -> None:
-        """The front door is done with ``request``: queue it, or answer it with the artifact itself."""
         now_s = self.clock._now
         if request.model is None:
             request.start_s = now_s
@@ -319,7 +314,6 @@ class Engine:
             self.executor.accept(worker, request)
 
     def _refuse(self, worker: Worker, request: object) -> None:
-        """Raise SimulationError for what the scheduler handed to ``worker``, which is no request that waits."""
         if not isinstance(request, Request):
             raise self.wrong("scheduler", f"handed {request!r} to {worker}; expected a request or None")
         raise self.wrong(
@@ -329,7 +323,6 @@ class Engine:
         )
 
     def _check_plan(self, request: Request) -> None:
-        """Raise SimulationError where the front door planned what cannot be."""
         model, k, skipped, steps = request.model, request.k, request.skipped, request.steps
         took = (request.search_s, request.fetch_s)
         if model is not None and all(model != each.name for each in self.models.values()):
@@ -378,7 +371,6 @@ class Engine:
                 break
 
     def _kept(self, kept: Any) -> bool:
-        """Return ``kept``, NumPy's truth value. Raises SimulationError for what is none."""
         if isinstance(kept, np.bool_):
             return bool(kept)
         raise self.wrong("door", f"returned {kept!r} to whether an image is kept; expected True or False")
@@ -394,7 +386,6 @@ class Engine:
     # -- GPUs that fail ------------------------------------------------------------------------------------------
 
     def fail(self, worker: Worker) -> list[Request]:
-        """Raises SimulationError where the executor cannot lose a GPU."""
         now_s = self.clock._now
         lost = self.executor.abort(worker, now_s)
         if len(lost) > worker.aboard:
@@ -435,8 +426,7 @@ class Engine:
         self.clock.at(at_s, CONTROL, self._sample)
 
     def _overdue(self) -> int:
-        """Allow more calls at the present instant, as many as the load may need. Raises SimulationError, naming the
-        part that asked last, where no request came or ended in as many."""
+        """Allow more calls at the present instant. Raises SimulationError where no request came or ended in as many."""
         now_s, progress, few = self.clock._now, self.arrived + self._ended, EACH * (self.in_system + self.cluster.gpus)
         if (now_s, progress) != self._looked:
             self._looked = now_s, progress
@@ -477,11 +467,8 @@ def attributed() -> Iterator[None]:
 
 @contextmanager
 def uncollected(wanted: bool) -> Iterator[None]:
-    """Have Python look for no cycles of garbage meanwhile, if that is ``wanted``.
-
-    What a simulated request leaves behind is freed as it is let go, and looking through all that a large cache holds,
-    again and again, is a tenth of a run. A live pipeline's cycles may hold tensors, so that there it goes on.
-    """
+    """Have Python look for no cycles of garbage meanwhile, if that is ``wanted``: it would take a tenth of a run and
+    find none. A live pipeline's cycles may hold tensors, so that there it goes on."""
     wanted = wanted and gc.isenabled()
     if wanted:
         gc.disable()

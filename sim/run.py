@@ -251,7 +251,6 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
 
 
 def _check_times(trace: Trace, arrivals: Arrivals) -> None:
-    """Raise ConfigError where the own times of ``trace`` are asked for and it has none."""
     if isinstance(arrivals, TraceClock) and trace.notes.get("arrival_s") == ORDER_ONLY:
         raise ConfigError(
             f"arrivals=trace: {trace.path or trace.name} has an order of requests and no times to replay; choose others"
@@ -260,7 +259,6 @@ def _check_times(trace: Trace, arrivals: Arrivals) -> None:
 
 
 def _check_roles(allocation: Allocation, roles: list[str], gpus: int, models: Mapping[str, Model]) -> None:
-    """Raise SimulationError where ``roles`` are not one of each of ``gpus`` GPUs, or no GPU has a model."""
     known = {*models, SERVER}
     if len(roles) != gpus or not known.issuperset(roles) or set(roles) <= {SERVER}:
         raise SimulationError(
@@ -270,7 +268,6 @@ def _check_roles(allocation: Allocation, roles: list[str], gpus: int, models: Ma
 
 
 def _check_completed(engine: Engine, warmup: int) -> None:
-    """Raise ConfigError where no request that is measured was completed."""
     facts = engine.record.facts
     outcome = facts["outcome"][warmup:]
     if (outcome == COMPLETED).any():
@@ -281,7 +278,6 @@ def _check_completed(engine: Engine, warmup: int) -> None:
 
 
 def _check_left(trace: Trace, settings: Settings) -> None:
-    """Raise ConfigError where nothing of ``trace`` is left to be measured."""
     if len(trace) - settings.preload - settings.warmup <= 0:
         raise ConfigError(
             f"preload={settings.preload} and warmup={settings.warmup} leave nothing of the {len(trace)} requests of "
@@ -290,7 +286,6 @@ def _check_left(trace: Trace, settings: Settings) -> None:
 
 
 def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated: list[Assumption]) -> None:
-    """Say what the trace and the system's file rest on."""
     if trace.notes.get("synthetic"):
         engine.assume("the trace is synthetic", trace.name, trace.source)
     if "arrival_s" in trace.notes:
@@ -382,12 +377,8 @@ def _addons(trace: Trace) -> Callable[[int], Addons | None]:
 
 def _deadline(slo: Sequence[Limit]) -> tuple[float, float]:
     """The first limit as a deadline: a multiple of the standalone latency, and seconds. Infinite is none."""
-    multiple, seconds = math.inf, math.inf
-    if slo and slo[0].unit == "x":
-        multiple = slo[0].value
-    elif slo:
-        seconds = slo[0].value
-    return multiple, seconds
+    limit = slo[0] if slo else Limit("x", math.inf)
+    return (limit.value, math.inf) if limit.unit == "x" else (math.inf, limit.value)
 
 
 def _shapes(trace: Trace, large: Model, shapes: str) -> Shapes:

@@ -102,11 +102,7 @@ def claimed(folder: Path, *, fresh: bool = False, wait: bool = False) -> Iterato
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse, before any long work, a run directory that ``claimed`` would refuse. Makes nothing.
-
-    Raises:
-        ConfigError: see ``claimed``.
-    """
+    """Raise ConfigError, before any long work, for a run directory that ``claimed`` would refuse. Makes nothing."""
     check_place(folder)
     clear(folder)
     _refuse_other(folder)
@@ -123,11 +119,8 @@ def check_place(folder: Path) -> None:
 
 
 def unclaimed(folder: Path) -> Path:
-    """Make ``folder``, or where it is taken folder-2, folder-3, ..., and return it.
-
-    Raises:
-        ConfigError: it cannot be made.
-    """
+    """Make ``folder``, or where it is taken folder-2, folder-3, ..., and return it. Raises ConfigError where it cannot
+    be."""
     check_place(folder)
     for number in itertools.count(1):
         place = _numbered(folder, number)

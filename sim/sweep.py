@@ -155,7 +155,6 @@ def _refuse_runs(folder: Path) -> None:
 
 
 def _refuse_other(folder: Path) -> None:
-    """Refuse a folder that no sweep of ours was begun in and that holds something."""
     if is_claimed(folder):
         return
     _refuse_runs(folder)

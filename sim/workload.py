@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.base import Backend, Stages, Work, whole
+from backends.base import Backend, Work, whole
 from sim.model import Model
 from sim.request import Addons
 from traces.arrivals.base import Schedule
@@ -33,16 +33,10 @@ class Standalone:
     total_s: NDArray[np.float64]
 
 
-def in_full(backend: Backend, model: str, width: int, height: int, steps: int) -> Stages:
-    """One full generation, alone on a GPU: all of its seconds are the standalone latency."""
-    return whole(backend, Work(model, width, height, steps))
-
-
 def alone_s(backend: Backend, model: Model, batch: int = 1) -> float:
-    """Seconds of one full generation at the model's own shape, alone on a GPU: the standalone latency. Of several
-    together, with a ``batch``."""
+    """The standalone latency at the model's own shape, in seconds; of several together, with a ``batch``."""
     if batch == 1:
-        cost = in_full(backend, model.name, model.width, model.height, model.steps)
+        cost = whole(backend, Work(model.name, model.width, model.height, model.steps))
         return cost.denoise_s + cost.other_s
     works = [Work(model.name, model.width, model.height, model.steps) for _ in range(batch)]
     stages = (backend.begin(works), backend.steps(works, model.steps), backend.end(works))
@@ -62,7 +56,7 @@ def standalone(backend: Backend, model: Model, shapes: Shapes, native: bool) -> 
     rows = len(shapes[0])
     asked = np.array([[model.width], [model.height], [model.steps]]) if native else np.stack(shapes)
     kinds, which = np.unique(asked, axis=1, return_inverse=True)
-    costs = [in_full(backend, model.name, int(w), int(h), int(n)) for w, h, n in kinds.T]
+    costs = [whole(backend, Work(model.name, int(w), int(h), int(n))) for w, h, n in kinds.T]
     denoise_s = np.array([cost.denoise_s for cost in costs])[which]
     total_s = np.array([cost.denoise_s + cost.other_s for cost in costs])[which]
     return Standalone(np.broadcast_to(denoise_s, rows), np.broadcast_to(total_s, rows))

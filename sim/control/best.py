@@ -1,9 +1,8 @@
 """The best sequence of splits for a load that is known: the yardstick that no controller without foresight beats.
 
-A fluid model of the cluster, window by window. What it optimises: GPU-minutes, weighted, that are spent loading models,
-given to a smaller model, or still to be worked off in the queues at the end of each window. What it ignores: that
-requests are whole, that a worker ends what it has aboard before it changes, chance inside a window, latency limits, and
-that another split would find other images in the cache.
+A fluid model of the cluster, window by window. It optimises weighted GPU-minutes: loading models, given to a smaller
+model, or waiting in the queues at the end of each window. It ignores that requests are whole, that a worker ends what
+it has aboard before it changes, chance inside a window, latency limits, and what another split would cache.
 """
 
 from collections.abc import Sequence
@@ -49,7 +48,6 @@ class Fleet:
 
     @property
     def minutes(self) -> float:
-        """Length of a window."""
         return self.period_s / 60
 
     def splits(self) -> list[Split]:

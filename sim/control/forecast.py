@@ -58,7 +58,6 @@ class HoltWinters:
             raise ConfigError(f"controller.forecast.smooth: found {self.smooth}, expected an odd number of windows")
 
     def begin(self, period_s: float) -> None:
-        """Raises ConfigError where a season has less than two windows."""
         self._windows = round(self.season_s / period_s)
         if self._windows < 2:
             raise ConfigError(
@@ -78,7 +77,6 @@ class HoltWinters:
         self._season[at] = self.gamma * (rate_rpm - self._level) + (1 - self.gamma) * season
 
     def _begin_season(self) -> None:
-        """Level and season of the first season, which goes round."""
         seen, half, windows = self._seen, self.smooth // 2, self._windows
         self._level = sum(seen) / windows
         near = [[seen[(at + by) % windows] for by in range(-half, half + 1)] for at in range(windows)]

@@ -1,6 +1,6 @@
 """All GPUs serve every request together."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sim.parts import Controller, Run
 
@@ -14,7 +14,6 @@ class OneGang(Controller):
     """
 
     role: str = "large"
-    _run: Run = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
         workers = run.cluster.workers

@@ -17,15 +17,15 @@ from sim.control.split import Demand
 from sim.control.timetable import Timetable
 from sim.errors import ConfigError
 from sim.model import in_role
-from sim.parts import Run
+from sim.parts import Controller, Run
 from sim.record.folder import read_columns
-from sim.request import HIT, LOOKUPS, Request
+from sim.request import HIT, LOOKUPS
 from sim.rundir import REQUESTS
 from sim.workload import full_rpm
 
 
 @dataclass(slots=True)
-class Hindsight:
+class Hindsight(Controller):
     """Splits the cluster as is best for a load that is known beforehand (sim.control.best): a yardstick.
 
     What comes in each window it reads from a finished run of the same trace and arrivals: the requests, which of them
@@ -67,9 +67,8 @@ class Hindsight:
         self.plan = best(fleet, Weights(self.waiting, self._small), start, load, self.most_kept)
         for role in run.models:
             run.gauge(f"gpus_{role}", partial(serving, cluster, role))
-        found = (
-            "no plan is cheaper" if self.plan.exact else f"the cheapest of {self.most_kept} ways kept for each split"
-        )
+        kept = f"the cheapest of {self.most_kept} ways kept for each split"
+        found = "no plan is cheaper" if self.plan.exact else kept
         run.assume(
             "splits planned in hindsight, their cost [GPU-min]",
             [len(load), round(self.plan.cost, 3)],
@@ -104,8 +103,6 @@ class Hindsight:
             gpus if quality else max(1, gpus - 1),
             quality,
         )
-
-    def arrived(self, request: Request, now_s: float) -> None: ...
 
 
 def recorded(folder: Path, period_s: float) -> list[Demand]:

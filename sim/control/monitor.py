@@ -13,7 +13,7 @@ from conf.ranges import Count, SomeSeconds, SomeShare
 from sim.control.forecast import Forecast
 from sim.control.pid import Gain, Pid
 from sim.control.roles import bring, serving
-from sim.control.split import Demand, carries, demand, quality_split, throughput_split
+from sim.control.split import Demand, demand, quality_split, throughput_split
 from sim.culprit import of
 from sim.errors import ConfigError, SimulationError
 from sim.model import in_role
@@ -31,7 +31,6 @@ class Window:
     left: float = 0.0
 
     def add(self, request: Request) -> None:
-        """One more, whose lookup is over."""
         self.requests += 1
         if request.lookup == HIT:
             self.hits += 1
@@ -118,8 +117,7 @@ class GlobalMonitor(Controller):
         self._rpm = {role: full_rpm(run.backend, run.model(role), self.batch) for role in run.models}
         if self.forecast is not None:
             self.forecast.begin(self.period_s)
-        workers = run.cluster.workers
-        self._target = sum(worker.role == self.miss_role for worker in workers)
+        self._target = serving(run.cluster, self.miss_role)
         self._pid.x = float(self._target)
         for role in run.models:
             run.gauge(f"gpus_{role}", partial(serving, run.cluster, role))
@@ -150,7 +148,6 @@ class GlobalMonitor(Controller):
                 self._act(window.demand(self.period_s))
 
     def _expected(self, forecast: Forecast) -> Demand:
-        """What the windows to come ask for at most."""
         rate = max(forecast.expected(ahead) for ahead in range(1, self.ahead + 1))
         if not 0.0 <= rate < inf:
             raise SimulationError(f"{of(forecast)} expects {rate} requests a minute; expected 0 or more, and finite")
@@ -183,7 +180,8 @@ class GlobalMonitor(Controller):
             self._calm = 0
 
     def _carries(self, rung: int, asked: Demand, safety: float) -> bool:
-        return carries(self._run.cluster.gpus, asked, self._rpm[self.miss_role], self._rpm[self._ladder[rung]], safety)
+        large_rpm, small_rpm = self._rpm[self.miss_role], self._rpm[self._ladder[rung]]
+        return quality_split(self._run.cluster.gpus, asked, large_rpm, small_rpm, safety) is not None
 
     def _wanted(self, asked: Demand) -> int:
         """N_l as the mode's rule has it. Where nothing serves the load, in proportion to it."""

@@ -45,8 +45,5 @@ class Timetable(Controller):
     def _follow(self) -> Generator[simpy.Event, Any, None]:
         for time_s in sorted(self.at):
             yield self._run.clock.sleep_until(time_s)
-            self._split(self.at[time_s])
-
-    def _split(self, split: dict[str, int]) -> None:
-        self._run.decided("split", **split)
-        bring(self._run.cluster, split, self._run.clock.now)
+            self._run.decided("split", **self.at[time_s])
+            bring(self._run.cluster, self.at[time_s], self._run.clock.now)

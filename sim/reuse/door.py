@@ -182,7 +182,7 @@ class Reuse(Door):
         return took_s
 
     def _look(self, request: Request, now_s: float) -> tuple[int, float]:
-        """Search, and start from what is found; returns what came of it, and seconds spent on a fetch in vain."""
+        """Search, and start from what is found: returns the outcome, and seconds spent on a fetch in vain."""
         match = self.cache.find(request)
         if match is None:
             return MISS, 0.0
@@ -204,7 +204,6 @@ class Reuse(Door):
         return self._start_from(request, match.row, state), 0.0
 
     def _check_skip(self, k: int) -> None:
-        """Raise SimulationError where ``k`` is no number of steps to skip."""
         if not 0 < k <= self.selector.of_steps or k % 1:
             raise SimulationError(
                 f"{of(self.selector)} skips {k} steps; expected a whole number from 0 to {self.selector.of_steps}"
@@ -227,7 +226,6 @@ class Reuse(Door):
             self._capture(request)
 
     def _start_from(self, request: Request, row: int, state: State) -> int:
-        """Plan to go on from ``state``; returns what came of the search by that."""
         request.k, request.of_steps = state.k, self.selector.of_steps
         self._run.assign(request, self._hit_model)
         if request.skipped == 0:  # a model of so few steps that K is less than one of them
@@ -246,7 +244,7 @@ class Reuse(Door):
         return HIT
 
     def _capture(self, request: Request) -> None:
-        """What a live backend must keep on the way: the states after K that this run passes through."""
+        """Have a live backend keep the states after K that this run passes through."""
         of_steps = self.selector.of_steps
         passed = [k for k in self.cache.latents_at if k > request.k]
         request.capture = {k: k * request.steps // of_steps for k in passed}

@@ -157,15 +157,14 @@ class OneClassSvm(Predictor):
         return trained
 
     def _line(self, scores: NDArray[np.float64]) -> float:
-        """The decision function has no scale of its own: each model searches for as many of the stretch, ascending."""
+        """The line above which ``scores``, ascending, hold as many of the stretch as were chosen: scores have no
+        scale."""
         spared = len(scores) - self._searched
         return float(scores[spared - 1]) if spared else -inf
 
     def _choose(self, rows: NDArray[np.int64]) -> None:
-        """How many of the last ``rows``, ascending, to search for, unless they are few, or all or none of them match.
-
-        They are never learnt: a prompt that was would be more like the class than one that comes.
-        """
+        """Choose how many of the last ``rows``, ascending, to search for. They are never learnt: a prompt that was
+        would be more like the class than one that comes."""
         stretch = min(STRETCH, len(rows) // 5)
         if stretch < LEAST_STRETCH:
             return
@@ -207,10 +206,7 @@ class Trained:
 
 
 def cheapest(scores: NDArray[np.float64], forgone: NDArray[np.float64]) -> float:
-    """The threshold whose errors add the least latency; of equal ones the lowest.
-
-    NIRVANA chooses precision and recall by the latency overhead that they leave (7.7, Figure 18): a search in vain
-    costs its own time, a match that is not searched for the steps that it would have spared.
+    """The threshold whose errors add the least latency (NIRVANA, 7.7, Figure 18); of equal ones the lowest.
 
     Args:
         scores: of the decision function, (n,); what scores more than the threshold is searched for.

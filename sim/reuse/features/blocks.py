@@ -67,7 +67,6 @@ class PatchLevel:
         return Mixed(step(active), self.overhead.seconds(active), rows, count)
 
     def _summed(self, request: Request) -> list[float]:
-        """The running sum of what ``request`` reuses, from the first step that it runs."""
         model = request.model or ""
         key = (model, request.width, request.height, request.steps, request.skipped)
         sums = self._sums.get(key)

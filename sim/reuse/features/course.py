@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 from backends.base import Cost, total_j
@@ -20,11 +20,10 @@ class Listed:
 
     costs: Sequence[Cost]
     spared: Sequence[Sequence[float]]
-    _ends: list[float]
+    _ends: list[float] = field(init=False)
 
-    def __init__(self, costs: Sequence[Cost], spared: Sequence[Sequence[float]]) -> None:
-        self.costs, self.spared = costs, spared
-        self._ends = [0.0, *accumulate(cost.seconds for cost in costs)]
+    def __post_init__(self) -> None:
+        self._ends = [0.0, *accumulate(cost.seconds for cost in self.costs)]
 
     @property
     def longest_s(self) -> float:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import MinLen
@@ -13,19 +13,6 @@ from backends.likeness import read
 from conf.ranges import Count, Share
 from sim.errors import ConfigError
 from sim.parts import Run
-
-
-@runtime_checkable
-class Likeness(Protocol):
-    """Shares of the blocks of a denoiser whose input is near enough to that of the step before."""
-
-    def bind(self, run: Run) -> None: ...
-
-    def patches(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
-        """For each of ``steps``, the share of (patch, block) that are; 0 at the first, which has none before it."""
-
-    def images(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
-        """The share of blocks for which all patches of an image are."""
 
 
 @dataclass(slots=True)
@@ -59,10 +46,12 @@ class Assumed:
         run.assume("how independently the patches of an image are alike", self.independence, self.source)
 
     def patches(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
+        """For each of ``steps`` the share of (patch, block) that are alike; 0 at the first."""
         share = self._at(model, width * height)
         return [0.0] + [share] * (steps - 1)
 
     def images(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
+        """The share of blocks for which all patches of an image are alike."""
         count = max(width * height / self.patch_px**2, 1.0)
         share = self._at(model, width * height) ** (count**self.independence)
         return [0.0] + [share] * (steps - 1)

@@ -33,7 +33,6 @@ class Overhead:
     source: str = "assumed"
 
     def bind(self, run: Run) -> None:
-        """Say what it is, for the run's summary."""
         said = f"{self.block_s:g} a block, {self.patch_s:g} more for each patch of {self.patch_px} px"
         run.assume("seconds of a step that the feature cache itself takes", said, self.source)
 

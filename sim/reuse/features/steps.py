@@ -82,7 +82,6 @@ class StepCaching:
     def _cost(
         self, active: Sequence[Request], computing: Sequence[bool], step: Callable[[Sequence[Request]], Cost]
     ) -> Cost:
-        """One step in which those that are ``computing`` compute."""
         groups = [
             ([r for r, on in zip(active, computing, strict=True) if on is wanted], share)
             for wanted, share in ((True, 1.0), (False, self.reused_cost))
