@@ -31,11 +31,9 @@ NEVER: Entry = (inf, LAST + 1, 0, print, None)
 
 
 class Clock(simpy.Environment):  # type: ignore[misc]
-    """SimPy's environment, with calls at absolute times beside its own events.
-
-    ``schedule`` adds a delay to the present, which moves an arrival time by a rounding error and with it the
-    order of events that were meant to be simultaneous; ``at`` takes the time itself. A call waits in SimPy's queue
-    as it is, without an event around it.
+    """SimPy's environment, with calls at absolute times beside its own events. ``schedule`` adds a delay to the
+    present, which moves an arrival time by a rounding error; ``at`` takes the time itself. A call waits in SimPy's
+    queue as it is.
 
     Attributes:
         overdue: called when very many calls of one instant were asked for at that instant; returns how many more there
@@ -52,11 +50,8 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         self._allowed: float = FEW
 
     def at(self, time_s: float, order: int, call: Callable[[Any], None], arg: Any = None) -> Entry:
-        """Have ``call(arg)`` made at ``time_s``, in its ``order`` among the events of that instant.
-
-        Calls of the same instant and order are made in the order of asking. Returns what ``cancel`` takes back. Raises
-        SimulationError for a time that is past or NaN.
-        """
+        """Have ``call(arg)`` made at ``time_s``, in its ``order`` among the events of that instant, of equals in the
+        order of asking. Returns what ``cancel`` takes back. Raises SimulationError for a time that is past or NaN."""
         if not time_s > self._now:
             self._calls = calls = self._calls + 1
             if calls > self._allowed or time_s != self._now:

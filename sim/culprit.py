@@ -42,10 +42,8 @@ def several(parts: Mapping[str, object], *kinds: str) -> str:
 
 
 def caller(out: int = 0) -> str:
-    """The class of the part that made the present call; of a function outside classes, its module and name.
-
-    ``out`` calls are left out: 1 names the caller of a method that asks, and not the method's own class.
-    """
+    """The class of the part that made the present call; of a function outside classes, its module and name. ``out``
+    calls are left out: 1 names the caller of a method that asks, and not the method's own class."""
     function = ""
     for frame, _ in walk_stack(sys._getframe(1 + out)):
         module = frame.f_globals.get("__name__", "")
@@ -58,10 +56,7 @@ def caller(out: int = 0) -> str:
 
 
 def sane(cost: Cost, part: object, method: str) -> Cost:
-    """Return ``cost``, the result of ``method`` of ``part``.
-
-    Raises SimulationError if its seconds or joules are negative or not finite.
-    """
+    """Return ``cost``, the result of ``method`` of ``part``. Raises SimulationError if it is negative or not finite."""
     try:
         if 0.0 <= cost.seconds < inf and (cost.joules is None or 0.0 <= cost.joules < inf):
             return cost
@@ -93,10 +88,8 @@ def nearest(parts: Mapping[str, object]) -> str | None:
 
 
 def raised(error: Exception) -> SimulationError | None:
-    """``error`` as an error that names the part that raised it; None where no part was at work.
-
-    The innermost part from outside the package is named, else the innermost part.
-    """
+    """``error`` as one that names the innermost part that was at work, of one from outside the package where there is
+    one; None where no part was."""
     found: tuple[object, FrameType, int] | None = None
     for frame, line in walk_tb(error.__traceback__):
         part = frame.f_locals.get("self")

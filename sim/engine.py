@@ -1,22 +1,17 @@
-"""The life of a request, from its row in the trace to its one end.
-
-trace row -> front door -> scheduler -> worker -> record. The engine owns the clock and hands each request
-from one to the next; what they decide is theirs. Every part is given the run once, before the clock starts
-(``bind``), and finds in it what sim.parts.Run says.
-"""
+"""The life of a request, from its row in the trace to its one end: trace row -> front door -> scheduler -> worker ->
+record. The engine owns the clock and hands each request on; what the parts decide is theirs. Every part is given the
+run once, before the clock starts (``bind``), and finds in it what sim.parts.Run says."""
 
 import gc
 import math
 import struct
 import time
 from array import array
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import simpy
 
 from backends.base import Asset, Backend, Work
 from sim.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
@@ -27,7 +22,7 @@ from sim.model import Model, in_role
 from sim.parts import Controller, Door, Executor, Scheduler
 from sim.record.checks import MOST, Finished, check, incomplete
 from sim.record.facts import Fact, Facts
-from sim.record.record import LOADS, Log, Record
+from sim.record.record import LOADS, Record
 from sim.request import COMPLETED, HIT, LOOKUPS, MISSING, Guarded, Request
 from sim.streams import stream
 from sim.worker import Worker
@@ -50,12 +45,8 @@ class Engine:
     """One run: the requests of a trace through one system on one cluster.
 
     Args:
-        workload: what arrives, and when.
-        similarity: how alike the prompts are, and how the most similar is found.
         models: the models by role, largest first.
-        cluster: the GPUs.
         seed: the run's seed; every random stream is spawned from it by name.
-        controllers: slow loops that change the cluster.
         sample_s: seconds between rows of the time series.
     """
 
@@ -88,6 +79,8 @@ class Engine:
         self.sample_s = sample_s
         self.rows = workload.rows
         self.record = Record(Facts(self.rows, [model.name for model in models.values()], workload.preload))
+        self.assume, self.gauge, self.log = self.record.assume, self.record.gauge, self.record.log
+        self.process = self.clock.process
         self.arrived = 0
         self.lookups = 0
         self.hits = 0
@@ -162,9 +155,6 @@ class Engine:
             controlnets if request.apart else (),
         )
 
-    def assume(self, what: str, value: Any, source: str) -> None:
-        self.record.assume(what, value, source)
-
     def fact(
         self,
         name: str,
@@ -175,15 +165,6 @@ class Engine:
         total: str = "",
     ) -> Fact:
         return self.record.facts.declare(name, kind, shown, default, total)
-
-    def gauge(self, name: str, read: Callable[[float], float | int | bool]) -> None:
-        self.record.gauge(name, read)
-
-    def log(self, name: str) -> Log:
-        return self.record.log(name)
-
-    def process(self, actor: Generator[simpy.Event, Any, Any]) -> simpy.Process:
-        return self.clock.process(actor)
 
     def loaded(self, asset: Asset, seconds: float) -> None:
         if not 0.0 <= seconds < math.inf:
@@ -209,9 +190,10 @@ class Engine:
 
     # -- the run -------------------------------------------------------------------------------------------------
 
-    def run(self) -> "Wall":
-        """Serve every request, and return the time that simulating took. Raises SimulationError when a part did what
-        cannot be, or raised, when a request was lost or ended twice, or when Little's law does not hold."""
+    def run(self) -> tuple[float, float]:
+        """Serve every request, and return the seconds that simulating took on the wall and on the processor. Raises
+        SimulationError when a part did what cannot be, or raised, when a request was lost or ended twice, or when
+        Little's law does not hold."""
         with attributed():
             self._open()
         wall, cpu = time.perf_counter(), time.process_time()
@@ -222,7 +204,7 @@ class Engine:
                 self.clock.feed(self._times, ARRIVAL, self._arrive, self._coming)
                 self.clock.at(self._times[0], CONTROL, self._sample)
                 self.clock.run()
-        spent = Wall(time.perf_counter() - wall, time.process_time() - cpu)
+        spent = time.perf_counter() - wall, time.process_time() - cpu
         self._check()
         return spent
 
@@ -477,11 +459,3 @@ def uncollected(wanted: bool) -> Iterator[None]:
     finally:
         if wanted:
             gc.enable()
-
-
-@dataclass(frozen=True, slots=True)
-class Wall:
-    """Seconds that simulating took, by the clock on the wall and on the processor."""
-
-    simulate_s: float
-    cpu_s: float

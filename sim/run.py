@@ -113,12 +113,8 @@ def simulated(
         fresh: where ``folder`` is taken, take another one.
         keep: where the same run lies in ``folder``, read it instead.
 
-    Returns:
-        its summary, its folder, and whether it was read.
-
-    Raises:
-        ConfigError: ``folder`` cannot be used, or holds a run of another configuration.
-        TraceError, BackendError, SimulationError: as ``simulate``.
+    Returns its summary, its folder, and whether it was read. Raises what ``simulate`` raises, and ConfigError where
+    ``folder`` cannot be used, or holds a run of another configuration.
     """
     with claimed(folder, fresh=fresh) as claim:
         if keep and holds_run(folder):
@@ -136,7 +132,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
     name, record = settings.system.name, engine.record
     with tqdm(total=engine.rows, unit="req", desc=name, disable=None if progress else True) as bar:
         engine.progress = lambda ended: bar.update(ended - bar.n)
-        wall = engine.run()
+        simulate_s, cpu_s = engine.run()
         _check_completed(engine, settings.warmup)
         bar.update(engine.rows - bar.n)
     judged: Judgement | None = None
@@ -153,8 +149,8 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         record,
         trace,
         seed=engine.seed,
-        simulate_s=wall.simulate_s,
-        cpu_s=wall.cpu_s,
+        simulate_s=simulate_s,
+        cpu_s=cpu_s,
         system=name,
         slo=settings.slo,
         warmup=settings.warmup,
@@ -176,8 +172,6 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     """Load the trace and put the system together, ready to run. Raises what ``simulate`` raises.
 
     Args:
-        settings: of the run.
-        progress: show a bar, where standard error is a terminal.
         trace: what an earlier call with the same ``trace`` and ``seed`` loaded, which need not be loaded again.
     """
     system, parts = settings.system, settings.parts()
@@ -314,11 +308,8 @@ def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated
 
 
 def again(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration as config.yaml holds it: a run directory has to be named, paths are whole, and Hydra
-    keeps out of it.
-
-    ``mezzotint run --config-path DIR --config-name config run.dir=NEW`` reads it as it is.
-    """
+    """The configuration as config.yaml holds it: a run directory has to be named, paths are whole, and Hydra keeps out
+    of it. ``mezzotint run --config-path DIR --config-name config run.dir=NEW`` reads it as it is."""
     quiet = [{f"override hydra/{group}": "none"} for group in ("job_logging", "hydra_logging")]
     return {
         "defaults": [*quiet, {"override hydra/launcher": "joblib"}, "_self_"],
@@ -340,13 +331,9 @@ def write(outcome: Outcome, folder: Path) -> None:
 
 
 def save(outcome: Outcome, claim: Claim) -> None:
-    """Write the files of a run and put them in their place, all of them at one instant.
-
-    A run that was there before is replaced as a whole, or, where writing fails, left as it was.
-
-    Raises:
-        ConfigError: they cannot be written; the message names the folder.
-    """
+    """Write the files of a run and put them in their place, all at one instant: a run that was there before is replaced
+    as a whole or, where writing fails, left as it was. Raises ConfigError, naming the folder, where they cannot be
+    written."""
     home = claim.staging
     try:
         for table, name in ((outcome.requests, REQUESTS), (outcome.cluster, CLUSTER)):

@@ -22,12 +22,8 @@ Shapes = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
 
 @dataclass(frozen=True, slots=True)
 class Standalone:
-    """Seconds of every trace row in full on the reference model, alone on a GPU: the standalone latency.
-
-    Attributes:
-        denoise_s: of its steps, (preload + rows,).
-        total_s: of all of it, (preload + rows,).
-    """
+    """Seconds of every trace row, (preload + rows,), in full on the reference model, alone on a GPU (the standalone
+    latency): of its steps, and of all of it."""
 
     denoise_s: NDArray[np.float64]
     total_s: NDArray[np.float64]
@@ -49,10 +45,8 @@ def full_rpm(backend: Backend, model: Model, batch: int = 1) -> float:
 
 
 def standalone(backend: Backend, model: Model, shapes: Shapes, native: bool) -> Standalone:
-    """What every row takes in full on ``model``: of its own shape or, with ``native``, of the model's.
-
-    Raises BackendError where a shape is outside what was measured.
-    """
+    """What every row takes in full on ``model``: of its own shape or, with ``native``, of the model's. Raises
+    BackendError where a shape is outside what was measured."""
     rows = len(shapes[0])
     asked = np.array([[model.width], [model.height], [model.steps]]) if native else np.stack(shapes)
     kinds, which = np.unique(asked, axis=1, return_inverse=True)
@@ -63,10 +57,8 @@ def standalone(backend: Backend, model: Model, shapes: Shapes, native: bool) -> 
 
 
 def addon_bytes(trace: Trace) -> Mapping[str, int]:
-    """Bytes of the add-ons whose size ``trace`` says in its notes, by name.
-
-    Raises TraceError where they are no mapping of names to positive whole numbers.
-    """
+    """Bytes of the add-ons whose size ``trace`` says in its notes, by name. Raises TraceError where they are no mapping
+    of names to positive whole numbers."""
     sizes = trace.notes.get(ADDON_BYTES, {})
     if not isinstance(sizes, dict) or not all(type(size) is int and 0 < size < 2**53 for size in sizes.values()):
         raise TraceError(

@@ -7,11 +7,8 @@ from sim.parts import Controller, Run
 
 @dataclass(slots=True)
 class OneGang(Controller):
-    """The whole cluster is one gang from the start: Distrifusion serves one request at a time on all GPUs.
-
-    Args:
-        role: that it serves.
-    """
+    """The whole cluster is one gang from the start, in ``role``: Distrifusion serves one request at a time on all
+    GPUs."""
 
     role: str = "large"
 

@@ -29,8 +29,7 @@ class Hindsight(Controller):
     """Splits the cluster as is best for a load that is known beforehand (sim.control.best): a yardstick.
 
     What comes in each window it reads from a finished run of the same trace and arrivals: the requests, which of them
-    were hits, and the steps that those had left. Under other splits images are there sooner or later, so its own run
-    may have a few other hits.
+    were hits, and the steps that those had left. Under other splits its own run may have a few other hits.
 
     Args:
         folder: the run directory of that run.
@@ -40,9 +39,6 @@ class Hindsight(Controller):
         most_kept: ways that the search keeps for each split.
         batch: requests that a GPU serves at once, whose throughput counts as its.
         miss_role: the role that takes misses.
-
-    Raises:
-        ConfigError: a setting out of its range, a folder that holds no run, or models that lack a smaller one.
     """
 
     folder: str
@@ -106,10 +102,8 @@ class Hindsight(Controller):
 
 
 def recorded(folder: Path, period_s: float) -> list[Demand]:
-    """The load of each window of a finished run, from 0 s to its last arrival.
-
-    Raises ConfigError where ``folder`` holds no run.
-    """
+    """The load of each window of a finished run, from 0 s to its last arrival. Raises ConfigError where there is
+    none."""
     try:
         rows = read_columns(folder / REQUESTS, ("arrival_s", "lookup", "skipped", "steps"))
     except ConfigError as error:

@@ -48,18 +48,15 @@ class Window:
 class GlobalMonitor(Controller):
     """Splits the cluster between a large model, which takes misses, and a smaller one, which refines hits.
 
-    At the end of each window it takes the window's request rate, hit rate and steps left, works out the number of
-    large models that ``mode`` asks for, moves its PID towards that, and orders workers until as many hold the large
-    model as the PID says, rounded and kept in [1, N] ([1, N-1] in throughput mode, where only a small one takes hits).
-    A window in which nothing came changes nothing; with ``drain``, what waits then counts as its load, so that no GPU
-    idles beside the other model's queue when the arrivals are over. With a ``forecast`` it does not plan for the window
-    that is over but for those to come: for the highest rate that is expected of the next ``ahead``, with the last hits
-    that there were.
+    At the end of each window it works out, from the window's request rate, hit rate and steps left, the number of large
+    models that ``mode`` asks for, moves its PID towards that, and orders workers until as many hold the large model as
+    the PID says, rounded and kept in [1, N] ([1, N-1] in throughput mode, where only a small one takes hits). A window
+    in which nothing came changes nothing, but for ``drain``. With a ``forecast`` it plans for the highest rate that is
+    expected of the next ``ahead`` windows, with the last hits that there were.
 
-    Where even the most hits-carrying split of the present small model cannot serve the load it steps down to the next
-    smaller one at once, and back up when the larger one has carried the load with room to spare for ``patience``
-    windows in a row (MoDM, 7.2 and Fig. 10; its artifact ends the run instead). Where the smallest cannot either,
-    GPUs are split in proportion to the load.
+    Where no split with the present small model serves the load it steps down to the next smaller one at once, and back
+    up when the larger one has carried the load with room to spare for ``patience`` windows in a row (MoDM, 7.2 and Fig.
+    10; its artifact ends the run instead). Where the smallest cannot either, GPUs are split in proportion to the load.
 
     Args:
         mode: ``quality`` (equations 9 and 10) or ``throughput`` (11 and 12).
@@ -73,11 +70,8 @@ class GlobalMonitor(Controller):
         forecast: what expects the next windows' rate; None takes the last one's (MoDM).
         ahead: windows that it looks ahead with a forecast.
         batch: requests that a GPU serves at once, whose throughput counts as its (MoDM profiles 1).
-        drain: whether a window in which nothing came has what waits for its load (the artifact's workers go over to
-            the other queue once the arrivals are over).
-
-    Raises:
-        ConfigError: models that lack a smaller one.
+        drain: whether what waits is the load of a window in which nothing came, so that no GPU idles beside the other
+            model's queue when the arrivals are over (as the artifact's workers).
     """
 
     mode: Literal["quality", "throughput"] = "quality"

@@ -1,8 +1,6 @@
-"""How many GPUs hold the large model: MoDM's two allocation rules (MoDM, 5.3, equations 6 to 12), as functions.
-
-Loads are in full generations per minute: a request that is generated in full is one, one that runs a share q of the
-steps is q. The equations are lost in the paper's text; these are their reconstruction from its prose and its artifact.
-"""
+"""How many GPUs hold the large model: MoDM's two allocation rules (MoDM, 5.3, equations 6 to 12, reconstructed from the
+paper's prose and its artifact). Loads are in full generations per minute: a request that runs a share q of the steps
+is q of one."""
 
 import math
 from typing import NamedTuple
@@ -32,12 +30,10 @@ def quality_split(gpus: int, asked: Demand, large_rpm: float, small_rpm: float, 
 
     Args:
         gpus: N.
-        asked: the load.
         large_rpm, small_rpm: P_l and P_s, full generations per minute of a GPU with the large and the small model.
         safety: share of the capacity left for hits that may be planned with; MoDM's artifact takes 0.9, the paper 1.
 
-    Returns:
-        N_l from 1 to N, or None where no split serves the load.
+    Returns N_l from 1 to N, or None where no split serves the load.
     """
     fewest = max(1, math.ceil(asked.miss_rpm / large_rpm - 1e-9))  # that serve all misses (eq. 7)
     left = ((n, capacity_left(gpus, n, asked, large_rpm, small_rpm)) for n in range(gpus, fewest - 1, -1))

@@ -17,14 +17,9 @@ from sim.parts import Controller, Run
 class Timetable(Controller):
     """Follows a plan that is known beforehand: a day's shape, or the best split in hindsight.
 
-    At each of its times the workers are ordered so that as many serve each role as it says; idle ones change first,
-    then those with the fewest requests aboard. What changes drains and loads (Cluster.order).
-
     Args:
-        at: seconds of the run -> role -> GPUs. The roles of one time add up to the cluster.
-
-    Raises:
-        ConfigError: a time that is negative, or numbers that do not add up.
+        at: seconds of the run -> role -> GPUs, which add up to the cluster. At each of the times workers are ordered so
+            (sim.control.roles.bring).
     """
 
     at: dict[float, dict[str, int]]

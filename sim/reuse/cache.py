@@ -93,10 +93,8 @@ class Cache:
     def bind(
         self, run: Run, selector: Selector, database: Database | None = None, watcher: Watcher | None = None
     ) -> None:
-        """Take the trace's embeddings. What is less similar than the floor of ``selector`` is never found.
-
-        Without a ``database`` what is stored is found at once; else when it says so, and it tells ``watcher``.
-        """
+        """Take the trace's embeddings; what is less similar than the floor of ``selector`` is never found. Without a
+        ``database`` what is stored is found at once; else when it says so, and it tells ``watcher``."""
         alike = run.similarity
         vectors = alike.embeddings()
         self._holes = run.fact("hole", bool, shown=False, total="cache.holes")
@@ -142,11 +140,8 @@ class Cache:
         return Match(entry, None if held is None else held.row, self.space.similar(product))
 
     def get(self, match: Match, k: int, now_s: float, request: Request) -> State | None:
-        """Take the state of ``match`` to start from when ``k`` steps may be skipped.
-
-        Its K' is the largest stored one not above ``k`` (NIRVANA, 5.4: holes); None where all of them are above.
-        A final image serves any K.
-        """
+        """Take the state of ``match`` to start from when ``k`` steps may be skipped: its K' is the largest stored one
+        not above ``k`` (NIRVANA, 5.4: holes), None where all are above. A final image serves any K."""
         entry = self._entries[match.entry]
         age_s = now_s - entry.created_s
         if self._ks[0] == FINAL:

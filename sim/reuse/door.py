@@ -34,12 +34,9 @@ class Direct(Door):
     Args:
         role: of the model.
         left_out: the share of the steps of every request that is not run, as if a cache had spared it: PatchedServe
-            stands NIRVANA in like this (8), SwiftDiffusion too (6.1).
+            stands NIRVANA in like this (8), SwiftDiffusion too (6.1). Not on a live backend.
         fetch_s: seconds until what they go on from is there, on the worker.
         refine: whether that is an image, which is encoded first.
-
-    Raises:
-        ConfigError: steps left out on a live backend, which would begin in the middle of nothing.
     """
 
     role: str = "large"
@@ -73,26 +70,22 @@ class Reuse(Door):
     One door for NIRVANA (latents, K by text similarity, the same model), MoDM (final images, K by
     text-to-image similarity, a hit on the small model) and retrieval (K = N: the image found is the answer).
 
-    Everything is decided as the services are when the request arrives. A request is generated in full when no match
-    is predicted (and then saves the search), when none is found, when the state wanted was deleted before the
-    database learnt of it (and then the search and an attempt to fetch are spent; NIRVANA's Algorithm 1 tells of a
-    deletion in no other way), and when a service is down (after its timeout). Attempts in vain are ``search_s``.
+    Everything is decided as the services are when the request arrives. A request is generated in full when no match is
+    predicted, when none is found, when the state wanted was deleted before the database learnt of it (NIRVANA's
+    Algorithm 1 tells of a deletion in no other way), and when a service is down (after its timeout). Attempts in vain
+    are ``search_s``.
 
     Args:
         cache: what earlier requests left behind.
         selector: similarity -> K.
         admission: whose artifacts are kept.
-        hit_role: the role of the model that runs a hit, unless K = N.
-        miss_role: the role of the model that runs a miss.
+        hit_role, miss_role: the roles of the models that run a hit, unless K = N, and a miss; one role for latents.
         embed_s: seconds to embed the prompt; this and the next two are numbers or distributions.
         search_s: seconds for one search (NIRVANA's l_s, 4.1; MoDM, 5.2).
         fetch_s: seconds to fetch an artifact, on the worker (NIRVANA's l_r, 4.1).
         database: when what is stored can be found; by default at once.
         store: when artifacts can be fetched; by default always.
         predictor: which prompts are searched for; by default all.
-
-    Raises:
-        ConfigError: latents of one model for another to resume.
     """
 
     cache: Cache

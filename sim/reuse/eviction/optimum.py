@@ -110,13 +110,11 @@ class Optimum(Eviction):
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Which later rows could start from the artifact of a row: those of row j are ``rows[ends[j - 1]:ends[j]]``.
+    """Which later rows could start from the artifact of a row: those of row j are ``rows[ends[j - 1]:ends[j]]``,
+    ascending.
 
-    Attributes:
-        ends: (n,) int64.
-        rows: (m,) int64, ascending for each j.
-        skips: (m,) int64, the K that the similarity allows.
-        alike: (m,) bool, whether both have the same shape and steps.
+    ``ends`` is (n,) int64; of each of the (m,) ``rows``, ``skips`` is the K that the similarity allows, and ``alike``
+    whether both have the same shape and steps.
     """
 
     ends: NDArray[np.int64]

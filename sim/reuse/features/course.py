@@ -11,12 +11,8 @@ from sim.parts.serving import NEARLY
 
 @dataclass(slots=True)
 class Listed:
-    """Steps whose costs are known one by one.
-
-    Args:
-        costs: of each step.
-        spared: for each request, the share of each step that it reused.
-    """
+    """Steps whose costs are known one by one; ``spared`` is, for each request, the share of each step that it
+    reused."""
 
     costs: Sequence[Cost]
     spared: Sequence[Sequence[float]]
@@ -44,10 +40,8 @@ class Listed:
 
 @dataclass(slots=True)
 class Mixed:
-    """Each request of the batch spares a share of its weight in a full step, which depends on how far it is.
-
-    Sums over steps are differences of what was summed once for each kind of request, so that a course of any length
-    costs a look-up for each request.
+    """Each request of the batch spares a share of its weight in a full step, which depends on how far it is. Sums over
+    steps are differences of running sums, so that a course of any length costs a look-up for each request.
 
     Args:
         full: one step that reuses nothing.

@@ -19,17 +19,14 @@ from sim.parts import Run
 class Assumed:
     """The same at every step but the first: what a file says, by model and by side of a square image.
 
-    Between the sides that are given it is linear in pixels, outside them that of the nearest. The patches of an image
-    are alike together: an image of n patches counts as n ** ``independence`` that are alike independently.
+    Between the sides that are given it is linear in pixels, outside them that of the nearest. An image of n patches
+    counts as n ** ``independence`` that are alike independently.
 
     Args:
         shares: model -> side in pixels -> share of (patch, block) that are alike.
         independence: 0: the patches of an image are alike all or none; 1: each on its own.
         patch_px: side of a patch.
         source: where the shares are from, for the summary.
-
-    Raises:
-        ConfigError: a model that is asked for and not among them.
     """
 
     shares: dict[str, Annotated[dict[Count, Share], MinLen(1)]]
@@ -76,9 +73,6 @@ class Measured:
     Args:
         path: the file.
         names: model of this run -> model in the file, where they are not called the same.
-
-    Raises:
-        ConfigError: no such file, or it cannot be read, or has none of a model.
     """
 
     path: str

@@ -21,9 +21,6 @@ class Overhead:
         patch_s: and for each patch in it, beside that.
         patch_px: side of a patch.
         source: where the seconds are from, for the summary.
-
-    Raises:
-        ConfigError: a model is served whose blocks are not said.
     """
 
     blocks: dict[str, Count]
