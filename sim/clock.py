@@ -31,11 +31,9 @@ NEVER: Entry = (inf, LAST + 1, 0, print, None)
 
 
 class Clock(simpy.Environment):  # type: ignore[misc]
-    """SimPy's environment, with calls at absolute times beside its own events.
-
-    ``schedule`` adds a delay to the present, which moves an arrival time by a rounding error and with it the
-    order of events that were meant to be simultaneous; ``at`` takes the time itself. A call waits in SimPy's queue
-    as it is, without an event around it.
+    """SimPy's environment, with calls at absolute times beside its own events. ``schedule`` adds a delay to the
+    present, which moves an arrival time by a rounding error; ``at`` takes the time itself. A call waits in SimPy's
+    queue as it is.
 
     Attributes:
         overdue: called when very many calls of one instant were asked for at that instant; returns how many more there
@@ -52,11 +50,8 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         self._allowed: float = FEW
 
     def at(self, time_s: float, order: int, call: Callable[[Any], None], arg: Any = None) -> Entry:
-        """Have ``call(arg)`` made at ``time_s``, in its ``order`` among the events of that instant.
-
-        Calls of the same instant and order are made in the order of asking. Returns what ``cancel`` takes back. Raises
-        SimulationError for a time that is past or NaN.
-        """
+        """Have ``call(arg)`` made at ``time_s``, in its ``order`` among the events of that instant, of equals in the
+        order of asking. Returns what ``cancel`` takes back. Raises SimulationError for a time that is past or NaN."""
         if not time_s > self._now:
             self._calls = calls = self._calls + 1
             if calls > self._allowed or time_s != self._now:
@@ -66,7 +61,6 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         return entry
 
     def _look(self, time_s: float) -> None:
-        """Allow more calls that do not advance the clock, unless all of them were made at one instant."""
         if time_s != self._now:
             raise SimulationError(
                 f"{caller()} asked for a call at {time_s} s, and the clock stands at {self._now} s; expected a time "
@@ -99,10 +93,8 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         return float(min(super().peek(), self._due[0]))
 
     def schedule(self, event: simpy.Event, priority: int = simpy.events.NORMAL, delay: float = 0) -> None:
-        """See simpy.Environment.schedule: in the controllers' turn of the instant, whatever SimPy calls normal.
-
-        An event waits as a call of what SimPy does with one, so that the loop need not tell the two apart.
-        """
+        """Have an event processed in the controllers' turn; it waits as a call, so that the loop need not tell them
+        apart."""
         order, time_s = CONTROL if priority == simpy.events.NORMAL else URGENT, self._now + delay
         if not self._now < time_s < inf:
             if time_s == inf:
@@ -125,7 +117,6 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         self._fed, self._due = iter(()), NEVER
 
     def step(self) -> None:
-        """Make the next call. Raises EmptySchedule where there is none."""
         if self._queue and self._queue[0] < self._due:
             self._now, _, _, call, arg = heappop(self._queue)
         elif self._due is not NEVER:

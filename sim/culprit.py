@@ -4,7 +4,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from math import inf
 from pathlib import Path
-from types import FrameType, TracebackType
+from traceback import walk_stack, walk_tb
+from types import FrameType
 
 from backends.base import Cost
 from sim.errors import SimulationError
@@ -41,14 +42,12 @@ def several(parts: Mapping[str, object], *kinds: str) -> str:
 
 
 def caller(out: int = 0) -> str:
-    """The class of the part that made the present call; of a function outside classes, its module and name.
-
-    ``out`` calls are left out: 1 names the caller of a method that asks, and not the method's own class.
-    """
+    """The class of the part that made the present call; of a function outside classes, its module and name. ``out``
+    calls are left out: 1 names the caller of a method that asks, and not the method's own class."""
     function = ""
-    for frame in _frames(sys._getframe(1 + out)):
+    for frame, _ in walk_stack(sys._getframe(1 + out)):
         module = frame.f_globals.get("__name__", "")
-        if _machinery(module):
+        if module.startswith(MACHINERY):
             continue
         if "self" in frame.f_locals:
             return of(frame.f_locals["self"])
@@ -57,10 +56,7 @@ def caller(out: int = 0) -> str:
 
 
 def sane(cost: Cost, part: object, method: str) -> Cost:
-    """Return ``cost``, the result of ``method`` of ``part``.
-
-    Raises SimulationError if its seconds or joules are negative or not finite.
-    """
+    """Return ``cost``, the result of ``method`` of ``part``. Raises SimulationError if it is negative or not finite."""
     try:
         if 0.0 <= cost.seconds < inf and (cost.joules is None or 0.0 <= cost.joules < inf):
             return cost
@@ -84,7 +80,7 @@ def yes(found: object, part: object, method: str) -> bool:
 def nearest(parts: Mapping[str, object]) -> str | None:
     """The kind of the part of ``parts`` that is the innermost caller of the present call; None where none is."""
     kinds = {id(part): kind for kind, part in parts.items()}
-    for frame in _frames(sys._getframe(1)):
+    for frame, _ in walk_stack(sys._getframe(1)):
         kind = kinds.get(id(frame.f_locals.get("self", parts)))
         if kind is not None:
             return kind
@@ -92,14 +88,12 @@ def nearest(parts: Mapping[str, object]) -> str | None:
 
 
 def raised(error: Exception) -> SimulationError | None:
-    """``error`` as an error that names the part that raised it; None where no part was at work.
-
-    The innermost part from outside the package is named, else the innermost part.
-    """
+    """``error`` as one that names the innermost part that was at work, of one from outside the package where there is
+    one; None where no part was."""
     found: tuple[object, FrameType, int] | None = None
-    for frame, line in _traced(error.__traceback__):
+    for frame, line in walk_tb(error.__traceback__):
         part = frame.f_locals.get("self")
-        if not _is_part(part) or _machinery(type(part).__module__):
+        if not _is_part(part) or type(part).__module__.startswith(MACHINERY):
             continue
         if found is None or _ours(of(found[0])) or not _ours(of(part)):
             found = part, frame, line
@@ -111,22 +105,6 @@ def raised(error: Exception) -> SimulationError | None:
     within = [of(each) for each in _composed(part, []) if not _ours(of(each))] if _ours(of(part)) else []
     who = f"{of(part)} with {', '.join(within)}" if within else of(part)
     return SimulationError(f"{who} raised {type(error).__name__}: {error} ({where}); correct the class")
-
-
-def _frames(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
-def _traced(traceback: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
-    while traceback is not None:
-        yield traceback.tb_frame, traceback.tb_lineno
-        traceback = traceback.tb_next
-
-
-def _machinery(module: str) -> bool:
-    return module.startswith(MACHINERY)
 
 
 def _ours(module: str) -> bool:

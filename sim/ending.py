@@ -30,21 +30,16 @@ def told_to_stop() -> Iterator[None]:
 
 
 def interruption(error: BaseException | None) -> KeyboardInterrupt | None:
-    """Return the interruption on which ``error`` arose, if it did.
-
-    One that comes while a class is made, or a library tidies up, is an error of another kind by the time it is seen.
-    """
+    """Return the interruption on which ``error`` arose, if it did: one that comes while a library tidies up is an error
+    of another kind by the time it is seen."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error
 
 
 def workers_end_with_us() -> None:
-    """From now on joblib's worker processes end when this process is gone, however that went.
-
-    They watch from their start, and not from their first task, which one that waits for work may never get. Whoever
-    starts workers of another kind (Ray's, Slurm's) sees to their end.
-    """
+    """From now on joblib's worker processes end when this process is gone, however that went. They watch from their
+    start, as one that waits for work may never get a task."""
     from joblib import parallel_config, register_parallel_backend  # takes a while, and most commands start no worker
 
     with parallel_config(backend="loky") as config:

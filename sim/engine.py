@@ -1,22 +1,17 @@
-"""The life of a request, from its row in the trace to its one end.
-
-trace row -> front door -> scheduler -> worker -> record. The engine owns the clock and hands each request
-from one to the next; what they decide is theirs. Every part is given the run once, before the clock starts
-(``bind``), and finds in it what sim.parts.Run says.
-"""
+"""The life of a request, from its row in the trace to its one end: trace row -> front door -> scheduler -> worker ->
+record. The engine owns the clock and hands each request on; what the parts decide is theirs. Every part is given the
+run once, before the clock starts (``bind``), and finds in it what sim.parts.Run says."""
 
 import gc
 import math
 import struct
 import time
 from array import array
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import simpy
 
 from backends.base import Asset, Backend, Work
 from sim.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
@@ -27,7 +22,7 @@ from sim.model import Model, in_role
 from sim.parts import Controller, Door, Executor, Scheduler
 from sim.record.checks import MOST, Finished, check, incomplete
 from sim.record.facts import Fact, Facts
-from sim.record.record import LOADS, Log, Record
+from sim.record.record import LOADS, Record
 from sim.request import COMPLETED, HIT, LOOKUPS, MISSING, Guarded, Request
 from sim.streams import stream
 from sim.worker import Worker
@@ -50,12 +45,8 @@ class Engine:
     """One run: the requests of a trace through one system on one cluster.
 
     Args:
-        workload: what arrives, and when.
-        similarity: how alike the prompts are, and how the most similar is found.
         models: the models by role, largest first.
-        cluster: the GPUs.
         seed: the run's seed; every random stream is spawned from it by name.
-        controllers: slow loops that change the cluster.
         sample_s: seconds between rows of the time series.
     """
 
@@ -88,6 +79,8 @@ class Engine:
         self.sample_s = sample_s
         self.rows = workload.rows
         self.record = Record(Facts(self.rows, [model.name for model in models.values()], workload.preload))
+        self.assume, self.gauge, self.log = self.record.assume, self.record.gauge, self.record.log
+        self.process = self.clock.process
         self.arrived = 0
         self.lookups = 0
         self.hits = 0
@@ -162,9 +155,6 @@ class Engine:
             controlnets if request.apart else (),
         )
 
-    def assume(self, what: str, value: Any, source: str) -> None:
-        self.record.assume(what, value, source)
-
     def fact(
         self,
         name: str,
@@ -175,15 +165,6 @@ class Engine:
         total: str = "",
     ) -> Fact:
         return self.record.facts.declare(name, kind, shown, default, total)
-
-    def gauge(self, name: str, read: Callable[[float], float | int | bool]) -> None:
-        self.record.gauge(name, read)
-
-    def log(self, name: str) -> Log:
-        return self.record.log(name)
-
-    def process(self, actor: Generator[simpy.Event, Any, Any]) -> simpy.Process:
-        return self.clock.process(actor)
 
     def loaded(self, asset: Asset, seconds: float) -> None:
         if not 0.0 <= seconds < math.inf:
@@ -209,12 +190,10 @@ class Engine:
 
     # -- the run -------------------------------------------------------------------------------------------------
 
-    def run(self) -> "Wall":
-        """Serve every request. Returns the time that simulating took.
-
-        Raises SimulationError when a request was lost or ended twice, or Little's law does not hold, and when a part
-        did what cannot be, or raised.
-        """
+    def run(self) -> tuple[float, float]:
+        """Serve every request, and return the seconds that simulating took on the wall and on the processor. Raises
+        SimulationError when a part did what cannot be, or raised, when a request was lost or ended twice, or when
+        Little's law does not hold."""
         with attributed():
             self._open()
         wall, cpu = time.perf_counter(), time.process_time()
@@ -225,12 +204,11 @@ class Engine:
                 self.clock.feed(self._times, ARRIVAL, self._arrive, self._coming)
                 self.clock.at(self._times[0], CONTROL, self._sample)
                 self.clock.run()
-        spent = Wall(time.perf_counter() - wall, time.process_time() - cpu)
+        spent = time.perf_counter() - wall, time.process_time() - cpu
         self._check()
         return spent
 
     def _open(self) -> None:
-        """Bind every part to this run."""
         scheduler, limit = self.scheduler, self.executor.limit
         self.cluster.open(self.clock, self.record, limit, self._parts, self.pull, scheduler.moved, scheduler.keeps)
         self.clock.overdue = self._overdue
@@ -285,7 +263,6 @@ class Engine:
             raise self.wrong("door", f"takes {took_s} s to plan row {row}; expected 0 or more seconds")
 
     def _enter(self, request: Request) -> None:
-        """The front door is done with ``request``: queue it, or answer it with the artifact itself."""
         now_s = self.clock._now
         if request.model is None:
             request.start_s = now_s
@@ -319,7 +296,6 @@ class Engine:
             self.executor.accept(worker, request)
 
     def _refuse(self, worker: Worker, request: object) -> None:
-        """Raise SimulationError for what the scheduler handed to ``worker``, which is no request that waits."""
         if not isinstance(request, Request):
             raise self.wrong("scheduler", f"handed {request!r} to {worker}; expected a request or None")
         raise self.wrong(
@@ -329,7 +305,6 @@ class Engine:
         )
 
     def _check_plan(self, request: Request) -> None:
-        """Raise SimulationError where the front door planned what cannot be."""
         model, k, skipped, steps = request.model, request.k, request.skipped, request.steps
         took = (request.search_s, request.fetch_s)
         if model is not None and all(model != each.name for each in self.models.values()):
@@ -378,7 +353,6 @@ class Engine:
                 break
 
     def _kept(self, kept: Any) -> bool:
-        """Return ``kept``, NumPy's truth value. Raises SimulationError for what is none."""
         if isinstance(kept, np.bool_):
             return bool(kept)
         raise self.wrong("door", f"returned {kept!r} to whether an image is kept; expected True or False")
@@ -394,7 +368,6 @@ class Engine:
     # -- GPUs that fail ------------------------------------------------------------------------------------------
 
     def fail(self, worker: Worker) -> list[Request]:
-        """Raises SimulationError where the executor cannot lose a GPU."""
         now_s = self.clock._now
         lost = self.executor.abort(worker, now_s)
         if len(lost) > worker.aboard:
@@ -435,8 +408,7 @@ class Engine:
         self.clock.at(at_s, CONTROL, self._sample)
 
     def _overdue(self) -> int:
-        """Allow more calls at the present instant, as many as the load may need. Raises SimulationError, naming the
-        part that asked last, where no request came or ended in as many."""
+        """Allow more calls at the present instant. Raises SimulationError where no request came or ended in as many."""
         now_s, progress, few = self.clock._now, self.arrived + self._ended, EACH * (self.in_system + self.cluster.gpus)
         if (now_s, progress) != self._looked:
             self._looked = now_s, progress
@@ -477,11 +449,8 @@ def attributed() -> Iterator[None]:
 
 @contextmanager
 def uncollected(wanted: bool) -> Iterator[None]:
-    """Have Python look for no cycles of garbage meanwhile, if that is ``wanted``.
-
-    What a simulated request leaves behind is freed as it is let go, and looking through all that a large cache holds,
-    again and again, is a tenth of a run. A live pipeline's cycles may hold tensors, so that there it goes on.
-    """
+    """Have Python look for no cycles of garbage meanwhile, if that is ``wanted``: it would take a tenth of a run and
+    find none. A live pipeline's cycles may hold tensors, so that there it goes on."""
     wanted = wanted and gc.isenabled()
     if wanted:
         gc.disable()
@@ -490,11 +459,3 @@ def uncollected(wanted: bool) -> Iterator[None]:
     finally:
         if wanted:
             gc.enable()
-
-
-@dataclass(frozen=True, slots=True)
-class Wall:
-    """Seconds that simulating took, by the clock on the wall and on the processor."""
-
-    simulate_s: float
-    cpu_s: float

@@ -41,11 +41,8 @@ def refuse(error: Exception, where: str = "") -> int:
 
 
 def refusal(error: Exception, where: str = "") -> str:
-    """Return the line that says what ``error`` is, after ``where`` it was met.
-
-    Raises KeyboardInterrupt where the error is what a library made of one: a ``finally`` of OmegaConf's fails on what
-    was begun, and what it says is no fault of the user's.
-    """
+    """Return the line that says what ``error`` is, after ``where`` it was met. Raises KeyboardInterrupt where the error
+    is what a library made of one, as a ``finally`` of OmegaConf's does."""
     if (stop := interruption(error)) is not None:
         raise stop from None
     while not str(error) and isinstance(error.__cause__, Exception):  # Hydra's, around what OmegaConf says
@@ -79,11 +76,7 @@ def refusal(error: Exception, where: str = "") -> str:
 
 
 def check_memory_limit() -> None:
-    """Refuse a limit on virtual memory under which libraries abort or hang instead of raising MemoryError.
-
-    Raises:
-        ConfigError: the limit is below MIN_ADDRESS_SPACE_BYTES.
-    """
+    """Raise ConfigError for a limit on virtual memory below MIN_ADDRESS_SPACE_BYTES."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY and limit < MIN_ADDRESS_SPACE_BYTES:
         raise ConfigError(
@@ -98,9 +91,7 @@ def warn(message: str) -> None:
 
 
 def _line(message: str) -> str:
-    """``message`` as one line that a terminal shows as it is, without the middle of what was found where that is long.
-
-    What was found may be anything: a control character would act on the terminal, a value can fill pages.
-    """
+    """``message`` as one line without control characters, and without the middle of what was found where that is
+    long."""
     text = printable(" ".join(message.split()))
     return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"

@@ -149,11 +149,8 @@ PLAN = (
 
 
 class Guarded(Request):
-    """A request that refuses a change of its plan, and names the caller.
-
-    The first requests of a run are, since Python reads a property in several times the time of a slot. The plans of all
-    requests are compared when the run ends.
-    """
+    """A request that refuses a change of its plan, and names the caller: the first requests of a run, since Python
+    reads a property in several times the time of a slot. The plans of all are compared when the run ends."""
 
     __slots__ = ()
 

@@ -113,12 +113,8 @@ def simulated(
         fresh: where ``folder`` is taken, take another one.
         keep: where the same run lies in ``folder``, read it instead.
 
-    Returns:
-        its summary, its folder, and whether it was read.
-
-    Raises:
-        ConfigError: ``folder`` cannot be used, or holds a run of another configuration.
-        TraceError, BackendError, SimulationError: as ``simulate``.
+    Returns its summary, its folder, and whether it was read. Raises what ``simulate`` raises, and ConfigError where
+    ``folder`` cannot be used, or holds a run of another configuration.
     """
     with claimed(folder, fresh=fresh) as claim:
         if keep and holds_run(folder):
@@ -136,7 +132,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
     name, record = settings.system.name, engine.record
     with tqdm(total=engine.rows, unit="req", desc=name, disable=None if progress else True) as bar:
         engine.progress = lambda ended: bar.update(ended - bar.n)
-        wall = engine.run()
+        simulate_s, cpu_s = engine.run()
         _check_completed(engine, settings.warmup)
         bar.update(engine.rows - bar.n)
     judged: Judgement | None = None
@@ -153,8 +149,8 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         record,
         trace,
         seed=engine.seed,
-        simulate_s=wall.simulate_s,
-        cpu_s=wall.cpu_s,
+        simulate_s=simulate_s,
+        cpu_s=cpu_s,
         system=name,
         slo=settings.slo,
         warmup=settings.warmup,
@@ -176,8 +172,6 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     """Load the trace and put the system together, ready to run. Raises what ``simulate`` raises.
 
     Args:
-        settings: of the run.
-        progress: show a bar, where standard error is a terminal.
         trace: what an earlier call with the same ``trace`` and ``seed`` loaded, which need not be loaded again.
     """
     system, parts = settings.system, settings.parts()
@@ -251,7 +245,6 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
 
 
 def _check_times(trace: Trace, arrivals: Arrivals) -> None:
-    """Raise ConfigError where the own times of ``trace`` are asked for and it has none."""
     if isinstance(arrivals, TraceClock) and trace.notes.get("arrival_s") == ORDER_ONLY:
         raise ConfigError(
             f"arrivals=trace: {trace.path or trace.name} has an order of requests and no times to replay; choose others"
@@ -260,7 +253,6 @@ def _check_times(trace: Trace, arrivals: Arrivals) -> None:
 
 
 def _check_roles(allocation: Allocation, roles: list[str], gpus: int, models: Mapping[str, Model]) -> None:
-    """Raise SimulationError where ``roles`` are not one of each of ``gpus`` GPUs, or no GPU has a model."""
     known = {*models, SERVER}
     if len(roles) != gpus or not known.issuperset(roles) or set(roles) <= {SERVER}:
         raise SimulationError(
@@ -270,7 +262,6 @@ def _check_roles(allocation: Allocation, roles: list[str], gpus: int, models: Ma
 
 
 def _check_completed(engine: Engine, warmup: int) -> None:
-    """Raise ConfigError where no request that is measured was completed."""
     facts = engine.record.facts
     outcome = facts["outcome"][warmup:]
     if (outcome == COMPLETED).any():
@@ -281,7 +272,6 @@ def _check_completed(engine: Engine, warmup: int) -> None:
 
 
 def _check_left(trace: Trace, settings: Settings) -> None:
-    """Raise ConfigError where nothing of ``trace`` is left to be measured."""
     if len(trace) - settings.preload - settings.warmup <= 0:
         raise ConfigError(
             f"preload={settings.preload} and warmup={settings.warmup} leave nothing of the {len(trace)} requests of "
@@ -290,7 +280,6 @@ def _check_left(trace: Trace, settings: Settings) -> None:
 
 
 def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated: list[Assumption]) -> None:
-    """Say what the trace and the system's file rest on."""
     if trace.notes.get("synthetic"):
         engine.assume("the trace is synthetic", trace.name, trace.source)
     if "arrival_s" in trace.notes:
@@ -319,11 +308,8 @@ def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated
 
 
 def again(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration as config.yaml holds it: a run directory has to be named, paths are whole, and Hydra
-    keeps out of it.
-
-    ``mezzotint run --config-path DIR --config-name config run.dir=NEW`` reads it as it is.
-    """
+    """The configuration as config.yaml holds it: a run directory has to be named, paths are whole, and Hydra keeps out
+    of it. ``mezzotint run --config-path DIR --config-name config run.dir=NEW`` reads it as it is."""
     quiet = [{f"override hydra/{group}": "none"} for group in ("job_logging", "hydra_logging")]
     return {
         "defaults": [*quiet, {"override hydra/launcher": "joblib"}, "_self_"],
@@ -345,13 +331,9 @@ def write(outcome: Outcome, folder: Path) -> None:
 
 
 def save(outcome: Outcome, claim: Claim) -> None:
-    """Write the files of a run and put them in their place, all of them at one instant.
-
-    A run that was there before is replaced as a whole, or, where writing fails, left as it was.
-
-    Raises:
-        ConfigError: they cannot be written; the message names the folder.
-    """
+    """Write the files of a run and put them in their place, all at one instant: a run that was there before is replaced
+    as a whole or, where writing fails, left as it was. Raises ConfigError, naming the folder, where they cannot be
+    written."""
     home = claim.staging
     try:
         for table, name in ((outcome.requests, REQUESTS), (outcome.cluster, CLUSTER)):
@@ -382,12 +364,8 @@ def _addons(trace: Trace) -> Callable[[int], Addons | None]:
 
 def _deadline(slo: Sequence[Limit]) -> tuple[float, float]:
     """The first limit as a deadline: a multiple of the standalone latency, and seconds. Infinite is none."""
-    multiple, seconds = math.inf, math.inf
-    if slo and slo[0].unit == "x":
-        multiple = slo[0].value
-    elif slo:
-        seconds = slo[0].value
-    return multiple, seconds
+    limit = slo[0] if slo else Limit("x", math.inf)
+    return (limit.value, math.inf) if limit.unit == "x" else (math.inf, limit.value)
 
 
 def _shapes(trace: Trace, large: Model, shapes: str) -> Shapes:

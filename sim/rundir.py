@@ -1,8 +1,6 @@
-"""The life of a run directory: claimed before the run, written aside, put in its place as a whole.
-
-A directory is one run's or absent. A run that was killed leaves nothing but a hidden part, which the next one into the
-same folder removes; if all its files were written by then, they are moved to their place.
-"""
+"""The life of a run directory: claimed before the run, written aside, put in its place as a whole. A run that was
+killed leaves nothing but a hidden part, which the next one into the same folder removes; if all its files were written
+by then, they are moved to their place."""
 
 import hashlib
 import itertools
@@ -28,23 +26,16 @@ REPORT, FIGURES = "report.html", "figures"
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A run directory that this process alone may write.
-
-    Attributes:
-        folder: where the run will be, as it was asked for.
-        staging: where its files are written.
-    """
+    """The run directory ``folder``, which this process alone may write; its files are written in ``staging``."""
 
     folder: Path
     staging: Path
 
     def publish(self) -> None:
-        """Put what was written in its place; what else lies there by now, such as a report, stays beside it.
+        """Put what was written in its place; what else lies there by now, such as a report, stays beside it. Files of
+        an earlier run are replaced, the summary first removed and last put there: without it there is no run.
 
-        Files of an earlier run are replaced, the summary first removed and last put there: without it there is no run.
-
-        Raises:
-            ConfigError: it cannot be put there; the message names the folder.
+        Raises ConfigError, naming the folder, where it cannot be put there.
         """
         place, ready = Path(os.path.realpath(self.folder)), self.staging
         try:
@@ -64,15 +55,12 @@ class Claim:
 def claimed(folder: Path, *, fresh: bool = False, wait: bool = False) -> Iterator[Claim]:
     """Claim a run directory until the block ends; of the block, ``Claim.publish`` is the last.
 
-    A run that is there already may be replaced; nothing else may.
-
     Args:
-        folder: the run directory, with its parents made where they are absent.
+        folder: the run directory, with its parents made where they are absent; a run there may be replaced.
         fresh: where ``folder`` is taken, claim folder-2, folder-3, ... instead.
         wait: for another process that has claimed it, instead of refusing.
 
-    Raises:
-        ConfigError: the folder cannot be written, holds what is no run, or is claimed by another process.
+    Raises ConfigError where the folder cannot be written, holds what is no run, or is claimed by another process.
     """
     number = 1
     while True:
@@ -102,11 +90,7 @@ def claimed(folder: Path, *, fresh: bool = False, wait: bool = False) -> Iterato
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse, before any long work, a run directory that ``claimed`` would refuse. Makes nothing.
-
-    Raises:
-        ConfigError: see ``claimed``.
-    """
+    """Raise ConfigError, before any long work, for a run directory that ``claimed`` would refuse. Makes nothing."""
     check_place(folder)
     clear(folder)
     _refuse_other(folder)
@@ -123,11 +107,8 @@ def check_place(folder: Path) -> None:
 
 
 def unclaimed(folder: Path) -> Path:
-    """Make ``folder``, or where it is taken folder-2, folder-3, ..., and return it.
-
-    Raises:
-        ConfigError: it cannot be made.
-    """
+    """Make ``folder``, or where it is taken folder-2, folder-3, ..., and return it. Raises ConfigError where it cannot
+    be."""
     check_place(folder)
     for number in itertools.count(1):
         place = _numbered(folder, number)

@@ -11,12 +11,7 @@ MAX_S = 1e9
 
 @dataclass(frozen=True, slots=True, order=True)
 class Limit:
-    """A latency limit.
-
-    Args:
-        unit: x is a multiple of the request's standalone latency, s is seconds.
-        value: of that unit.
-    """
+    """A latency limit: ``value`` times the request's standalone latency (x), or seconds (s)."""
 
     unit: Literal["x", "s"]
     value: float

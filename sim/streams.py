@@ -23,12 +23,6 @@ PAIRS = "pairs"
 SERVICE = "service {}"
 """Of a production service whose add-ons are drawn (sim.study.addons)."""
 
-NAMES = (
-    *(TRACE, ARRIVALS, IMAGES, *FRONT_END.values(), PREDICTOR, EVICTION, ROUTER, LATENCY, FAILURES, LORA_FETCHES),
-    *(LORA_LOADS, PAIRS, SERVICE),
-)
-"""All that there are; ``{}`` stands for what tells those of a kind apart."""
-
 
 def stream(seed: int, name: str) -> np.random.Generator:
     """The random stream ``name`` of ``seed``; streams of different names are independent."""

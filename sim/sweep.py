@@ -1,9 +1,6 @@
-"""The life of a sweep's folder: one sweep at a time, and of one command, which goes on where it was interrupted.
-
-The file ``.sweep`` in it holds the command. Points may run in processes, or on machines, whose output goes elsewhere.
-So each point leaves a note with its line in the folder, and the command prints the lines: a sweep prints the same with
-every launcher.
-"""
+"""The life of a sweep's folder: one sweep at a time, and of one command, which goes on where it was interrupted. The
+file ``.sweep`` holds the command. Points may run in processes or on other machines: each leaves a note with its line,
+and the command prints the lines."""
 
 import json
 import sys
@@ -33,15 +30,8 @@ _NOTE = ".point-{}-{}"
 
 @contextmanager
 def claimed_sweep(folder: Path, words: Sequence[str]) -> Iterator[None]:
-    """Claim the folder of a sweep until the block ends.
-
-    Args:
-        folder: made where it is absent; it goes again if nothing of the sweep was put there.
-        words: what tells this sweep from others.
-
-    Raises:
-        ConfigError: another process runs a sweep there, or it holds something else than earlier points of this one.
-    """
+    """Claim the folder of a sweep, told from others by ``words``, until the block ends. It goes again if nothing of the
+    sweep was put there. Raises ConfigError where another process runs a sweep there, or it holds something else."""
     check_place(folder)
     _refuse_other(folder)
     command, said = folder / COMMAND, json.dumps(list(words)).encode()
@@ -75,16 +65,11 @@ def claimed_sweep(folder: Path, words: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def counted(folder: Path, points: int | None) -> Iterator[None]:
-    """Print the line of each point of the sweep in ``folder`` as it ends, while the block runs.
+    """Print the line of each of ``points`` (None: not known) of the sweep in ``folder`` as it ends, while the block
+    runs.
 
-    A failed point's line goes to standard error. A bar counts the points where standard error is a terminal.
-
-    Args:
-        folder: the sweep's folder.
-        points: the number of points; None where not known.
-
-    Raises:
-        OSError: a line could not be written; raised after the block, so the points still run.
+    A failed point's line goes to standard error. A bar counts the points where standard error is a terminal. An OSError
+    of a line that could not be written is raised after the block, so the points still run.
     """
     ended = threading.Event()
     seen: set[Path] = set()
@@ -155,7 +140,6 @@ def _refuse_runs(folder: Path) -> None:
 
 
 def _refuse_other(folder: Path) -> None:
-    """Refuse a folder that no sweep of ours was begun in and that holds something."""
     if is_claimed(folder):
         return
     _refuse_runs(folder)

@@ -1,6 +1,7 @@
 """Workers: one GPU each, or a gang of them, with what is aboard and resident."""
 
 from collections import deque
+from dataclasses import dataclass, field
 from typing import Any
 
 from backends.base import Asset
@@ -9,6 +10,7 @@ from sim.culprit import caller
 from sim.errors import SimulationError
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Worker:
     """One GPU, or a gang of GPUs that serve a request together. Parts read it; the cluster alone changes it.
 
@@ -34,50 +36,30 @@ class Worker:
         listed: a number that grew with every listing: of two, who came later to what is aboard it.
     """
 
-    __slots__ = (
-        "_role",
-        "aboard",
-        "closed",
-        "denoisers",
-        "down",
-        "due",
-        "finishing",
-        "gang",
-        "gpus",
-        "id",
-        "lane",
-        "limit",
-        "listed",
-        "loading",
-        "model",
-        "model_code",
-        "open",
-        "ordered",
-        "resident",
-        "until_s",
-    )
+    id: int
+    _role: str
+    model: str
+    limit: int = 1
+    gpus: tuple[int, ...] = ()
+    denoisers: int = field(init=False)
+    model_code: int = field(init=False, default=0)
+    aboard: int = field(init=False, default=0)
+    ordered: str | None = field(init=False, default=None)
+    loading: bool = field(init=False, default=False)
+    finishing: bool = field(init=False, default=False)
+    closed: bool = field(init=False, default=False)
+    down: bool = field(init=False, default=False)
+    open: bool = field(init=False, default=True)
+    gang: "Worker | None" = field(init=False, default=None)
+    lane: "deque[Worker] | None" = field(init=False, default=None)
+    due: Entry | None = field(init=False, default=None)
+    until_s: float = field(init=False, default=0.0)
+    listed: int = field(init=False, default=0)
+    resident: dict[Asset, int] = field(init=False, default_factory=dict)
 
-    def __init__(self, id: int, role: str, model: str, limit: int = 1, gpus: tuple[int, ...] | None = None) -> None:
-        self.id = id
-        self.gpus = (id,) if gpus is None else gpus
+    def __post_init__(self) -> None:
+        self.gpus = self.gpus or (self.id,)
         self.denoisers = len(self.gpus)
-        self._role = role
-        self.model = model
-        self.model_code = 0
-        self.limit = limit
-        self.aboard = 0
-        self.ordered: str | None = None
-        self.loading = False
-        self.finishing = False
-        self.closed = False
-        self.down = False
-        self.open = True
-        self.gang: Worker | None = None
-        self.lane: deque[Worker] | None = None
-        self.due: Entry | None = None
-        self.until_s = 0.0
-        self.listed = 0
-        self.resident: dict[Asset, int] = {}
 
     @property
     def role(self) -> str:

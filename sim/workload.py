@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.base import Backend, Stages, Work, whole
+from backends.base import Backend, Work, whole
 from sim.model import Model
 from sim.request import Addons
 from traces.arrivals.base import Schedule
@@ -22,27 +22,17 @@ Shapes = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
 
 @dataclass(frozen=True, slots=True)
 class Standalone:
-    """Seconds of every trace row in full on the reference model, alone on a GPU: the standalone latency.
-
-    Attributes:
-        denoise_s: of its steps, (preload + rows,).
-        total_s: of all of it, (preload + rows,).
-    """
+    """Seconds of every trace row, (preload + rows,), in full on the reference model, alone on a GPU (the standalone
+    latency): of its steps, and of all of it."""
 
     denoise_s: NDArray[np.float64]
     total_s: NDArray[np.float64]
 
 
-def in_full(backend: Backend, model: str, width: int, height: int, steps: int) -> Stages:
-    """One full generation, alone on a GPU: all of its seconds are the standalone latency."""
-    return whole(backend, Work(model, width, height, steps))
-
-
 def alone_s(backend: Backend, model: Model, batch: int = 1) -> float:
-    """Seconds of one full generation at the model's own shape, alone on a GPU: the standalone latency. Of several
-    together, with a ``batch``."""
+    """The standalone latency at the model's own shape, in seconds; of several together, with a ``batch``."""
     if batch == 1:
-        cost = in_full(backend, model.name, model.width, model.height, model.steps)
+        cost = whole(backend, Work(model.name, model.width, model.height, model.steps))
         return cost.denoise_s + cost.other_s
     works = [Work(model.name, model.width, model.height, model.steps) for _ in range(batch)]
     stages = (backend.begin(works), backend.steps(works, model.steps), backend.end(works))
@@ -55,24 +45,20 @@ def full_rpm(backend: Backend, model: Model, batch: int = 1) -> float:
 
 
 def standalone(backend: Backend, model: Model, shapes: Shapes, native: bool) -> Standalone:
-    """What every row takes in full on ``model``: of its own shape or, with ``native``, of the model's.
-
-    Raises BackendError where a shape is outside what was measured.
-    """
+    """What every row takes in full on ``model``: of its own shape or, with ``native``, of the model's. Raises
+    BackendError where a shape is outside what was measured."""
     rows = len(shapes[0])
     asked = np.array([[model.width], [model.height], [model.steps]]) if native else np.stack(shapes)
     kinds, which = np.unique(asked, axis=1, return_inverse=True)
-    costs = [in_full(backend, model.name, int(w), int(h), int(n)) for w, h, n in kinds.T]
+    costs = [whole(backend, Work(model.name, int(w), int(h), int(n))) for w, h, n in kinds.T]
     denoise_s = np.array([cost.denoise_s for cost in costs])[which]
     total_s = np.array([cost.denoise_s + cost.other_s for cost in costs])[which]
     return Standalone(np.broadcast_to(denoise_s, rows), np.broadcast_to(total_s, rows))
 
 
 def addon_bytes(trace: Trace) -> Mapping[str, int]:
-    """Bytes of the add-ons whose size ``trace`` says in its notes, by name.
-
-    Raises TraceError where they are no mapping of names to positive whole numbers.
-    """
+    """Bytes of the add-ons whose size ``trace`` says in its notes, by name. Raises TraceError where they are no mapping
+    of names to positive whole numbers."""
     sizes = trace.notes.get(ADDON_BYTES, {})
     if not isinstance(sizes, dict) or not all(type(size) is int and 0 < size < 2**53 for size in sizes.values()):
         raise TraceError(

@@ -1,9 +1,8 @@
 """The best sequence of splits for a load that is known: the yardstick that no controller without foresight beats.
 
-A fluid model of the cluster, window by window. What it optimises: GPU-minutes, weighted, that are spent loading models,
-given to a smaller model, or still to be worked off in the queues at the end of each window. What it ignores: that
-requests are whole, that a worker ends what it has aboard before it changes, chance inside a window, latency limits, and
-that another split would find other images in the cache.
+A fluid model of the cluster, window by window. It optimises weighted GPU-minutes: loading models, given to a smaller
+model, or waiting in the queues at the end of each window. It ignores that requests are whole, that a worker ends what
+it has aboard before it changes, chance inside a window, latency limits, and what another split would cache.
 """
 
 from collections.abc import Sequence
@@ -49,7 +48,6 @@ class Fleet:
 
     @property
     def minutes(self) -> float:
-        """Length of a window."""
         return self.period_s / 60
 
     def splits(self) -> list[Split]:
@@ -66,12 +64,8 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What a GPU-minute of each kind counts. Loading a model counts 1.
-
-    Args:
-        waiting: of work that waits at the end of a window.
-        small: on which a GPU holds a small model, whose images are worse; 0 where only throughput counts.
-    """
+    """What a GPU-minute counts of work that is ``waiting`` at the end of a window, and of a GPU that holds a ``small``
+    model, whose images are worse (0 where only throughput counts). Loading a model counts 1."""
 
     waiting: float = 10.0
     small: float = 1.0
@@ -105,11 +99,8 @@ def window(fleet: Fleet, weights: Weights, before: Split, after: Split) -> Windo
 def served(
     fleet: Fleet, weights: Weights, able: Window, asked: Demand, misses: Reals, hits: Reals
 ) -> tuple[Reals, Reals, Reals]:
-    """One window from each of several backlogs (n,): the cost of each, and the backlogs that are left.
-
-    Args:
-        asked: full generations a minute; ``misses`` and ``hits`` are those that wait already.
-    """
+    """One window from each of several backlogs (n,): the cost of each, and the backlogs that are left. ``misses`` and
+    ``hits`` are what waits already, in full generations."""
     misses = misses + asked.miss_rpm * fleet.minutes
     done = np.minimum(misses, able.large)
     spare = able.large - done if fleet.shared else 0.0
@@ -151,7 +142,7 @@ def best(fleet: Fleet, weights: Weights, start: Split, load: Sequence[Demand], m
         most_kept: ways kept for each split.
     """
     splits = fleet.splits()
-    ways = {start: _Ways(np.zeros(1), np.zeros(1), np.zeros(1), np.zeros(1, np.int64))}
+    ways = {start: _Ways(np.zeros(1), np.zeros(1), np.zeros(1))}
     trace: list[dict[Split, list[tuple[Split, int]]]] = []
     exact = True
     for asked in load:
@@ -168,12 +159,10 @@ def best(fleet: Fleet, weights: Weights, start: Split, load: Sequence[Demand], m
             total, misses, hits = (np.concatenate(column) for column in zip(*parts, strict=True))
             kept, whole = _unbeaten(total, misses, hits, most_kept)
             exact = exact and whole
-            reached[after] = _Ways(total[kept], misses[kept], hits[kept], kept)
+            reached[after] = _Ways(total[kept], misses[kept], hits[kept])
             back[after] = [origins[at] for at in kept]
         ways = reached
         trace.append(back)
-    if not load:
-        return Plan([], 0.0, True)
     last = min(ways, key=lambda split: float(ways[split].cost.min()))
     at = int(ways[last].cost.argmin())
     total_cost = float(ways[last].cost[at])
@@ -188,7 +177,6 @@ class _Ways(NamedTuple):
     cost: Reals
     misses: Reals
     hits: Reals
-    kept: NDArray[np.int64]
 
 
 def _unbeaten(total: Reals, misses: Reals, hits: Reals, most: int) -> tuple[NDArray[np.int64], bool]:

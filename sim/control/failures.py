@@ -19,19 +19,15 @@ from sim.streams import FAILURES
 class Failures(Controller):
     """Takes GPUs out of service: at given times, or at random with exponential times between failures and to repair.
 
-    What a GPU has aboard is lost with it, and so is what lies in its memory: when it is back it loads the model of its
-    role. Controllers still count it in the role that it will have. While it is down it draws its idle power. A request
-    that is put back and takes longer than GPUs stay up begins again and again.
+    What a GPU has aboard is lost, and so is what lies in its memory: when it is back it loads the model of its role.
+    Controllers still count it in the role that it will have. While it is down it draws its idle power.
 
     Args:
-        outages: GPU, by number -> windows [from_s, until_s] in which it is down.
+        outages: GPU, by number -> windows [from_s, until_s] in which it is down, in order and apart.
         mean_up_s: mean seconds from a repair to the next failure of each GPU; None is no failure at random.
         mean_down_s: mean seconds from a failure to its repair.
         lost: what becomes of a request that a failed GPU ran: ``again`` puts it back at the end of its queue, to begin
             anew; ``failed`` ends it.
-
-    Raises:
-        ConfigError: windows that are empty, overlap or fall; a GPU that is not there.
     """
 
     outages: Mapping[int, Sequence[tuple[float, float]]] = field(default_factory=dict)

@@ -25,19 +25,15 @@ class Forecast(Protocol):
 class HoltWinters:
     """Exponential smoothing with a damped trend and an additive season (Holt 1957, Winters 1960): the day's shape.
 
-    Until a whole season was seen it expects what the last window had. Then level, trend and the season's deviations
-    begin from that season (deviations smoothed over ``smooth`` windows, since a window's count is noise too), and each
-    window moves them: l' = alpha (y - s) + (1 - alpha)(l + phi b), b' = beta (l' - l) + (1 - beta) phi b and
-    s' = gamma (y - l') + (1 - gamma) s.
+    Until a whole season was seen it expects what the last window had. Then level, trend and deviations begin from that
+    season, and each window moves them: l' = alpha (y - s) + (1 - alpha)(l + phi b), b' = beta (l' - l) + (1 - beta) phi
+    b and s' = gamma (y - l') + (1 - gamma) s.
 
     Args:
-        season_s: what repeats, a day.
+        season_s: what repeats, a day; two windows at least.
         alpha, beta, gamma: how much of a window goes into level, trend and season.
         phi: how much of the trend is left a window later.
-        smooth: windows, an odd number, over which the first season is averaged.
-
-    Raises:
-        ConfigError: an even ``smooth``, or a season of less than two windows.
+        smooth: windows, an odd number, over which the first season is averaged, since a window's count is noise too.
     """
 
     season_s: SomeSeconds = 86400.0
@@ -58,7 +54,6 @@ class HoltWinters:
             raise ConfigError(f"controller.forecast.smooth: found {self.smooth}, expected an odd number of windows")
 
     def begin(self, period_s: float) -> None:
-        """Raises ConfigError where a season has less than two windows."""
         self._windows = round(self.season_s / period_s)
         if self._windows < 2:
             raise ConfigError(
@@ -78,7 +73,6 @@ class HoltWinters:
         self._season[at] = self.gamma * (rate_rpm - self._level) + (1 - self.gamma) * season
 
     def _begin_season(self) -> None:
-        """Level and season of the first season, which goes round."""
         seen, half, windows = self._seen, self.smooth // 2, self._windows
         self._level = sum(seen) / windows
         near = [[seen[(at + by) % windows] for by in range(-half, half + 1)] for at in range(windows)]

@@ -1,20 +1,16 @@
 """All GPUs serve every request together."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sim.parts import Controller, Run
 
 
 @dataclass(slots=True)
 class OneGang(Controller):
-    """The whole cluster is one gang from the start: Distrifusion serves one request at a time on all GPUs.
-
-    Args:
-        role: that it serves.
-    """
+    """The whole cluster is one gang from the start, in ``role``: Distrifusion serves one request at a time on all
+    GPUs."""
 
     role: str = "large"
-    _run: Run = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
         workers = run.cluster.workers

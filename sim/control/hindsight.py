@@ -17,20 +17,19 @@ from sim.control.split import Demand
 from sim.control.timetable import Timetable
 from sim.errors import ConfigError
 from sim.model import in_role
-from sim.parts import Run
+from sim.parts import Controller, Run
 from sim.record.folder import read_columns
-from sim.request import HIT, LOOKUPS, Request
+from sim.request import HIT, LOOKUPS
 from sim.rundir import REQUESTS
 from sim.workload import full_rpm
 
 
 @dataclass(slots=True)
-class Hindsight:
+class Hindsight(Controller):
     """Splits the cluster as is best for a load that is known beforehand (sim.control.best): a yardstick.
 
     What comes in each window it reads from a finished run of the same trace and arrivals: the requests, which of them
-    were hits, and the steps that those had left. Under other splits images are there sooner or later, so its own run
-    may have a few other hits.
+    were hits, and the steps that those had left. Under other splits its own run may have a few other hits.
 
     Args:
         folder: the run directory of that run.
@@ -40,9 +39,6 @@ class Hindsight:
         most_kept: ways that the search keeps for each split.
         batch: requests that a GPU serves at once, whose throughput counts as its.
         miss_role: the role that takes misses.
-
-    Raises:
-        ConfigError: a setting out of its range, a folder that holds no run, or models that lack a smaller one.
     """
 
     folder: str
@@ -67,9 +63,8 @@ class Hindsight:
         self.plan = best(fleet, Weights(self.waiting, self._small), start, load, self.most_kept)
         for role in run.models:
             run.gauge(f"gpus_{role}", partial(serving, cluster, role))
-        found = (
-            "no plan is cheaper" if self.plan.exact else f"the cheapest of {self.most_kept} ways kept for each split"
-        )
+        kept = f"the cheapest of {self.most_kept} ways kept for each split"
+        found = "no plan is cheaper" if self.plan.exact else kept
         run.assume(
             "splits planned in hindsight, their cost [GPU-min]",
             [len(load), round(self.plan.cost, 3)],
@@ -105,14 +100,10 @@ class Hindsight:
             quality,
         )
 
-    def arrived(self, request: Request, now_s: float) -> None: ...
-
 
 def recorded(folder: Path, period_s: float) -> list[Demand]:
-    """The load of each window of a finished run, from 0 s to its last arrival.
-
-    Raises ConfigError where ``folder`` holds no run.
-    """
+    """The load of each window of a finished run, from 0 s to its last arrival. Raises ConfigError where there is
+    none."""
     try:
         rows = read_columns(folder / REQUESTS, ("arrival_s", "lookup", "skipped", "steps"))
     except ConfigError as error:

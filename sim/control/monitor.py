@@ -13,7 +13,7 @@ from conf.ranges import Count, SomeSeconds, SomeShare
 from sim.control.forecast import Forecast
 from sim.control.pid import Gain, Pid
 from sim.control.roles import bring, serving
-from sim.control.split import Demand, carries, demand, quality_split, throughput_split
+from sim.control.split import Demand, demand, quality_split, throughput_split
 from sim.culprit import of
 from sim.errors import ConfigError, SimulationError
 from sim.model import in_role
@@ -31,7 +31,6 @@ class Window:
     left: float = 0.0
 
     def add(self, request: Request) -> None:
-        """One more, whose lookup is over."""
         self.requests += 1
         if request.lookup == HIT:
             self.hits += 1
@@ -49,18 +48,15 @@ class Window:
 class GlobalMonitor(Controller):
     """Splits the cluster between a large model, which takes misses, and a smaller one, which refines hits.
 
-    At the end of each window it takes the window's request rate, hit rate and steps left, works out the number of
-    large models that ``mode`` asks for, moves its PID towards that, and orders workers until as many hold the large
-    model as the PID says, rounded and kept in [1, N] ([1, N-1] in throughput mode, where only a small one takes hits).
-    A window in which nothing came changes nothing; with ``drain``, what waits then counts as its load, so that no GPU
-    idles beside the other model's queue when the arrivals are over. With a ``forecast`` it does not plan for the window
-    that is over but for those to come: for the highest rate that is expected of the next ``ahead``, with the last hits
-    that there were.
+    At the end of each window it works out, from the window's request rate, hit rate and steps left, the number of large
+    models that ``mode`` asks for, moves its PID towards that, and orders workers until as many hold the large model as
+    the PID says, rounded and kept in [1, N] ([1, N-1] in throughput mode, where only a small one takes hits). A window
+    in which nothing came changes nothing, but for ``drain``. With a ``forecast`` it plans for the highest rate that is
+    expected of the next ``ahead`` windows, with the last hits that there were.
 
-    Where even the most hits-carrying split of the present small model cannot serve the load it steps down to the next
-    smaller one at once, and back up when the larger one has carried the load with room to spare for ``patience``
-    windows in a row (MoDM, 7.2 and Fig. 10; its artifact ends the run instead). Where the smallest cannot either,
-    GPUs are split in proportion to the load.
+    Where no split with the present small model serves the load it steps down to the next smaller one at once, and back
+    up when the larger one has carried the load with room to spare for ``patience`` windows in a row (MoDM, 7.2 and Fig.
+    10; its artifact ends the run instead). Where the smallest cannot either, GPUs are split in proportion to the load.
 
     Args:
         mode: ``quality`` (equations 9 and 10) or ``throughput`` (11 and 12).
@@ -74,11 +70,8 @@ class GlobalMonitor(Controller):
         forecast: what expects the next windows' rate; None takes the last one's (MoDM).
         ahead: windows that it looks ahead with a forecast.
         batch: requests that a GPU serves at once, whose throughput counts as its (MoDM profiles 1).
-        drain: whether a window in which nothing came has what waits for its load (the artifact's workers go over to
-            the other queue once the arrivals are over).
-
-    Raises:
-        ConfigError: models that lack a smaller one.
+        drain: whether what waits is the load of a window in which nothing came, so that no GPU idles beside the other
+            model's queue when the arrivals are over (as the artifact's workers).
     """
 
     mode: Literal["quality", "throughput"] = "quality"
@@ -118,8 +111,7 @@ class GlobalMonitor(Controller):
         self._rpm = {role: full_rpm(run.backend, run.model(role), self.batch) for role in run.models}
         if self.forecast is not None:
             self.forecast.begin(self.period_s)
-        workers = run.cluster.workers
-        self._target = sum(worker.role == self.miss_role for worker in workers)
+        self._target = serving(run.cluster, self.miss_role)
         self._pid.x = float(self._target)
         for role in run.models:
             run.gauge(f"gpus_{role}", partial(serving, run.cluster, role))
@@ -150,7 +142,6 @@ class GlobalMonitor(Controller):
                 self._act(window.demand(self.period_s))
 
     def _expected(self, forecast: Forecast) -> Demand:
-        """What the windows to come ask for at most."""
         rate = max(forecast.expected(ahead) for ahead in range(1, self.ahead + 1))
         if not 0.0 <= rate < inf:
             raise SimulationError(f"{of(forecast)} expects {rate} requests a minute; expected 0 or more, and finite")
@@ -183,7 +174,8 @@ class GlobalMonitor(Controller):
             self._calm = 0
 
     def _carries(self, rung: int, asked: Demand, safety: float) -> bool:
-        return carries(self._run.cluster.gpus, asked, self._rpm[self.miss_role], self._rpm[self._ladder[rung]], safety)
+        large_rpm, small_rpm = self._rpm[self.miss_role], self._rpm[self._ladder[rung]]
+        return quality_split(self._run.cluster.gpus, asked, large_rpm, small_rpm, safety) is not None
 
     def _wanted(self, asked: Demand) -> int:
         """N_l as the mode's rule has it. Where nothing serves the load, in proportion to it."""

@@ -12,10 +12,8 @@ def serving(cluster: Cluster, role: str, now_s: float = 0.0) -> int:
 
 
 def bring(cluster: Cluster, split: Mapping[str, int], now_s: float) -> None:
-    """Order workers until as many serve each role as ``split`` says, which must add up to the cluster.
-
-    Those with the fewest requests aboard change, idle ones first; what changes drains and loads (Cluster.order).
-    """
+    """Order workers until as many serve each role as ``split`` says, which must add up to the cluster: those with the
+    fewest requests aboard change; what changes drains and loads (Cluster.order)."""
     there = Counter(worker.role for worker in cluster.workers)
     wanted = [role for role, count in split.items() for _ in range(count - there[role])]
     for worker in sorted(cluster.workers, key=lambda worker: worker.aboard):

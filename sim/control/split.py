@@ -1,11 +1,8 @@
-"""How many GPUs hold the large model: MoDM's two allocation rules (MoDM, 5.3, equations 6 to 12), as functions.
-
-Loads are in full generations per minute: a request that is generated in full is one, one that runs a share q of the
-steps is q. The equations are lost in the paper's text; these are their reconstruction from its prose and its artifact.
-"""
+"""How many GPUs hold the large model: MoDM's two allocation rules (MoDM, 5.3, equations 6 to 12, reconstructed from the
+paper's prose and its artifact). Loads are in full generations per minute: a request that runs a share q of the steps
+is q of one."""
 
 import math
-from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -16,24 +13,9 @@ class Demand(NamedTuple):
     hit_rpm: float
 
 
-def steps_left(share_by_k: Mapping[int, float], of_steps: int) -> float:
-    """q, the mean share of the steps that a hit runs: the sum of p_K (1 - K/T). 0 where there are no hits.
-
-    Args:
-        share_by_k: K -> share of the hits that skip K steps.
-        of_steps: T.
-    """
-    return sum(share * (1 - k / of_steps) for k, share in share_by_k.items())
-
-
 def demand(rate_rpm: float, hit_rate: float, left: float) -> Demand:
-    """W_miss = (1 - h) R and W_hit = h R q (equations 7 and 8).
-
-    Args:
-        rate_rpm: R, requests per minute.
-        hit_rate: h.
-        left: q, the share of the steps that a hit runs.
-    """
+    """W_miss = (1 - h) R and W_hit = h R q (equations 7 and 8): ``rate_rpm`` is R, ``hit_rate`` h, and ``left`` q, the
+    share of the steps that a hit runs."""
     return Demand((1 - hit_rate) * rate_rpm, hit_rate * rate_rpm * left)
 
 
@@ -43,31 +25,19 @@ def capacity_left(gpus: int, large: int, asked: Demand, large_rpm: float, small_
     return (large * large_rpm - asked.miss_rpm) + (gpus - large) * small_rpm
 
 
-def fewest_large(asked: Demand, large_rpm: float) -> int:
-    """The fewest large GPUs that serve all misses (eq. 7), at least one."""
-    return max(1, math.ceil(asked.miss_rpm / large_rpm - 1e-9))
-
-
-def carries(gpus: int, asked: Demand, large_rpm: float, small_rpm: float, safety: float = 1.0) -> bool:
-    """Whether any split of ``gpus`` GPUs serves ``asked`` (equations 6, 7 and 9), ``safety`` of the rest for hits."""
-    return quality_split(gpus, asked, large_rpm, small_rpm, safety) is not None
-
-
 def quality_split(gpus: int, asked: Demand, large_rpm: float, small_rpm: float, safety: float = 1.0) -> int | None:
     """Quality mode: the most large GPUs with which misses and hits are served (eq. 10 under 6, 7 and 9).
 
     Args:
         gpus: N.
-        asked: the load.
         large_rpm, small_rpm: P_l and P_s, full generations per minute of a GPU with the large and the small model.
         safety: share of the capacity left for hits that may be planned with; MoDM's artifact takes 0.9, the paper 1.
 
-    Returns:
-        N_l from 1 to N, or None where no split serves the load.
+    Returns N_l from 1 to N, or None where no split serves the load.
     """
-    enough = range(gpus, fewest_large(asked, large_rpm) - 1, -1)
-    fitting = (n for n in enough if safety * capacity_left(gpus, n, asked, large_rpm, small_rpm) >= asked.hit_rpm)
-    return next(fitting, None)
+    fewest = max(1, math.ceil(asked.miss_rpm / large_rpm - 1e-9))  # that serve all misses (eq. 7)
+    left = ((n, capacity_left(gpus, n, asked, large_rpm, small_rpm)) for n in range(gpus, fewest - 1, -1))
+    return next((n for n, rpm in left if safety * rpm >= asked.hit_rpm), None)
 
 
 def throughput_split(gpus: int, asked: Demand, large_rpm: float, small_rpm: float, most: int | None = None) -> int:
@@ -75,12 +45,8 @@ def throughput_split(gpus: int, asked: Demand, large_rpm: float, small_rpm: floa
 
     N_l = round(N W_miss / (W_miss + W_hit P_l / P_s)), half to even as the artifact rounds.
 
-    Args:
-        gpus, asked, large_rpm, small_rpm: as in ``quality_split``.
-        most: the largest N_l; N by default, N - 1 where a small one must be left (the artifact's multi-node variant).
-
-    Returns:
-        N_l from 1 to ``most``; ``most`` where nothing is asked for.
+    N_l is from 1 to ``most``, and ``most`` where nothing is asked for: N by default, N - 1 where a small one must be
+    left (the artifact's multi-node variant).
     """
     most = gpus if most is None else most
     hits = asked.hit_rpm * large_rpm / small_rpm

@@ -17,14 +17,9 @@ from sim.parts import Controller, Run
 class Timetable(Controller):
     """Follows a plan that is known beforehand: a day's shape, or the best split in hindsight.
 
-    At each of its times the workers are ordered so that as many serve each role as it says; idle ones change first,
-    then those with the fewest requests aboard. What changes drains and loads (Cluster.order).
-
     Args:
-        at: seconds of the run -> role -> GPUs. The roles of one time add up to the cluster.
-
-    Raises:
-        ConfigError: a time that is negative, or numbers that do not add up.
+        at: seconds of the run -> role -> GPUs, which add up to the cluster. At each of the times workers are ordered so
+            (sim.control.roles.bring).
     """
 
     at: dict[float, dict[str, int]]
@@ -45,8 +40,5 @@ class Timetable(Controller):
     def _follow(self) -> Generator[simpy.Event, Any, None]:
         for time_s in sorted(self.at):
             yield self._run.clock.sleep_until(time_s)
-            self._split(self.at[time_s])
-
-    def _split(self, split: dict[str, int]) -> None:
-        self._run.decided("split", **split)
-        bring(self._run.cluster, split, self._run.clock.now)
+            self._run.decided("split", **self.at[time_s])
+            bring(self._run.cluster, self.at[time_s], self._run.clock.now)

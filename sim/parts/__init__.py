@@ -1,9 +1,5 @@
-"""The seam: what every part of a system promises, and what it finds when it is bound. Protocols and nothing else.
-
-A new behaviour is one class with the abstract methods of one of these, and one YAML file that names it. The other
-methods have a body and may be left out: by a class that inherits from its protocol, and by one that a configuration
-builds. Nothing here imports the rooms that implement it.
-"""
+"""The seam: what every part of a system promises, and what it finds when it is bound. A new behaviour is one class with
+the abstract methods of one of these protocols, and one YAML file that names it; the other methods may be left out."""
 
 from sim.parts.addons import ControlNets, Fetch, Loads, Loras
 from sim.parts.cluster import Cluster

@@ -26,9 +26,8 @@ class ControlNets(Protocol):
 
     @abstractmethod
     def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
-        """Have them where they will run, before the first step of ``request``; those of ``active`` stay.
-
-        Raises WorkFailed where they cannot be."""
+        """Have them where they will run, before the first step of ``request``; those of ``active`` stay. Raises
+        WorkFailed where they cannot be."""
 
     @abstractmethod
     def step(self, worker: Worker, active: Sequence[Request], plain: Cost, now_s: float) -> Cost:
@@ -55,9 +54,8 @@ class Loras(Protocol):
 
     @abstractmethod
     def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
-        """What comes before the first step of ``request``.
-
-        Raises WorkFailed where they do not fit, SimulationError where others of ``active`` run on other LoRAs."""
+        """What comes before the first step of ``request``. Raises WorkFailed where its LoRAs do not fit,
+        SimulationError where ``active`` run on others."""
 
     def holds(self, worker: Worker, active: Sequence[Request]) -> int | None:
         """Steps to the boundary at which one of ``active`` waits for its LoRAs, if they have not come; None: never."""
@@ -74,11 +72,8 @@ class Loras(Protocol):
 
 @runtime_checkable
 class Fetch(Protocol):
-    """Where the files of LoRAs come from.
-
-    Attributes:
-        shared: whether files that are on their way make each other slower, so that what was expected may change.
-    """
+    """Where the files of LoRAs come from. ``shared``: whether files on their way make each other slower, so that what
+    was expected may change."""
 
     __slots__ = ()
     shared: ClassVar[bool] = False

@@ -74,11 +74,8 @@ class Cluster(Protocol):
     def check_memory(
         self, worker: Worker, peak_bytes: int | None, runs: Sequence[Collection[Asset]] | None = None
     ) -> None:
-        """Hold what an executor is about to run against the device: the most that its model and batch take.
-
-        ``runs`` are the add-ons that each request of the batch runs with. Where it is too much, what none of them
-        needs goes, longest unused first; None keeps all.
-        """
+        """Hold the most that a worker's model and batch take, in bytes, against the device. ``runs`` are the add-ons of
+        each request of the batch: where it is too much, what none needs goes, longest unused first; None keeps all."""
 
     def admit(
         self, worker: Worker, asset: Asset, bytes: int | None, keep: Collection[Asset] = (), room: int = 0
@@ -110,6 +107,5 @@ class Cluster(Protocol):
             batch: requests that are served at once.
             row: the trace row of the request, where it is one alone.
 
-        Returns:
-            The joules; NaN where power is not known.
+        Returns the joules; NaN where power is not known.
         """

@@ -48,18 +48,14 @@ class Eviction(Protocol):
     __slots__ = ()
 
     def bind(self, run: Run, space: Space, selector: Selector) -> None:
-        """Take what it decides by, before anything is added: random streams, or what the future will ask for.
-
-        ``space`` and ``selector`` say what a later request could start from, and at which K.
-        """
+        """Take what it decides by, before anything is added: random streams, or, by ``space`` and ``selector``, what a
+        later request could start from."""
         return
 
     @abstractmethod
     def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
-        """``entry`` entered the cache, with its items at ``ks``, in order: all that the trace's ``row`` left behind.
-
-        It is larger than those before it.
-        """
+        """``entry``, larger than those before it, entered the cache with its items at ``ks``, in order: all that the
+        trace's ``row`` left behind."""
 
     def used(self, item: Item) -> None:
         """A request starts from ``item``."""

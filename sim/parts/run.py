@@ -73,10 +73,8 @@ class Run(Protocol):
         """What the trace's ``row`` asks for."""
 
     def assign(self, request: Request, model: Model) -> None:
-        """Plan ``request`` for ``model``: with native shapes it takes that model's; K keeps its share of N.
-
-        May be called again until a worker begins with it.
-        """
+        """Plan ``request`` for ``model``, also anew until a worker begins with it: with native shapes it takes that
+        model's; K keeps its share of N."""
 
     def work(self, request: Request) -> Work:
         """The plan of ``request`` as its backend runs it. Raises SimulationError where no model is planned."""
@@ -95,11 +93,9 @@ class Run(Protocol):
         shown: bool = True,
         total: str = "",
     ) -> Fact:
-        """A new column of requests.parquet: float (NaN is null), int (-1 is null) or bool; only kept, if not shown.
-
-        ``default`` is what it is of a request that nothing is said of; null, or False. ``total`` is the key of the
-        summary that has the sum over all requests, such as ``cache.evictions``.
-        """
+        """A new column of requests.parquet: float (NaN is null), int (-1 is null) or bool; only kept, if not ``shown``.
+        ``default`` is what it is where nothing is said: null, or False. ``total`` is the summary's key for its sum over
+        all requests, such as ``cache.evictions``."""
 
     def gauge(self, name: str, read: Callable[[float], float | int | bool]) -> None:
         """A new column of cluster.parquet: ``read(now_s)`` at every sample."""

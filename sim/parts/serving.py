@@ -1,7 +1,5 @@
-"""The parts that a request meets on its way, and those that change the cluster around it.
-
-A part must have the methods that are abstract here; the others have a body, and may be left out.
-"""
+"""The parts that a request meets on its way, and those that change the cluster around it. A part must have the methods
+that are abstract here; the others may be left out."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -51,9 +49,8 @@ class Scheduler(Protocol):
 
     @abstractmethod
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        """A request is ready: return the worker with room that takes it now, or keep it and return None.
-
-        Each request is handed over once, here or by ``next``, with the plan that it came with."""
+        """A request is ready: return the worker with room that takes it now, or keep it and return None. Each request
+        is handed over once, here or by ``next``, with the plan that it came with."""
 
     @abstractmethod
     def next(self, worker: Worker, now_s: float) -> Request | None:
@@ -100,11 +97,7 @@ class Router(Protocol):
 
 @runtime_checkable
 class Executor(Protocol):
-    """How a worker turns plans into time.
-
-    Attributes:
-        limit: the most requests that may be aboard a worker at once.
-    """
+    """How a worker turns plans into time; ``limit`` is the most requests that may be aboard a worker at once."""
 
     __slots__ = ()
     limit: int = 1
@@ -114,16 +107,13 @@ class Executor(Protocol):
 
     @abstractmethod
     def accept(self, worker: Worker, request: Request) -> None:
-        """``worker`` takes ``request`` aboard now. In the end call Run.end and Cluster.release once each.
-
-        Write the request's start_s and denoise_s before it ends, and record every second between its start and its end
-        (Cluster.spend), with its model on the worker (Cluster.install). All of this is checked when the run is over."""
+        """``worker`` takes ``request`` aboard now. In the end call Run.end and Cluster.release once each, and before
+        that write the request's start_s and denoise_s, and record every second between its start and its end
+        (Cluster.spend) with its model on the worker (Cluster.install)."""
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
-        """The GPU of ``worker`` is lost: let go of whatever is aboard, and return it.
-
-        Nothing more of it happens, the seconds so far are spent (Cluster.spend), and no Run.end or Cluster.release.
-        """
+        """The GPU of ``worker`` is lost: let go of whatever is aboard, and return it, without Run.end or
+        Cluster.release; the seconds so far are spent (Cluster.spend)."""
         raise SimulationError(
             f"{worker} fails and the executor ({of(self)}) has no method abort; choose another executor= or "
             "failures=none"

@@ -1,8 +1,4 @@
-"""The cache of artifacts: what is stored of earlier requests, and what a search finds in it.
-
-Find, get, insert and evict are separate: ``find`` names the best match, ``get`` takes the state to start from
-(and counts as its use), ``insert`` stores what a request left behind, and eviction makes room before that.
-"""
+"""The cache of artifacts: what is stored of earlier requests, and what a search finds in it."""
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
@@ -21,10 +17,8 @@ from traces.similarity.spaces import Space
 
 @dataclass(slots=True)
 class Match:
-    """The best artifact for a request: which entry, the trace row it came from, and how similar it is.
-
-    ``row`` is None where the database still knows an entry that the cache no longer has.
-    """
+    """The best artifact for a request: its entry, the trace row that left it, and how similar it is. ``row`` is None
+    where the database still knows an entry that the cache no longer has."""
 
     entry: int
     row: int | None
@@ -41,10 +35,8 @@ class State(NamedTuple):
 
 @dataclass(slots=True)
 class Entry:
-    """An earlier request of which something is held.
-
-    ``artifact`` is what a live backend made: the final image, or the latents by K.
-    """
+    """An earlier request of which something is held; ``artifact``: of a live backend, its final image or latents by
+    K."""
 
     row: int
     created_s: float
@@ -101,10 +93,8 @@ class Cache:
     def bind(
         self, run: Run, selector: Selector, database: Database | None = None, watcher: Watcher | None = None
     ) -> None:
-        """Take the trace's embeddings. What is less similar than the floor of ``selector`` is never found.
-
-        Without a ``database`` what is stored is found at once; else when it says so, and it tells ``watcher``.
-        """
+        """Take the trace's embeddings; what is less similar than the floor of ``selector`` is never found. Without a
+        ``database`` what is stored is found at once; else when it says so, and it tells ``watcher``."""
         alike = run.similarity
         vectors = alike.embeddings()
         self._holes = run.fact("hole", bool, shown=False, total="cache.holes")
@@ -121,11 +111,8 @@ class Cache:
         self.eviction.bind(run, self.space, selector)
 
     def refuse_unstored(self, selector: Selector) -> None:
-        """Raise ConfigError for a ``selector`` whose table was made for what is not stored.
-
-        Its K were chosen for latents or for final images. Where they are latents' and one of them is not stored, a
-        smaller one would be served and counted in its place. A final image serves any K.
-        """
+        """Raise ConfigError for a ``selector`` whose K were chosen for latents where images are stored, or the other
+        way, or for a K that is not stored: a smaller one would be served, and counted, in its place."""
         made_for, there = getattr(selector, "stored", None), "latents" if self.latents_at else "images"
         if made_for is not None and made_for != there:
             raise ConfigError(
@@ -153,11 +140,8 @@ class Cache:
         return Match(entry, None if held is None else held.row, self.space.similar(product))
 
     def get(self, match: Match, k: int, now_s: float, request: Request) -> State | None:
-        """Take the state of ``match`` to start from when ``k`` steps may be skipped.
-
-        Its K' is the largest stored one not above ``k`` (NIRVANA, 5.4: holes); None where all of them are above.
-        A final image serves any K. It is a hole where a larger state than K' would have served.
-        """
+        """Take the state of ``match`` to start from when ``k`` steps may be skipped: its K' is the largest stored one
+        not above ``k`` (NIRVANA, 5.4: holes), None where all are above. A final image serves any K."""
         entry = self._entries[match.entry]
         age_s = now_s - entry.created_s
         if self._ks[0] == FINAL:
@@ -174,11 +158,8 @@ class Cache:
         return State(best, age_s, None if entry.artifact is None else entry.artifact[best])
 
     def insert(self, request: Request, now_s: float) -> None:
-        """Store what ``request`` left behind, evicting what it takes to make room.
-
-        A request that itself began at K leaves only the states after K. An entry of more items than the whole
-        capacity is not stored.
-        """
+        """Store what ``request`` left behind, evicting what it takes to make room. A request that began at K leaves
+        only the states after K; an entry of more items than the whole capacity is not stored."""
         # Of a full run all; a final image is one whatever the run skipped.
         ks = self._ks
         first = bisect_right(ks, request.k) if request.k and ks[0] != FINAL else 0
@@ -208,11 +189,8 @@ class Cache:
         self.items += size
 
     def _make_room(self, most: int, row: int, now_s: float) -> None:
-        """Evict the worst items until ``most`` are left or, where whole prompts have to go, fewer.
-
-        An entry goes with the last of its items. Raises SimulationError where the policy names what is not held, or
-        another number of items than was asked for.
-        """
+        """Evict until at most ``most`` items are left. Raises SimulationError for victims that are not held, or too
+        few."""
         held, bit, by_prompt = self._held, self._bit, self.room == "prompt"
         items, left = self.items, 0
         while items > most or (by_prompt and left):

@@ -1,8 +1,5 @@
-"""The vector database: which entries a search can find, and from when on.
-
-The cache says what it stored and deleted; the database learns of it in batches, in the background (NIRVANA, 5.4:
-cache-maintainer). So a new entry is found late, and a deleted one is still found for a while.
-"""
+"""The vector database: which entries a search can find, and from when on. It is updated in batches, in the background
+(NIRVANA, 5.4: cache-maintainer), so a new entry is found late, and a deleted one is still found for a while."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -21,24 +18,19 @@ class Database:
 
     A batch begins as soon as none is under way and ``batch`` records wait, or the oldest has waited ``period_s``.
     It takes the oldest ``batch`` records at most, and all of them are seen when it is done. During an outage
-    nothing is updated: records wait, and a batch that an outage cuts begins again after it. The defaults are a
-    database that knows at once.
+    records wait, and a batch that an outage cuts begins again after it. By default the database knows at once.
 
-    What is due is applied when somebody next asks, in the order and at the times at which it fell due; the clock
-    need not run on for it when the last request is done.
+    What is due is applied when somebody next asks, in the order and at the times at which it fell due.
 
     Args:
         batch: records, insertions and deletions together.
         period_s: seconds that a record waits at most for its batch to fill; null waits for a full one.
         per_10k_s: seconds to apply 10,000 records (NIRVANA, 5.4: 7.5 s).
-        outages: windows [from_s, until_s] on the run's clock, in seconds.
+        outages: windows [from_s, until_s] on the run's clock, in seconds, in order.
         timeout_s: how long a request waits for a database that is down before it is generated in full.
 
     Attributes:
         due_s: when ``advance`` has something to do next; infinity where nothing waits.
-
-    Raises:
-        ConfigError: windows out of order.
     """
 
     batch: Count = 1
@@ -63,10 +55,8 @@ class Database:
         self._at_once = (self.batch == 1 or self.period_s == 0) and self.per_10k_s == 0 and not self.outages
 
     def open(self, make: Callable[[], Index], watcher: Watcher | None = None) -> None:
-        """Begin empty, with nothing to be found before ``settle``.
-
-        ``make`` gives the indexes (traces.similarity.search); ``watcher`` is told of what is applied.
-        """
+        """Begin empty, with nothing to be found before ``settle``: ``make`` gives the indexes
+        (traces.similarity.search), ``watcher`` is told of what is applied."""
         self._make = make
         self._watcher = watcher
 

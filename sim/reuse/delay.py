@@ -1,8 +1,5 @@
-"""Delays: how long a service takes for one request, as a number or as a distribution.
-
-The papers publish single numbers (NIRVANA, 4.1: l_s is of the order of 100 ms), so a number is the default; a
-distribution is for those who measured their own.
-"""
+"""Delays: how long a service takes for one request, as a number or as a distribution. The papers publish single numbers
+(NIRVANA, 4.1: l_s is of the order of 100 ms); a distribution is for those who measured their own."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -43,9 +40,6 @@ class LogNormal:
     Args:
         median_s, p99_s: with p99_s at least the median.
         mean_s, cv: with cv the standard deviation over the mean.
-
-    Raises:
-        ConfigError: not exactly one of the two pairs, or numbers that no such distribution has.
     """
 
     median_s: SomeSeconds | None = None
@@ -77,10 +71,7 @@ class Empirical:
     """Measured seconds: between neighbouring quantiles all values are equally likely.
 
     Args:
-        quantiles_s: at evenly spaced probabilities from 0 (the least) to 1 (the most), two at least.
-
-    Raises:
-        ConfigError: fewer than two, a negative one, or quantiles that fall.
+        quantiles_s: at evenly spaced probabilities from 0 (the least) to 1 (the most), two at least, not falling.
     """
 
     quantiles_s: Sequence[Seconds]
@@ -96,11 +87,8 @@ class Empirical:
 
 
 class Draws:
-    """One delay for every row, from a random stream of its own.
-
-    A row's delay does not depend on what happens to other rows, so two systems with the same seed see the same
-    service, request by request. ``first`` is the first row that is asked for.
-    """
+    """One delay for every row from ``first`` on, from a random stream of its own. It does not depend on what happens to
+    other rows, so two systems with the same seed see the same service, request by request."""
 
     def __init__(self, delay: Delay, rng: np.random.Generator, first: int = 0) -> None:
         self._delay = delay

@@ -34,12 +34,9 @@ class Direct(Door):
     Args:
         role: of the model.
         left_out: the share of the steps of every request that is not run, as if a cache had spared it: PatchedServe
-            stands NIRVANA in like this (8), SwiftDiffusion too (6.1).
+            stands NIRVANA in like this (8), SwiftDiffusion too (6.1). Not on a live backend.
         fetch_s: seconds until what they go on from is there, on the worker.
         refine: whether that is an image, which is encoded first.
-
-    Raises:
-        ConfigError: steps left out on a live backend, which would begin in the middle of nothing.
     """
 
     role: str = "large"
@@ -73,26 +70,22 @@ class Reuse(Door):
     One door for NIRVANA (latents, K by text similarity, the same model), MoDM (final images, K by
     text-to-image similarity, a hit on the small model) and retrieval (K = N: the image found is the answer).
 
-    Everything is decided as the services are when the request arrives. A request is generated in full when no match
-    is predicted (and then saves the search), when none is found, when the state wanted was deleted before the
-    database learnt of it (and then the search and an attempt to fetch are spent; NIRVANA's Algorithm 1 tells of a
-    deletion in no other way), and when a service is down (after its timeout). Attempts in vain are ``search_s``.
+    Everything is decided as the services are when the request arrives. A request is generated in full when no match is
+    predicted, when none is found, when the state wanted was deleted before the database learnt of it (NIRVANA's
+    Algorithm 1 tells of a deletion in no other way), and when a service is down (after its timeout). Attempts in vain
+    are ``search_s``.
 
     Args:
         cache: what earlier requests left behind.
         selector: similarity -> K.
         admission: whose artifacts are kept.
-        hit_role: the role of the model that runs a hit, unless K = N.
-        miss_role: the role of the model that runs a miss.
+        hit_role, miss_role: the roles of the models that run a hit, unless K = N, and a miss; one role for latents.
         embed_s: seconds to embed the prompt; this and the next two are numbers or distributions.
         search_s: seconds for one search (NIRVANA's l_s, 4.1; MoDM, 5.2).
         fetch_s: seconds to fetch an artifact, on the worker (NIRVANA's l_r, 4.1).
         database: when what is stored can be found; by default at once.
         store: when artifacts can be fetched; by default always.
         predictor: which prompts are searched for; by default all.
-
-    Raises:
-        ConfigError: latents of one model for another to resume.
     """
 
     cache: Cache
@@ -182,7 +175,7 @@ class Reuse(Door):
         return took_s
 
     def _look(self, request: Request, now_s: float) -> tuple[int, float]:
-        """Search, and start from what is found; returns what came of it, and seconds spent on a fetch in vain."""
+        """Search, and start from what is found: returns the outcome, and seconds spent on a fetch in vain."""
         match = self.cache.find(request)
         if match is None:
             return MISS, 0.0
@@ -204,7 +197,6 @@ class Reuse(Door):
         return self._start_from(request, match.row, state), 0.0
 
     def _check_skip(self, k: int) -> None:
-        """Raise SimulationError where ``k`` is no number of steps to skip."""
         if not 0 < k <= self.selector.of_steps or k % 1:
             raise SimulationError(
                 f"{of(self.selector)} skips {k} steps; expected a whole number from 0 to {self.selector.of_steps}"
@@ -227,7 +219,6 @@ class Reuse(Door):
             self._capture(request)
 
     def _start_from(self, request: Request, row: int, state: State) -> int:
-        """Plan to go on from ``state``; returns what came of the search by that."""
         request.k, request.of_steps = state.k, self.selector.of_steps
         self._run.assign(request, self._hit_model)
         if request.skipped == 0:  # a model of so few steps that K is less than one of them
@@ -246,7 +237,7 @@ class Reuse(Door):
         return HIT
 
     def _capture(self, request: Request) -> None:
-        """What a live backend must keep on the way: the states after K that this run passes through."""
+        """Have a live backend keep the states after K that this run passes through."""
         of_steps = self.selector.of_steps
         passed = [k for k in self.cache.latents_at if k > request.k]
         request.capture = {k: k * request.steps // of_steps for k in passed}

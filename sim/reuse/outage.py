@@ -11,10 +11,8 @@ from sim.errors import ConfigError
 
 @dataclass(slots=True)
 class Outages:
-    """Windows [from_s, until_s) on the run's clock in which a service is down, in order and apart.
-
-    Raises ConfigError, naming ``key``, for windows that are empty, overlap or fall.
-    """
+    """Windows [from_s, until_s) on the run's clock in which a service is down. Raises ConfigError, naming ``key``, for
+    windows that are empty, overlap or fall."""
 
     windows: Sequence[tuple[float, float]]
     key: str

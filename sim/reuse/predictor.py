@@ -39,27 +39,21 @@ class OneClassSvm(Predictor):
 
     Linear, trained by stochastic gradient descent (scikit-learn's SGDOneClassSVM), or on a Nystroem map of the
     Gaussian kernel where ``landmarks`` are given. It is trained beside the requests, with a batch of the
-    database's changes, when more than ``retrain_share`` of the vectors changed since the last time; the new model
-    is in force when training is done. Before the first one every prompt is searched for. Predicting takes no time
-    (5.2: orders of magnitude less than a search).
+    database's changes; the new model is in force when training is done, and before the first one every prompt is
+    searched for. Predicting takes no time (5.2: orders of magnitude less than a search).
 
     Args:
         nu: bound on the share of training errors, over 0 and at most 1 (6: 0.001).
-        threshold: what the decision function must exceed; 0 is scikit-learn's own. Null chooses one, once, as 7.7
-            does (by latency overhead; its value is not printed): when it is first trained, on the last fifth of
-            the prompts that are there, and on what a search for each finds among those before them. What is there
-            then is what was preloaded, so no request that is measured has a part in it.
+        threshold: what the decision function must exceed; 0 is scikit-learn's own. Null chooses one, as 7.7 does (by
+            latency overhead; its value is not printed), once: when it is first trained, on the last fifth of the
+            preloaded prompts, and on what a search for each finds among those before them.
         retrain_share: insertions and deletions over vectors at the last training (5.2: 0.05).
         per_10k_s: simulated seconds to train on 10,000 vectors (5.4: 0.04).
-        sample: vectors that are trained on at most, drawn anew each time from all; null trains on all. The simulated
-            seconds are those of all.
+        sample: vectors that are trained on at most, drawn anew each time; null is all, whose seconds it always takes.
         landmarks: vectors that the kernel's map is made of; null is linear.
         gamma: of the kernel exp(-gamma |x - y|^2), with ``landmarks``.
         search_s: seconds of a search in vain, where no threshold is given (l_s, 4.1).
         selector: says how many steps a match spares; needed where no threshold is given.
-
-    Raises:
-        ConfigError: neither a threshold nor a selector.
     """
 
     nu: Annotated[float, Ge(1e-6), Le(1)] = 0.001
@@ -157,15 +151,14 @@ class OneClassSvm(Predictor):
         return trained
 
     def _line(self, scores: NDArray[np.float64]) -> float:
-        """The decision function has no scale of its own: each model searches for as many of the stretch, ascending."""
+        """The line above which ``scores``, ascending, hold as many of the stretch as were chosen: scores have no
+        scale."""
         spared = len(scores) - self._searched
         return float(scores[spared - 1]) if spared else -inf
 
     def _choose(self, rows: NDArray[np.int64]) -> None:
-        """How many of the last ``rows``, ascending, to search for, unless they are few, or all or none of them match.
-
-        They are never learnt: a prompt that was would be more like the class than one that comes.
-        """
+        """Choose how many of the last ``rows``, ascending, to search for. They are never learnt: a prompt that was
+        would be more like the class than one that comes."""
         stretch = min(STRETCH, len(rows) // 5)
         if stretch < LEAST_STRETCH:
             return
@@ -207,10 +200,7 @@ class Trained:
 
 
 def cheapest(scores: NDArray[np.float64], forgone: NDArray[np.float64]) -> float:
-    """The threshold whose errors add the least latency; of equal ones the lowest.
-
-    NIRVANA chooses precision and recall by the latency overhead that they leave (7.7, Figure 18): a search in vain
-    costs its own time, a match that is not searched for the steps that it would have spared.
+    """The threshold whose errors add the least latency (NIRVANA, 7.7, Figure 18); of equal ones the lowest.
 
     Args:
         scores: of the decision function, (n,); what scores more than the threshold is searched for.

@@ -15,18 +15,14 @@ class Thresholds:
     """A table of the lowest similarity for each K (NIRVANA, Fig. 10; MoDM, 5.2).
 
     Args:
-        at_least: K -> similarity. A larger K needs a larger similarity.
+        at_least: K, from 1 to ``of_steps`` -> similarity. A larger K needs a larger similarity.
         of_steps: the N that the table was made for; for another number of steps K keeps its share of them.
         strict: a similarity must exceed its threshold (NIRVANA's ``>``), not just reach it (MoDM's ``>=``).
         alpha: the share of the full run's quality that the table was made to keep; the summary counts the images
             that fall below it, where quality is measured.
         stored: what the table was made for, and the cache must store: latents, or final images; None fits both.
-        alpha_for: what ``alpha`` was chosen for, where that is known: the models by ``large`` and ``hits``, the
-            ``space``, and the table itself, ``at_least`` of ``of_steps``. Only there, or with higher thresholds, is
-            alpha a bound (sim.record.quality).
-
-    Raises:
-        ConfigError: an empty table, a K outside 1..of_steps, or thresholds that fall as K grows.
+        alpha_for: what ``alpha`` was chosen for: the models by ``large`` and ``hits``, the ``space``, and the table,
+            ``at_least`` of ``of_steps``. Only there, or with higher thresholds, is it a bound (sim.record.quality).
     """
 
     at_least: dict[Steps, Number]

@@ -9,17 +9,12 @@ from sim.reuse.outage import Outages
 
 @dataclass(slots=True)
 class Store:
-    """A file store (NIRVANA's EFS, 5.3) that may be out of service.
-
-    How long a fetch takes is the front door's ``fetch_s``. What is written during an outage waits and is there when
-    the store is back, which nobody can tell from its being there at once: nothing can be read meanwhile.
+    """A file store (NIRVANA's EFS, 5.3) that may be out of service; a fetch takes the front door's ``fetch_s``. What is
+    written during an outage is there when the store is back.
 
     Args:
-        outages: windows [from_s, until_s] on the run's clock, in seconds.
+        outages: windows [from_s, until_s] on the run's clock, in seconds, in order.
         timeout_s: how long a request waits for a store that is down before it is generated in full.
-
-    Raises:
-        ConfigError: windows out of order.
     """
 
     outages: Sequence[tuple[Seconds, Seconds]] = ()

@@ -10,12 +10,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.parts import Eviction, Item
-from sim.reuse.eviction import FINAL, Fifo, Lcbfu, Lfu, Lru, Random, entry_of, item, k_of
+from sim.reuse.eviction import FINAL, K_BITS, K_MASK, Fifo, Lcbfu, Lfu, Lru, Random
 from sim.reuse.selector import Thresholds
 from tests.sim.lab import configured, engine, simulated
 from traces.similarity.spaces import TextToText
 
 KS = (5, 10, 15, 20, 25)
+
+
+def item(entry: int, k: int) -> Item:
+    return entry << K_BITS | k
+
+
+def entry_of(item: Item) -> int:
+    return item >> K_BITS
+
+
+def k_of(item: Item) -> int:
+    return item & K_MASK
+
 
 Key = Callable[[Item, int, int], tuple[Any, ...]]
 """What a policy orders by, of an item, its number of uses and the time that it was last touched."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sim.control.best import Fleet, Split, Weights, best, cost, served, window
 from sim.control.hindsight import Hindsight, recorded
 from sim.control.pid import Pid
-from sim.control.split import Demand, carries, demand, quality_split, throughput_split
+from sim.control.split import Demand, demand, quality_split, throughput_split
 from sim.errors import ConfigError
 from sim.model import Model
 from sim.run import write
@@ -86,7 +86,8 @@ def test_a_window_leaves_nothing_waiting_just_where_the_monitors_rule_holds(flee
             some = some or float(misses[0] + hits[0]) <= 1e-9
     if fleet.shared and asked.miss_rpm + asked.hit_rpm > 1e-6:
         slightly = (Demand(asked.miss_rpm * f, asked.hit_rpm * f) for f in (1 - 1e-6, 1 + 1e-6))
-        rule = [carries(fleet.gpus, each, fleet.large_rpm, fleet.small_rpm[0]) for each in slightly]
+        rates = fleet.large_rpm, fleet.small_rpm[0]
+        rule = [quality_split(fleet.gpus, each, *rates) is not None for each in slightly]
         assert some in rule
 
 

@@ -1,6 +1,6 @@
 """Eviction: which item leaves a full cache. One policy per file."""
 
-from sim.reuse.eviction.base import FINAL, K_BITS, K_MASK, MOST_STEPS, entry_of, item, items_of, k_of
+from sim.reuse.eviction.base import FINAL, K_BITS, K_MASK
 from sim.reuse.eviction.fifo import Fifo
 from sim.reuse.eviction.lcbfu import Lcbfu
 from sim.reuse.eviction.lfu import Lfu
@@ -12,15 +12,10 @@ __all__ = [
     "FINAL",
     "K_BITS",
     "K_MASK",
-    "MOST_STEPS",
     "Fifo",
     "Lcbfu",
     "Lfu",
     "Lru",
     "Optimum",
     "Random",
-    "entry_of",
-    "item",
-    "items_of",
-    "k_of",
 ]

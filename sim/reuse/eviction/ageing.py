@@ -12,7 +12,6 @@ Uses = Annotated[int, Ge(0), Le(MOST)]
 
 
 def assume(run: Run, policy: str, ageing: bool, initial_uses: int) -> None:
-    """Say in the summary what the policy rests on."""
     run.assume(
         f"{policy}: uses that an item enters with",
         initial_uses,

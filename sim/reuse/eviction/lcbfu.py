@@ -13,19 +13,17 @@ from traces.similarity.spaces import Space
 class Lcbfu(Eviction):
     """The item with the lowest f x K goes first, where f counts its uses: the steps it saved (NIRVANA, 5.4).
 
-    Among equals the oldest entry goes first, of an entry the smallest K, so that what was never used leaves first
-    in, first out. Final images all save alike: their score is f.
+    Among equals the oldest entry goes first, of an entry the smallest K. Final images all save alike: their score is f.
 
-    f counts the insertion as the first use. Were it to start at 0, there would always be enough items of score 0 to
-    evict, whatever their K, as every insertion evicts as many items as it brings: K would play no part. So it is in
-    MoDM's artifact: ``initial_uses=0``.
+    f counts the insertion as the first use. Were it to start at 0 (``initial_uses=0``, as in MoDM's artifact), there
+    would always be enough items of score 0 to evict, whatever their K: K would play no part.
 
-    With ``ageing`` an item's key is its f x K plus the key of the last victim at the time it came in or was used, as in
+    With ``ageing`` an item's key is its f x K plus the key of the last victim when it came in or was used, as in
     ``Lfu``.
 
     Args:
         ageing: whether uses of long ago fade.
-        initial_uses: f of an item that enters. The paper does not say; 0 in MoDM's artifact.
+        initial_uses: f of an item that enters; the paper does not say.
     """
 
     ageing: bool = True
@@ -56,6 +54,5 @@ class Lcbfu(Eviction):
         return least
 
     def _find_lanes(self, ks: tuple[int, ...]) -> list[tuple[Lane, int]]:
-        """New items of one K are all worth the same when they enter, and what ages them only rises."""
         self._lanes[ks] = lanes = [(self._items.lane(k), (self.initial_uses * (k or 1)) << ITEM_BITS | k) for k in ks]
         return lanes

@@ -17,9 +17,9 @@ class Lfu(Eviction):
 
     A use is one of that (prompt, K), the insertion the first of them. What is evicted loses its count.
 
-    With ``ageing`` an item's key is its uses plus the key of the last victim at the time it came in or was used
-    (dynamic ageing, LFUDA: Arlitt et al. 2000; Squid's heap LFUDA): what was popular once goes when newcomers were used
-    as often since. It has no parameter.
+    With ``ageing`` an item's key is its uses plus the key of the last victim when it came in or was used (dynamic
+    ageing, LFUDA: Arlitt et al. 2000; Squid's heap LFUDA): what was popular once goes when newcomers were used as often
+    since.
 
     Args:
         ageing: whether counts of long ago fade.

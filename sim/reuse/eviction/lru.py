@@ -9,10 +9,8 @@ from sim.reuse.eviction.base import items_of
 
 @dataclass(slots=True)
 class Lru(Eviction):
-    """The item that was not used for the longest goes first; entering counts as a use (NIRVANA, 7.4).
-
-    A use is one of that (prompt, K): the other states of the prompt grow older. About 140 bytes per item.
-    """
+    """The item that was not used for the longest goes first; entering counts as a use (NIRVANA, 7.4). A use is one of
+    that (prompt, K): the other states of the prompt grow older. About 140 bytes per item."""
 
     _items: OrderedDict[Item, None] = field(init=False, default_factory=OrderedDict, repr=False)
 

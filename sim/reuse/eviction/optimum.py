@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from conf.ranges import Count
 from sim.errors import ConfigError
 from sim.parts import Eviction, Item, Run, Selector
-from sim.reuse.eviction.base import FINAL, items_of, k_of
+from sim.reuse.eviction.base import FINAL, K_MASK, items_of
 from traces.similarity.neighbours import UNIT, Neighbours, remembered
 from traces.similarity.spaces import Space
 
@@ -20,18 +20,14 @@ class Optimum(Eviction):
 
     A possible use of (prompt, K) is a later request that is similar enough to the prompt to skip K steps or more.
 
-    What it is optimal for: the number of hits, among all policies that store every miss, where a request that
-    matches at all matches one artifact only (equal prompts or none), one K (or final images) is stored, and a
-    request is done before the next one comes. That is MIN, and the tests hold it to a search over all ways to evict.
+    It has the most hits of all policies that store every miss where a request matches one artifact at most, one K (or
+    final images) is stored, and a request is done before the next one comes. Elsewhere it is a greedy rule, as the
+    optimum is NP-hard: it assumes that a request could use every artifact that is similar enough, and that no larger K
+    of the same prompt serves it instead. So it prefers small K: a yardstick for hit rate, not for compute saving, no
+    bound.
 
-    What it is elsewhere: a greedy rule. To choose best for a similarity cache one has to know which of several
-    similar artifacts will be there to serve a request, which is as hard as covering the requests by as few
-    artifacts as possible (NP-hard). It assumes that a request could use every artifact that is similar enough,
-    not only the most similar one, and that no larger K of the same prompt serves it instead. So it prefers small K,
-    which more requests can use: it is a yardstick for hit rate, not for compute saving, and not a bound.
-
-    Among equals (items that no request can use again, above all) the oldest entry goes first, of an entry the
-    smallest K. It needs every row's neighbours, as ``search=remembered`` finds and keeps them.
+    Among equals the oldest entry goes first, of an entry the smallest K. It needs every row's neighbours, as
+    ``search=remembered`` finds and keeps them.
 
     Args:
         most: neighbours of a row that are known; of a row with more, the most similar ones (traces.similarity.search).
@@ -85,7 +81,7 @@ class Optimum(Eviction):
                 return item
 
     def _catch_up(self) -> None:
-        """Look again at the items whose next possible use has come and gone."""
+        """Plan anew the items whose next possible use has come and gone."""
         now = self._run.workload.preload + self._run.arrived
         for row in range(self._seen, now):
             for item in self._due.pop(row, ()):
@@ -97,14 +93,14 @@ class Optimum(Eviction):
             heapify(self._heap)
 
     def _plan(self, item: Item, now: int) -> None:
-        next_use = self._later.next(self._row_of[item], k_of(item), now)
+        next_use = self._later.next(self._row_of[item], item & K_MASK, now)
         self._next[item] = next_use
         if next_use < self._later.n:
             self._due.setdefault(next_use, []).append(item)
         heappush(self._heap, (-next_use, item))
 
     def _shapes(self, rows: int) -> NDArray[np.int64]:
-        """A number for the shape and steps of every row of the trace: latents serve their own shape only."""
+        """A number for the shape and steps of every row: latents serve their own shape only."""
         work = self._run.workload
         if work.native:
             return np.zeros(rows, np.int64)
@@ -114,13 +110,11 @@ class Optimum(Eviction):
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Which later rows could start from the artifact of a row: those of row j are ``rows[ends[j - 1]:ends[j]]``.
+    """Which later rows could start from the artifact of a row: those of row j are ``rows[ends[j - 1]:ends[j]]``,
+    ascending.
 
-    Attributes:
-        ends: (n,) int64.
-        rows: (m,) int64, ascending for each j.
-        skips: (m,) int64, the K that the similarity allows.
-        alike: (m,) bool, whether both have the same shape and steps.
+    ``ends`` is (n,) int64; of each of the (m,) ``rows``, ``skips`` is the K that the similarity allows, and ``alike``
+    whether both have the same shape and steps.
     """
 
     ends: NDArray[np.int64]
@@ -130,7 +124,6 @@ class Later:
 
     @property
     def n(self) -> int:
-        """Rows of the trace."""
         return len(self.ends)
 
     def next(self, row: int, k: int, now: int) -> int:

@@ -18,9 +18,9 @@ Step = Callable[[Sequence[Request]], Cost]
 def reused(alike: Sequence[float], most: int) -> list[float]:
     """The share that is reused at each step, where what is alike is reused, yet at most ``most`` steps in a row.
 
-    Whether a block is alike is taken as independent from step to step; what counts is how many times in a row it was
-    reused, a chain of ``most`` + 1 states that begins with a step that is computed. Where the share s does not change,
-    it settles at E / (1 + E) with E = s + s^2 + ... + s^most.
+    Whether a block is alike is taken as independent from step to step; how many times in a row it was reused is a chain
+    of ``most`` + 1 states. Where the share s does not change, it settles at E / (1 + E) with E = s + s^2 + ... +
+    s^most.
 
     Args:
         alike: of each step, the share that may be reused.
@@ -67,7 +67,6 @@ class PatchLevel:
         return Mixed(step(active), self.overhead.seconds(active), rows, count)
 
     def _summed(self, request: Request) -> list[float]:
-        """The running sum of what ``request`` reuses, from the first step that it runs."""
         model = request.model or ""
         key = (model, request.width, request.height, request.steps, request.skipped)
         sums = self._sums.get(key)
@@ -83,10 +82,7 @@ class WholeImage:
     block caching without patches, as PatchedServe compares itself with it (8.2).
 
     Requests are alike independently of each other. How many times in a row a block was left out counts from the last
-    change of the batch, since who joins has nothing to reuse.
-
-    Args:
-        likeness, overhead, consecutive: see PatchLevel.
+    change of the batch, since who joins has nothing to reuse. Arguments as of PatchLevel.
     """
 
     likeness: Assumed | Measured

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 from backends.base import Cost, total_j
@@ -11,20 +11,15 @@ from sim.parts.serving import NEARLY
 
 @dataclass(slots=True)
 class Listed:
-    """Steps whose costs are known one by one.
-
-    Args:
-        costs: of each step.
-        spared: for each request, the share of each step that it reused.
-    """
+    """Steps whose costs are known one by one; ``spared`` is, for each request, the share of each step that it
+    reused."""
 
     costs: Sequence[Cost]
     spared: Sequence[Sequence[float]]
-    _ends: list[float]
+    _ends: list[float] = field(init=False)
 
-    def __init__(self, costs: Sequence[Cost], spared: Sequence[Sequence[float]]) -> None:
-        self.costs, self.spared = costs, spared
-        self._ends = [0.0, *accumulate(cost.seconds for cost in costs)]
+    def __post_init__(self) -> None:
+        self._ends = [0.0, *accumulate(cost.seconds for cost in self.costs)]
 
     @property
     def longest_s(self) -> float:
@@ -45,10 +40,8 @@ class Listed:
 
 @dataclass(slots=True)
 class Mixed:
-    """Each request of the batch spares a share of its weight in a full step, which depends on how far it is.
-
-    Sums over steps are differences of what was summed once for each kind of request, so that a course of any length
-    costs a look-up for each request.
+    """Each request of the batch spares a share of its weight in a full step, which depends on how far it is. Sums over
+    steps are differences of running sums, so that a course of any length costs a look-up for each request.
 
     Args:
         full: one step that reuses nothing.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import MinLen
@@ -15,34 +15,18 @@ from sim.errors import ConfigError
 from sim.parts import Run
 
 
-@runtime_checkable
-class Likeness(Protocol):
-    """Shares of the blocks of a denoiser whose input is near enough to that of the step before."""
-
-    def bind(self, run: Run) -> None: ...
-
-    def patches(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
-        """For each of ``steps``, the share of (patch, block) that are; 0 at the first, which has none before it."""
-
-    def images(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
-        """The share of blocks for which all patches of an image are."""
-
-
 @dataclass(slots=True)
 class Assumed:
     """The same at every step but the first: what a file says, by model and by side of a square image.
 
-    Between the sides that are given it is linear in pixels, outside them that of the nearest. The patches of an image
-    are alike together: an image of n patches counts as n ** ``independence`` that are alike independently.
+    Between the sides that are given it is linear in pixels, outside them that of the nearest. An image of n patches
+    counts as n ** ``independence`` that are alike independently.
 
     Args:
         shares: model -> side in pixels -> share of (patch, block) that are alike.
         independence: 0: the patches of an image are alike all or none; 1: each on its own.
         patch_px: side of a patch.
         source: where the shares are from, for the summary.
-
-    Raises:
-        ConfigError: a model that is asked for and not among them.
     """
 
     shares: dict[str, Annotated[dict[Count, Share], MinLen(1)]]
@@ -59,10 +43,12 @@ class Assumed:
         run.assume("how independently the patches of an image are alike", self.independence, self.source)
 
     def patches(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
+        """For each of ``steps`` the share of (patch, block) that are alike; 0 at the first."""
         share = self._at(model, width * height)
         return [0.0] + [share] * (steps - 1)
 
     def images(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
+        """The share of blocks for which all patches of an image are alike."""
         count = max(width * height / self.patch_px**2, 1.0)
         share = self._at(model, width * height) ** (count**self.independence)
         return [0.0] + [share] * (steps - 1)
@@ -87,9 +73,6 @@ class Measured:
     Args:
         path: the file.
         names: model of this run -> model in the file, where they are not called the same.
-
-    Raises:
-        ConfigError: no such file, or it cannot be read, or has none of a model.
     """
 
     path: str

@@ -21,9 +21,6 @@ class Overhead:
         patch_s: and for each patch in it, beside that.
         patch_px: side of a patch.
         source: where the seconds are from, for the summary.
-
-    Raises:
-        ConfigError: a model is served whose blocks are not said.
     """
 
     blocks: dict[str, Count]
@@ -33,7 +30,6 @@ class Overhead:
     source: str = "assumed"
 
     def bind(self, run: Run) -> None:
-        """Say what it is, for the run's summary."""
         said = f"{self.block_s:g} a block, {self.patch_s:g} more for each patch of {self.patch_px} px"
         run.assume("seconds of a step that the feature cache itself takes", said, self.source)
 

@@ -17,17 +17,14 @@ class StepCaching:
     """Which steps are computed is known beforehand; the others take the last one's output and little time.
 
     In a schedule of another length a step stands for those that lie at its share of the way, and is computed where one
-    of them is: of fewer steps more are, as they lie further apart. The first step that a request runs is computed.
+    of them is. The first step that a request runs is computed.
 
     Args:
-        computed: the steps that were computed, from 0 on, of a run of ``of_steps``.
+        computed: the steps that were computed, from 0 on, of a run of ``of_steps``; one at least.
         reused_cost: what a step that is not computed takes, over one that is.
         decides: ``request``: who computes a step and who does not may share a batch, each pays for its own; ``batch``:
             one that any of them computes is computed for all, as engines do whose batches have one decision.
         source: where the list is from, for the summary.
-
-    Raises:
-        ConfigError: a step that is none of ``of_steps``, or none at all.
     """
 
     computed: list[int]
@@ -82,7 +79,6 @@ class StepCaching:
     def _cost(
         self, active: Sequence[Request], computing: Sequence[bool], step: Callable[[Sequence[Request]], Cost]
     ) -> Cost:
-        """One step in which those that are ``computing`` compute."""
         groups = [
             ([r for r, on in zip(active, computing, strict=True) if on is wanted], share)
             for wanted, share in ((True, 1.0), (False, self.reused_cost))
