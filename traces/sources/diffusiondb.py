@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from conf.ranges import Amount, Count
 from traces.error import TraceError
-from traces.sources import Streamed
+from traces.sources import Streamed, numbered
 from traces.sources.formats.cells import Timestamps, integers, numbers
 from traces.sources.formats.columnar import plain_text, read_parquet
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
@@ -64,8 +64,6 @@ class DiffusionDB(Streamed):
             has none. The score 2.0 says that Stable Diffusion's own filter blurred the image, so 1.0
             drops only these. None keeps everything.
         limit: keep only this many requests, the earliest.
-        name: what reports call the trace.
-        limits: how much is read.
     """
 
     path: str | Path | None = None
@@ -109,13 +107,13 @@ class DiffusionDB(Streamed):
         stamps = Timestamps()
         skipped = notes["skipped"]
         kept = 0
-        for table in self._tables(where):
+        for rows, table in numbered(self._tables(where)):
             for column in COLUMNS.values():
                 require_column(table.column_names, column, where)
-            origin = Origin(where, COLUMNS, np.arange(notes["rows"], notes["rows"] + table.num_rows))
+            origin = Origin(where, COLUMNS, rows)
             times = _times(table.column("timestamp"), stamps, origin)
             keep = times.is_valid().to_numpy()
-            notes["rows"] += table.num_rows
+            notes["rows"] += len(rows)
             skipped[UNDATED] += int((~keep).sum())
             if self.nsfw_max is not None:
                 clean = _clean(table, self.nsfw_max, origin)
@@ -123,8 +121,7 @@ class DiffusionDB(Streamed):
                 keep &= clean
             at = np.flatnonzero(keep)
             kept += at.size
-            origin = Origin(where, COLUMNS, origin.rows[at] if origin.rows is not None else at)
-            table, times = table.take(pa.array(at)), times.take(pa.array(at))
+            origin, table, times = Origin(where, COLUMNS, rows[at]), table.take(pa.array(at)), times.take(pa.array(at))
             spread.see(times)
             yield Batch(_columns(table, origin), times, origin)
         if notes["rows"] and not kept:

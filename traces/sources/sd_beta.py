@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from traces.error import TraceError
-from traces.sources import Streamed
+from traces.sources import Streamed, numbered, opened
 from traces.sources.formats.cells import integers, numbers
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
 from traces.table.ingest import Batch, Reading, since_earliest
@@ -65,11 +65,8 @@ class SdBeta(Streamed):
         channel: keep only the requests of this channel; None merges all of them.
         since: keep only what arrives then or later: a day or a time in ISO 8601, UTC where it names no zone.
         until: keep only what arrives before then.
-        name: what reports call the trace.
-        limits: how much is read.
 
-    Raises:
-        TraceError: `since` or `until` is no day or time, or they leave no time between them.
+    Raises TraceError: `since` or `until` is no day or time, or they leave no time between them.
     """
 
     path: str
@@ -106,14 +103,12 @@ class SdBeta(Streamed):
             "rows": 0,
             "skipped": {},
         }
-        return Reading(
-            where=str(path),
-            name=self.name,
-            source="Stable Diffusion beta, log of 30 of its 50 channels",
-            batches=self._batches(read_delimited(path, self.limits, header), str(path), notes),
-            notes=notes,
-            settle=since_earliest,
-            limits=self.limits,
+        return opened(
+            self,
+            "Stable Diffusion beta, log of 30 of its 50 channels",
+            self._batches(read_delimited(path, self.limits, header), str(path), notes),
+            notes,
+            since_earliest,
         )
 
     def _batches(self, tables: Iterator[pa.Table], where: str, notes: dict[str, Any]) -> Iterator[Batch]:
@@ -121,17 +116,15 @@ class SdBeta(Streamed):
         skipped: Counter[str] = Counter()
         blank: Counter[str] = Counter()
         kept, first_s = 0, np.inf
-        for table in tables:
-            origin = Origin(where, COLUMNS, np.arange(notes["rows"], notes["rows"] + table.num_rows))
-            notes["rows"] += table.num_rows
-            arrival_s = order.times(table, origin)
+        for rows, table in numbered(tables):
+            notes["rows"] += len(rows)
+            arrival_s = order.times(table, Origin(where, COLUMNS, rows))
             keep, why = self._chosen(table, arrival_s)
             skipped += why
             at = np.flatnonzero(keep)
             kept += at.size
             first_s = float(arrival_s[at].min(initial=first_s))
-            rows = origin.rows[at] if origin.rows is not None else at
-            table, origin = table.take(pa.array(at)), Origin(where, COLUMNS, rows)
+            table, origin = table.take(pa.array(at)), Origin(where, COLUMNS, rows[at])
             blank.update({name: table.column(name).null_count for name in ("user", "steps", "prompt")})
             yield Batch(_columns(table, origin), pa.array(arrival_s[at]), origin)
         if notes["rows"] and not kept:

@@ -81,8 +81,7 @@ class Synthetic:
             its steps; its number of images; its base model afresh.
         name: what reports call the trace.
 
-    Raises:
-        TraceError: an argument is out of its range.
+    Raises TraceError: an argument is out of its range.
     """
 
     requests: Count = FITTED

@@ -32,8 +32,6 @@ MEASURES: Mapping[str, Measured] = load_measures(
 )
 """Of all systems."""
 
-Overrides = Mapping[str, Sequence[str]]
-
 T = TypeVar("T", Row, Reading, Observation)
 
 
@@ -53,7 +51,7 @@ class Study:
     targets: Targets
     measures: Mapping[str, Measured]
     reasons: Reasons
-    overrides: Overrides
+    overrides: Mapping[str, Sequence[str]]
     form: str
     beside: bool = False
 
@@ -82,8 +80,7 @@ class Card:
 def study(system: str | None, *, quick: bool) -> Study:
     """The project's own targets: of one system, or of all.
 
-    Raises:
-        ConfigError: no such system, or a file in conf/data that is malformed.
+    Raises ConfigError: no such system, or a file in conf/data that is malformed.
     """
     targets = load_targets(DATA / "targets.yaml")
     reasons = load_reasons(DATA / "scorecard-reasons.yaml", targets)
@@ -106,6 +103,17 @@ def study(system: str | None, *, quick: bool) -> Study:
         if name not in overrides:
             raise ConfigError(f"{DATA / 'scorecard-quick.yaml'}: {name} is missing; say what makes it quick")
     return said
+
+
+def runs_of(study: Study, name: str, work: Path, jobs: int, leave_out: bool = False) -> Runs:
+    """Run what is not finished of the experiment ``name``, with what ``study`` sets beside its own; see ``finish``.
+
+    With ``leave_out``, an experiment that ``study`` sets nothing beside has no runs: it is too long for the quick form.
+    """
+    if leave_out and name not in study.overrides:
+        print(f"{name}: left out of the quick form")
+        return Runs(())
+    return finish(sweep(name, study.overrides.get(name, ())), work, jobs)
 
 
 def make(study: Study, work: Path, jobs: int = 1, feeds: Sequence[Feed] = (Feed(),)) -> Card:
@@ -184,18 +192,14 @@ def write(card: Card, folder: Path, name: str) -> None:
 
 def judged(rows: Sequence[Row]) -> dict[str, Judged]:
     """Return the verdicts of rows for --check, by id."""
-    found = {}
-    for row in rows:
-        ours = number(row.ours) + (f" ({row.reason})" if row.reason else "")
-        found[row.id] = Judged(f"{row.what}: {number(row.paper)}", ours, row.verdict == "held")
-    return found
+    ours = {row.id: number(row.ours) + (f" ({row.reason})" if row.reason else "") for row in rows}
+    return {row.id: Judged(f"{row.what}: {number(row.paper)}", ours[row.id], row.verdict == "held") for row in rows}
 
 
 def known(before: Path, study: Study) -> dict[str, Judged]:
     """Return the verdicts that the scorecard ``before`` (its JSON) has of the study's systems on the built-in trace.
 
-    Raises:
-        ConfigError: there is no such scorecard, or it is not one, or it has no such column.
+    Raises ConfigError: there is no such scorecard, or it is not one, or it has no such column.
     """
     columns = {column.name: column.rows for column in read_columns(before)}
     if SYNTHETIC not in columns:

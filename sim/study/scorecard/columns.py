@@ -56,11 +56,7 @@ class Feed:
 
     @property
     def said(self) -> str:
-        """Which trace it is, in words.
-
-        Raises:
-            TraceError: the file cannot be read, or is no trace.
-        """
+        """Which trace it is, in words. Raises TraceError: the file cannot be read, or is no trace."""
         if self.path is None:
             return "the built-in synthetic trace (conf/trace/synthetic.yaml), made up from statistics of real ones"
         rows, digest = about(self.path)
@@ -89,11 +85,7 @@ class Column:
 
 
 def read_columns(path: Path) -> list[Column]:
-    """The columns of a scorecard's JSON.
-
-    Raises:
-        ConfigError: there is no such file, or it is none.
-    """
+    """The columns of a scorecard's JSON. Raises ConfigError: there is no such file, or it is none."""
     try:
         return TypeAdapter(dict[Literal["columns"], list[Column]]).validate_json(path.read_bytes())["columns"]
     except OSError as error:

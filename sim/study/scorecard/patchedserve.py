@@ -54,8 +54,7 @@ def load_over_baselines(runs: Runs) -> list[float]:
 def _supported(shares: Mapping[float, float], least: float) -> float:
     """The rate at which the satisfied share falls below ``least``, on the line between two that were run.
 
-    Raises:
-        Unmeasured: it is below at the lowest rate already, or at none.
+    Raises Unmeasured: it is below at the lowest rate already, or at none.
     """
     lowest, highest = min(shares), max(shares)
     rate = crossing(shares, least, rises=False)

@@ -73,8 +73,7 @@ def trace_of(experiment: str, overrides: Sequence[str] = ()) -> Config | None:
 def composed(point: Point) -> Config:
     """The resolved configuration of one point, but for the run directory, which is no part of what it computes.
 
-    Raises:
-        HydraException, OmegaConfBaseException: a choice does not exist or does not go with another.
+    Raises HydraException, OmegaConfBaseException: a choice does not exist or does not go with another.
     """
     config = compose([*point.overrides, "run.dir=unnamed"])
     plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)

@@ -66,54 +66,43 @@ def score(
         reasons: target id -> why it is missed.
         overrides: experiment -> what was set beside its own settings, for the commands.
     """
-    return [
-        _row(system, target, measures.get(target.id), runs, reasons, overrides)
-        for system, listed in targets.items()
-        for target in listed
-    ]
 
+    def row(system: str, target: Target) -> Row:
+        measured = measures.get(target.id)
+        ours: Value | None = None
+        why = NOT_YET if measured is None else ""
+        read: list[Finished] = []
+        if measured is not None:
+            its = runs.of(measured.experiments)
+            if measured.real_prompts and not its.outcomes:
+                why = NOT_OF_THIS
+            read = its.finished()
+            try:
+                ours = measured.measure(its)
+            except Unmeasured as absent:
+                why = why or str(absent)
+        if why in (NOT_YET, NOT_OF_THIS):
+            known = reasons.get(target.id) if why == NOT_YET else None  # else it says why it is missed where it is run
+            why = "; ".join([why, *filter(None, [known, target.needs and f"needs {target.needs}"])])
+        return Row(
+            id=target.id,
+            system=system,
+            ours=_rounded(ours),
+            basis=(measured.basis or None) if measured else None,
+            fixed_by=measured.fixed_by if measured else None,
+            command=_command(system, measured, overrides) if measured else None,
+            requests=max((run.summary["requests"]["arrived"] for run in read), default=None),
+            trace=sorted({run.summary["trace"]["digest"] for run in read}),
+            **_compared(target, ours, reasons, why),
+        )
 
-def _row(
-    system: str,
-    target: Target,
-    measured: Measured | None,
-    runs: Runs,
-    reasons: Mapping[str, str],
-    overrides: Mapping[str, Sequence[str]],
-) -> Row:
-    ours: Value | None = None
-    why = NOT_YET if measured is None else ""
-    read: list[Finished] = []
-    if measured is not None:
-        its = runs.of(measured.experiments)
-        if measured.real_prompts and not its.outcomes:
-            why = NOT_OF_THIS
-        read = its.finished()
-        try:
-            ours = measured.measure(its)
-        except Unmeasured as absent:
-            why = why or str(absent)
-    if why in (NOT_YET, NOT_OF_THIS):
-        known = reasons.get(target.id) if why == NOT_YET else None  # else it says why it is missed where it is run
-        why = "; ".join([why, *filter(None, [known, target.needs and f"needs {target.needs}"])])
-    return Row(
-        id=target.id,
-        system=system,
-        ours=_rounded(ours),
-        basis=(measured.basis or None) if measured else None,
-        fixed_by=measured.fixed_by if measured else None,
-        command=_command(system, measured, overrides) if measured else None,
-        requests=max((run.summary["requests"]["arrived"] for run in read), default=None),
-        trace=sorted({run.summary["trace"]["digest"] for run in read}),
-        **_compared(target, ours, reasons, why),
-    )
+    return [row(system, target) for system, listed in targets.items() for target in listed]
 
 
 def judged_again(row: Row, target: Target, reasons: Mapping[str, str]) -> Row:
     """A row of an earlier scorecard beside its target and the reasons as they are now: ours stays.
 
-    Raises:
-        ConfigError: ours is of another form than the target.
+    Raises ConfigError: ours is of another form than the target.
     """
     return replace(row, **_compared(target, row.ours, reasons, row.reason if row.verdict == "not run" else None))
 

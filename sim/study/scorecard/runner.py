@@ -29,8 +29,7 @@ def finish(points: Sequence[Point], work: Path, jobs: int = 1) -> Runs:
         work: where the run directories are; made if absent.
         jobs: worker processes.
 
-    Raises:
-        ConfigError: ``work`` cannot be written.
+    Raises ConfigError: ``work`` cannot be written.
     """
     check_place(work)
     planned: list[tuple[Point, Path, Config | str]] = []

@@ -96,8 +96,7 @@ Targets = Mapping[str, list[Target]]
 def load_targets(path: Path) -> dict[str, list[Target]]:
     """Read and check a file of targets: a list for each system.
 
-    Raises:
-        ConfigError: the file cannot be read, or the first entry that is wrong, by system, place and id.
+    Raises ConfigError: the file cannot be read, or the first entry that is wrong, by system, place and id.
     """
     targets: dict[str, list[Target]] = read_data(path, dict[str, list[Target]])
     seen: set[str] = set()
@@ -116,9 +115,8 @@ Reasons = Mapping[str, str | Mapping[str, str]]
 def load_reasons(path: Path, targets: Targets) -> dict[str, str | Mapping[str, str]]:
     """Why rows are missed, by target id.
 
-    Raises:
-        ConfigError: the file cannot be read, is no mapping of ids to text or to a text for each column, or names an id
-            that is no target's.
+    Raises ConfigError: the file cannot be read, is no mapping of ids to text or to a text for each column, or names an
+    id that is no target's.
     """
     said = read_data(path, dict[str, str | dict[str, str]] | None) or {}
     known = {target.id for listed in targets.values() for target in listed}
@@ -140,8 +138,7 @@ def reasons_of(column: str, reasons: Reasons) -> dict[str, str]:
 def read_data(path: Path, form: Any) -> Any:
     """Return what a YAML file holds, as the type ``form``.
 
-    Raises:
-        ConfigError: the file cannot be read, is not YAML, or the first entry of another form.
+    Raises ConfigError: the file cannot be read, is not YAML, or the first entry of another form.
     """
     try:
         return TypeAdapter(form).validate_python(parse(path.read_bytes()))

@@ -27,9 +27,7 @@ def judge(target: Target, ours: Value | None) -> Judgement:
 
     What was not simulated is neither held nor missed: nothing was compared. What is fitted on or taken as given is
     never scored, however near it lands, nor is what the paper itself contradicts. A list is held only as a whole.
-
-    Raises:
-        ConfigError: ours is of another form than the target: a list of another length, a number for an ordering.
+    Raises ConfigError: ours is of another form than the target: a list of another length, a number for an ordering.
     """
     scored = target.role in ("predict", "order")
     unscored: Verdict = "contradicted" if target.role == "contradicted" else "given"

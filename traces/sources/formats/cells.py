@@ -68,11 +68,8 @@ class Timestamps:
     def read(self, cells: pa.ChunkedArray, origin: Origin, column: str) -> pa.Array:
         """ISO 8601 as UTC, (n,) timestamps in microseconds, null where null.
 
-        Times of several zones are brought to UTC; times without a zone are taken as UTC.
-
-        Raises:
-            TraceError: naming the first cell that is no time, or that states a zone where those
-                before it do not (or the other way round).
+        Times of several zones are brought to UTC; times without a zone are taken as UTC. Raises TraceError: naming the
+        first cell that is no time, or that states a zone where those before it do not (or the other way round).
         """
         text = pd.Series(cells.to_pylist(), dtype="object")
         times = pd.to_datetime(text, utc=True, format="ISO8601", errors="coerce")
@@ -133,8 +130,7 @@ class Clock:
     def read(self, cells: pa.ChunkedArray, origin: Origin) -> pa.Array | pa.ChunkedArray:
         """Arrivals as written, (n,): float64 seconds ("unix-ms" divided by 1000), or UTC timestamps in microseconds.
 
-        Raises:
-            TraceError: naming the first cell that is neither a number nor a time, as asked for.
+        Raises TraceError: naming the first cell that is neither a number nor a time, as asked for.
         """
         if self.name == "auto":
             first = next((cell for cell in cells.to_pylist() if cell is not None), "0")

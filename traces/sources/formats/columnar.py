@@ -24,9 +24,8 @@ def read_parquet(path: Path, limits: Limits, wanted: Collection[str], expected: 
         wanted: names of columns; those that the file lacks are left out.
         expected: what the file should be, for error messages.
 
-    Raises:
-        TraceError: the file cannot be opened (see `traces.table.limits.regular_file`), is not Parquet, is cut
-            short or damaged, or unpacks to more than is allowed.
+    Raises TraceError: the file cannot be opened (see `traces.table.limits.regular_file`), is not Parquet, is cut short
+    or damaged, or unpacks to more than is allowed.
     """
     with unchanged(path) as state:
         unpacked = 0

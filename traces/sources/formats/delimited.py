@@ -21,9 +21,8 @@ LEAST_BLOCK = 1 << 22
 def read_header(path: Path, limits: Limits, *, delimiter: str = ",", quote: str | None = '"') -> list[str]:
     """The names of the columns of a delimited file.
 
-    Raises:
-        TraceError: the file cannot be opened (see `traces.table.limits.open_bounded`), or its first line is
-            empty, not UTF-8, or names a column twice.
+    Raises TraceError: the file cannot be opened (see `traces.table.limits.open_bounded`), or its first line is empty,
+    not UTF-8, or names a column twice.
     """
     with open_bounded(path, limits) as stream:
         try:
@@ -60,10 +59,9 @@ def read_delimited(
     Yields:
         The rows in order, at most `traces.table.ingest.ROWS` at a time.
 
-    Raises:
-        TraceError: the file cannot be opened (see `traces.table.limits.open_bounded`), is cut short or not UTF-8,
-            has a row of another length than its header or one that is longer than the limits allow,
-            or a quote that is never closed.
+    Raises TraceError: the file cannot be opened (see `traces.table.limits.open_bounded`), is cut short or not UTF-8,
+    has a row of another length than its header or one that is longer than the limits allow, or a quote that is never
+    closed.
     """
     parse = pa.csv.ParseOptions(delimiter=delimiter, quote_char=quote or False, newlines_in_values=quote is not None)
     convert = pa.csv.ConvertOptions(

@@ -33,9 +33,8 @@ def elements(path: Path, limits: Limits) -> Iterator[list[Any]]:
     Yields:
         Values in the file's order, as many at a time as fit into memory with ease.
 
-    Raises:
-        TraceError: the file cannot be opened (see `traces.table.limits.open_bounded`), is not UTF-8, not JSON,
-            cut short, or holds a value that is too long or nested too deeply. Values count from 0.
+    Raises TraceError: the file cannot be opened (see `traces.table.limits.open_bounded`), is not UTF-8, not JSON, cut
+    short, or holds a value that is too long or nested too deeply. Values count from 0.
     """
     with open_bounded(path, limits) as stream:
         text = _Text(stream, path, limits)
@@ -45,8 +44,7 @@ def elements(path: Path, limits: Limits) -> Iterator[list[Any]]:
 def members(path: Path, limits: Limits) -> Iterator[list[tuple[str, Any]]]:
     """The names and values of a JSON object, in the file's order, a name as often as it is there.
 
-    Raises:
-        TraceError: as `elements`.
+    Raises TraceError: as `elements`.
     """
     with open_bounded(path, limits) as stream:
         text = _Text(stream, path, limits)

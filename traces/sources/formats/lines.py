@@ -25,9 +25,8 @@ def lines(
         what: what a line is, as errors call it.
         first: looks at the first line before anything else is read, and may refuse it.
 
-    Raises:
-        TraceError: the file cannot be opened (see `traces.table.limits.open_bounded`), is not UTF-8, or has a longer
-            line.
+    Raises TraceError: the file cannot be opened (see `traces.table.limits.open_bounded`), is not UTF-8, or has a longer
+    line.
     """
     rows: list[int] = []
     texts: list[str] = []

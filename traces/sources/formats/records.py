@@ -16,8 +16,7 @@ Number = Annotated[float, Field(gt=-(2.0**63), lt=2.0**63)]
 def check_records(values: Sequence[Any], form: TypeAdapter[Any], origin: Origin) -> None:
     """Check records against a list of a TypedDict; numbers are numbers, and text is text.
 
-    Raises:
-        TraceError: naming row, field, what was found and what was expected of the first that is something else.
+    Raises TraceError: naming row, field, what was found and what was expected of the first that is something else.
     """
     try:
         form.validate_python(values, strict=True)
