@@ -76,3 +76,12 @@ def numbered(pieces: Iterable[Piece]) -> Iterator[tuple[npt.NDArray[np.int64], P
 def in_order(columns: Mapping[str, Any], origin: Origin, first: int) -> Batch:
     """Return a batch that has an order and no times; ``first`` requests are before it."""
     return Batch(columns, untimed(len(next(iter(columns.values()))), first), origin, relative=True)
+
+
+def chosen(count: int, reasons: Mapping[str, npt.NDArray[np.bool_]], skipped: dict[str, int]) -> npt.NDArray[np.bool_]:
+    """Return the rows that no reason leaves out, (count,); the others are counted by the first reason that holds."""
+    keep = np.ones(count, np.bool_)
+    for reason, holds in reasons.items():
+        skipped[reason] = skipped.get(reason, 0) + int((keep & holds).sum())
+        keep &= ~holds
+    return keep

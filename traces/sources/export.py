@@ -6,7 +6,7 @@ from pathlib import Path
 from conf.atomic import atomic_write
 from traces.error import TraceError
 from traces.sources import sglang, vllm_omni
-from traces.sources.formats.request_lines import extras
+from traces.sources.formats.records import extras
 from traces.table.ingest import ORDER_ONLY
 from traces.table.trace import Trace
 

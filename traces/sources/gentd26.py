@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from traces.error import TraceError
-from traces.sources import Streamed, in_order, numbered, opened
+from traces.sources import Streamed, chosen, in_order, numbered, opened
 from traces.sources.formats.cells import Timestamps, integers, refusal
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
 from traces.table.ingest import ORDER_ONLY, Batch, Reading, since_earliest
@@ -96,6 +95,8 @@ class GenTD26(Streamed):
         self, tables: Iterator[pa.Table], where: str, columns: dict[str, str], notes: dict[str, Any]
     ) -> Iterator[Batch]:
         names = {**columns, "arrival_s": "gmt_create", "loras": "num_lora"}
+        wanted = {"predict_status": "SUCCEED"} if self.drop_failed else {}
+        wanted |= {"predict_type": "TXT_2_IMG"} if self.text_only else {}
         stamps = Timestamps()
         status: Counter[str] = Counter()
         kinds: Counter[str] = Counter()
@@ -105,7 +106,12 @@ class GenTD26(Streamed):
             notes["rows"] += len(rows)
             status.update(_words(table.column("predict_status")))
             kinds.update(_words(table.column("predict_type")))
-            rows, table = self._chosen(rows, table, notes["skipped"])
+            reasons = {
+                f"{column} is not {value}": ~pc.equal(table.column(column), value).fill_null(False).to_numpy()
+                for column, value in wanted.items()
+            }
+            keep = chosen(len(rows), reasons, notes["skipped"])
+            rows, table = rows[keep], table.filter(pa.array(keep))
             kept += len(rows)
             origin = Origin(where, names, rows)
             loras, found = self._numbered(table.column("num_lora"), origin)
@@ -116,27 +122,8 @@ class GenTD26(Streamed):
             raise TraceError(f"{where}: no requests are left of {notes['rows']:,}; keep the failed ones, or all kinds")
         notes["status"], notes["kinds"] = dict(sorted(status.items())), dict(sorted(kinds.items()))
         notes["loras_per_request"] = {str(number): numbers[number] for number in sorted(numbers)}
-        notes["loras"] = (
-            "only their number is published; null where there were some"
-            if not self.unnamed_loras
-            else "only their number is published; the names unnamed-1, unnamed-2, ... are made up"
-        )
-
-    def _chosen(
-        self, rows: npt.NDArray[np.int64], table: pa.Table, skipped: dict[str, int]
-    ) -> tuple[npt.NDArray[np.int64], pa.Table]:
-        """The rows to keep; counts the others in `skipped`, by the first reason that holds."""
-        keep = np.ones(len(rows), np.bool_)
-        for wanted, column, value in (
-            (self.drop_failed, "predict_status", "SUCCEED"),
-            (self.text_only, "predict_type", "TXT_2_IMG"),
-        ):
-            if wanted:
-                fits = pc.equal(table.column(column), value).fill_null(False).to_numpy()
-                reason = f"{column} is not {value}"
-                skipped[reason] = skipped.get(reason, 0) + int((keep & ~fits).sum())
-                keep &= fits
-        return rows[keep], table.filter(pa.array(keep))
+        told = "the names unnamed-1, unnamed-2, ... are made up" if self.unnamed_loras else "null where there were some"
+        notes["loras"] = f"only their number is published; {told}"
 
     def _numbered(self, cells: pa.ChunkedArray, origin: Origin) -> tuple[list[list[str] | None], list[int]]:
         """A list of LoRAs for each of the (n,) numbers, and the numbers without null."""

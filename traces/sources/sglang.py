@@ -15,8 +15,7 @@ from traces.error import TraceError
 from traces.sources import Streamed, in_order, numbered, opened
 from traces.sources.formats.cells import refusal
 from traces.sources.formats.jsontext import elements
-from traces.sources.formats.records import Number, Whole, check_records
-from traces.sources.formats.request_lines import extras
+from traces.sources.formats.records import Number, Whole, check_records, extras
 from traces.table.ingest import ORDER_ONLY, Batch, Reading
 from traces.table.limits import Limits
 from traces.table.trace import Trace

@@ -17,7 +17,7 @@ from traces.error import TraceError
 from traces.sources import Streamed, opened
 from traces.sources.formats.cells import refusal
 from traces.sources.formats.lines import lines as text_lines
-from traces.sources.formats.request_lines import extras
+from traces.sources.formats.records import extras
 from traces.table.ingest import ORDER_ONLY, Batch, Reading, own_clock, since_earliest, untimed
 from traces.table.limits import Limits
 from traces.table.trace import Trace

@@ -37,12 +37,9 @@ T = TypeVar("T", Row, Reading, Observation)
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What is to be compared.
+    """What is to be compared: targets by system, measures and reasons by target id.
 
     Attributes:
-        targets: by system.
-        measures: target id -> how it is measured.
-        reasons: target id -> why it is missed, in every column or by column.
         overrides: experiment -> what is set beside its own settings.
         form: what this form of the scorecard is, in words.
         beside: whether other readings of the paper and what it saw in its traffic are looked at too.
@@ -78,10 +75,7 @@ class Card:
 
 
 def study(system: str | None, *, quick: bool) -> Study:
-    """The project's own targets: of one system, or of all.
-
-    Raises ConfigError: no such system, or a file in conf/data that is malformed.
-    """
+    """The project's own targets, of one system or all. Raises ConfigError: no such system, or a malformed file."""
     targets = load_targets(DATA / "targets.yaml")
     reasons = load_reasons(DATA / "scorecard-reasons.yaml", targets)
     if system is not None:
@@ -181,10 +175,7 @@ def beside(card: Card, before: Path) -> tuple[Card, list[str]]:
 
 
 def write(card: Card, folder: Path, name: str) -> None:
-    """Write ``name``.md, .json and .png in ``folder``; without a figure where nothing was simulated.
-
-    Raises ConfigError as ``write_page`` does.
-    """
+    """Write ``name``.md, .json and .png in ``folder``, as ``write_page``; no figure where nothing was simulated."""
     figure, image = draw({column.name: column.rows for column in card.columns}), f"{name}.png"
     text = page.render(card.columns, card.study.form, image if figure else None)
     write_page(folder, name, {"columns": [asdict(column) for column in card.columns]}, text, {image: figure})

@@ -1,6 +1,7 @@
 """How the numbers of MoDM's evaluation are measured (section 7, appendix; its experiments are in conf/experiment)."""
 
 import itertools
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -36,10 +37,7 @@ def less_energy(system: str, models: str) -> Number:
 
 
 def sustained_rpm(systems: Sequence[str], slo: str) -> Number:
-    """The rate at which violations pass `SUSTAINED`, on the line between two rates that were run; the best of systems.
-
-    The highest rate that was run where they never do. Raises Unmeasured where they do at the lowest already.
-    """
+    """The rate at which violations pass `SUSTAINED`, of the best of ``systems``; the highest run if none do."""
     return lambda runs: max(_crossing(runs.where(system=system), slo) for system in systems)
 
 
@@ -54,12 +52,10 @@ def _crossing(runs: Runs, slo: str) -> float:
 
 def by_rate(runs: Runs) -> dict[float, list[Finished]]:
     """The runs of a sweep over requests per minute, at each of them from the lowest on."""
-    ordered = sorted(runs, key=_rate_rpm)
-    return {rate: list(seeds) for rate, seeds in itertools.groupby(ordered, _rate_rpm)}
-
-
-def _rate_rpm(run: Finished) -> float:
-    return float(run.point.choices["arrivals.rate_rpm"])
+    at = defaultdict[float, list[Finished]](list)
+    for run in runs:
+        at[float(run.point.choices["arrivals.rate_rpm"])].append(run)
+    return dict(sorted(at.items()))
 
 
 def p99s(runs: Runs, systems: Sequence[str], rate_rpm: float) -> list[float]:
@@ -127,10 +123,7 @@ def superlinear(runs: Runs) -> bool:
 
 
 def smallest_from_rpm(runs: Runs) -> float:
-    """Requests per minute when the smallest model is first on a GPU: those of the ten minutes before.
-
-    Raises Unmeasured: it never is.
-    """
+    """Requests per minute of the ten minutes before the smallest model is first on a GPU. Raises Unmeasured: never."""
     (run,) = runs.where(system="modm-quality")
     table = run.cluster("time_s", "gpus_smallest")
     there = table.filter(pc.greater(table["gpus_smallest"], 0))

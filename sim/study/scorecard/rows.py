@@ -19,15 +19,11 @@ class Row:
     """One target and ours beside it; what does not apply is None.
 
     Attributes:
-        id, system, what, role, source: of the target.
         paper, ours: the paper's value or bound and ours; of an ordering, whether it holds.
         error: ours minus the paper's, relative where the tolerance is; a list for a list. Six significant digits, as
             ours.
-        tolerance: {rel | abs | at_least | at_most: limit}.
-        verdict: held, missed, not run, given for what is fitted on or taken as an input, or contradicted.
         reason: why it is missed, or was not run, or what contradicts it.
-        basis: what exactly was measured, where the target's words leave it open.
-        fixed_by: what it rests on, or, of a fit, what it has fixed.
+        basis, fixed_by: as in ``Measured``.
         command: makes the runs again.
         requests, trace: how long the traces of its runs are, and their digests.
     """
@@ -57,13 +53,12 @@ def score(
     reasons: Mapping[str, str],
     overrides: Mapping[str, Sequence[str]],
 ) -> list[Row]:
-    """A row for each target, in their order.
+    """A row for each target, in their order; one without a measure is not simulated yet.
 
     Args:
         targets: by system.
-        measures: target id -> how it is measured; the others are not simulated yet.
+        measures, reasons: by target id.
         runs: of all experiments that the measures read.
-        reasons: target id -> why it is missed.
         overrides: experiment -> what was set beside its own settings, for the commands.
     """
 
@@ -126,7 +121,6 @@ def _compared(target: Target, ours: Value | None, reasons: Mapping[str, str], no
 
 
 def _command(system: str, measured: Measured, overrides: Mapping[str, Sequence[str]]) -> str:
-    """What makes the runs again; of a row that needs none, the scorecard itself."""
     sweeps = [["mezzotint run -m", f"experiment={name}", *overrides.get(name, ())] for name in measured.experiments]
     return " && ".join(" ".join(words) for words in sweeps) or f"mezzotint scorecard {system}"
 

@@ -37,12 +37,7 @@ def numbers(cells: pa.ChunkedArray, origin: Origin, column: str) -> pa.ChunkedAr
 
 
 def _cast(
-    trimmed: pa.ChunkedArray,
-    cells: pa.ChunkedArray,
-    kind: pa.DataType,
-    expected: str,
-    origin: Origin,
-    column: str,
+    trimmed: pa.ChunkedArray, cells: pa.ChunkedArray, kind: pa.DataType, expected: str, origin: Origin, column: str
 ) -> pa.ChunkedArray:
     try:
         return trimmed.cast(kind)
@@ -77,13 +72,9 @@ class Timestamps:
         if bad.size:
             found, expected = repr(text.iloc[bad[0]]), "a time such as 2022-08-14 00:45:00+00:00"
             raise refusal(origin, int(bad[0]), column, found, expected)
-        zones = pc.match_substring_regex(cells, ZONE).to_pylist()
-        for index, zoned in enumerate(zones):
-            if zoned is None:
-                continue
-            if self.zoned is None:
-                self.zoned = zoned
-            if zoned != self.zoned:
+        for index, zoned in enumerate(pc.match_substring_regex(cells, ZONE).to_pylist()):
+            self.zoned = zoned if self.zoned is None else self.zoned
+            if zoned not in (None, self.zoned):
                 found, before = ("a zone", "none") if zoned else ("no zone", "one")
                 raise TraceError(
                     f"{origin.cell(index, column)}: found {shown(repr(text.iloc[index]))} with {found}, expected"

@@ -50,14 +50,7 @@ def read_delimited(
 ) -> Iterator[pa.Table]:
     """Read a delimited file, plain or gzipped by its content, with every column as text; "" is null.
 
-    Args:
-        path: the file.
-        limits: how much is read.
-        header: what `read_header` gave for the same file and dialect.
-        delimiter, quote: see `Csv`.
-
-    Yields:
-        The rows in order, at most `traces.table.ingest.ROWS` at a time.
+    Yields the rows in order, at most `traces.table.ingest.ROWS` at a time; ``header`` is that of `read_header`.
 
     Raises TraceError: the file cannot be opened (see `traces.table.limits.open_bounded`), is cut short or not UTF-8,
     has a row of another length than its header or one that is longer than the limits allow, or a quote that is never
@@ -94,11 +87,7 @@ def read_delimited(
 
 
 def _looked_through(path: Path, limits: Limits, quote: str | None) -> tuple[bool, bool]:
-    """Read a file once for what Arrow does not see: its limits, a damaged gzip, a quote left open.
-
-    Returns:
-        Whether it is gzipped, and whether its quotes come in pairs.
-    """
+    """Read a file once for its limits and damage; return whether it is gzipped, and whether its quotes are in pairs."""
     quotes = 0
     with open_bounded(path, limits) as stream:
         while block := stream.read(1 << 20):
