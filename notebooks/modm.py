@@ -33,8 +33,7 @@ from matplotlib.ticker import NullFormatter
 from conf.palette import COLOURS, EDGE, GREY, STYLE, panels, plain_numbers
 from sim.control.pid import Pid
 from sim.control.split import demand, quality_split
-from sim.study.scorecard.card import study
-from sim.study.scorecard.experiment import runs_of
+from sim.study.scorecard.card import runs_of, study
 from sim.study.scorecard.finished import Finished, Runs
 from sim.study.scorecard.measures import hits
 from sim.study.scorecard.modm import FRESH_S, SIZES, SUSTAINED, by_rate, hits_by_tenth

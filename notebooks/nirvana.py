@@ -27,8 +27,7 @@ import numpy as np
 import pandas as pd
 
 from conf.palette import COLOURS, EDGE, STYLE, panels
-from sim.study.scorecard.card import study
-from sim.study.scorecard.experiment import runs_of
+from sim.study.scorecard.card import runs_of, study
 from sim.study.scorecard.finished import Finished, Runs
 from sim.study.scorecard.measures import hits, saving
 from sim.study.scorecard.nirvana import CAPACITIES, POLICIES

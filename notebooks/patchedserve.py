@@ -47,8 +47,7 @@ from sim.schedule.latency import Known
 from sim.schedule.routed import Routed
 from sim.schedule.routers import LeastOutstanding
 from sim.schedule.slack import Slack
-from sim.study.scorecard.card import study
-from sim.study.scorecard.experiment import runs_of
+from sim.study.scorecard.card import runs_of, study
 from sim.study.scorecard.finished import Finished, Runs
 from sim.study.scorecard.modm import by_rate
 from sim.study.scorecard.patchedserve import batch_s, cuts

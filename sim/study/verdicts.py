@@ -56,10 +56,9 @@ def lost(before: Verdicts, now: Verdicts) -> list[str]:
     lines = []
     for row, was in before.items():
         found = now.get(row)
-        if was.held and found is None:
-            lines.append(f"{row} held and is no row any more")
-        elif was.held and found and not found.held:
-            lines.append(f"{row} held and is missed: expected {found.expected}, found {found.ours}, before {was.ours}")
+        if was.held and not (found and found.held):
+            missed = found and f"missed: expected {found.expected}, found {found.ours}, before {was.ours}"
+            lines.append(f"{row} held and is {missed or 'no row any more'}")
     return lines
 
 

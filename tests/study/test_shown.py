@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from sim.study.scorecard.card import study
-from sim.study.scorecard.experiment import runs_of
+from sim.study.scorecard.card import runs_of, study
 from sim.study.shown import show
 
 

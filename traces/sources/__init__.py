@@ -1,11 +1,18 @@
 """Where traces come from: one small file for each source."""
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
-from traces.table.ingest import Reading, gather
+from traces.table.ingest import Batch, Reading, gather, own_clock, untimed
 from traces.table.trace import Trace
+from traces.table.validation import Origin
+
+Piece = TypeVar("Piece", pa.Table, list[Any])
 
 
 @runtime_checkable
@@ -16,11 +23,9 @@ class Source(Protocol):
         """Produce the trace, in memory.
 
         Args:
-            rng: the stream for whatever the source has to make up. The same source and stream give a
-                trace with the same digest.
+            rng: for whatever the source has to make up. Source and stream determine the digest.
 
-        Raises:
-            TraceError: what the source reads is missing or malformed.
+        Raises TraceError: what the source reads is missing or malformed.
         """
         ...
 
@@ -29,21 +34,54 @@ class Streamed(Source, Protocol):
     """A source that is read from a file, batch by batch.
 
     A class in this package that names it as its base is a source of `mezzotint trace import`: called after its module,
-    with the arguments of the class as options and their lines in its docstring as help (see
-    `traces.sources.command`). Nothing else has to know of it.
+    with the arguments of the class as options and their lines in its docstring as help. Each has a path, a name, which
+    is what reports call the trace (the file's if None), and limits: how much is read.
     """
 
     def read(self, rng: np.random.Generator) -> Reading:
         """Open the source; `traces.table.ingest.store` of the reading and `load` give one and the same trace.
 
-        Args:
-            rng: as for `load`.
-
-        Raises:
-            TraceError: the file is missing, cut short or of another format; a column or cell is not valid; nothing
-                is left; most of it only when the reading's batches are read.
+        Raises TraceError: the file is missing, cut short or of another format; a column or cell is not valid; nothing
+        is left; most of it only when the reading's batches are read.
         """
         ...
 
     def load(self, rng: np.random.Generator) -> Trace:
         return gather(self.read(rng))
+
+
+def opened(
+    source: Any,
+    said: str,
+    batches: Iterator[Batch],
+    notes: dict[str, Any],
+    settle: Callable[[pa.Table], pa.Table] = own_clock,
+) -> Reading:
+    """Return the reading of a source's file; ``said`` tells in words where the trace came from."""
+    path = Path(source.path).expanduser()
+    name = source.name or path.name.split(".")[0]
+    return Reading(
+        where=str(path), name=name, source=said, batches=batches, notes=notes, settle=settle, limits=source.limits
+    )
+
+
+def numbered(pieces: Iterable[Piece]) -> Iterator[tuple[npt.NDArray[np.int64], Piece]]:
+    """Yield each piece of a file after the numbers of its rows, counted from 0."""
+    first = 0
+    for piece in pieces:
+        yield np.arange(first, first + len(piece)), piece
+        first += len(piece)
+
+
+def in_order(columns: Mapping[str, Any], origin: Origin, first: int) -> Batch:
+    """Return a batch that has an order and no times; ``first`` requests are before it."""
+    return Batch(columns, untimed(len(next(iter(columns.values()))), first), origin, relative=True)
+
+
+def chosen(count: int, reasons: Mapping[str, npt.NDArray[np.bool_]], skipped: dict[str, int]) -> npt.NDArray[np.bool_]:
+    """Return the rows that no reason leaves out, (count,); the others are counted by the first reason that holds."""
+    keep = np.ones(count, np.bool_)
+    for reason, holds in reasons.items():
+        skipped[reason] = skipped.get(reason, 0) + int((keep & holds).sum())
+        keep &= ~holds
+    return keep

@@ -33,12 +33,9 @@ class AddOns:
     gap_s: Positive = 60.0
 
     def load(self, rng: np.random.Generator) -> Trace:
-        """See Source.load."""
         nets = [f"controlnet-{n + 1}" for n in range(self.controlnets)]
         loras = [f"lora-{n + 1}" for n in range(self.loras)]
-        sizes: dict[str, int] = {}
-        if self.controlnet_bytes is not None:
-            sizes |= dict.fromkeys(nets, self.controlnet_bytes)
+        sizes = {} if self.controlnet_bytes is None else dict.fromkeys(nets, self.controlnet_bytes)
         if self.lora_bytes:
             sizes |= {name: self.lora_bytes[min(n, len(self.lora_bytes) - 1)] for n, name in enumerate(loras)}
         return make(

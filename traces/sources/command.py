@@ -44,16 +44,10 @@ def _source_in(module: ModuleType) -> type[Streamed] | None:
 
 
 def import_from(word: str | None) -> Callable[..., None]:
-    """Make a trace from a published table.
+    """Return the command that imports from a source; without a word, the one that names all of them.
 
-    Args:
-        word: a name of `sources`, or module.Class of a module that Python finds, in the working directory too.
-
-    Returns:
-        The command that imports from that source; without a word, the one that names all of them.
-
-    Raises:
-        TraceError: there is no such source.
+    ``word`` is a name of `sources`, or module.Class of a module that Python finds, in the working directory too.
+    Raises TraceError: there is no such source.
     """
     known = sources()
     if word is None:

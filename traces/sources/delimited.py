@@ -11,7 +11,7 @@ import pyarrow as pa
 import typer
 
 from traces.error import TraceError
-from traces.sources import Streamed
+from traces.sources import Streamed, numbered, opened
 from traces.sources.formats.cells import Clock, ClockName, Timestamps, integers, numbers
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
 from traces.table.columns import SCHEMA
@@ -57,11 +57,8 @@ class Csv(Streamed):
             seconds, milliseconds since 1970 ("unix-ms") or ISO 8601 "timestamp", measured from the earliest;
             "auto" tells by the first cell: a number of 1e9 or more counts from 1970. Timestamps state their zone in
             all rows, and are brought to UTC, or in none, and are taken as UTC.
-        name: what reports call the trace; the file's name if None.
-        limits: how much is read.
 
-    Raises:
-        TraceError: the delimiter or quote is not one character.
+    Raises TraceError: the delimiter or quote is not one character.
     """
 
     path: str | Path
@@ -94,36 +91,23 @@ class Csv(Streamed):
             notes["arrival_s"] = ORDER_ONLY
         clock = Clock(self.arrival, Timestamps(), notes)
         tables = read_delimited(path, self.limits, header, delimiter=self.delimiter, quote=self.quote)
-        batches = self._batches(tables, Origin(str(path), names), clock)
-        reading = Reading(
-            where=str(path),
-            name=self.name or path.name.split(".")[0],
-            source=f"delimited text, {path.name}",
-            batches=batches,
-            notes=notes,
-            limits=self.limits,
-        )
-        if timed:
-            # whether "auto" means a clock of its own is known once the first cell was read
-            reading.settle = lambda sorted_: (own_clock if clock.name == "seconds" else since_earliest)(sorted_)
-        return reading
+        batches = self._batches(tables, str(path), names, clock)
+        # whether "auto" means a clock of its own is known once the first cell was read
+        return opened(
+            self, f"delimited text, {path.name}", batches, notes,
+            lambda table: (since_earliest if timed and clock.name != "seconds" else own_clock)(table),
+        )  # fmt: skip
 
-    def _batches(self, tables: Iterator[pa.Table], origin: Origin, clock: Clock) -> Iterator[Batch]:
-        first = 0
-        for table in tables:
-            rows = np.arange(first, first + table.num_rows)
-            first += table.num_rows
-            here = Origin(origin.where, origin.columns, rows)
-            cells = {name: self._cells(table.column(source), name, here) for name, source in origin.columns.items()
-                     if name != "arrival_s"}  # fmt: skip
-            if "arrival_s" in origin.columns:
-                times = clock.read(table.column(origin.columns["arrival_s"]), here)
-            else:
-                times = untimed(table.num_rows, int(rows[0]))
-            yield Batch(cells, times, here, relative=clock.name == "seconds")
+    def _batches(self, tables: Iterator[pa.Table], where: str, names: dict[str, str], clock: Clock) -> Iterator[Batch]:
+        for rows, table in numbered(tables):
+            origin = Origin(where, names, rows)
+            cells = {name: self._cells(table.column(source), name, origin) for name, source in names.items()}
+            stamps = cells.pop("arrival_s", None)
+            times = untimed(len(rows), int(rows[0])) if stamps is None else clock.read(stamps, origin)
+            yield Batch(cells, times, origin, relative=clock.name == "seconds")
 
     def _cells(self, cells: pa.ChunkedArray, name: str, origin: Origin) -> pa.ChunkedArray | pa.Array:
-        kind = SCHEMA.field(name).type
+        kind = pa.string() if name == "arrival_s" else SCHEMA.field(name).type  # how times are written is the clock's
         if pa.types.is_integer(kind):
             return integers(cells, origin, name)
         if pa.types.is_floating(kind):
@@ -160,8 +144,7 @@ class Csv(Streamed):
 def _by_name(header: list[str], name: str, chosen: Mapping[str, str], path: Path) -> str:
     """Return the one column that goes by a usual name of ``name``, "" if there is none.
 
-    Raises:
-        TraceError: there are several.
+    Raises TraceError: there are several.
     """
     taken = set(chosen.values())
     found = [each for each in header if re.sub(r"[\s-]+", "_", each.strip().lower()) in BY_NAME[name]]

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 
 from conf.ranges import Amount, Count
 from traces.error import TraceError
-from traces.sources import Streamed
+from traces.sources import Streamed, chosen, numbered
 from traces.sources.formats.cells import Timestamps, integers, numbers
 from traces.sources.formats.columnar import plain_text, read_parquet
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
@@ -64,8 +65,6 @@ class DiffusionDB(Streamed):
             has none. The score 2.0 says that Stable Diffusion's own filter blurred the image, so 1.0
             drops only these. None keeps everything.
         limit: keep only this many requests, the earliest.
-        name: what reports call the trace.
-        limits: how much is read.
     """
 
     path: str | Path | None = None
@@ -84,14 +83,13 @@ class DiffusionDB(Streamed):
             "limit": self.limit,
             "skipped": {UNDATED: 0},
         }
-        spread = _Spread(rng, self.limit, notes)
         return Reading(
             where=where,
             name=self.name,
             source="DiffusionDB (Wang et al. 2022), metadata table",
-            batches=self._batches(where, notes, spread),
+            batches=self._batches(where, notes),
             notes=notes,
-            settle=spread.settle,
+            settle=partial(_spread, rng=rng, limit=self.limit, notes=notes),
             limits=self.limits,
         )
 
@@ -100,42 +98,36 @@ class DiffusionDB(Streamed):
             return slices(plain_text(_from_hub()))
         path = Path(where)
         if path.suffix == ".parquet":
-            return read_parquet(
-                path, self.limits, {*COLUMNS.values(), *SCORES, "image_name"}, "DiffusionDB's metadata.parquet"
-            )
+            wanted = {*COLUMNS.values(), *SCORES, "image_name"}
+            return read_parquet(path, self.limits, wanted, "DiffusionDB's metadata.parquet")
         return read_delimited(path, self.limits, read_header(path, self.limits))
 
-    def _batches(self, where: str, notes: dict[str, Any], spread: "_Spread") -> Iterator[Batch]:
+    def _batches(self, where: str, notes: dict[str, Any]) -> Iterator[Batch]:
         stamps = Timestamps()
-        skipped = notes["skipped"]
         kept = 0
-        for table in self._tables(where):
+        for rows, table in numbered(self._tables(where)):
             for column in COLUMNS.values():
                 require_column(table.column_names, column, where)
-            origin = Origin(where, COLUMNS, np.arange(notes["rows"], notes["rows"] + table.num_rows))
+            origin = Origin(where, COLUMNS, rows)
             times = _times(table.column("timestamp"), stamps, origin)
-            keep = times.is_valid().to_numpy()
-            notes["rows"] += table.num_rows
-            skipped[UNDATED] += int((~keep).sum())
+            notes["rows"] += len(rows)
+            reasons = {UNDATED: times.is_null().to_numpy()}
             if self.nsfw_max is not None:
-                clean = _clean(table, self.nsfw_max, origin)
-                skipped[UNSAFE] = skipped.get(UNSAFE, 0) + int((keep & ~clean).sum())
-                keep &= clean
-            at = np.flatnonzero(keep)
+                reasons[UNSAFE] = ~_clean(table, self.nsfw_max, origin)
+            at = np.flatnonzero(chosen(len(rows), reasons, notes["skipped"]))
             kept += at.size
-            origin = Origin(where, COLUMNS, origin.rows[at] if origin.rows is not None else at)
-            table, times = table.take(pa.array(at)), times.take(pa.array(at))
-            spread.see(times)
+            origin, table, times = Origin(where, COLUMNS, rows[at]), table.take(pa.array(at)), times.take(pa.array(at))
             yield Batch(_columns(table, origin), times, origin)
         if notes["rows"] and not kept:
             raise TraceError(f"{where}: no rows are left of {notes['rows']}; loosen nsfw_max or check the file")
 
 
 def _columns(table: pa.Table, origin: Origin) -> dict[str, Any]:
+    whole = {name: table.column(COLUMNS[name]) for name in ("width", "height", "steps", "seed")}
     columns = {
         "user_id": _users(table.column("user_name"), origin),
         "prompt": table.column("prompt"),
-        **{name: _whole(table.column(COLUMNS[name]), origin, name) for name in ("width", "height", "steps", "seed")},
+        **{name: integers(of, origin, name) if pa.types.is_string(of.type) else of for name, of in whole.items()},
         "images": np.ones(table.num_rows, np.int32),
     }
     if "image_name" in table.column_names:
@@ -170,33 +162,23 @@ def _times(column: pa.ChunkedArray, stamps: Timestamps, origin: Origin) -> pa.Ch
     return ticks.cast(pa.timestamp("us", "UTC"))
 
 
-class _Spread:
-    """Places arrivals inside the minute that their stamp names."""
-
-    def __init__(self, rng: np.random.Generator, limit: int | None, notes: dict[str, Any]) -> None:
-        self._rng, self._limit, self._notes = rng, limit, notes
-        self._finer = False
-
-    def see(self, times: pa.ChunkedArray) -> None:
-        """Take note whether stamps are finer than minutes."""
-        self._finer |= bool((times.cast(pa.int64()).to_numpy() % MINUTE_US).any())
-
-    def settle(self, table: pa.Table) -> pa.Table:
-        """Give the rows, which are in order of their stamps, their arrivals."""
-        if self._limit is not None:
-            self._notes["skipped"][LATE] = max(0, table.num_rows - self._limit)
-            table = table.slice(0, self._limit)
-        how = "as stamped, which is finer than minutes" if self._finer else "spread at random inside the minute"
-        self._notes["arrival_s"] = how if self._finer else f"{how} of their stamp"
-        ticks: npt.NDArray[np.int64] = table.column("time").cast(pa.int64()).to_numpy()
-        minutes = ticks // MINUTE_US
-        if self._finer:
-            return arriving(table, (ticks - minutes[0] * MINUTE_US) / 1e6)
-        start_s = (minutes - minutes[0]) * 60.0
-        offset_s: npt.NDArray[np.float64] = self._rng.random(len(minutes)) * 60.0
-        offset_s = offset_s[np.lexsort((offset_s, minutes))]
-        # adding may round up into the next minute
-        return arriving(table, np.minimum(start_s + offset_s, np.nextafter(start_s + 60.0, -math.inf)))
+def _spread(table: pa.Table, rng: np.random.Generator, limit: int | None, notes: dict[str, Any]) -> pa.Table:
+    """Give rows in order of their stamps arrivals inside the minutes that these name, if none of them is finer."""
+    ticks: npt.NDArray[np.int64] = table.column("time").cast(pa.int64()).to_numpy()
+    finer = bool((ticks % MINUTE_US).any())
+    if limit is not None:
+        notes["skipped"][LATE] = max(0, table.num_rows - limit)
+        table, ticks = table.slice(0, limit), ticks[:limit]
+    minutes = ticks // MINUTE_US
+    if finer:
+        notes["arrival_s"] = "as stamped, which is finer than minutes"
+        return arriving(table, (ticks - minutes[0] * MINUTE_US) / 1e6)
+    notes["arrival_s"] = "spread at random inside the minute of their stamp"
+    start_s = (minutes - minutes[0]) * 60.0
+    offset_s: npt.NDArray[np.float64] = rng.random(len(minutes)) * 60.0
+    offset_s = offset_s[np.lexsort((offset_s, minutes))]
+    # adding may round up into the next minute
+    return arriving(table, np.minimum(start_s + offset_s, np.nextafter(start_s + 60.0, -math.inf)))
 
 
 def _clean(table: pa.Table, nsfw_max: float, origin: Origin) -> npt.NDArray[np.bool_]:
@@ -216,7 +198,3 @@ def _users(column: pa.ChunkedArray, origin: Origin) -> pa.ChunkedArray:
     if not pa.types.is_string(column.type):
         raise TraceError(f"{origin.where}: column user_name: found type {column.type}, expected text")
     return pc.if_else(pc.equal(column, "deleted_account"), pa.scalar(None, column.type), column)
-
-
-def _whole(column: pa.ChunkedArray, origin: Origin, name: str) -> pa.ChunkedArray:
-    return integers(column, origin, name) if pa.types.is_string(column.type) else column

@@ -6,7 +6,7 @@ from pathlib import Path
 from conf.atomic import atomic_write
 from traces.error import TraceError
 from traces.sources import sglang, vllm_omni
-from traces.sources.formats.request_lines import extras
+from traces.sources.formats.records import extras
 from traces.table.ingest import ORDER_ONLY
 from traces.table.trace import Trace
 
@@ -32,8 +32,7 @@ def export(trace: Trace, form: str, path: Path) -> list[str]:
     Returns:
         What the trace holds and the format has no place for: columns, and fields of the extras.
 
-    Raises:
-        TraceError: a request that the format cannot hold, or the file cannot be written.
+    Raises TraceError: a request that the format cannot hold, or the file cannot be written.
     """
     lines, columns = FORMATS[form]
     with atomic_write(path, TraceError) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:

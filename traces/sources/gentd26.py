@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from traces.error import TraceError
-from traces.sources import Streamed
+from traces.sources import Streamed, chosen, in_order, numbered, opened
 from traces.sources.formats.cells import Timestamps, integers, refusal
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
-from traces.table.ingest import ORDER_ONLY, Batch, Reading, since_earliest, untimed
+from traces.table.ingest import ORDER_ONLY, Batch, Reading, since_earliest
 from traces.table.limits import Limits
 from traces.table.validation import Origin
 
@@ -55,8 +54,6 @@ class GenTD26(Streamed):
         text_only: drop what is not text to image; the untimed file has only hashes of the kind.
         unnamed_loras: where only the number of LoRAs is known, which else is null, make up as many names, unnamed-1,
             unnamed-2, ..., the same ones in every request: good for counting, and far too kind to a cache of LoRAs.
-        name: what reports call the trace.
-        limits: how much is read.
     """
 
     path: str | Path
@@ -88,34 +85,33 @@ class GenTD26(Streamed):
             "rows": 0,
             "skipped": {},
         }
-        tables = read_delimited(path, self.limits, header)
+        read = self._timed if timed else self._untimed
+        batches = read(read_delimited(path, self.limits, header), str(path), columns, notes)
         if not timed:
             notes["arrival_s"] = ORDER_ONLY
-        return Reading(
-            where=str(path),
-            name=self.name,
-            source=f"GenTD26 (Alibaba), {path.name}",
-            batches=(self._timed if timed else self._untimed)(tables, str(path), columns, notes),
-            notes=notes,
-            settle=since_earliest,
-            limits=self.limits,
-        )
+        return opened(self, f"GenTD26 (Alibaba), {path.name}", batches, notes, since_earliest)
 
     def _timed(
         self, tables: Iterator[pa.Table], where: str, columns: dict[str, str], notes: dict[str, Any]
     ) -> Iterator[Batch]:
         names = {**columns, "arrival_s": "gmt_create", "loras": "num_lora"}
+        wanted = {"predict_status": "SUCCEED"} if self.drop_failed else {}
+        wanted |= {"predict_type": "TXT_2_IMG"} if self.text_only else {}
         stamps = Timestamps()
         status: Counter[str] = Counter()
         kinds: Counter[str] = Counter()
         numbers: Counter[int] = Counter()
         kept = 0
-        for table in tables:
-            rows = np.arange(notes["rows"], notes["rows"] + table.num_rows)
-            notes["rows"] += table.num_rows
+        for rows, table in numbered(tables):
+            notes["rows"] += len(rows)
             status.update(_words(table.column("predict_status")))
             kinds.update(_words(table.column("predict_type")))
-            rows, table = self._chosen(rows, table, notes["skipped"])
+            reasons = {
+                f"{column} is not {value}": ~pc.equal(table.column(column), value).fill_null(False).to_numpy()
+                for column, value in wanted.items()
+            }
+            keep = chosen(len(rows), reasons, notes["skipped"])
+            rows, table = rows[keep], table.filter(pa.array(keep))
             kept += len(rows)
             origin = Origin(where, names, rows)
             loras, found = self._numbered(table.column("num_lora"), origin)
@@ -126,27 +122,8 @@ class GenTD26(Streamed):
             raise TraceError(f"{where}: no requests are left of {notes['rows']:,}; keep the failed ones, or all kinds")
         notes["status"], notes["kinds"] = dict(sorted(status.items())), dict(sorted(kinds.items()))
         notes["loras_per_request"] = {str(number): numbers[number] for number in sorted(numbers)}
-        notes["loras"] = (
-            "only their number is published; null where there were some"
-            if not self.unnamed_loras
-            else "only their number is published; the names unnamed-1, unnamed-2, ... are made up"
-        )
-
-    def _chosen(
-        self, rows: npt.NDArray[np.int64], table: pa.Table, skipped: dict[str, int]
-    ) -> tuple[npt.NDArray[np.int64], pa.Table]:
-        """The rows to keep; counts the others in `skipped`, by the first reason that holds."""
-        keep = np.ones(len(rows), np.bool_)
-        for wanted, column, value in (
-            (self.drop_failed, "predict_status", "SUCCEED"),
-            (self.text_only, "predict_type", "TXT_2_IMG"),
-        ):
-            if wanted:
-                fits = pc.equal(table.column(column), value).fill_null(False).to_numpy()
-                reason = f"{column} is not {value}"
-                skipped[reason] = skipped.get(reason, 0) + int((keep & ~fits).sum())
-                keep &= fits
-        return rows[keep], table.filter(pa.array(keep))
+        told = "the names unnamed-1, unnamed-2, ... are made up" if self.unnamed_loras else "null where there were some"
+        notes["loras"] = f"only their number is published; {told}"
 
     def _numbered(self, cells: pa.ChunkedArray, origin: Origin) -> tuple[list[list[str] | None], list[int]]:
         """A list of LoRAs for each of the (n,) numbers, and the numbers without null."""
@@ -165,18 +142,16 @@ class GenTD26(Streamed):
         names = {**columns, "loras": "lora_args"}
         numbers: Counter[int] = Counter()
         idle = 0
-        for table in tables:
-            first = notes["rows"]
-            notes["rows"] += table.num_rows
-            origin = Origin(where, names, np.arange(first, notes["rows"]))
+        for rows, table in numbered(tables):
+            notes["rows"] += len(rows)
+            origin = Origin(where, names, rows)
             lists: list[list[str] | None] = []
             for index, cell in enumerate(table.column("lora_args").to_pylist()):
                 named = None if cell is None else _named(cell, origin, index)
                 lists.append(None if named is None else [name for name, _ in named])
                 idle += sum(scale == 0 for _, scale in named or [])
             numbers.update(len(one) for one in lists if one is not None)
-            cells = {**_cells(table, columns, origin), "loras": lists}
-            yield Batch(cells, untimed(table.num_rows, first), origin, relative=True)
+            yield in_order({**_cells(table, columns, origin), "loras": lists}, origin, int(rows[0]))
         notes["loras_per_request"] = {str(number): numbers[number] for number in sorted(numbers)}
         notes["loras_of_scale_0"] = idle
         notes["loras"] = "named; their scales are left out, and those of scale 0 are kept"

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from traces.error import TraceError
-from traces.sources import Streamed
+from traces.sources import Streamed, numbered, opened
 from traces.sources.formats.cells import Timestamps, refusal
 from traces.sources.formats.jsontext import elements
 from traces.sources.formats.records import Name, check_records
@@ -64,8 +64,6 @@ class Katz(Streamed):
         path: diffusion_model_request_trace.json; a leading ~ is the home folder.
         service: keep only the requests to this service; None keeps all.
         node: keep only the requests to this node; None keeps all.
-        name: what reports call the trace.
-        limits: how much is read.
     """
 
     path: str | Path
@@ -82,15 +80,7 @@ class Katz(Streamed):
             "service": self.service,
             "node": self.node,
         }
-        return Reading(
-            where=str(path),
-            name=self.name,
-            source="SwiftDiffusion (Katz) production trace",
-            batches=self._batches(path, notes),
-            notes=notes,
-            settle=since_earliest,
-            limits=self.limits,
-        )
+        return opened(self, "SwiftDiffusion (Katz) production trace", self._batches(path, notes), notes, since_earliest)
 
     def _batches(self, path: Path, notes: dict[str, Any]) -> Iterator[Batch]:
         where = str(path)
@@ -98,8 +88,8 @@ class Katz(Streamed):
         services: Counter[str] = Counter()
         nodes: set[str] = set()
         first = kept = 0
-        for records in elements(path, self.limits):
-            check_records(records, RECORDS, Origin(where, rows=np.arange(first, first + len(records))))
+        for numbers, records in numbered(elements(path, self.limits)):
+            check_records(records, RECORDS, Origin(where, rows=numbers))
             rows, ids, chosen = [], [], []
             for row, record in enumerate(records, first):
                 service, node = str(record["scene_id"]), str(record["ip"])

@@ -31,8 +31,7 @@ class Mix:
         seed: of Python's `random`.
         name: what reports call the trace.
 
-    Raises:
-        TraceError: `shapes` are of another form, or a size is above 65,536 pixels.
+    Raises TraceError: `shapes` are of another form, or a size is above 65,536 pixels.
     """
 
     shapes: Sequence[Sequence[float]]

@@ -12,10 +12,10 @@ from typing_extensions import TypedDict
 
 from conf.ranges import Count
 from traces.error import TraceError
-from traces.sources import Streamed
+from traces.sources import Streamed, in_order, numbered, opened
 from traces.sources.formats.jsontext import members
 from traces.sources.formats.records import check_records
-from traces.table.ingest import ORDER_ONLY, Batch, Reading, untimed
+from traces.table.ingest import ORDER_ONLY, Batch, Reading
 from traces.table.limits import Limits
 from traces.table.validation import Origin
 
@@ -49,11 +49,8 @@ class Mjhq(Streamed):
         path: the file; a leading ~ is the home folder.
         requests: keep only the last requests / 10 prompts of each category, in the order of the file,
             as MoDM's experiments do; None keeps all.
-        name: what reports call the trace.
-        limits: how much is read.
 
-    Raises:
-        TraceError: `requests` is not a multiple of 10.
+    Raises TraceError: `requests` is not a multiple of 10.
     """
 
     path: str | Path
@@ -68,14 +65,7 @@ class Mjhq(Streamed):
     def read(self, rng: np.random.Generator) -> Reading:
         path = Path(self.path).expanduser()
         notes: dict[str, Any] = {"file": path.name, "arrival_s": ORDER_ONLY, "requests": self.requests}
-        return Reading(
-            where=str(path),
-            name=self.name,
-            source="MJHQ-30K (Li et al. 2024), meta_data.json",
-            batches=self._batches(path, notes),
-            notes=notes,
-            limits=self.limits,
-        )
+        return opened(self, "MJHQ-30K (Li et al. 2024), meta_data.json", self._batches(path, notes), notes)
 
     def _batches(self, path: Path, notes: dict[str, Any]) -> Iterator[Batch]:
         where = str(path)
@@ -83,13 +73,12 @@ class Mjhq(Streamed):
         last: dict[str, deque[Row]] = {}
         each = None if self.requests is None else self.requests // CATEGORIES
         first = 0
-        for group in members(path, self.limits):
-            values = [value for _, value in group]
-            check_records(values, IMAGES, Origin(where, rows=np.arange(first, first + len(values))))
+        for numbers, group in numbered(members(path, self.limits)):
+            check_records([value for _, value in group], IMAGES, Origin(where, rows=numbers))
             rows: list[Row] = []
-            for name, value in group:
+            for row, (name, value) in enumerate(group, first):
                 categories[value["category"]] += 1
-                rows.append((first + len(rows), name, value["prompt"]))
+                rows.append((row, name, value["prompt"]))
                 if each is not None:
                     last.setdefault(value["category"], deque(maxlen=each)).append(rows[-1])
             if each is None:
@@ -108,9 +97,5 @@ class Mjhq(Streamed):
 
 
 def _batch(rows: list[Row], where: str, first: int) -> Batch:
-    return Batch(
-        {"request_id": [name for _, name, _ in rows], "prompt": [prompt for _, _, prompt in rows]},
-        untimed(len(rows), first),
-        Origin(where, rows=np.array([row for row, _, _ in rows], np.int64)),
-        relative=True,
-    )
+    numbers, names, prompts = zip(*rows, strict=True)
+    return in_order({"request_id": names, "prompt": prompts}, Origin(where, rows=np.array(numbers)), first)

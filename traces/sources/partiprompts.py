@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from traces.sources import Streamed
+from traces.sources import Streamed, in_order, numbered, opened
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
-from traces.table.ingest import ORDER_ONLY, Batch, Reading, untimed
+from traces.table.ingest import ORDER_ONLY, Batch, Reading
 from traces.table.limits import Limits
 from traces.table.validation import Origin
 
@@ -28,8 +28,6 @@ class PartiPrompts(Streamed):
 
     Args:
         path: the file; a leading ~ is the home folder.
-        name: what reports call the trace.
-        limits: how much is read.
     """
 
     path: str | Path
@@ -43,27 +41,12 @@ class PartiPrompts(Streamed):
             require_column(header, column, str(path))
         notes: dict[str, Any] = {"licence": "Apache-2.0", "file": path.name, "arrival_s": ORDER_ONLY}
         tables = read_delimited(path, self.limits, header, delimiter="\t", quote=None)
-        return Reading(
-            where=str(path),
-            name=self.name,
-            source="PartiPrompts (Yu et al. 2022)",
-            batches=_batches(tables, str(path), notes),
-            notes=notes,
-            limits=self.limits,
-        )
+        return opened(self, "PartiPrompts (Yu et al. 2022)", _batches(tables, str(path), notes), notes)
 
 
 def _batches(tables: Iterator[pa.Table], where: str, notes: dict[str, Any]) -> Iterator[Batch]:
     categories: Counter[str] = Counter()
-    first = 0
-    for table in tables:
-        rows = np.arange(first, first + table.num_rows)
+    for rows, table in numbered(tables):
         categories.update(category or "none" for category in table.column("Category").to_pylist())
-        yield Batch(
-            {"prompt": table.column("Prompt")},
-            untimed(table.num_rows, first),
-            Origin(where, {"prompt": "Prompt"}, rows),
-            relative=True,
-        )
-        first += table.num_rows
+        yield in_order({"prompt": table.column("Prompt")}, Origin(where, {"prompt": "Prompt"}, rows), int(rows[0]))
     notes["categories"] = dict(sorted(categories.items()))

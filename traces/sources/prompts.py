@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from traces.error import TraceError
-from traces.sources import Streamed
+from traces.sources import Streamed, in_order, numbered, opened
 from traces.sources.formats.cells import refusal
 from traces.sources.formats.jsontext import elements
 from traces.sources.formats.lines import lines
 from traces.sources.formats.sniff import not_prompts
-from traces.table.ingest import ORDER_ONLY, Batch, Reading, untimed
+from traces.table.ingest import ORDER_ONLY, Batch, Reading
 from traces.table.limits import Limits
 from traces.table.validation import Origin, shown
 
@@ -33,8 +33,6 @@ class Prompts(Streamed):
 
     Args:
         path: the file; a leading ~ is the home folder.
-        name: what reports call the trace; the file's name if None.
-        limits: how much is read.
     """
 
     path: str | Path
@@ -51,26 +49,17 @@ class Prompts(Streamed):
             )
         suffix = (path.with_suffix("") if path.suffix == ".gz" else path).suffix
         batches = self._from_json(path) if suffix in (".json", ".jsonl") else self._from_lines(path, notes)
-        return Reading(
-            where=str(path),
-            name=self.name or path.name.split(".")[0],
-            source=f"prompt list, {path.name}",
-            batches=batches,
-            notes=notes,
-            limits=self.limits,
-        )
+        return opened(self, f"prompt list, {path.name}", batches, notes)
 
     def _from_json(self, path: Path) -> Iterator[Batch]:
-        first = 0
-        for values in elements(path, self.limits):
-            origin = Origin(str(path), rows=np.arange(first, first + len(values)))
+        for rows, values in numbered(elements(path, self.limits)):
+            origin = Origin(str(path), rows=rows)
             prompts = [value.get("prompt") if isinstance(value, dict) else value for value in values]
             for index, prompt in enumerate(prompts):
                 if not isinstance(prompt, str):
                     expected = "a text or an object with a text named prompt"
                     raise refusal(origin, index, "prompt", repr(values[index]), expected)
-            yield Batch({"prompt": prompts}, untimed(len(prompts), first), origin, relative=True)
-            first += len(values)
+            yield in_order({"prompt": prompts}, origin, int(rows[0]))
 
     def _from_lines(self, path: Path, notes: dict[str, Any]) -> Iterator[Batch]:
         skipped = notes["skipped"] = {"blank lines": 0}
@@ -84,10 +73,6 @@ class Prompts(Streamed):
         for rows, prompts in lines(path, self.limits, self.limits.max_prompt_bytes, "prompt", refuse_table):
             keep = [index for index, prompt in enumerate(prompts) if prompt.strip()]
             skipped["blank lines"] += len(prompts) - len(keep)
-            yield Batch(
-                {"prompt": [prompts[index] for index in keep]},
-                untimed(len(keep), kept),
-                Origin(str(path), rows=np.array(rows, np.int64)[keep]),
-                relative=True,
-            )
+            origin = Origin(str(path), rows=np.array(rows, np.int64)[keep])
+            yield in_order({"prompt": [prompts[index] for index in keep]}, origin, kept)
             kept += len(keep)

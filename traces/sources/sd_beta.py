@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from traces.error import TraceError
-from traces.sources import Streamed
+from traces.sources import Streamed, chosen, numbered, opened
 from traces.sources.formats.cells import integers, numbers
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
 from traces.table.ingest import Batch, Reading, since_earliest
@@ -65,11 +65,8 @@ class SdBeta(Streamed):
         channel: keep only the requests of this channel; None merges all of them.
         since: keep only what arrives then or later: a day or a time in ISO 8601, UTC where it names no zone.
         until: keep only what arrives before then.
-        name: what reports call the trace.
-        limits: how much is read.
 
-    Raises:
-        TraceError: `since` or `until` is no day or time, or they leave no time between them.
+    Raises TraceError: `since` or `until` is no day or time, or they leave no time between them.
     """
 
     path: str
@@ -90,9 +87,9 @@ class SdBeta(Streamed):
     def read(self, rng: np.random.Generator) -> Reading:
         path = Path(self.path).expanduser()
         header = read_header(path, self.limits)
-        for column in (*COLUMNS.values(), *PLACE):
+        used = (*COLUMNS.values(), *PLACE)
+        for column in used:
             require_column(header, column, str(path))
-        used = {*COLUMNS.values(), *PLACE}
         notes: dict[str, Any] = {
             "file": path.name,
             "arrival_s": ESTIMATED,
@@ -106,32 +103,26 @@ class SdBeta(Streamed):
             "rows": 0,
             "skipped": {},
         }
-        return Reading(
-            where=str(path),
-            name=self.name,
-            source="Stable Diffusion beta, log of 30 of its 50 channels",
-            batches=self._batches(read_delimited(path, self.limits, header), str(path), notes),
-            notes=notes,
-            settle=since_earliest,
-            limits=self.limits,
-        )
+        batches = self._batches(read_delimited(path, self.limits, header), str(path), notes)
+        return opened(self, "Stable Diffusion beta, log of 30 of its 50 channels", batches, notes, since_earliest)
 
     def _batches(self, tables: Iterator[pa.Table], where: str, notes: dict[str, Any]) -> Iterator[Batch]:
         order = _Order()
-        skipped: Counter[str] = Counter()
         blank: Counter[str] = Counter()
         kept, first_s = 0, np.inf
-        for table in tables:
-            origin = Origin(where, COLUMNS, np.arange(notes["rows"], notes["rows"] + table.num_rows))
-            notes["rows"] += table.num_rows
-            arrival_s = order.times(table, origin)
-            keep, why = self._chosen(table, arrival_s)
-            skipped += why
-            at = np.flatnonzero(keep)
+        for rows, table in numbered(tables):
+            notes["rows"] += len(rows)
+            arrival_s = order.times(table, Origin(where, COLUMNS, rows))
+            reasons = {
+                OTHER_CHANNEL: None if self.channel is None else pc.not_equal(table.column("channel"), self.channel),
+                EARLY: None if self.since is None else arrival_s < self._from_s,
+                LATE: None if self.until is None else arrival_s >= self._until_s,
+            }
+            holding = {why: np.asarray(holds) for why, holds in reasons.items() if holds is not None}
+            at = np.flatnonzero(chosen(len(rows), holding, notes["skipped"]))
             kept += at.size
             first_s = float(arrival_s[at].min(initial=first_s))
-            rows = origin.rows[at] if origin.rows is not None else at
-            table, origin = table.take(pa.array(at)), Origin(where, COLUMNS, rows)
+            table, origin = table.take(pa.array(at)), Origin(where, COLUMNS, rows[at])
             blank.update({name: table.column(name).null_count for name in ("user", "steps", "prompt")})
             yield Batch(_columns(table, origin), pa.array(arrival_s[at]), origin)
         if notes["rows"] and not kept:
@@ -141,26 +132,10 @@ class SdBeta(Streamed):
             )
         if kept:
             notes["first_arrival"] = f"{np.datetime64(int(first_s), 's')}Z"
-        reasons = {OTHER_CHANNEL: self.channel, EARLY: self.since, LATE: self.until}
-        notes["skipped"].update({why: skipped[why] for why, setting in reasons.items() if setting is not None})
         notes["channels"] = 1 if self.channel is not None else len(order.last)
         notes["raised_estimates"] = order.raised
         notes["users_unknown"], notes["prompts_empty"] = blank["user"], blank["prompt"]
         notes["steps"] = f"{STEPS} in {blank['steps']:,} requests that name none"
-
-    def _chosen(
-        self, table: pa.Table, arrival_s: npt.NDArray[np.float64]
-    ) -> tuple[npt.NDArray[np.bool_], Counter[str]]:
-        """The rows to keep, (n,); the others by the first reason that holds."""
-        keep, skipped = np.ones(len(arrival_s), np.bool_), Counter[str]()
-        reasons = {EARLY: arrival_s < self._from_s, LATE: arrival_s >= self._until_s}
-        if self.channel is not None:
-            elsewhere = pc.not_equal(table.column("channel"), self.channel).to_numpy()
-            reasons = {OTHER_CHANNEL: elsewhere, **reasons}
-        for reason, holds in reasons.items():
-            skipped[reason] = int((keep & holds).sum())
-            keep &= ~holds
-        return keep, skipped
 
 
 @dataclass(slots=True)

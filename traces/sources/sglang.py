@@ -12,12 +12,11 @@ from pydantic import ConfigDict, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from traces.error import TraceError
-from traces.sources import Streamed
+from traces.sources import Streamed, in_order, numbered, opened
 from traces.sources.formats.cells import refusal
 from traces.sources.formats.jsontext import elements
-from traces.sources.formats.records import Number, Whole, check_records
-from traces.sources.formats.request_lines import extras
-from traces.table.ingest import ORDER_ONLY, Batch, Reading, untimed
+from traces.sources.formats.records import Number, Whole, check_records, extras
+from traces.table.ingest import ORDER_ONLY, Batch, Reading
 from traces.table.limits import Limits
 from traces.table.trace import Trace
 from traces.table.validation import Origin
@@ -55,8 +54,6 @@ COLUMNS: Mapping[str, str] = {
 }
 """Fields that a trace has a column for."""
 
-TEXTS = ("prompt", "request_id")
-
 OTHERS = tuple(name for name in Line.__annotations__ if name not in COLUMNS)
 """Fields that a trace keeps in its column extras."""
 
@@ -72,8 +69,6 @@ class SGLang(Streamed):
 
     Args:
         path: the file, UTF-8, plain or gzipped; a leading ~ is the home folder.
-        name: what reports call the trace; the file's name if None.
-        limits: how much is read.
     """
 
     path: str | Path
@@ -82,21 +77,14 @@ class SGLang(Streamed):
 
     def read(self, rng: np.random.Generator) -> Reading:
         path = Path(self.path).expanduser()
-        return Reading(
-            where=str(path),
-            name=self.name or path.name.split(".")[0],
-            source=f"SGLang-Diffusion manifest, {path.name}",
-            batches=self._batches(path),
-            notes={"file": path.name, "arrival_s": ORDER_ONLY},
-            limits=self.limits,
-        )
+        notes = {"file": path.name, "arrival_s": ORDER_ONLY}
+        return opened(self, f"SGLang-Diffusion manifest, {path.name}", self._batches(path), notes)
 
     def _batches(self, path: Path) -> Iterator[Batch]:
-        first = 0
         named: bool | None = None
         names = {ours: theirs for theirs, ours in COLUMNS.items()}
-        for found in elements(path, self.limits):
-            origin = Origin(str(path), columns=names, rows=np.arange(first, first + len(found)))
+        for rows, found in numbered(elements(path, self.limits)):
+            origin = Origin(str(path), names, rows)
             check_records(found, LINES, origin)
             for index, value in enumerate(found):
                 has = value.get("request_id") is not None
@@ -112,15 +100,13 @@ class SGLang(Streamed):
                 if theirs != "request_id" or named
             }
             columns["extras"] = pa.array([_others(each) for each in found], pa.string())
-            yield Batch(columns, untimed(len(found), first), origin, relative=True)
-            first += len(found)
+            yield in_order(columns, origin, int(rows[0]))
 
 
 def lines(trace: Trace) -> Iterator[str]:
     """Each request of `trace` as a line of a manifest, without the end of the line; what is null is left out.
 
-    Raises:
-        TraceError: a request without a prompt, which a manifest has to have, or extras that are no JSON object.
+    Raises TraceError: a request without a prompt, which a manifest has to have, or extras that are no JSON object.
     """
     for row in range(len(trace)):
         others = {name: value for name, value in extras(trace, row).items() if name in OTHERS}

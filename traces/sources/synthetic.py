@@ -81,8 +81,7 @@ class Synthetic:
             its steps; its number of images; its base model afresh.
         name: what reports call the trace.
 
-    Raises:
-        TraceError: an argument is out of its range.
+    Raises TraceError: an argument is out of its range.
     """
 
     requests: Count = FITTED
@@ -148,7 +147,7 @@ class Synthetic:
 
     def load(self, rng: np.random.Generator) -> Trace:
         """Make the trace up; the same arguments and stream give the same digest."""
-        users = self._users()
+        users = self.users if self.users is not None else max(1, round(self.users_per_rpm * self.rate_rpm))
         law = self._part(Visits, clock=self._part(Clock), users=users)
         asked = self.requests * (self.channels if self.one_channel else 1)
         wanted = 0
@@ -199,9 +198,6 @@ class Synthetic:
             notes={"synthetic": True, "generator": 6, "parameters": self._parameters()},
             where=WHERE,
         )
-
-    def _users(self) -> int:
-        return self.users if self.users is not None else max(1, round(self.users_per_rpm * self.rate_rpm))
 
     def _part(self, law: Any, **given: Any) -> Any:
         return law(**given, **{each.name: getattr(self, each.name) for each in fields(law) if each.name not in given})

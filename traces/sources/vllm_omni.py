@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from traces.error import TraceError
-from traces.sources import Streamed
+from traces.sources import Streamed, opened
 from traces.sources.formats.cells import refusal
 from traces.sources.formats.lines import lines as text_lines
-from traces.sources.formats.request_lines import extras
+from traces.sources.formats.records import extras
 from traces.table.ingest import ORDER_ONLY, Batch, Reading, own_clock, since_earliest, untimed
 from traces.table.limits import Limits
 from traces.table.trace import Trace
@@ -62,8 +62,6 @@ class VllmOmni(Streamed):
 
     Args:
         path: the file, UTF-8, plain or gzipped; a leading ~ is the home folder.
-        name: what reports call the trace; the file's name if None.
-        limits: how much is read.
     """
 
     path: str | Path
@@ -73,15 +71,7 @@ class VllmOmni(Streamed):
     def read(self, rng: np.random.Generator) -> Reading:
         path = Path(self.path).expanduser()
         notes: dict[str, Any] = {"file": path.name, "skipped": {"blank lines": 0}}
-        return Reading(
-            where=str(path),
-            name=self.name or path.name.split(".")[0],
-            source=f"vLLM-Omni diffusion trace, {path.name}",
-            batches=self._batches(path, notes),
-            notes=notes,
-            settle=_counted,
-            limits=self.limits,
-        )
+        return opened(self, f"vLLM-Omni diffusion trace, {path.name}", self._batches(path, notes), notes, _counted)
 
     def _batches(self, path: Path, notes: dict[str, Any]) -> Iterator[Batch]:
         timed: bool | None = None
@@ -112,8 +102,7 @@ class VllmOmni(Streamed):
 def lines(trace: Trace) -> Iterator[str]:
     """Each request of `trace` as the benchmark reads it, without the end of the line; what is null is left out.
 
-    Raises:
-        TraceError: extras that are no JSON object.
+    Raises TraceError: extras that are no JSON object.
     """
     columns = {ours: trace.table.column(ours) for ours in ("request_id", "prompt", "width", "height", "steps", "seed")}
     order_only = trace.notes.get("arrival_s") == ORDER_ONLY

@@ -32,19 +32,14 @@ MEASURES: Mapping[str, Measured] = load_measures(
 )
 """Of all systems."""
 
-Overrides = Mapping[str, Sequence[str]]
-
 T = TypeVar("T", Row, Reading, Observation)
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What is to be compared.
+    """What is to be compared: targets by system, measures and reasons by target id.
 
     Attributes:
-        targets: by system.
-        measures: target id -> how it is measured.
-        reasons: target id -> why it is missed, in every column or by column.
         overrides: experiment -> what is set beside its own settings.
         form: what this form of the scorecard is, in words.
         beside: whether other readings of the paper and what it saw in its traffic are looked at too.
@@ -53,7 +48,7 @@ class Study:
     targets: Targets
     measures: Mapping[str, Measured]
     reasons: Reasons
-    overrides: Overrides
+    overrides: Mapping[str, Sequence[str]]
     form: str
     beside: bool = False
 
@@ -80,11 +75,7 @@ class Card:
 
 
 def study(system: str | None, *, quick: bool) -> Study:
-    """The project's own targets: of one system, or of all.
-
-    Raises:
-        ConfigError: no such system, or a file in conf/data that is malformed.
-    """
+    """The project's own targets, of one system or all. Raises ConfigError: no such system, or a malformed file."""
     targets = load_targets(DATA / "targets.yaml")
     reasons = load_reasons(DATA / "scorecard-reasons.yaml", targets)
     if system is not None:
@@ -106,6 +97,17 @@ def study(system: str | None, *, quick: bool) -> Study:
         if name not in overrides:
             raise ConfigError(f"{DATA / 'scorecard-quick.yaml'}: {name} is missing; say what makes it quick")
     return said
+
+
+def runs_of(study: Study, name: str, work: Path, jobs: int, leave_out: bool = False) -> Runs:
+    """Run what is not finished of the experiment ``name``, with what ``study`` sets beside its own; see ``finish``.
+
+    With ``leave_out``, an experiment that ``study`` sets nothing beside has no runs: it is too long for the quick form.
+    """
+    if leave_out and name not in study.overrides:
+        print(f"{name}: left out of the quick form")
+        return Runs(())
+    return finish(sweep(name, study.overrides.get(name, ())), work, jobs)
 
 
 def make(study: Study, work: Path, jobs: int = 1, feeds: Sequence[Feed] = (Feed(),)) -> Card:
@@ -173,10 +175,7 @@ def beside(card: Card, before: Path) -> tuple[Card, list[str]]:
 
 
 def write(card: Card, folder: Path, name: str) -> None:
-    """Write ``name``.md, .json and .png in ``folder``; without a figure where nothing was simulated.
-
-    Raises ConfigError as ``write_page`` does.
-    """
+    """Write ``name``.md, .json and .png in ``folder``, as ``write_page``; no figure where nothing was simulated."""
     figure, image = draw({column.name: column.rows for column in card.columns}), f"{name}.png"
     text = page.render(card.columns, card.study.form, image if figure else None)
     write_page(folder, name, {"columns": [asdict(column) for column in card.columns]}, text, {image: figure})
@@ -184,18 +183,14 @@ def write(card: Card, folder: Path, name: str) -> None:
 
 def judged(rows: Sequence[Row]) -> dict[str, Judged]:
     """Return the verdicts of rows for --check, by id."""
-    found = {}
-    for row in rows:
-        ours = number(row.ours) + (f" ({row.reason})" if row.reason else "")
-        found[row.id] = Judged(f"{row.what}: {number(row.paper)}", ours, row.verdict == "held")
-    return found
+    ours = {row.id: number(row.ours) + (f" ({row.reason})" if row.reason else "") for row in rows}
+    return {row.id: Judged(f"{row.what}: {number(row.paper)}", ours[row.id], row.verdict == "held") for row in rows}
 
 
 def known(before: Path, study: Study) -> dict[str, Judged]:
     """Return the verdicts that the scorecard ``before`` (its JSON) has of the study's systems on the built-in trace.
 
-    Raises:
-        ConfigError: there is no such scorecard, or it is not one, or it has no such column.
+    Raises ConfigError: there is no such scorecard, or it is not one, or it has no such column.
     """
     columns = {column.name: column.rows for column in read_columns(before)}
     if SYNTHETIC not in columns:

@@ -26,12 +26,7 @@ SYNTHETIC = "synthetic"
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """A trace that everything is run on: the built-in one, or a file.
-
-    Attributes:
-        name: of its column.
-        path: the file; None is the built-in trace.
-    """
+    """A trace that everything is run on, with the name of its column: a file, or, if None, the built-in one."""
 
     name: str = SYNTHETIC
     path: Path | None = None
@@ -56,11 +51,7 @@ class Feed:
 
     @property
     def said(self) -> str:
-        """Which trace it is, in words.
-
-        Raises:
-            TraceError: the file cannot be read, or is no trace.
-        """
+        """Which trace it is, in words. Raises TraceError: the file cannot be read, or is no trace."""
         if self.path is None:
             return "the built-in synthetic trace (conf/trace/synthetic.yaml), made up from statistics of real ones"
         rows, digest = about(self.path)
@@ -69,15 +60,11 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What came of one trace.
+    """What came of one trace: a row for each target; readings and observations in the full form alone.
 
     Attributes:
-        name: of its feed.
         trace: which trace it is, in words.
         follows_from: digest of code, settings and form; a column is kept beside another if theirs is the same.
-        rows: one for each target.
-        readings: Table 3 under other readings of the paper; none in the quick form.
-        observations: what NIRVANA saw in its traffic; none in the quick form.
     """
 
     name: str
@@ -89,11 +76,7 @@ class Column:
 
 
 def read_columns(path: Path) -> list[Column]:
-    """The columns of a scorecard's JSON.
-
-    Raises:
-        ConfigError: there is no such file, or it is none.
-    """
+    """The columns of a scorecard's JSON. Raises ConfigError: there is no such file, or it is none."""
     try:
         return TypeAdapter(dict[Literal["columns"], list[Column]]).validate_json(path.read_bytes())["columns"]
     except OSError as error:

@@ -135,7 +135,6 @@ def _column(axes: Axes, lines: Sequence[Sequence[Row]], tall: int) -> None:
 
 
 def _said(value: Any) -> str:
-    """A value in the room that there is beside a row; the page has them all."""
     return f"{len(value)} values" if isinstance(value, list) and len(value) > SEVERAL else number(value, 3)
 
 

@@ -29,10 +29,7 @@ PROBES = (
 
 
 def digest(config: Config) -> str:
-    """Return the key of a run, 16 hex digits: of its configuration, the files that it reads, and the arithmetic.
-
-    Traces, profiles and other files count by their content, wherever they lie; the run directory does not count.
-    """
+    """Return the key of a run, 16 hex digits: of its configuration, the content of its files, and the arithmetic."""
     backend = config.get("backend", {})
     said = {key: _by_content(value) for key, value in config.items() if key not in ("run", "backend")}
     said["backend"] = {key: value for key, value in backend.items() if key != "folder"}

@@ -20,7 +20,6 @@ class Measured:
 
     Attributes:
         experiments: names in conf/experiment; their runs are what ``measure`` is given.
-        measure: runs -> our value.
         basis: what is measured, where the target's own words leave it open.
         fixed_by: what the number rests on that was not simulated: the inputs, each with where it is from, or, of a
             fit, the input that this target has fixed.
@@ -87,9 +86,7 @@ def ratio(system: str, against: str, *keys: str) -> Number:
     return lambda runs: runs.where(system=system).mean(*keys) / runs.where(system=against).mean(*keys)
 
 
-def per_size(
-    of: Callable[[Finished], float], eviction: str, capacities: Sequence[int]
-) -> Callable[[Runs], list[float]]:
+def per_size(of: Callable[[Finished], float], eviction: str, capacities: Sequence[int]) -> Numbers:
     """A number of the runs under one eviction policy, for each capacity of the cache in items."""
     return lambda runs: [
         mean([of(run) for run in runs.where(eviction=eviction, capacity=capacity)]) for capacity in capacities
@@ -97,15 +94,11 @@ def per_size(
 
 
 def crossing(at: Mapping[float, float], limit: float, *, rises: bool) -> float | None:
-    """Return the rate at which a number passes ``limit``, on the line between two rates that were run.
+    """Return the rate at which a number passes ``limit``, on the line between two rates that were run, or None.
 
     Args:
-        at: the number by rate, from the lowest rate on.
-        limit: which the number at the lowest rate has not passed.
+        at: the number by rate, from the lowest rate on, where it has not passed the limit.
         rises: whether a number above the limit has passed it, or one below.
-
-    Returns:
-        None where no number passes it.
     """
     for (low, before), (high, after) in pairwise(at.items()):
         if after > limit if rises else after < limit:

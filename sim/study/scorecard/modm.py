@@ -1,6 +1,7 @@
 """How the numbers of MoDM's evaluation are measured (section 7, appendix; its experiments are in conf/experiment)."""
 
 import itertools
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -35,16 +36,8 @@ def less_energy(system: str, models: str) -> Number:
     return lambda runs: reduction(system, "vanilla", "energy_j", "per_image")(runs.where(models=models))
 
 
-def most_served(system: str) -> Number:
-    """Requests per minute, under more than can be served."""
-    return lambda runs: runs.where(system=system, models="sd35l-sdxl").mean("throughput_rpm")
-
-
 def sustained_rpm(systems: Sequence[str], slo: str) -> Number:
-    """The rate at which violations pass `SUSTAINED`, on the line between two rates that were run; the best of systems.
-
-    The highest rate that was run where they never do. Raises Unmeasured where they do at the lowest already.
-    """
+    """The rate at which violations pass `SUSTAINED`, of the best of ``systems``; the highest run if none do."""
     return lambda runs: max(_crossing(runs.where(system=system), slo) for system in systems)
 
 
@@ -59,12 +52,10 @@ def _crossing(runs: Runs, slo: str) -> float:
 
 def by_rate(runs: Runs) -> dict[float, list[Finished]]:
     """The runs of a sweep over requests per minute, at each of them from the lowest on."""
-    ordered = sorted(runs, key=_rate_rpm)
-    return {rate: list(seeds) for rate, seeds in itertools.groupby(ordered, _rate_rpm)}
-
-
-def _rate_rpm(run: Finished) -> float:
-    return float(run.point.choices["arrivals.rate_rpm"])
+    at = defaultdict[float, list[Finished]](list)
+    for run in runs:
+        at[float(run.point.choices["arrivals.rate_rpm"])].append(run)
+    return dict(sorted(at.items()))
 
 
 def p99s(runs: Runs, systems: Sequence[str], rate_rpm: float) -> list[float]:
@@ -91,16 +82,12 @@ def hit_rates(runs: Runs, admission: str) -> list[float]:
     return [mean([hits(run) for run in runs.where(admission=admission, capacity=n)]) for n in SIZES]
 
 
-def nirvana_hit_rates(runs: Runs) -> list[float]:
-    """NIRVANA's for the same images."""
-    return [mean([hits(run) for run in runs.of(_NIRVANA9).where(capacity=5 * n)]) for n in SIZES]
-
-
 def modm_hits_most(runs: Runs) -> bool:
     """At every size: everything stored above the large model's alone, and that above NIRVANA."""
-    modm = runs.of(_FIGURE9)
-    by_size = zip(hit_rates(modm, "cache-all"), hit_rates(modm, "cache-large"), nirvana_hit_rates(runs), strict=True)
-    return all(everything > large > nirvana for everything, large, nirvana in by_size)
+    modm, others = runs.of(["modm-figure9"]), runs.of(["modm-figure9-nirvana"])
+    nirvana = [mean([hits(run) for run in others.where(capacity=5 * n)]) for n in SIZES]
+    by_size = zip(hit_rates(modm, "cache-all"), hit_rates(modm, "cache-large"), nirvana, strict=True)
+    return all(everything > large > theirs for everything, large, theirs in by_size)
 
 
 def steady(runs: Runs) -> bool:
@@ -136,11 +123,7 @@ def superlinear(runs: Runs) -> bool:
 
 
 def smallest_from_rpm(runs: Runs) -> float:
-    """Requests per minute when the smallest model is first on a GPU: those of the ten minutes before.
-
-    Raises:
-        Unmeasured: it never is.
-    """
+    """Requests per minute of the ten minutes before the smallest model is first on a GPU. Raises Unmeasured: never."""
     (run,) = runs.where(system="modm-quality")
     table = run.cluster("time_s", "gpus_smallest")
     there = table.filter(pc.greater(table["gpus_smallest"], 0))
@@ -165,14 +148,11 @@ def lag(run: Finished) -> tuple[float, float]:
     edges = np.arange(until + 1) * every_s
     came, went = (np.histogram(of, edges)[0] for of in (arrival_s, finish_s))
     level = np.asarray([levels[n % len(levels)] for n in range(until)])
-    high, low = level == max(levels), level == min(levels)
-    if not high.any() or not (low & (np.arange(until) > np.argmax(high))).any():
+    high = level == max(levels)
+    low = (level == min(levels)) & np.logical_or.accumulate(high)  # after the first peak
+    if not low.any():
         raise Unmeasured("the trace ends before the rate has gone up and down")
-    low &= np.arange(until) > np.argmax(high)
-    return (
-        1 - float(went[high].sum() / came[high].sum()),
-        float(went[low].sum() / came[low].sum()) - 1,
-    )
+    return 1 - float(went[high].sum() / came[high].sum()), float(went[low].sum() / came[low].sum()) - 1
 
 
 def others_lag(runs: Runs) -> bool:
@@ -191,15 +171,12 @@ def search_s(runs: Runs) -> float:
 
 SYSTEMS = ("vanilla", "nirvana", "modm-quality")
 
-
-_FIGURE9, _NIRVANA9 = ("modm-figure9",), ("modm-figure9-nirvana",)
-
 MEASURES: Mapping[str, Measure] = {
     "M01": times_vanilla("modm-throughput", "sd35l-sdxl"),
     "M02": times_vanilla("modm-throughput", "sd35l-sana"),
     "M05": times_vanilla("modm-throughput", "flux-sdxl"),
     "M06": times_vanilla("modm-throughput", "flux-sana"),
-    "M07": most_served("vanilla"),
+    "M07": lambda runs: runs.where(system="vanilla", models="sd35l-sdxl").mean("throughput_rpm"),
     "M08": times_vanilla("nirvana", "sd35l-sdxl"),
     "M10": smallest_from_rpm,
     "M11": lambda runs: hit_rates(runs, "cache-all")[-1],

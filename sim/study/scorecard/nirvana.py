@@ -70,8 +70,7 @@ def short_prompts_do_better(runs: Runs) -> bool:
 def similarity_of_hits(run: Finished, *, short: bool) -> float:
     """Mean similarity of the hits on prompts under `LONG_PROMPT` words, or on longer ones.
 
-    Raises:
-        Unmeasured: there is no such hit.
+    Raises Unmeasured: there is no such hit.
     """
     prompts = run.trace().prompts()[run.config["preload"] :]
     words = pc.list_value_length(pc.split_pattern_regex(pc.utf8_trim_whitespace(prompts), r"\s+"))

@@ -42,9 +42,8 @@ class Observation:
 
     Attributes:
         what: the observation, in words, and where the paper makes it.
-        numbers: what was measured, by name; empty if it could not be.
-        as_seen: whether the trace shows it; None if it could not be measured.
-        reason: why it could not be.
+        numbers, as_seen: what was measured, and whether the trace shows it; empty and None, with a reason, if it could
+            not be measured.
     """
 
     what: str
@@ -74,9 +73,6 @@ def observe(served: Runs, work: Path) -> list[Observation]:
 
     The trace is taken whole where it is a file, and `MADE` requests long where it is made: clusters are followed over
     days. What was seen of it is kept under ``work``, as the runs are.
-
-    Args:
-        served: runs of which one is of the system nirvana.
     """
     try:
         run = next(iter(served.where(system="nirvana")))

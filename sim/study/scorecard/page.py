@@ -1,5 +1,6 @@
 """The scorecard as a page: what is held, what is missed and why, and what the numbers rest on."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, get_args
 
@@ -24,7 +25,6 @@ def render(columns: Sequence[Column], form: str, figure: str | None) -> str:
     """
     first = columns[0].rows
     systems = list(dict.fromkeys(row.system for row in first))
-    verdicts = get_args(Verdict)
     read = [column for column in columns if column.readings]
     seen = [column for column in columns if column.observations]
     return conf.page.render(
@@ -33,16 +33,8 @@ def render(columns: Sequence[Column], form: str, figure: str | None) -> str:
         form=form,
         figure=figure,
         columns=columns,
-        verdicts=list(verdicts),
-        counts=[
-            [
-                name,
-                column.name,
-                *(sum((row.system, row.verdict) == (name, of) for row in column.rows) for of in verdicts),
-            ]
-            for name in systems
-            for column in columns
-        ],
+        verdicts=list(get_args(Verdict)),
+        counts=[[name, column.name, *_counts(name, column)] for name in systems for column in columns],
         systems=[_system(name, columns) for name in systems],
         read=read,
         capacities=[f"{capacity:,}" for capacity in CAPACITIES],
@@ -71,6 +63,11 @@ def tally(rows: Sequence[Row]) -> str:
     return f"{verdicts.count('held')} of {len(verdicts)} scored rows held, {missed} missed, {absent} not run"
 
 
+def _counts(system: str, column: Column) -> list[int]:
+    found = Counter(row.verdict for row in column.rows if row.system == system)
+    return [found[verdict] for verdict in get_args(Verdict)]
+
+
 def allowed(row: Row) -> str:
     """The tolerance in words."""
     if row.tolerance is None:
@@ -93,7 +90,6 @@ def _system(name: str, columns: Sequence[Column]) -> dict[str, Any]:
 
 
 def _cells(rows: Sequence[Row]) -> list[str]:
-    """A line: the target, then what each column has of it."""
     row = rows[0]
     cells = [row.id, f"{row.what} ({row.source})", number(row.paper), allowed(row)]
     for each in rows:

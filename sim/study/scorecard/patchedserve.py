@@ -13,6 +13,9 @@ SLO = "5x"
 
 MODELS = ("sdxl", "sd3-medium")
 
+FIGURE11 = {"sdxl": ["patchedserve-figure11"], "sd3-medium": ["patchedserve-figure11-sd3"]}
+"""Experiments by model."""
+
 BASELINES = ("nirvana-orca", "patched-cache")
 """Those of Figure 11."""
 
@@ -31,12 +34,12 @@ def satisfaction(runs: Runs, system: str) -> dict[float, float]:
 
 def over_nirvana(runs: Runs) -> float:
     """Percentage points of satisfaction over NIRVANA's, averaged over the rates and both models."""
-    return 100 * mean([mean(_ahead(runs.of(_of(model)), "nirvana-orca")) for model in MODELS])
+    return 100 * mean([mean(_ahead(runs.of(FIGURE11[model]), "nirvana-orca")) for model in MODELS])
 
 
 def at_moderate_load(runs: Runs) -> float:
     """The least satisfaction at the lower half of the rates, of the worse model."""
-    shares = [list(satisfaction(runs.of(_of(model)), "patchedserve").values()) for model in MODELS]
+    shares = [list(satisfaction(runs.of(FIGURE11[model]), "patchedserve").values()) for model in MODELS]
     return min(min(of[: len(of) // 2]) for of in shares)
 
 
@@ -44,7 +47,7 @@ def load_over_baselines(runs: Runs) -> list[float]:
     """Rate at which a share is still in time, over the best baseline's, averaged over the models."""
 
     def times(model: str, share: float) -> float:
-        its = runs.of(_of(model))
+        its = runs.of(FIGURE11[model])
         best = max(_supported(satisfaction(its, system), share) for system in BASELINES)
         return _supported(satisfaction(its, "patchedserve"), share) / best
 
@@ -52,11 +55,7 @@ def load_over_baselines(runs: Runs) -> list[float]:
 
 
 def _supported(shares: Mapping[float, float], least: float) -> float:
-    """The rate at which the satisfied share falls below ``least``, on the line between two that were run.
-
-    Raises:
-        Unmeasured: it is below at the lowest rate already, or at none.
-    """
+    """The rate at which the share falls below ``least``. Raises Unmeasured: at the lowest already, or at none."""
     lowest, highest = min(shares), max(shares)
     rate = crossing(shares, least, rises=False)
     if shares[lowest] < least or rate is None:
@@ -72,7 +71,7 @@ def _ahead(runs: Runs, of: str) -> list[float]:
 
 def by_scheduling(runs: Runs) -> bool:
     """At the upper half of the rates PatchedServe is ahead of PatchedCache, and by more on SDXL."""
-    ahead = [_ahead(runs.of(_of(model)), "patched-cache") for model in MODELS]
+    ahead = [_ahead(runs.of(FIGURE11[model]), "patched-cache") for model in MODELS]
     gains = [mean(of[len(of) // 2 :]) for of in ahead]
     return all(gain > NEAR for gain in gains) and gains[0] > gains[1]
 
@@ -139,7 +138,7 @@ def predictor_error(runs: Runs) -> float:
     def of(model: str) -> float:
         told = [
             float(said["value"])
-            for run in runs.of(_of(model)).where(system="patchedserve")
+            for run in runs.of(FIGURE11[model]).where(system="patchedserve")
             for said in run.summary["assumptions"]
             if said["what"].startswith("mean squared error of the predicted step")
         ]
@@ -170,11 +169,6 @@ def step_ratio(model: str) -> float:
     return backend.seconds("step", model, 1024, 1024) / backend.seconds("step", model, 512, 512)
 
 
-def _of(model: str) -> tuple[str, ...]:
-    return _FIGURE11[:1] if model == "sdxl" else _FIGURE11[1:]
-
-
-_FIGURE11 = ("patchedserve-figure11", "patchedserve-figure11-sd3")
 _SEVERAL = tuple(f"patchedserve-figure{figure}{gpus}" for figure in (12, 13) for gpus in ("", "-4gpus", "-8gpus"))
 
 MEASURES: Mapping[str, Measure] = {

@@ -17,10 +17,9 @@ Config = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One run of an experiment.
+    """One run of an experiment of conf/experiment.
 
     Attributes:
-        experiment: name of its file in conf/experiment.
         choices: what the experiment's sweep sets for this run, by group or key, as written.
         overrides: all overrides that make this run, ``choices`` among them.
     """
@@ -38,11 +37,8 @@ class Point:
 def sweep(experiment: str, overrides: Sequence[str] = ()) -> list[Point]:
     """The points of ``experiment`` in the order of its sweep, every combination of what it sweeps.
 
-    An experiment that cannot be composed is a single point, which fails as such when it is.
-
-    Args:
-        experiment: name of its file in conf/experiment.
-        overrides: settings of all of them, as on the command line; what they set is swept as they say, or not.
+    An experiment that cannot be composed is a single point, which fails as such when it is. ``overrides`` are settings
+    of all of them, as on the command line; what they set is swept as they say, or not.
     """
     chosen = [f"experiment={experiment}", *overrides]
     try:
@@ -73,8 +69,7 @@ def trace_of(experiment: str, overrides: Sequence[str] = ()) -> Config | None:
 def composed(point: Point) -> Config:
     """The resolved configuration of one point, but for the run directory, which is no part of what it computes.
 
-    Raises:
-        HydraException, OmegaConfBaseException: a choice does not exist or does not go with another.
+    Raises HydraException, OmegaConfBaseException: a choice does not exist or does not go with another.
     """
     config = compose([*point.overrides, "run.dir=unnamed"])
     plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)

@@ -1,6 +1,5 @@
 """Other readings of the paper: what NIRVANA's Table 3 becomes under each, beside the one that is the default."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sim.study.scorecard.finished import Runs, Unmeasured
@@ -24,14 +23,7 @@ EXPERIMENTS = tuple(dict.fromkeys(experiment for _, experiment, _ in READINGS))
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One policy under one reading, at the caches of `CAPACITIES`.
-
-    Attributes:
-        reading: in words.
-        policy: the eviction.
-        hit_rate, saving: by capacity; None if it was not run.
-        reason: why it was not.
-    """
+    """One eviction policy under one reading, at the caches of `CAPACITIES`; None, with a reason, if not run."""
 
     reading: str
     policy: str
@@ -51,11 +43,9 @@ def measure(runs: Runs) -> list[Reading]:
 
 def _measured(words: str, policy: str, runs: Runs) -> Reading:
     try:
-        found, saved = (_rounded(per_size(of, policy, CAPACITIES)(runs)) for of in (hits, saving))
+        found, saved = (
+            [float(f"{each:.6g}") for each in per_size(of, policy, CAPACITIES)(runs)] for of in (hits, saving)
+        )
     except Unmeasured as absent:
         return Reading(words, policy, None, None, str(absent))
     return Reading(words, policy, found, saved)
-
-
-def _rounded(values: Sequence[float]) -> list[float]:
-    return [float(f"{each:.6g}") for each in values]

@@ -19,15 +19,11 @@ class Row:
     """One target and ours beside it; what does not apply is None.
 
     Attributes:
-        id, system, what, role, source: of the target.
         paper, ours: the paper's value or bound and ours; of an ordering, whether it holds.
         error: ours minus the paper's, relative where the tolerance is; a list for a list. Six significant digits, as
             ours.
-        tolerance: {rel | abs | at_least | at_most: limit}.
-        verdict: held, missed, not run, given for what is fitted on or taken as an input, or contradicted.
         reason: why it is missed, or was not run, or what contradicts it.
-        basis: what exactly was measured, where the target's words leave it open.
-        fixed_by: what it rests on, or, of a fit, what it has fixed.
+        basis, fixed_by: as in ``Measured``.
         command: makes the runs again.
         requests, trace: how long the traces of its runs are, and their digests.
     """
@@ -57,63 +53,51 @@ def score(
     reasons: Mapping[str, str],
     overrides: Mapping[str, Sequence[str]],
 ) -> list[Row]:
-    """A row for each target, in their order.
+    """A row for each target, in their order; one without a measure is not simulated yet.
 
     Args:
         targets: by system.
-        measures: target id -> how it is measured; the others are not simulated yet.
+        measures, reasons: by target id.
         runs: of all experiments that the measures read.
-        reasons: target id -> why it is missed.
         overrides: experiment -> what was set beside its own settings, for the commands.
     """
-    return [
-        _row(system, target, measures.get(target.id), runs, reasons, overrides)
-        for system, listed in targets.items()
-        for target in listed
-    ]
 
+    def row(system: str, target: Target) -> Row:
+        measured = measures.get(target.id)
+        ours: Value | None = None
+        why = NOT_YET if measured is None else ""
+        read: list[Finished] = []
+        if measured is not None:
+            its = runs.of(measured.experiments)
+            if measured.real_prompts and not its.outcomes:
+                why = NOT_OF_THIS
+            read = its.finished()
+            try:
+                ours = measured.measure(its)
+            except Unmeasured as absent:
+                why = why or str(absent)
+        if why in (NOT_YET, NOT_OF_THIS):
+            known = reasons.get(target.id) if why == NOT_YET else None  # else it says why it is missed where it is run
+            why = "; ".join([why, *filter(None, [known, target.needs and f"needs {target.needs}"])])
+        return Row(
+            id=target.id,
+            system=system,
+            ours=_rounded(ours),
+            basis=(measured.basis or None) if measured else None,
+            fixed_by=measured.fixed_by if measured else None,
+            command=_command(system, measured, overrides) if measured else None,
+            requests=max((run.summary["requests"]["arrived"] for run in read), default=None),
+            trace=sorted({run.summary["trace"]["digest"] for run in read}),
+            **_compared(target, ours, reasons, why),
+        )
 
-def _row(
-    system: str,
-    target: Target,
-    measured: Measured | None,
-    runs: Runs,
-    reasons: Mapping[str, str],
-    overrides: Mapping[str, Sequence[str]],
-) -> Row:
-    ours: Value | None = None
-    why = NOT_YET if measured is None else ""
-    read: list[Finished] = []
-    if measured is not None:
-        its = runs.of(measured.experiments)
-        if measured.real_prompts and not its.outcomes:
-            why = NOT_OF_THIS
-        read = its.finished()
-        try:
-            ours = measured.measure(its)
-        except Unmeasured as absent:
-            why = why or str(absent)
-    if why in (NOT_YET, NOT_OF_THIS):
-        known = reasons.get(target.id) if why == NOT_YET else None  # else it says why it is missed where it is run
-        why = "; ".join([why, *filter(None, [known, target.needs and f"needs {target.needs}"])])
-    return Row(
-        id=target.id,
-        system=system,
-        ours=_rounded(ours),
-        basis=(measured.basis or None) if measured else None,
-        fixed_by=measured.fixed_by if measured else None,
-        command=_command(system, measured, overrides) if measured else None,
-        requests=max((run.summary["requests"]["arrived"] for run in read), default=None),
-        trace=sorted({run.summary["trace"]["digest"] for run in read}),
-        **_compared(target, ours, reasons, why),
-    )
+    return [row(system, target) for system, listed in targets.items() for target in listed]
 
 
 def judged_again(row: Row, target: Target, reasons: Mapping[str, str]) -> Row:
     """A row of an earlier scorecard beside its target and the reasons as they are now: ours stays.
 
-    Raises:
-        ConfigError: ours is of another form than the target.
+    Raises ConfigError: ours is of another form than the target.
     """
     return replace(row, **_compared(target, row.ours, reasons, row.reason if row.verdict == "not run" else None))
 
@@ -137,7 +121,6 @@ def _compared(target: Target, ours: Value | None, reasons: Mapping[str, str], no
 
 
 def _command(system: str, measured: Measured, overrides: Mapping[str, Sequence[str]]) -> str:
-    """What makes the runs again; of a row that needs none, the scorecard itself."""
     sweeps = [["mezzotint run -m", f"experiment={name}", *overrides.get(name, ())] for name in measured.experiments]
     return " && ".join(" ".join(words) for words in sweeps) or f"mezzotint scorecard {system}"
 

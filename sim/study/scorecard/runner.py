@@ -23,14 +23,9 @@ def finish(points: Sequence[Point], work: Path, jobs: int = 1) -> Runs:
 
     A point lies in ``work/DIGEST``, so points of equal configuration are one run, and what an interrupted call
     finished is not run again. A point that cannot be run takes nothing but its own rows from a scorecard: its error
-    stands in its place.
+    stands in its place. ``jobs`` is the number of worker processes.
 
-    Args:
-        work: where the run directories are; made if absent.
-        jobs: worker processes.
-
-    Raises:
-        ConfigError: ``work`` cannot be written.
+    Raises ConfigError: ``work`` cannot be written.
     """
     check_place(work)
     planned: list[tuple[Point, Path, Config | str]] = []
@@ -50,7 +45,6 @@ def finish(points: Sequence[Point], work: Path, jobs: int = 1) -> Runs:
 
 
 def _run_all(waiting: Mapping[Path, Config], jobs: int) -> dict[Path, str]:
-    """Run what waits; the errors of those that failed."""
     errors = {}
     workers_end_with_us()
     with tqdm(total=len(waiting), unit="run", desc="scorecard", disable=None if waiting else True) as bar:

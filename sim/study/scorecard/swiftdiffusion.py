@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from sim.study.addons.caches import curves, measured
 from sim.study.scorecard.finished import Runs
-from sim.study.scorecard.measures import Measure, Number
+from sim.study.scorecard.measures import Measure, ratio
 
 BASELINES = ("diffusers", "nirvana-10", "nirvana-20")
 """The paper's own (6.1)."""
@@ -42,25 +42,9 @@ def per_gpu_rpm(runs: Runs, system: str, nets: int, loras: int) -> float:
     return 60.0 / (latency_s(runs, system, nets, loras) * held(system, nets))
 
 
-def most_faster(runs: Runs) -> float:
-    """The largest ratio of diffusers' latency to SwiftDiffusion's, over all settings."""
-    return max(latency_s(runs, "diffusers", *at) / latency_s(runs, "swiftdiffusion", *at) for at in SETTINGS)
-
-
-def over_diffusers(nets: int, loras: int) -> Number:
-    """Diffusers' latency over SwiftDiffusion's."""
-    return lambda runs: latency_s(runs, "diffusers", nets, loras) / latency_s(runs, "swiftdiffusion", nets, loras)
-
-
 def over_best(runs: Runs) -> float:
     """Throughput of a GPU at 1C/2L over that of the best baseline."""
     return per_gpu_rpm(runs, "swiftdiffusion", 1, 2) / max(per_gpu_rpm(runs, system, 1, 2) for system in BASELINES)
-
-
-def services_faster(runs: Runs) -> float:
-    """How many times faster ControlNets as services alone are, with three of them."""
-    kept = [runs.where(system=system, controlnets=3) for system in ("diffusers", "swiftdiffusion")]
-    return kept[0].mean("latency_s", "mean") / kept[1].mean("latency_s", "mean")
 
 
 def gustafson(serial: float, parallel: float, processors: int) -> float:
@@ -68,21 +52,10 @@ def gustafson(serial: float, parallel: float, processors: int) -> float:
     return serial + parallel * processors
 
 
-def by_loras(runs: Runs, system: str) -> list[float]:
-    """Latencies without ControlNets, with 0, 1 and 2 LoRAs."""
-    return [runs.where(system=system, loras=loras).mean("latency_s", "mean") for loras in range(3)]
-
-
-def loras_faster(runs: Runs) -> float:
-    """The largest ratio of diffusers' latency to that of the LoRA design alone."""
-    pairs = zip(by_loras(runs, "diffusers"), by_loras(runs, "swiftdiffusion"), strict=True)
-    return max(theirs / ours for theirs, ours in pairs)
-
-
 def lora_overhead_s(runs: Runs) -> float:
     """What two LoRAs add to the latency."""
-    took_s = by_loras(runs, "swiftdiffusion")
-    return took_s[2] - took_s[0]
+    none, two = (runs.where(system="swiftdiffusion", loras=n).mean("latency_s", "mean") for n in (0, 2))
+    return two - none
 
 
 def patched_after(runs: Runs) -> float:
@@ -120,17 +93,19 @@ def stalls(runs: Runs) -> list[float]:
 _FIGURE11 = ("swiftdiffusion-figure11", "swiftdiffusion-figure11-baselines")
 _SLOW = ("swiftdiffusion-slow-storage",)
 
+FASTER = ratio("diffusers", "swiftdiffusion", "latency_s", "mean")
+
 MEASURES: Mapping[str, Measure] = {
-    "S2": most_faster,
-    "S3": over_diffusers(0, 0),
+    "S2": lambda runs: max(FASTER(runs.where(controlnets=nets, loras=loras)) for nets, loras in SETTINGS),
+    "S3": lambda runs: FASTER(runs.where(controlnets=0, loras=0)),
     "S4": lambda runs: latency_s(runs, "swiftdiffusion", 0, 0) - latency_s(runs, "nirvana-20", 0, 0),
     "S5": over_best,
     "S6": lambda runs: per_gpu_rpm(runs, "swiftdiffusion", 1, 0) / per_gpu_rpm(runs, "diffusers", 1, 0),
-    "S7": services_faster,
+    "S7": lambda runs: FASTER(runs.where(controlnets=3)),
     "S8": lambda _: gustafson(0.55, 0.45, 4),
     "S13": patched_after,
     "S15": lora_overhead_s,
-    "S16": loras_faster,
+    "S16": lambda runs: max(FASTER(runs.where(loras=loras)) for loras in range(3)),
     "S21": loading_share,
     "S25": lambda _: cache_loads(),
     "K1": predicted_s,

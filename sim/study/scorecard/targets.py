@@ -23,12 +23,12 @@ class Target(BaseModel):
     """A number, several numbers, a bound or an ordering that a paper reports.
 
     Attributes:
-        id: short name, unique among all systems.
+        id: unique among all systems.
         what: the quantity, with its unit in brackets.
         role: predict (to be arrived at), fit (may have calibrated an input), input (taken as given), order (an
             ordering or a direction, true in the paper), contradicted (no single reading gives it together with the
             paper's other rows).
-        source: table, figure or section.
+        source: table, figure or section of the paper.
         value: in the unit of ``what``; several are held only all together.
         rel_tol, abs_tol: the tolerance, relative to the value or in its unit; ``REL_TOL`` where neither is given.
         at_least, at_most: the bound, where the paper gives no value.
@@ -94,11 +94,7 @@ Targets = Mapping[str, list[Target]]
 
 
 def load_targets(path: Path) -> dict[str, list[Target]]:
-    """Read and check a file of targets: a list for each system.
-
-    Raises:
-        ConfigError: the file cannot be read, or the first entry that is wrong, by system, place and id.
-    """
+    """Read a file of targets, a list for each system. Raises ConfigError as ``read_data``, and for an id twice."""
     targets: dict[str, list[Target]] = read_data(path, dict[str, list[Target]])
     seen: set[str] = set()
     for system, listed in targets.items():
@@ -114,12 +110,7 @@ Reasons = Mapping[str, str | Mapping[str, str]]
 
 
 def load_reasons(path: Path, targets: Targets) -> dict[str, str | Mapping[str, str]]:
-    """Why rows are missed, by target id.
-
-    Raises:
-        ConfigError: the file cannot be read, is no mapping of ids to text or to a text for each column, or names an id
-            that is no target's.
-    """
+    """Why rows are missed, by target id. Raises ConfigError as ``read_data``, and for an id that is no target's."""
     said = read_data(path, dict[str, str | dict[str, str]] | None) or {}
     known = {target.id for listed in targets.values() for target in listed}
     for name in said:
@@ -140,8 +131,7 @@ def reasons_of(column: str, reasons: Reasons) -> dict[str, str]:
 def read_data(path: Path, form: Any) -> Any:
     """Return what a YAML file holds, as the type ``form``.
 
-    Raises:
-        ConfigError: the file cannot be read, is not YAML, or the first entry of another form.
+    Raises ConfigError: the file cannot be read, is not YAML, or the first entry of another form.
     """
     try:
         return TypeAdapter(form).validate_python(parse(path.read_bytes()))

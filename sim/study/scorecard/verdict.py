@@ -12,11 +12,8 @@ ROUNDING = 1e-9
 
 
 class Judgement(NamedTuple):
-    """The error and the verdict of one target.
-
-    ``error`` is ours minus the paper's: relative to the paper's where the tolerance is, else in the quantity's own
-    unit; a list of them for a list; None where nothing is compared.
-    """
+    """The verdict of one target, and ours minus the paper's, relative where the tolerance is: a list of them for a
+    list, None where nothing is compared."""
 
     error: float | list[float] | None
     verdict: Verdict
@@ -27,9 +24,7 @@ def judge(target: Target, ours: Value | None) -> Judgement:
 
     What was not simulated is neither held nor missed: nothing was compared. What is fitted on or taken as given is
     never scored, however near it lands, nor is what the paper itself contradicts. A list is held only as a whole.
-
-    Raises:
-        ConfigError: ours is of another form than the target: a list of another length, a number for an ordering.
+    Raises ConfigError: ours is of another form than the target: a list of another length, a number for an ordering.
     """
     scored = target.role in ("predict", "order")
     unscored: Verdict = "contradicted" if target.role == "contradicted" else "given"
@@ -48,12 +43,10 @@ def judge(target: Target, ours: Value | None) -> Judgement:
 def _compare(target: Target, ours: Value) -> tuple[float | list[float], bool]:
     if isinstance(ours, bool) or isinstance(ours, list) != isinstance(target.value, list):
         raise ConfigError(f"{target.id}: the paper has {target.paper!r}, measured was {ours!r}")
-    if target.at_least is not None or target.at_most is not None:
-        assert not isinstance(ours, list)
-        limit, sign = (target.at_least, 1) if target.at_least is not None else (target.at_most, -1)
-        assert limit is not None
-        return ours - limit, sign * (ours - limit) >= -ROUNDING * abs(limit)
     given = ours if isinstance(ours, list) else [ours]
+    for limit, sign in ((target.at_least, 1), (target.at_most, -1)):
+        if limit is not None:
+            return given[0] - limit, sign * (given[0] - limit) >= -ROUNDING * abs(limit)
     if len(given) != len(target.values):
         raise ConfigError(f"{target.id}: the paper has {len(target.values)} values, measured were {len(given)}")
     errors = [mine - theirs for mine, theirs in zip(given, target.values, strict=True)]

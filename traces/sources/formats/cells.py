@@ -37,12 +37,7 @@ def numbers(cells: pa.ChunkedArray, origin: Origin, column: str) -> pa.ChunkedAr
 
 
 def _cast(
-    trimmed: pa.ChunkedArray,
-    cells: pa.ChunkedArray,
-    kind: pa.DataType,
-    expected: str,
-    origin: Origin,
-    column: str,
+    trimmed: pa.ChunkedArray, cells: pa.ChunkedArray, kind: pa.DataType, expected: str, origin: Origin, column: str
 ) -> pa.ChunkedArray:
     try:
         return trimmed.cast(kind)
@@ -68,11 +63,8 @@ class Timestamps:
     def read(self, cells: pa.ChunkedArray, origin: Origin, column: str) -> pa.Array:
         """ISO 8601 as UTC, (n,) timestamps in microseconds, null where null.
 
-        Times of several zones are brought to UTC; times without a zone are taken as UTC.
-
-        Raises:
-            TraceError: naming the first cell that is no time, or that states a zone where those
-                before it do not (or the other way round).
+        Times of several zones are brought to UTC; times without a zone are taken as UTC. Raises TraceError: naming the
+        first cell that is no time, or that states a zone where those before it do not (or the other way round).
         """
         text = pd.Series(cells.to_pylist(), dtype="object")
         times = pd.to_datetime(text, utc=True, format="ISO8601", errors="coerce")
@@ -80,13 +72,9 @@ class Timestamps:
         if bad.size:
             found, expected = repr(text.iloc[bad[0]]), "a time such as 2022-08-14 00:45:00+00:00"
             raise refusal(origin, int(bad[0]), column, found, expected)
-        zones = pc.match_substring_regex(cells, ZONE).to_pylist()
-        for index, zoned in enumerate(zones):
-            if zoned is None:
-                continue
-            if self.zoned is None:
-                self.zoned = zoned
-            if zoned != self.zoned:
+        for index, zoned in enumerate(pc.match_substring_regex(cells, ZONE).to_pylist()):
+            self.zoned = zoned if self.zoned is None else self.zoned
+            if zoned not in (None, self.zoned):
                 found, before = ("a zone", "none") if zoned else ("no zone", "one")
                 raise TraceError(
                     f"{origin.cell(index, column)}: found {shown(repr(text.iloc[index]))} with {found}, expected"
@@ -133,8 +121,7 @@ class Clock:
     def read(self, cells: pa.ChunkedArray, origin: Origin) -> pa.Array | pa.ChunkedArray:
         """Arrivals as written, (n,): float64 seconds ("unix-ms" divided by 1000), or UTC timestamps in microseconds.
 
-        Raises:
-            TraceError: naming the first cell that is neither a number nor a time, as asked for.
+        Raises TraceError: naming the first cell that is neither a number nor a time, as asked for.
         """
         if self.name == "auto":
             first = next((cell for cell in cells.to_pylist() if cell is not None), "0")

@@ -16,17 +16,10 @@ from traces.table.validation import shown
 
 
 def read_parquet(path: Path, limits: Limits, wanted: Collection[str], expected: str) -> Iterator[pa.Table]:
-    """The wanted columns of a Parquet file, in pieces that fit into memory; text as plain strings.
+    """Those of the wanted columns that a Parquet file has, in pieces that fit into memory; text as plain strings.
 
-    Args:
-        path: the file.
-        limits: how much is read.
-        wanted: names of columns; those that the file lacks are left out.
-        expected: what the file should be, for error messages.
-
-    Raises:
-        TraceError: the file cannot be opened (see `traces.table.limits.regular_file`), is not Parquet, is cut
-            short or damaged, or unpacks to more than is allowed.
+    Raises TraceError: the file cannot be opened, is not Parquet (it should be what is ``expected``), is cut short or
+    damaged, or unpacks to more than is allowed.
     """
     with unchanged(path) as state:
         unpacked = 0

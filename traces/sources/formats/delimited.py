@@ -21,9 +21,8 @@ LEAST_BLOCK = 1 << 22
 def read_header(path: Path, limits: Limits, *, delimiter: str = ",", quote: str | None = '"') -> list[str]:
     """The names of the columns of a delimited file.
 
-    Raises:
-        TraceError: the file cannot be opened (see `traces.table.limits.open_bounded`), or its first line is
-            empty, not UTF-8, or names a column twice.
+    Raises TraceError: the file cannot be opened (see `traces.table.limits.open_bounded`), or its first line is empty,
+    not UTF-8, or names a column twice.
     """
     with open_bounded(path, limits) as stream:
         try:
@@ -51,19 +50,11 @@ def read_delimited(
 ) -> Iterator[pa.Table]:
     """Read a delimited file, plain or gzipped by its content, with every column as text; "" is null.
 
-    Args:
-        path: the file.
-        limits: how much is read.
-        header: what `read_header` gave for the same file and dialect.
-        delimiter, quote: see `Csv`.
+    Yields the rows in order, at most `traces.table.ingest.ROWS` at a time; ``header`` is that of `read_header`.
 
-    Yields:
-        The rows in order, at most `traces.table.ingest.ROWS` at a time.
-
-    Raises:
-        TraceError: the file cannot be opened (see `traces.table.limits.open_bounded`), is cut short or not UTF-8,
-            has a row of another length than its header or one that is longer than the limits allow,
-            or a quote that is never closed.
+    Raises TraceError: the file cannot be opened (see `traces.table.limits.open_bounded`), is cut short or not UTF-8,
+    has a row of another length than its header or one that is longer than the limits allow, or a quote that is never
+    closed.
     """
     parse = pa.csv.ParseOptions(delimiter=delimiter, quote_char=quote or False, newlines_in_values=quote is not None)
     convert = pa.csv.ConvertOptions(
@@ -96,11 +87,7 @@ def read_delimited(
 
 
 def _looked_through(path: Path, limits: Limits, quote: str | None) -> tuple[bool, bool]:
-    """Read a file once for what Arrow does not see: its limits, a damaged gzip, a quote left open.
-
-    Returns:
-        Whether it is gzipped, and whether its quotes come in pairs.
-    """
+    """Read a file once for its limits and damage; return whether it is gzipped, and whether its quotes are in pairs."""
     quotes = 0
     with open_bounded(path, limits) as stream:
         while block := stream.read(1 << 20):

@@ -24,18 +24,12 @@ LONGEST_WORD = 16
 
 
 def elements(path: Path, limits: Limits) -> Iterator[list[Any]]:
-    """The values of a JSON array, or of a file with one JSON value after another (JSON lines).
+    """The values of a JSON array, or of a file with one JSON value after another (JSON lines), in groups.
 
-    Args:
-        path: the file, UTF-8, plain or gzipped.
-        limits: how much is read; a value takes at most 16 times the longest text.
+    The file is UTF-8, plain or gzipped. A value takes at most 16 times the longest text of the limits.
 
-    Yields:
-        Values in the file's order, as many at a time as fit into memory with ease.
-
-    Raises:
-        TraceError: the file cannot be opened (see `traces.table.limits.open_bounded`), is not UTF-8, not JSON,
-            cut short, or holds a value that is too long or nested too deeply. Values count from 0.
+    Raises TraceError: the file cannot be opened (see `traces.table.limits.open_bounded`), is not UTF-8, not JSON, cut
+    short, or holds a value that is too long or nested too deeply. Values count from 0.
     """
     with open_bounded(path, limits) as stream:
         text = _Text(stream, path, limits)
@@ -45,8 +39,7 @@ def elements(path: Path, limits: Limits) -> Iterator[list[Any]]:
 def members(path: Path, limits: Limits) -> Iterator[list[tuple[str, Any]]]:
     """The names and values of a JSON object, in the file's order, a name as often as it is there.
 
-    Raises:
-        TraceError: as `elements`.
+    Raises TraceError: as `elements`.
     """
     with open_bounded(path, limits) as stream:
         text = _Text(stream, path, limits)

@@ -16,18 +16,15 @@ Group = tuple[list[int], list[str]]
 def lines(
     path: Path, limits: Limits, longest: int, what: str, first: Callable[[str], None] | None = None
 ) -> Iterator[Group]:
-    """The lines of a file, plain or gzipped, without their ends.
+    """The lines of a file, UTF-8, plain or gzipped, without their ends.
 
     Args:
-        path: the file, UTF-8.
-        limits: how much is read.
         longest: bytes of a line, at most.
         what: what a line is, as errors call it.
         first: looks at the first line before anything else is read, and may refuse it.
 
-    Raises:
-        TraceError: the file cannot be opened (see `traces.table.limits.open_bounded`), is not UTF-8, or has a longer
-            line.
+    Raises TraceError: the file cannot be opened (see `traces.table.limits.open_bounded`), is not UTF-8, or has a longer
+    line.
     """
     rows: list[int] = []
     texts: list[str] = []

@@ -1,11 +1,13 @@
-"""Records of JSON, held to the fields that a format has."""
+"""Records of JSON, held to the fields that a format has, and those that a trace keeps as extras."""
 
+import json
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from traces.error import TraceError
+from traces.table.trace import Trace
 from traces.table.validation import Origin, shown
 
 Name = str | int
@@ -16,8 +18,7 @@ Number = Annotated[float, Field(gt=-(2.0**63), lt=2.0**63)]
 def check_records(values: Sequence[Any], form: TypeAdapter[Any], origin: Origin) -> None:
     """Check records against a list of a TypedDict; numbers are numbers, and text is text.
 
-    Raises:
-        TraceError: naming row, field, what was found and what was expected of the first that is something else.
+    Raises TraceError: naming row, field, what was found and what was expected of the first that is something else.
     """
     try:
         form.validate_python(values, strict=True)
@@ -31,3 +32,16 @@ def check_records(values: Sequence[Any], form: TypeAdapter[Any], origin: Origin)
         found = "nothing" if absent else shown(repr(first["input"]), 60)
         expected = "a value" if absent else first["msg"].removeprefix("Input should be ")
         raise TraceError(f"{place}: found {found}, expected {expected}; fix or drop the record") from None
+
+
+def extras(trace: Trace, row: int) -> dict[str, Any]:
+    """What else the source's format said of a request. Raises TraceError where it is no JSON object."""
+    text = trace.table.column("extras")[row].as_py()
+    try:
+        found = {} if text is None else json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        where = f"{trace.path or trace.name}: row {row}, column extras"
+        raise TraceError(f"{where}: found {shown(text)}, expected a JSON object; correct it, or make the trace again")
+    return found
