@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sim.config.build import build
 from sim.control.pid import Pid
 from sim.control.split import Demand, capacity_left, demand, quality_split, throughput_split
+from sim.errors import ConfigError
 
 LARGE, SDXL, SANA = 60 / 91.5, 60 / 16.5, 60 / 6.5
 RATES = range(6, 29, 2)
