@@ -18,7 +18,6 @@ def write_page(
     """Write a study's page, its data and its figures in ``folder``, and print the paths.
 
     Args:
-        name: of the page and its data, without their endings.
         text: the page in Markdown. A file in its place is replaced if it begins with the same two words.
         figures: by file name; a file of an earlier page is removed where there is no figure.
 

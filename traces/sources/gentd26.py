@@ -30,9 +30,6 @@ COLUMNS = {
 MOST_LORAS = 1000
 """A larger number of LoRAs of one request is taken for a mistake."""
 
-LICENCE = "for research or study only; not to be passed on"
-SCALED = "the publisher scaled the metrics: trust ratios, not seconds"
-
 
 @dataclass(slots=True, kw_only=True)
 class GenTD26(Streamed):
@@ -78,9 +75,9 @@ class GenTD26(Streamed):
             )
         used = {*columns.values(), *needed} - {"predict_type", "predict_status"}
         notes: dict[str, Any] = {
-            "licence": LICENCE,
+            "licence": "for research or study only; not to be passed on",
             "file": path.name,
-            "metrics": SCALED,
+            "metrics": "the publisher scaled the metrics: trust ratios, not seconds",
             "columns_left_out": [name for name in header if name not in used],
             "rows": 0,
             "skipped": {},

@@ -90,13 +90,12 @@ class Katz(Streamed):
         first = kept = 0
         for numbers, records in numbered(elements(path, self.limits)):
             check_records(records, RECORDS, Origin(where, rows=numbers))
-            rows, ids, chosen = [], [], []
+            rows, chosen = [], []
             for row, record in enumerate(records, first):
                 service, node = str(record["scene_id"]), str(record["ip"])
                 services[service] += 1
                 if self.service in (None, service) and self.node in (None, node):
                     rows.append(row)
-                    ids.append(f"{service}/{node}/{row}")
                     chosen.append(record)
                     nodes.add(node)
             first += len(records)
@@ -104,7 +103,7 @@ class Katz(Streamed):
             origin = Origin(where, COLUMNS, np.array(rows, np.int64))
             models = [record["base_model_id"] for record in chosen]
             columns = {
-                "request_id": ids,
+                "request_id": [f"{of['scene_id']}/{of['ip']}/{row}" for row, of in zip(rows, chosen, strict=True)],
                 "base_model": [None if model is None else str(model) for model in models],
                 **{name: [[*map(str, record[name] or [])] for record in chosen] for name in ("controlnets", "loras")},
             }

@@ -45,9 +45,6 @@ ESTIMATED = (
 )
 """The note on arrivals, as the log's makers and a comparison with DiffusionDB's own stamps have it."""
 
-OTHER_CHANNEL, EARLY, LATE = "another channel", "before `since`", "from `until` on"
-"""Why rows are left out."""
-
 
 @dataclass(slots=True, kw_only=True)
 class SdBeta(Streamed):
@@ -113,13 +110,14 @@ class SdBeta(Streamed):
         for rows, table in numbered(tables):
             notes["rows"] += len(rows)
             arrival_s = order.times(table, Origin(where, COLUMNS, rows))
-            reasons = {
-                OTHER_CHANNEL: None if self.channel is None else pc.not_equal(table.column("channel"), self.channel),
-                EARLY: None if self.since is None else arrival_s < self._from_s,
-                LATE: None if self.until is None else arrival_s >= self._until_s,
-            }
-            holding = {why: np.asarray(holds) for why, holds in reasons.items() if holds is not None}
-            at = np.flatnonzero(chosen(len(rows), holding, notes["skipped"]))
+            reasons: dict[str, npt.NDArray[np.bool_]] = {}
+            if self.channel is not None:
+                reasons["another channel"] = pc.not_equal(table.column("channel"), self.channel).to_numpy()
+            if self.since is not None:
+                reasons["before `since`"] = arrival_s < self._from_s
+            if self.until is not None:
+                reasons["from `until` on"] = arrival_s >= self._until_s
+            at = np.flatnonzero(chosen(len(rows), reasons, notes["skipped"]))
             kept += at.size
             first_s = float(arrival_s[at].min(initial=first_s))
             table, origin = table.take(pa.array(at)), Origin(where, COLUMNS, rows[at])

@@ -99,7 +99,9 @@ class SGLang(Streamed):
                 for theirs, ours in COLUMNS.items()
                 if theirs != "request_id" or named
             }
-            columns["extras"] = pa.array([_others(each) for each in found], pa.string())
+            others = [{name: each[name] for name in OTHERS if each.get(name) is not None} for each in found]
+            texts = [json.dumps(each, ensure_ascii=False) if each else None for each in others]
+            columns["extras"] = pa.array(texts, pa.string())
             yield in_order(columns, origin, int(rows[0]))
 
 
@@ -119,8 +121,3 @@ def lines(trace: Trace) -> Iterator[str]:
         yield json.dumps(
             {name: told[name] for name in Line.__annotations__ if told.get(name) is not None}, ensure_ascii=False
         )
-
-
-def _others(value: Mapping[str, Any]) -> str | None:
-    found = {name: value[name] for name in OTHERS if value.get(name) is not None}
-    return json.dumps(found, ensure_ascii=False) if found else None

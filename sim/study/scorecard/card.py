@@ -118,18 +118,14 @@ def make(study: Study, work: Path, jobs: int = 1, feeds: Sequence[Feed] = (Feed(
         TraceError: the file of a feed cannot be read.
     """
     said = [feed.said for feed in feeds]  # a file that is no trace is found before the work
-    points = [
-        [
+    columns, failed = [], dict[str, list[str]]()
+    for feed, of in zip(feeds, said, strict=True):
+        points = [
             point
             for name in study.experiments(made_up=feed.path is None)
             for point in sweep(name, feed.overrides(name, study.overrides.get(name, ())))
         ]
-        for feed in feeds
-    ]
-    outcomes = iter(finish([point for listed in points for point in listed], work, jobs).outcomes)
-    columns, failed = [], dict[str, list[str]]()
-    for feed, of, listed in zip(feeds, said, points, strict=True):
-        runs = Runs(tuple(next(outcomes) for _ in listed))
+        runs = finish(points, work, jobs)
         for point, error in runs.failed():
             failed.setdefault(error, []).append(point.command)
         columns.append(_column(study, feed, of, runs, work))

@@ -16,13 +16,7 @@ HEADINGS: Mapping[Verdict, str] = {"missed": "Missed by", "not run": "Not run of
 
 
 def render(columns: Sequence[Column], form: str, figure: str | None) -> str:
-    """The page in Markdown.
-
-    Args:
-        columns: one for each trace, with a row for the same targets each.
-        form: which form of the scorecard these rows are, for the first line.
-        figure: the file name of the figure beside it.
-    """
+    """The page in Markdown; the columns have a row for the same targets each, ``figure`` is the name of its file."""
     first = columns[0].rows
     systems = list(dict.fromkeys(row.system for row in first))
     read = [column for column in columns if column.readings]

@@ -56,7 +56,6 @@ def score(
     """A row for each target, in their order; one without a measure is not simulated yet.
 
     Args:
-        targets: by system.
         measures, reasons: by target id.
         runs: of all experiments that the measures read.
         overrides: experiment -> what was set beside its own settings, for the commands.

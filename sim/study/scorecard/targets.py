@@ -129,10 +129,7 @@ def reasons_of(column: str, reasons: Reasons) -> dict[str, str]:
 
 
 def read_data(path: Path, form: Any) -> Any:
-    """Return what a YAML file holds, as the type ``form``.
-
-    Raises ConfigError: the file cannot be read, is not YAML, or the first entry of another form.
-    """
+    """Return a YAML file as the type ``form``. Raises ConfigError: unreadable, no YAML, an entry of another form."""
     try:
         return TypeAdapter(form).validate_python(parse(path.read_bytes()))
     except OSError as error:

@@ -52,11 +52,7 @@ def _cast(
 
 @dataclass(slots=True)
 class Timestamps:
-    """Times as text, batch after batch, all of them with a zone or all of them without.
-
-    Attributes:
-        zoned: whether the times read so far state their zone; None before the first.
-    """
+    """Times as text, batch after batch, all of them with a zone or all without; ``zoned`` is None before the first."""
 
     zoned: bool | None = None
 
