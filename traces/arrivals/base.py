@@ -5,7 +5,7 @@ from typing import Annotated, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Le
 
 from traces.error import TraceError
 from traces.table.validation import check_number
@@ -19,7 +19,7 @@ LAST_S = 2.0**33
 MOST_RPM = 6e7
 """A request each microsecond in the mean; faster than that, arrivals are not told apart for long."""
 
-Rpm = Annotated[float, Gt(0), Le(MOST_RPM)]
+Rpm = Annotated[float, Ge(1e-9), Le(MOST_RPM)]
 """Requests per minute."""
 
 Span = Annotated[float, Ge(0), Le(LAST_S)]

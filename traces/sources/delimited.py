@@ -74,7 +74,9 @@ class Csv(Streamed):
     def __post_init__(self) -> None:
         self.delimiter = {r"\t": "\t"}.get(self.delimiter, self.delimiter)
         self.quote = None if self.no_quotes else self.quote
-        for setting, value in (("delimiter", self.delimiter), ("quote", self.quote or '"')):
+        if not self.list_separator:
+            raise TraceError(f"{self.path}: list_separator='', expected what separates names, such as ';'")
+        for setting, value in (("delimiter", self.delimiter), ("quote", '"' if self.quote is None else self.quote)):
             if len(value) != 1 or not value.isascii() or value in "\r\n\0":
                 raise TraceError(f"{self.path}: {setting}={value!r}, expected one ASCII character")
 

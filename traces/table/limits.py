@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
 from traces.error import TraceError
 
@@ -36,8 +36,8 @@ class Limits:
             at most `RATIO` times the bytes on disk.
     """
 
-    max_prompt_bytes: Annotated[int, Ge(1)] = 1 << 20
-    max_bytes: Annotated[int, Ge(1)] | None = None
+    max_prompt_bytes: Annotated[int, Ge(1), Le(1 << 40)] = 1 << 20
+    max_bytes: Annotated[int, Ge(1), Le(1 << 50)] | None = None
 
     def check(self, unpacked: int, packed: int, where: str) -> None:
         """Raise TraceError if `unpacked` bytes, out of `packed` bytes on disk, are more than allowed."""
