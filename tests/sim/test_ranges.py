@@ -84,6 +84,14 @@ def test_no_key_of_the_run_takes_a_boolean_for_a_number() -> None:
         check({**config, "cluster": {**config["cluster"], "count": True}})
 
 
+@pytest.mark.parametrize("value", [math.nan, [1.0, -math.inf], {"a": math.inf}])
+def test_an_assumption_is_what_a_summary_can_hold(value: Any) -> None:
+    config = configured()
+    said = [{"what": "a", "value": value, "source": "b"}]
+    with pytest.raises(ConfigError, match=r"^system\.assumptions\.0: .*not JSON compliant"):
+        check({**config, "system": {**config["system"], "assumptions": said}})
+
+
 @pytest.mark.parametrize("group", ["selector", "predictor", "database", "store", "models", "cluster"])
 def test_no_number_of_a_part_takes_a_boolean(group: str) -> None:
     """Every number that NIRVANA's configuration gives a part."""
