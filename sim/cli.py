@@ -5,9 +5,11 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from sim.commands import COMMANDS, command_of, overview, refuse_words, run_command
+from sim.commands import command_of, overview, refuse_words, run_command, words_after
 from sim.ending import Terminated, end_workers, interruption, told_to_stop
 from sim.refusal import OUTPUT_GONE, USAGE_ERROR, check_memory_limit, is_refused, refuse
+
+HELP = ("-h", "--help")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,11 +45,13 @@ def _done(given: Sequence[str]) -> int:
             words = command_of(given)
             if words is not None:
                 return run_command(words, given[len(words.split()) :])
-            asks_help = not given or given[-1] in ("-h", "--help")
-            if not asks_help or (len(given) > 1 and not any(each.startswith(f"{given[0]} ") for each in COMMANDS)):
-                refuse_words(given)
-            print(overview(given[0] if len(given) > 1 else ""))
-            return 0 if given else USAGE_ERROR
+            if not given or given[0] in HELP:
+                print(overview())
+                return 0 if given else USAGE_ERROR
+            if len(given) > 1 and given[1] in HELP and words_after(given[0]):
+                print(overview(given[0]))
+                return 0
+            refuse_words(given)
     except BrokenPipeError:
         raise
     except (Exception, KeyboardInterrupt) as error:

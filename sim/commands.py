@@ -1,8 +1,12 @@
 """The commands that have options of their own: each is a function with typed parameters, which Typer calls."""
 
+import ast
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
@@ -48,18 +52,22 @@ BY_NEXT_WORD = frozenset({"trace import"})
 def overview(first: str = "") -> str:
     """Return the commands, a line each: all, or those that begin with the word ``first``."""
     chosen = [words for words in COMMANDS if not first or words.split()[0] == first]
-    lines = [f"  {words:<24} {_description(function_of(words)).partition(chr(10))[0]}" for words in chosen]
+    lines = [f"  {words:<24} {_summary(COMMANDS[words])}" for words in chosen]
     about = "Replay text-to-image traffic through published serving designs."
     return "\n".join([f"Usage: mezzotint {first or 'COMMAND'} [OPTIONS]", "", about, "", *lines])
 
 
 def refuse_words(given: Sequence[str]) -> NoReturn:
     """Raise ConfigError for words that are no command."""
-    after = [words.split()[1] for words in COMMANDS if words.startswith(f"{given[0]} ")]
-    if after:
+    if after := words_after(given[0]):
         found = given[1] if len(given) > 1 else "nothing"
         raise ConfigError(f"{given[0]}: found {found}, expected {' or '.join(after)}")
     raise ConfigError(f"{given[0]}: is no command; `mezzotint --help` lists them")
+
+
+def words_after(first: str) -> list[str]:
+    """Return the second words of the commands that begin with the word ``first``."""
+    return [words.split()[1] for words in COMMANDS if words.startswith(f"{first} ")]
 
 
 def command_of(given: Sequence[str]) -> str | None:
@@ -105,6 +113,18 @@ def function_of(words: str) -> Callable[..., Any]:
     module, _, name = COMMANDS[words].partition(":")
     function: Callable[..., Any] = getattr(import_module(module), name)
     return function
+
+
+def _summary(path: str) -> str:
+    """Return what a command's docstring begins with, from its source: importing all commands takes seconds."""
+    module, _, name = path.partition(":")
+    spec = find_spec(module)
+    assert spec is not None
+    functions = [
+        each for each in ast.parse(Path(str(spec.origin)).read_bytes()).body if isinstance(each, ast.FunctionDef)
+    ]
+    text = next(ast.get_docstring(each) or "" for each in functions if each.name == name)
+    return re.split(r"[.:;](?:\s|$)", " ".join(text.split()), maxsplit=1)[0]
 
 
 def _description(function: Callable[..., Any]) -> str:

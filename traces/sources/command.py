@@ -44,10 +44,10 @@ def _source_in(module: ModuleType) -> type[Streamed] | None:
 
 
 def import_from(word: str | None) -> Callable[..., None]:
-    """Return the command that imports from a source; without a word, the one that names all of them.
+    """Import a trace from the source that the next word names.
 
-    ``word`` is a name of `sources`, or module.Class of a module that Python finds, in the working directory too.
-    Raises TraceError: there is no such source.
+    Returns the command of the source ``word``: a name of `sources`, or module.Class of a module that Python finds, in
+    the working directory too; without a word, the command that names all sources. Raises TraceError for another word.
     """
     known = sources()
     if word is None:
