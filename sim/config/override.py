@@ -35,15 +35,18 @@ def readable(word: str) -> str:
     if is_path and value.startswith("~"):
         value = os.path.expanduser(value)
         word = f"{key}={value}"
-    if _PLAIN.fullmatch(value) and not is_path:
-        return word
-    if not is_path and value[:1] in ("[", "{", "'", '"'):
+    if not is_path and (_PLAIN.fullmatch(value) or value[:1] in ("[", "{", "'", '"')):
         _check(word)
         return word
     read = _read(word)
     if read is None:
         return f"{key}={_quoted(value)}"
     return word if not is_path or _is_text(read) else f"{key}={_quoted(value)}"
+
+
+def of_hydra(word: str) -> bool:
+    """Return True for a word that sets something of Hydra's own."""
+    return word.lstrip("+~").startswith(("hydra.", "hydra/"))
 
 
 def _is_text(read: Override) -> bool:
@@ -58,7 +61,7 @@ def _read(word: str) -> Override | None:
     """What Hydra reads ``word`` as; None where it cannot."""
     try:
         return OverridesParser.create().parse_override(word)
-    except HydraException:
+    except (HydraException, ValueError):  # the latter of a number with thousands of digits
         return None
 
 

@@ -271,6 +271,8 @@ def test_an_experiment_replays_a_trace_of_one_s_own() -> None:
         (["run", "trace=file", f"trace.path={LONG}"], "File name too long"),
         (["trace", "synth", "--requests", "10", "-o", LONG], "File name too long"),
         (["run", "é=1"], "é=1: cannot be read as KEY=VALUE"),
+        (["run", f"seed={'9' * 5000}"], "cannot be read as KEY=VALUE"),
+        (["run", "trace=file", f"trace.path={'9' * 5000}"], "File name too long"),
         (["report", "nowhere"], "nowhere"),
         (["trace", "describe", "nowhere.parquet"], "nowhere.parquet"),
     ],
@@ -293,6 +295,15 @@ def test_words_that_are_no_command_end_with_2(words: list[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         raise SystemExit(main(words))
     assert stop.value.code == 2
+
+
+def test_help_imports_no_command() -> None:
+    script = "import sys; from sim.cli import main; main(['--help']); main(['trace', '-h']); print([*sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert "trace import" in done.stdout
+    assert not {"hydra", "scipy", "pandas", "matplotlib", "sim.verbs", "traces.cli"} & set(
+        eval(done.stdout.splitlines()[-1])
+    )
 
 
 def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
