@@ -64,9 +64,8 @@ def claimed_sweep(folder: Path, words: Sequence[str]) -> Iterator[None]:
 
 
 @contextmanager
-def counted(folder: Path, points: int | None) -> Iterator[None]:
-    """Print the line of each of ``points`` (None: not known) of the sweep in ``folder`` as it ends, while the block
-    runs.
+def counted(folder: Path, points: int) -> Iterator[None]:
+    """Print the line of each of ``points`` points of the sweep in ``folder`` as it ends, while the block runs.
 
     A failed point's line goes to standard error. A bar counts the points where standard error is a terminal. An OSError
     of a line that could not be written is raised after the block, so the points still run.

@@ -157,12 +157,13 @@ def sweep(task: Callable[[DictConfig], None], words: Sequence[str], files: Files
 
 def _launch(task: Callable[[DictConfig], None], words: Sequence[str], files: Files, folder: Path | None = None) -> None:
     """Compose all points of a sweep, then run them; their lines are printed as they end where ``folder`` is claimed."""
-    every = points(words, files)
+    config = whole(words, files)
+    every = points(words, config, files)
     for each in every:
         composed(each, files)
     workers_end_with_us()
     with nullcontext() if folder is None else counted(folder, len(every)):
-        launch(task, whole(words, files), every, files)
+        launch(task, config, every, files)
 
 
 def _warn_of_extrapolation(summaries: Mapping[str, Mapping[str, Any]]) -> None:
@@ -191,10 +192,9 @@ def _tell_unlike(folder: Path, summaries: Mapping[str, Mapping[str, Any]]) -> No
 def point(config: DictConfig) -> None:
     """Run one point of a sweep; a launcher calls it, here or in a worker process."""
     with _noted() as (folder, note):
-        plain = resolved(config)
-        check(plain)
         from sim.run import simulated
 
+        plain = resolved(config)
         said, folder, kept = simulated(plain, folder, keep=True)
         note(_line(said, plain, folder, _overrides()), kept)
 

@@ -33,6 +33,7 @@ from omegaconf.errors import OmegaConfBaseException
 from conf.atomic import atomic_write
 from conf.document import DocumentError, parse
 from sim.config.choices import CONF, check_groups, gpus, groups
+from sim.config.override import of_hydra
 from sim.errors import ConfigError
 from traces.encoders.disk_cache import home
 
@@ -120,10 +121,8 @@ def _sets_value(override: Override) -> bool:
 def _choices(words: tuple[str, ...]) -> bytes:
     """Compose the choices of ``words``, or read what an earlier command composed of them and kept in the disk cache."""
     kept = home() / "compositions" / _version() / hashlib.sha256("\0".join(words).encode()).hexdigest()[:32]
-    with suppress(OSError, pickle.UnpicklingError, EOFError, zlib.error):
-        made = zlib.decompress(kept.read_bytes())  # which sees damage
-        pickle.loads(made)
-        return made
+    with suppress(OSError, zlib.error):
+        return zlib.decompress(kept.read_bytes())  # which sees damage
     made = pickle.dumps(_by_hydra(words, OURS))
     with suppress(OSError, ConfigError):  # where nothing can be written nothing is kept
         if not kept.parent.is_dir():
@@ -163,7 +162,7 @@ def _by_hydra(words: tuple[str, ...], files: Files) -> DictConfig:
         except (ValueError, TypeError, AttributeError) as error:  # of a file that is no configuration
             raise ConfigError(f"the configuration cannot be composed ({error}); see `mezzotint run --help`") from error
     if files != OURS or any("searchpath" in word for word in words):
-        _check_hydra(config, tuple(word for word in words if word.startswith("hydra") and "searchpath" not in word))
+        _check_hydra(config, tuple(word for word in words if of_hydra(word) and "searchpath" not in word))
     return config
 
 

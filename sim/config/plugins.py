@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
+from sim.culprit import OURS
 from sim.errors import ConfigError
 
-OURS = ("backends", "conf", "sim", "traces")
 TARGET = "_target_"
 VARIABLE = "MEZZOTINT_PLUGINS"
 """Names of plug-ins with colons between them; an environment variable reaches the worker processes of a sweep."""
@@ -27,16 +27,12 @@ def named(plugins: Iterable[str]) -> Iterator[None]:
     Raises:
         ConfigError: a plug-in cannot be imported.
     """
-    before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = ":".join(dict.fromkeys([*_named(), *plugins]))
-    try:
+    from hydra.core.utils import env_override  # takes a while, and reports name no plug-in
+
+    with env_override({VARIABLE: ":".join(dict.fromkeys([*_named(), *plugins]))}):
         for name in plugins:
             imported(name, "--plugin")
         yield
-    finally:
-        del os.environ[VARIABLE]
-        if before is not None:
-            os.environ[VARIABLE] = before
 
 
 def imported(module: str, key: str) -> ModuleType:

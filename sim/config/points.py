@@ -1,36 +1,36 @@
 """The points of a sweep: every combination of the values that the command line names, run by a launcher of Hydra's."""
 
 import itertools
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
-from hydra.core.utils import JobRuntime, setup_globals
+from hydra.core.utils import JobRuntime, env_override, setup_globals
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from sim.config.choices import choices
 from sim.config.compose import Files, composed
+from sim.config.override import of_hydra
 from sim.errors import ConfigError
 
 
-def points(words: Sequence[str], files: Files) -> list[list[str]]:
+def points(words: Sequence[str], config: DictConfig, files: Files) -> list[list[str]]:
     """Return the overrides of each point of a sweep, in the order of the values.
 
     Args:
-        words: overrides, of which some name several values; an experiment among them may bring a sweep of its own.
+        words: overrides, of which some name several values.
+        config: the sweep as a whole (``whole``); an experiment in it may bring a sweep of its own.
 
     Raises:
         HydraException: an override cannot be read.
         ConfigError: an interval has no values.
     """
-    tasks = [word for word in words if not word.lstrip("+~").startswith(("hydra.", "hydra/"))]
-    params = OmegaConf.to_container(whole(words, files).hydra.sweeper).get("params") or {}  # type: ignore[union-attr]
+    tasks = [word for word in words if not of_hydra(word)]
+    params = OmegaConf.to_container(config.hydra.sweeper).get("params") or {}  # type: ignore[union-attr]
     chosen = {word.lstrip("+~").partition("=")[0] for word in tasks}  # of which the sweep of an experiment is replaced
     given = [f"{key}={value}" for key, value in params.items() if str(key).lstrip("+~") not in chosen] + tasks
     lists: dict[str, list[str]] = {}
@@ -59,7 +59,8 @@ def launch(task: TaskFunction, config: DictConfig, overrides: Sequence[Sequence[
     """
     setup_globals()
     JobRuntime.instance().set("name", "mezzotint")
-    with _safe_path():
+    # Worker processes take our path over, and would look in the working directory before it.
+    with env_override({"PYTHONSAFEPATH": "1"}):
         launcher = Plugins.instance().instantiate_launcher(
             hydra_context=HydraContext(Composer(files), _NoCallbacks()), task_function=task, config=config
         )
@@ -96,16 +97,3 @@ class _NoCallbacks:
 
     def on_job_end(self, **_: Any) -> None:
         pass
-
-
-@contextmanager
-def _safe_path() -> Iterator[None]:
-    """Worker processes take our path over, and would look in the working directory before it."""
-    before = os.environ.get("PYTHONSAFEPATH")
-    os.environ["PYTHONSAFEPATH"] = "1"
-    try:
-        yield
-    finally:
-        del os.environ["PYTHONSAFEPATH"]
-        if before is not None:
-            os.environ["PYTHONSAFEPATH"] = before

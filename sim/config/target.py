@@ -11,7 +11,8 @@ from typing import Any
 
 from typing_extensions import get_protocol_members, is_protocol
 
-from sim.config.plugins import OURS, TARGET, imported
+from sim.config.plugins import TARGET, imported
+from sim.culprit import OURS
 from sim.errors import ConfigError
 
 
