@@ -15,11 +15,11 @@ class BackendError(ValueError):
 
 
 def first_error(error: ValidationError) -> str:
-    """Return the first error of what a user's file holds: its key, what is wrong, and what was found."""
+    """Return the first error of what a user's file holds: its key, if it has one, what is wrong, and what was found."""
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
     found = "" if first["type"] == "missing" else f", found {shortened(first['input'])}"
-    return f"{key}: {first['msg']}{found}"
+    return f"{key}: {first['msg']}{found}".removeprefix(": ")
 
 
 class WorkFailed(RuntimeError):
