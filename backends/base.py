@@ -15,11 +15,11 @@ class BackendError(ValueError):
 
 
 def first_error(error: ValidationError) -> str:
-    """Return the first error of what a user's file holds: its key, what is wrong, and what was found."""
+    """Return the first error of what a user's file holds: its key, if it has one, what is wrong, and what was found."""
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
     found = "" if first["type"] == "missing" else f", found {shortened(first['input'])}"
-    return f"{key}: {first['msg']}{found}"
+    return f"{key}: {first['msg']}{found}".removeprefix(": ")
 
 
 class WorkFailed(RuntimeError):
@@ -172,13 +172,15 @@ class Backend(Protocol):
     one size or of several. Any raises BackendError for what was not measured or cannot be made, and WorkFailed.
 
     ``live`` says that artifacts are made, and so must be there before they can be reused; ``quality_basis`` names what
-    ``Work.quality`` is measured by; ``by_row`` says that works of one shape may cost differently. What has a body here
-    may be left as it is by a subclass.
+    ``Work.quality`` is measured by; ``by_row`` says that works of one shape may cost differently. Where it is known
+    that ``peak_bytes`` is None for all works, ``measures_memory`` is False. A subclass may keep what has a value or a
+    body here.
     """
 
     live: bool
     by_row: bool
     quality_basis: str | None
+    measures_memory: bool = True
 
     def open(self, asked: Asked) -> None:
         """Take what the rows ask for, once, before anything runs."""

@@ -154,7 +154,10 @@ def calibrate_sglang(
 ) -> int:
     """Make a profile of one scenario in SGLang-Diffusion's performance baselines (JSON)."""
     file = output / file_name(gpu, model)
-    profile = baselines.read(path, scenario, gpu, model, _sizes(size, "--size")[0])
+    one, *others = _sizes(size, "--size")
+    if others:
+        raise BackendError(f"--size: found {size!r}, expected one WIDTHxHEIGHT in pixels, such as 768x1024")
+    profile = baselines.read(path, scenario, gpu, model, one)
     output_folder(output, BackendError)
     check_replaced(file)
     write(profile, file)

@@ -1,5 +1,6 @@
 """A profile: what was measured for one model on one GPU, read from and written to a YAML file."""
 
+import re
 from collections.abc import Iterable
 from functools import cached_property
 from importlib import resources
@@ -255,9 +256,10 @@ def read(path: Path | Traversable) -> Profile:
 
 
 def file_name(gpu: str, model: str) -> str:
-    """Return the name of a profile's file. Raises BackendError for a GPU or a model that no file name can hold."""
+    """Return the name of a profile's file. Raises BackendError for a GPU or a model that it cannot hold: the GPU's name
+    ends at the first underscore."""
     for name in (gpu, model):
-        if not name or set(name) & set("/\\ ") or name.startswith("."):
+        if "_" in gpu or not re.fullmatch(r"\w[\w.-]*", name):
             raise BackendError(f"{name!r} cannot name a profile file, GPU_MODEL.yaml; use letters, digits, '.' and '-'")
     return f"{gpu}_{model}.yaml"
 

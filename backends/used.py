@@ -69,11 +69,8 @@ class Used:
             what = f"seconds of {stage} of {name} on {gpu} in batches above {largest}, the largest measured"
             say(what, "in proportion to the images", "not measured; the images one after another, an upper bound")
         if self.mixed:
-            what, source = (
-                "a batch of several sizes or numbers of ControlNets",
-                "images of different sizes share no tensor",
-            )
-            say(what, "a batch for each, one after another", source)
+            source = "images of different sizes share no tensor"
+            say("a batch of several sizes or numbers of ControlNets", "a batch for each, one after another", source)
         outside = "outside the measured grid; the grid's edge scaled by pixels"
         for name in sorted({name for name, *_ in self.extrapolated}):
             batches = [batch for model, *_, batch in self.extrapolated if model == name]

@@ -65,12 +65,15 @@ class ClipModel:
     @property
     def gain(self) -> float:
         """What the model multiplies cosines by before its softmax: exp(logit_scale)."""
-        from safetensors import safe_open
+        from safetensors import SafetensorError, safe_open
 
         for path in sorted(self.folder.glob("model*.safetensors")):
-            with safe_open(path, "pt") as file:
-                if "logit_scale" in file.keys():  # noqa: SIM118
-                    return float(file.get_tensor("logit_scale").float().exp())
+            try:
+                with safe_open(path, "pt") as file:
+                    if "logit_scale" in file.keys():  # noqa: SIM118
+                        return float(file.get_tensor("logit_scale").float().exp())
+            except (OSError, SafetensorError) as error:
+                raise self.error(f"{path}: cannot be read as a CLIP model ({_line(error)}); {REMEDY}") from error
         raise self.error(f"{self.folder}: lacks logit_scale among the model's tensors; {REMEDY}")
 
     @cached_property

@@ -107,9 +107,12 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
 
 
 def _timed(kind: type[T], found: Sequence[tuple[Cell, Measured]]) -> list[T]:
-    places = [cell.model_dump(include=set(kind.model_fields)) for cell, _ in found]
-    times = [dict(zip(("seconds", "spread_s"), typical(got), strict=True)) for _, got in found]
-    return [kind.model_validate(place | time) for place, time in zip(places, times, strict=True)]
+    points = []
+    for cell, got in found:
+        seconds, spread_s = typical(got)
+        place = cell.model_dump(include=set(kind.model_fields))
+        points.append(kind.model_validate(place | {"seconds": seconds, "spread_s": spread_s}))
+    return points
 
 
 def _lora(got: Measured) -> LoraTiming:

@@ -91,8 +91,14 @@ def measure(
             noise = model.noise(width, height, [seed], steps)
             model.denoise(prompts, noise, steps, on_step=lambda _, __: steps_seen.append(watch.step()))  # noqa: B023
         total += np.array(steps_seen) / images
-    shares: dict[str, Any] = dict(
-        zip(("patch_share", "image_share"), total.clip(0, 1).round(6).T.tolist(), strict=True)
+    patch_share, image_share = total.clip(0, 1).round(6).T.tolist()
+    return Curve(
+        model=name,
+        width=width,
+        height=height,
+        patch_px=patch_px,
+        blocks=len(found),
+        images=images,
+        patch_share=patch_share,
+        image_share=image_share,
     )
-    shares |= {"width": width, "height": height, "patch_px": patch_px}
-    return Curve(model=name, blocks=len(found), images=images, **shares)

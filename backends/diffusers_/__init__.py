@@ -2,7 +2,9 @@
 
 from importlib.util import find_spec
 
-if _missing := [name for name in ("torch", "diffusers", "transformers", "peft", "psutil") if find_spec(name) is None]:
+if _missing := [
+    name for name in ("torch", "diffusers", "transformers", "peft", "psutil", "pynvml") if find_spec(name) is None
+]:
     raise ImportError(f"the live backend needs {', '.join(_missing)}; install them with: pip install 'mezzotint[live]'")
 
 from backends.diffusers_.errors import LiveError

@@ -47,7 +47,6 @@ def prepared(
         begin: steps already done, K.
         tokens: image tokens of the transformer, which shift the schedule of FLUX and some SD3 models.
         sigmas: (T,) noise levels before the shift where the family sets them itself, else None.
-
     """
     fresh = type(scheduler).from_config(scheduler.config)
     config = fresh.config

@@ -28,7 +28,7 @@ class Batched(Steps):
 
     def bind(self, run: Run, cut: Callable[[Worker], None]) -> None:
         self._run = run
-        self._bounded = run.cluster.gpu.memory_bytes is not None and getattr(run.backend, "measures_memory", True)
+        self._bounded = run.cluster.gpu.memory_bytes is not None and run.backend.measures_memory
 
     def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
         work = self._works[request.row] = self._run.work(request)

@@ -44,7 +44,7 @@ class Capped(Discipline):
 def fits(run: Run, worker: Worker, batch: Sequence[Request]) -> bool:
     """Whether ``batch`` can step and be decoded on ``worker``; it can where nobody measured what it takes."""
     most = run.cluster.gpu.memory_bytes
-    if most is None or not getattr(run.backend, "measures_memory", True):
+    if most is None or not run.backend.measures_memory:
         return True
     peak = run.backend.peak_bytes([run.work(request) for request in batch])
     return peak is None or peak <= most

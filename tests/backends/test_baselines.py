@@ -8,7 +8,7 @@ import pytest
 
 from backends.base import BackendError, Work, whole
 from backends.baselines import read
-from backends.profile import Profile, shipped, within
+from backends.profile import Profile, file_name, shipped, within
 from backends.profiled import Profiled
 from sim.cli import main
 
@@ -48,8 +48,17 @@ def test_the_command_makes_what_a_run_reads(tmp_path: Path, capsys: pytest.Captu
     found = whole(backend, Work("m", 1024, 1024, 5))
     assert found.denoise_s + found.other_s == pytest.approx(5 * 0.101 + 0.22)
     assert main([*said, "--size", "huge"]) == 2
+    assert main([*said, "--size", "512,768"]) == 2
     assert main(["calibrate", "sglang", "nowhere.json", *said[3:]]) == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("gpu", "model"), [("a_b", "m"), ("g", "a:b"), ("g*", "m"), (".g", "m"), ("g", "a/b"), ("", "m")]
+)
+def test_names_of_which_no_file_name_can_be_made_are_refused(gpu: str, model: str) -> None:
+    with pytest.raises(BackendError, match="cannot name a profile file"):
+        file_name(gpu, model)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +81,7 @@ def test_what_cannot_be_is_one_clear_error(tmp_path: Path, scenario: Any, said: 
 @pytest.mark.parametrize("text", ["", "[" * 100_000, '{"scenarios": {"a_t2i": {"stages_ms": NaN}}}', "[]"])
 def test_a_file_that_is_none_is_one_clear_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "b.json").write_text(text)
-    with pytest.raises(BackendError, match=r"b\.json"):
+    with pytest.raises(BackendError, match=r"b\.json: a_t2i: \w"):
         read(tmp_path / "b.json", "a_t2i", "g", "m", (64, 64))
 
 

@@ -135,9 +135,13 @@ def test_writers_that_wait_take_turns(tmp_path: Path) -> None:
     assert (tmp_path / "out" / CONFIG).read_text() == (tmp_path / "out" / REQUESTS).read_text()
 
 
-def test_a_file_system_without_locks_is_written_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])  # an NFS, a FUSE, a Lustre mount
+@pytest.mark.filterwarnings("ignore:flock not supported")
+def test_a_file_system_without_locks_is_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
     def refused(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
+        raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr("fcntl.flock", refused)
     for text in ("one", "two"):

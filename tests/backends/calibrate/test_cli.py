@@ -135,28 +135,29 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path, caps
     assert "--output" in said
 
 
-WITHOUT_TORCH = """
+WITHOUT = """
 import sys
 from importlib.machinery import PathFinder
 
 class Lacking(PathFinder):
     @classmethod
     def find_spec(cls, name, path=None, target=None):
-        return None if name.split(".")[0] == "torch" else PathFinder.find_spec(name, path, target)
+        return None if name.split(".")[0] == sys.argv[1] else PathFinder.find_spec(name, path, target)
 
 sys.meta_path = [Lacking if each is PathFinder else each for each in sys.meta_path]
 from sim.cli import main
-sys.exit(main(sys.argv[1:]))
+sys.exit(main(sys.argv[2:]))
 """
 
 
+@pytest.mark.parametrize("lacking", ["torch", "pynvml"])
 @pytest.mark.parametrize("words", [["sdxl", *QUICK, "-o", "out"], ["likeness", "sdxl", "-o", "likeness.json"]])
-def test_without_torch_the_error_names_the_extra(words: list[str], tmp_path: Path) -> None:
-    command = [sys.executable, "-c", WITHOUT_TORCH, "calibrate", *words]
+def test_without_a_package_the_error_names_the_extra(words: list[str], lacking: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT, lacking, "calibrate", *words]
     env = os.environ | {"PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == (
-        "mezzotint: error: the live backend needs torch; install them with: pip install 'mezzotint[live]'\n"
+        f"mezzotint: error: the live backend needs {lacking}; install them with: pip install 'mezzotint[live]'\n"
     )
     assert list(tmp_path.iterdir()) == []

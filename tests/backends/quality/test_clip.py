@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -64,3 +65,8 @@ def test_missing_weights_say_which_and_where(tmp_path: Path, clip_folder: Path) 
         ClipScore(ClipWeights(str(tmp_path))).score(image, prompts=["a"])
     with pytest.raises(QualityError, match=r"one prompt per image"):
         ClipScore(ClipWeights(str(clip_folder))).score(image)
+    shutil.copytree(clip_folder, tmp_path / "cut")
+    (tmp_path / "cut" / "model.safetensors").write_bytes(b"half")
+    for metric in (ClipScore, PickScore):
+        with pytest.raises(QualityError, match=r"cut.*cannot be read as a CLIP model"):
+            metric(ClipWeights(str(tmp_path / "cut"))).score(image, prompts=["a"])
