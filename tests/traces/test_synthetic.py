@@ -385,7 +385,7 @@ def test_rows_may_come_from_configuration() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"requests": 0}, {"requests": 1.5}, {"requests": "many"}, {"users": 0}, {"rate_rpm": 0.0},
+        {"requests": 0}, {"requests": 1.5}, {"requests": 10.0}, {"requests": "many"}, {"users": 0}, {"rate_rpm": 0.0},
         {"rate_rpm": float("nan")}, {"session_mean": 0.5}, {"repeat_share": -0.1}, {"history": -1}, {"channels": 0},
         {"near_share": 1.1}, {"stay_s": 0.0}, {"edit_power": 0.0}, {"gap_median_s": 0.0}, {"gap_median_s": 10.0},
         {"session_sigma": float("inf")}, {"new_mean": 1.5}, {"day_ratio": 0.5}, {"sizes": []}, {"subject_mass": 0.0},

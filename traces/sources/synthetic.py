@@ -13,7 +13,7 @@ from annotated_types import Ge, Gt, Le
 from conf.ranges import Count, Number, Share
 from traces.error import TraceError
 from traces.synthetic import addons, settings
-from traces.synthetic.bounds import check_ranges, check_size
+from traces.synthetic.bounds import check_size
 from traces.synthetic.clock import Clock
 from traces.synthetic.laws import Indices, named, weighted
 from traces.synthetic.lineage import Descent, by
@@ -23,7 +23,7 @@ from traces.synthetic.visits import Visits, channels
 from traces.table.nodes import placed
 from traces.table.sessions import sessions
 from traces.table.trace import Trace, make
-from traces.table.validation import check_number
+from traces.table.validation import check_number, check_ranges
 
 WHERE = "synthetic trace"
 
