@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Le
 
 from conf.ranges import Count, Number, Share
 from traces.error import TraceError
@@ -31,7 +31,7 @@ STREAMS = ("visits", "channels", "wording", "sizes", "steps", "images", "models"
 
 
 Most = Annotated[int, Ge(1), Le(10**6)]
-Above0 = Annotated[float, Gt(0)]
+Above0 = Annotated[float, Ge(1e-300), Le(1e300)]
 Width = Annotated[float, Ge(0), Le(10)]
 
 FITTED: Any = object()
