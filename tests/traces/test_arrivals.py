@@ -225,6 +225,7 @@ def test_a_closed_loop_starts_what_may_be_outstanding(rng: np.random.Generator) 
         (Fluctuating, {"rate_rpm": 1.0, "levels": [1, -1], "every_s": 1.0}, "levels: found"),
         (Fluctuating, {"rate_rpm": 1.0, "levels": [1, "high"], "every_s": 1.0}, "levels: found"),
         (Fluctuating, {"rate_rpm": 1.0, "levels": [1], "every_s": 0.0}, "every_s: found 0.0"),
+        (Fluctuating, {"rate_rpm": 1.0, "levels": [1], "every_s": 5e-324}, "every_s: found 5e-324"),
         (Fluctuating, {"rate_rpm": 6e7, "levels": [1, 2], "every_s": 1.0}, "at the highest of the levels"),
     ],
 )

@@ -88,6 +88,8 @@ def test_synth_like_another_service_and_with_parameters_of_ones_own(tmp_path: Pa
         (["import", "csv", "t.csv", "-o", "o", "--nsfw-max", "1"], "No such option: --nsfw-max"),
         (["import", "diffusiondb", "t", "-o", "o", "--map", "a=b"], "No such option: --map"),
         (["import", "csv", "t.csv", "-o", "o", "--map", "prompt"], "expected canonical=source"),
+        (["import", ".Source", "t.csv", "-o", "o"], "found '.Source', which cannot be imported"),
+        (["import", "..a.Source", "t.csv", "-o", "o"], "found '..a.Source', which cannot be imported"),
         (["import", "csv", "t.csv", "-o", "o", "--map", "prompt=a", "--map", "prompt=b"], "map it once"),
         (["import", "diffusiondb", "t", "-o", "o", "--limit", "0"], "--limit"),
         (["import", "diffusiondb", "t", "-o", "o", "--nsfw-max", "nan"], "--nsfw-max"),

@@ -385,14 +385,15 @@ def test_rows_may_come_from_configuration() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"requests": 0}, {"requests": 1.5}, {"requests": "many"}, {"users": 0}, {"rate_rpm": 0.0},
+        {"requests": 0}, {"requests": 1.5}, {"requests": 10.0}, {"requests": "many"}, {"users": 0}, {"rate_rpm": 0.0},
         {"rate_rpm": float("nan")}, {"session_mean": 0.5}, {"repeat_share": -0.1}, {"history": -1}, {"channels": 0},
         {"near_share": 1.1}, {"stay_s": 0.0}, {"edit_power": 0.0}, {"gap_median_s": 0.0}, {"gap_median_s": 10.0},
         {"session_sigma": float("inf")}, {"new_mean": 1.5}, {"day_ratio": 0.5}, {"sizes": []}, {"subject_mass": 0.0},
         {"sizes": [[512, 512]]}, {"sizes": [[512, -1, 1.0]]}, {"sizes": [[512, 0.5, 1.0]]}, {"sizes": 5},
         {"steps": [[50, 0]]}, {"steps": [["x", 1]]}, {"base_models": [0.5, -0.5]}, {"base_models": ["x"]},
         {"service": "C"}, {"service": "X", "services": {"X": {"loras": 1}}},
-        {"services": {"X": {}}}, {"services": {"X": 1}},
+        {"services": {"X": {}}}, {"services": {"X": 1}}, {"images": [[1e300, 1]]}, {"steps": [[5, 1e308], [6, 1e308]]},
+        {"subject_mass": 5e-324}, {"length_words": 1.7e308}, {"base_models": [1e308, 1e308]},
     ],
 )  # fmt: skip
 def test_settings_that_make_no_sense(wrong: dict[str, Any]) -> None:
@@ -408,7 +409,8 @@ def test_add_ons_that_make_no_sense() -> None:
         ("loras_per_request", True), ("loras_per_request", [True, 1]),
         ("controlnets", [[["a"], True]]), ("lora_skew", -1), ("lora_shift", "x"), ("nodes", 0), ("node_shape", 0.0),
         ("node_spread", -0.1), ("run_share", 2.0), ("run_least", 0.5), ("loras_again", 1.5), ("again_lag", 0.0),
-        ("other_controlnets", 3), ("other_controlnets", [3, 0.0]),
+        ("other_controlnets", 3), ("other_controlnets", [3, 0.0]), ("name", "Y"), ("lora", 1),
+        ("controlnets", [[["a"], 1e308], [["b"], 1e308]]), ("node_shape", 1e-300),
     ):  # fmt: skip
         with pytest.raises(TraceError, match=rf"services\.X.*{key}"):
             Synthetic(service="X", services={"X": {**sound, key: value}})

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-from annotated_types import Ge, Gt, Le, Len
+from annotated_types import Ge, Le, Len
 
 from traces.arrivals.base import LAST_S, MOST_RPM, Rpm, Schedule, Times
 from traces.arrivals.profile import Profile
@@ -30,7 +30,7 @@ class Fluctuating:
 
     rate_rpm: Rpm
     levels: Annotated[Sequence[Annotated[float, Ge(0), Le(MOST_RPM)]], Len(1, 100_000)]
-    every_s: Annotated[float, Gt(0), Le(LAST_S)]
+    every_s: Annotated[float, Ge(1e-9), Le(LAST_S)]
 
     def __post_init__(self) -> None:
         if not any(self.levels):

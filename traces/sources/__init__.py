@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from traces.table.ingest import Batch, Reading, gather, own_clock, untimed
 from traces.table.trace import Trace
-from traces.table.validation import Origin
+from traces.table.validation import Origin, check_ranges
 
 Piece = TypeVar("Piece", pa.Table, list[Any])
 
@@ -47,7 +47,11 @@ class Streamed(Source, Protocol):
         ...
 
     def load(self, rng: np.random.Generator) -> Trace:
-        return gather(self.read(rng))
+        # the command and the configuration hold arguments to their annotations; a caller in Python comes straight here
+        reading = self.read(rng)
+        check_ranges(reading.where, self)
+        check_ranges("limits", reading.limits)
+        return gather(reading)
 
 
 def opened(

@@ -78,7 +78,7 @@ def _located(word: str) -> type[Streamed]:
     sys.path.insert(0, str(Path.cwd()))
     try:
         found = getattr(import_module(module), name)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError, TypeError) as error:  # the last two: a module without a name
         raise TraceError(f"trace import: found {word!r}, which cannot be imported ({error})") from error
     finally:
         del sys.path[0]

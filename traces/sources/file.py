@@ -7,6 +7,7 @@ import numpy as np
 
 from conf.ranges import Count
 from traces.table.trace import Trace, read
+from traces.table.validation import check_ranges
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,5 +24,6 @@ class File:
 
     def load(self, rng: np.random.Generator) -> Trace:
         """Read and verify the file; nothing is random. Raises TraceError as `traces.table.trace.read`."""
+        check_ranges(str(self.path), self)
         whole = read(Path(self.path).expanduser())
         return whole if self.requests is None else whole.head(self.requests)

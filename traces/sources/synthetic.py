@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Le
 
 from conf.ranges import Count, Number, Share
 from traces.error import TraceError
 from traces.synthetic import addons, settings
-from traces.synthetic.bounds import check_ranges, check_size
+from traces.synthetic.bounds import check_size
 from traces.synthetic.clock import Clock
 from traces.synthetic.laws import Indices, named, weighted
 from traces.synthetic.lineage import Descent, by
@@ -23,7 +23,7 @@ from traces.synthetic.visits import Visits, channels
 from traces.table.nodes import placed
 from traces.table.sessions import sessions
 from traces.table.trace import Trace, make
-from traces.table.validation import check_number
+from traces.table.validation import check_number, check_ranges
 
 WHERE = "synthetic trace"
 
@@ -31,7 +31,7 @@ STREAMS = ("visits", "channels", "wording", "sizes", "steps", "images", "models"
 
 
 Most = Annotated[int, Ge(1), Le(10**6)]
-Above0 = Annotated[float, Gt(0)]
+Above0 = Annotated[float, Ge(1e-300), Le(1e300)]
 Width = Annotated[float, Ge(0), Le(10)]
 
 FITTED: Any = object()

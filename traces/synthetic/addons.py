@@ -1,7 +1,7 @@
 """The ControlNets and LoRAs of a service: how popular, which together, and how alike the requests of a node are."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
 import numpy as np
@@ -10,14 +10,14 @@ from annotated_types import Ge, Gt, Le, Len
 from pydantic import ConfigDict, Strict, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from conf.ranges import Share
+from conf.ranges import Positive, Share
 from traces.error import TraceError
 from traces.synthetic.laws import Floats, Indices, choices, inherited_from, named, zipf
 from traces.synthetic.lineage import Order, by, lags
 from traces.table.validation import shown
 
-Weight = Annotated[float, Ge(0)]
-Together = Annotated[tuple[list[str], Annotated[float, Gt(0)]], Strict(False)]
+Weight = Annotated[float, Ge(0), Le(1e15)]
+Together = Annotated[tuple[list[str], Positive], Strict(False)]
 """Names that are used together, and the weight of that."""
 
 LEAST = 1e-6
@@ -53,7 +53,7 @@ class Service:
 
     name: str
     nodes: Annotated[int, Ge(1), Le(10**5)]
-    node_shape: Annotated[float, Gt(0), Le(1e6)]
+    node_shape: Annotated[float, Ge(1e-3), Le(1e6)]
     node_spread: Share
     controlnets: Annotated[list[Together], Len(1)]
     other_controlnets: Annotated[tuple[Annotated[int, Ge(0), Le(10**5)], Weight], Strict(False)]
@@ -165,8 +165,10 @@ def service(given: Mapping[str, Any], name: str) -> Service:
     Raises TraceError: a key is missing or unknown, or a value is out of its range.
     """
     where = f"synthetic trace: services.{name}"
-    if not isinstance(given, Mapping):
-        raise TraceError(f"{where}: found {given!r}; expected a mapping")
+    keys = [each.name for each in fields(Service) if each.name != "name"]
+    if not isinstance(given, Mapping) or set(given) != set(keys):
+        found = ", ".join(map(str, given)) if isinstance(given, Mapping) else repr(given)
+        raise TraceError(f"{where}: found {shown(found, 300)}, expected the keys {', '.join(keys)}")
     try:
         made = Service(name=name, **given)
     except ValidationError as error:

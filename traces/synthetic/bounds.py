@@ -1,16 +1,7 @@
 """What may be asked of made-up traffic: said before any of it is drawn."""
 
-from collections.abc import Mapping
-from dataclasses import astuple
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
-
-from annotated_types import Ge, Gt, Le
-
 from traces.error import TraceError
-from traces.table.validation import LONGEST_S, check_number
-
-BOUNDS: Mapping[type, str] = {Gt: "above", Ge: "least", Le: "most"}
-"""Of an annotation, and what `check_number` calls them."""
+from traces.table.validation import LONGEST_S
 
 MOST_DRAWN = 20_000_000
 """Requests and users that are drawn, at most: ten times the requests of the largest published trace."""
@@ -36,16 +27,3 @@ def check_size(where: str, requests: int, rate_rpm: float, users: float) -> None
             f"{asked}: needs {drawn:.3g} requests of {users:.3g} users to be drawn, expected at most {MOST_DRAWN:,} of"
             " both; lower the rate (and give the trace arrivals of the rate that you want), set users, or ask for fewer"
         )
-
-
-def check_ranges(where: str, settings: Any) -> None:
-    """Raise TraceError where a number of a dataclass is out of the range of its annotation, or is none."""
-    for name, hint in get_type_hints(type(settings), include_extras=True).items():
-        value = getattr(settings, name)
-        ranges = [each for each in (hint, *get_args(hint)) if get_origin(each) is Annotated]
-        if not ranges or (value is None and hint is not ranges[0]):
-            continue
-        kind, *bounds = get_args(ranges[0])
-        check_number(where, name, value, **{BOUNDS[type(bound)]: astuple(bound)[0] for bound in bounds})
-        if kind is int and value != int(value):
-            raise TraceError(f"{where}: {name}={value!r}, expected a whole number")

@@ -63,8 +63,8 @@ def weighted(
         table = np.array([list(row) for row in rows], np.float64)
     except (TypeError, ValueError):
         table = np.empty(0)
-    positive = table.shape[1:] == (width + 1,) and (np.isfinite(table) & (table > 0)).all()
+    positive = table.shape[1:] == (width + 1,) and ((table > 0) & (table < 2.0**63)).all()
     if not positive or (table[:, :-1] % 1.0).any():
-        expected = f"expected rows of {width} positive whole numbers and a positive weight"
+        expected = f"expected rows of {width} positive whole numbers and a positive weight, each below 2^63"
         raise TraceError(f"{where}: {what}={rows!r}, {expected}")
     return table[:, :-1].astype(np.int64), table[:, -1] / table[:, -1].sum()

@@ -35,4 +35,4 @@ def models(shares: Sequence[float], source: Indices, rng: np.random.Generator) -
 def check_shares(shares: Sequence[float], what: str) -> None:
     """Check weights, one a thing. Raises TraceError unless they are positive finite numbers (or there are none)."""
     for share in shares:
-        check_number("synthetic trace", what, share, above=0.0)
+        check_number("synthetic trace", what, share, above=0.0, most=1e15)

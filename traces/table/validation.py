@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from annotated_types import Ge, Gt, Le
 
 from conf.printable import printable
 from traces.error import TraceError
@@ -26,6 +27,9 @@ OWN = (
 )
 
 POSITIVE = ("width", "height", "steps", "images")
+
+BOUNDS: Mapping[type, str] = {Gt: "above", Ge: "least", Le: "most"}
+"""Of an annotation, and what `check_number` calls them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,3 +215,19 @@ def check_number(
     limits = (("above", above), ("at least", least), ("at most", most))
     bounds = [f"{word} {limit:g}" for word, limit in limits if math.isfinite(limit)]
     raise TraceError(f"{where}: {name}={value!r}, expected a finite number, {' and '.join(bounds)}")
+
+
+def check_ranges(where: str, settings: Any) -> None:
+    """Raise TraceError where a number of a dataclass is outside its annotation's range, or a word is not a choice."""
+    for name, hint in get_type_hints(type(settings), include_extras=True).items():
+        value = getattr(settings, name)
+        if get_origin(hint) is Literal and value not in get_args(hint):
+            raise TraceError(f"{where}: {name}={value!r}, expected one of {', '.join(get_args(hint))}")
+        annotated = [each for each in (hint, *get_args(hint)) if get_origin(each) is Annotated]
+        ranges = [each for each in annotated if get_args(each)[0] in (int, float)]
+        if not ranges or (value is None and hint is not ranges[0]):
+            continue
+        kind, *bounds = get_args(ranges[0])
+        check_number(where, name, value, **{BOUNDS[type(bound)]: astuple(bound)[0] for bound in bounds})
+        if kind is int and not isinstance(value, int):
+            raise TraceError(f"{where}: {name}={value!r}, expected a whole number")

@@ -21,6 +21,7 @@ from traces.error import TraceError
 from traces.sources.delimited import Csv
 from traces.sources.diffusiondb import DiffusionDB
 from traces.sources.file import File
+from traces.table.limits import Limits
 from traces.table.trace import Trace, about, write
 
 TextFile = Callable[..., Path]
@@ -139,6 +140,25 @@ def test_the_nsfw_filter_and_the_limit(parquet: Callable[..., str]) -> None:
     )
     with pytest.raises(TraceError, match="no rows are left of 4"):
         kept(nsfw_max=0.0)
+
+
+@pytest.mark.parametrize("wrong", [{"limit": 0}, {"limit": -1}, {"limit": 1.5}, {"nsfw_max": float("nan")}])
+def test_a_reader_called_from_python_names_the_argument(parquet: Callable[..., str], wrong: dict[str, Any]) -> None:
+    with pytest.raises(TraceError, match=rf"{next(iter(wrong))}="):
+        DiffusionDB(path=parquet(), **wrong).load(seeded())
+
+
+def test_the_limits_of_a_reader_are_held_to_their_ranges(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("prompt\na cat\n")
+    with pytest.raises(TraceError, match="max_prompt_bytes=0"):
+        Csv(path=path, limits=Limits(max_prompt_bytes=0)).load(seeded())
+    with pytest.raises(TraceError, match="arrival='noon', expected one of auto"):
+        Csv(path=path, arrival="noon").load(seeded())  # type: ignore[arg-type]
+    assert len(Csv(path=path, limits=Limits(max_prompt_bytes=1 << 40)).load(seeded())) == 1
+    write(Csv(path=path).load(seeded()), tmp_path / "a.parquet")
+    with pytest.raises(TraceError, match="requests=0"):
+        File(path=tmp_path / "a.parquet", requests=0).load(seeded())
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,9 @@ from traces.table.validation import shown
 LEAST_BLOCK = 1 << 22
 """Bytes of a file that are parsed at once, at least."""
 
+MOST_BLOCK = (1 << 31) - 1
+"""The same, at most: Arrow counts them in 32 bits."""
+
 
 def read_header(path: Path, limits: Limits, *, delimiter: str = ",", quote: str | None = '"') -> list[str]:
     """The names of the columns of a delimited file.
@@ -97,7 +100,7 @@ def _looked_through(path: Path, limits: Limits, quote: str | None) -> tuple[bool
 
 
 def _block_bytes(limits: Limits) -> int:
-    return max(LEAST_BLOCK, 4 * limits.max_prompt_bytes)
+    return min(max(LEAST_BLOCK, 4 * limits.max_prompt_bytes), MOST_BLOCK)
 
 
 def _unparsed(message: str, path: Path, done: int, header: list[str], delimiter: str) -> TraceError:
