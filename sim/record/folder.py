@@ -69,7 +69,7 @@ def read_summary(folder: Path) -> dict[str, Any]:
     try:
         summary = json.loads(path.read_bytes(), parse_int=_integer)
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
+        raise _unreadable(path, error) from None
     except (ValueError, OverflowError, RecursionError) as error:
         raise _damaged(path, f"is not valid JSON ({error})") from None
     if not isinstance(summary, dict):
@@ -108,7 +108,9 @@ def read_config(folder: Path) -> dict[str, Any]:
         return {}
     try:
         tree = parse(path.read_bytes())
-    except (OSError, DocumentError) as error:
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    except DocumentError as error:
         raise _damaged(path, f"is not valid YAML ({error})") from None
     if not isinstance(tree, dict | None):
         raise _damaged(path, f"the top level is {str(tree)[:60]!r}, expected a mapping")
@@ -165,6 +167,10 @@ def _integer(digits: str) -> int:
     number = int(digits)
     float(number)
     return number
+
+
+def _unreadable(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"{path}: cannot be read ({error.strerror}); check its permissions")
 
 
 def _damaged(path: Path, what: str) -> ConfigError:

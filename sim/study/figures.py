@@ -26,7 +26,7 @@ _CURVES = 8
 
 _BAR = 0.36  # inches
 _WIDE_AXIS = 20.0  # ratio of the largest to the smallest value from which a linear axis crowds the small ones
-_FITTING = 44  # that fit below an axis
+_FITTING = 44  # characters of tick labels that fit below an axis
 _WIDE = 30.0  # ratio of longest to shortest latency from which a linear axis hides the short ones
 _LIMIT: Any = {
     **{"rotation": 90, "ha": "right", "va": "bottom", "fontsize": 8, "annotation_clip": True},

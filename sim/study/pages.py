@@ -18,14 +18,14 @@ def write_page(
     """Write a study's page, its data and its figures in ``folder``, and print the paths.
 
     Args:
-        text: the page in Markdown. A file in its place is replaced if it begins with the same two words.
+        text: the page in Markdown. A file in its place is replaced if it begins with the same line.
         figures: by file name; a file of an earlier page is removed where there is no figure.
 
     Raises ConfigError where the folder cannot be made, a file not written, or another page is in its place.
     """
     output_folder(folder, ConfigError)
     markdown, data = folder / f"{name}.md", folder / f"{name}.json"
-    check_ours(markdown, ConfigError, "a page of this study", " ".join(text.split()[:2]).encode())
+    check_ours(markdown, ConfigError, "a page of this study", text.partition("\n")[0].encode())
     drawn = {folder / file: figure for file, figure in figures.items() if figure is not None}
     gone = [folder / file for file, figure in figures.items() if figure is None]
     with atomic_files([*drawn, data, markdown], ConfigError, gone) as (*images, plain, page):

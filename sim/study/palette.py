@@ -16,10 +16,10 @@ from sim.study.identity import natural
 from sim.study.runs import Run
 
 WIDTH = 4.3
-"""Inches of a figure: at 400 pixels of a phone its letters can be read, and a screen shows several side by side."""
+"""Inches of a figure: readable on a phone 400 pixels wide, and several fit side by side on a screen."""
 
 LETTERS = 21
-"""Of a name beside a panel."""
+"""Characters of a name on a line beside a panel."""
 
 _DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")

@@ -19,8 +19,9 @@ def place(tmp_path: Path, fabricate: Fabricate, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     fabricate("g", "vanilla", requests=30)
     assert main(["trace", "synth", "-o", "keep.parquet", "--requests", "30"]) == 0
-    for name in ("notes.md", "stages.md", "swiftdiffusion.md", "g_m.yaml"):
+    for name in ("notes.md", "stages.md", "g_m.yaml"):
         (tmp_path / name).write_bytes(NOTES)
+    (tmp_path / "swiftdiffusion.md").write_bytes(b"# ControlNets that we use\n")
     return tmp_path
 
 

@@ -183,8 +183,9 @@ def test_a_search_is_made_once_and_gives_the_same_bytes(
     assert files_said == [str(folder / name) for name in ("rate.json", "rate.png")]
     assert made == []
     assert (folder / "rate.json").read_bytes() == before
-    assert main([*words, "seed=7"]) == 2
-    assert "another sweep" in capsys.readouterr().err
+    for other in ("seed=7", f"--config-dir={tmp_path}"):
+        assert main([*words, other]) == 2
+        assert "another sweep" in capsys.readouterr().err
 
 
 def test_a_limit_in_seconds_finds_the_rate_that_the_same_multiple_finds(tmp_path: Path) -> None:

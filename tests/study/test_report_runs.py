@@ -1,5 +1,6 @@
 """Finding runs, telling them apart, and refusing those that cannot be read."""
 
+import errno
 import json
 import re
 from collections.abc import Callable
@@ -192,7 +193,12 @@ def error_of(*dirs: Path) -> str:
     return str(refused.value)
 
 
-def test_errors_name_the_place_and_what_to_do(fabricate: Fabricate, tmp_path: Path) -> None:
+def test_errors_name_the_place_and_what_to_do(
+    fabricate: Fabricate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(content: bytes) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
     assert re.search("gone: no such directory; give", error_of(tmp_path / "gone"))
     (tmp_path / "empty").mkdir()
     assert re.search("empty: holds no finished run .*mezzotint run", error_of(tmp_path / "empty"))
@@ -207,6 +213,9 @@ def test_errors_name_the_place_and_what_to_do(fabricate: Fabricate, tmp_path: Pa
     path = fabricate("yaml", requests=10)
     (path / "config.yaml").write_text("a: [1")
     assert re.search("config.yaml: is not valid YAML", error_of(path))
+    with monkeypatch.context() as patch:
+        patch.setattr("sim.record.folder.parse", denied)
+        assert re.search("config.yaml: cannot be read .*check its permissions$", error_of(path))
     (path / "config.yaml").write_text("- 1")
     assert re.search("config.yaml: the top level is .* expected a mapping", error_of(path))
 

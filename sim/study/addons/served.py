@@ -1,10 +1,10 @@
 """Runs behind the page on add-ons: routing by add-on, and ControlNets placed by the solver and by rule."""
 
 import json
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from conf.choice import choice
 from sim.errors import ConfigError
 from sim.study.placement.command import CALL_S, STEPS
 from sim.study.placement.demand import head, of_service
@@ -12,9 +12,8 @@ from sim.study.placement.solve import in_turn, one_each, solve
 from sim.study.scorecard.finished import Finished
 from sim.study.scorecard.points import Point
 from sim.study.scorecard.runner import finish
-from sim.study.scorecard.targets import read_data
 
-STUDY: dict[str, Any] = read_data(Path(str(files("conf"))) / "data" / "addons.yaml", dict[str, Any])
+STUDY = choice("data", "addons")
 
 
 def served(work: Path, jobs: int, rows: int) -> dict[str, Any]:

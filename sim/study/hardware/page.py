@@ -84,9 +84,8 @@ def _submission(run: Facts) -> list[str]:
 def _routed(each: Facts) -> list[str]:
     cells = [each["workload"], f"{each['rate_per_s']:g}", each["routing"]]
     for name in BANDED:
-        known, outside, (low, high) = (
-            each["measured_s"].get(name), each["outside"][name], each["nine_in_ten_draws_s"][name],
-        )  # fmt: skip
+        known, outside = each["measured_s"].get(name), each["outside"][name]
+        low, high = each["nine_in_ten_draws_s"][name]
         cells += [DASH if known is None else f"{known:g}", f"{low:.2f} to {high:.2f}"]
         cells += ["in the band" if outside == 0 else percent(outside, sign=True)]
     median_s, moved_s = each["predicted_s"]["p99"], each["with_service_moved_s"]

@@ -7,9 +7,6 @@ from typing import Annotated
 from typer import Option
 
 from sim.errors import ConfigError
-from sim.study.placement import solve as solver
-from sim.study.placement.demand import head, of_service, of_trace
-from traces.table.trace import read
 
 STEPS = 50
 CALL_S = 0.0229
@@ -43,6 +40,10 @@ def placement(
     Raises:
         ConfigError, TraceError: options that do not go together, no placement within the limits, an unreadable trace.
     """
+    from sim.study.placement import solve as solver  # SciPy's solver takes half a second to import
+    from sim.study.placement.demand import head, of_service, of_trace
+    from traces.table.trace import read
+
     call_s = step_s * steps
     if service is not None and trace is None:
         if rate_rpm is None:

@@ -77,11 +77,12 @@ def rate(
         if word.lstrip("+").startswith(("arrivals.rate_rpm=", "arrivals.speedup=")):
             raise ConfigError(f"{word}: is what is searched for; leave it out, and say where with --from and --to")
     words = arranged([*(overrides or []), *([] if output is None else [f"run.dir={output}"])])
+    files = files_of(config_dir, config_path, config_name)
     from sim.study.rate import points
     from sim.study.rate.search import Question
 
     with named(plugin or []):
-        config = composed(words, files_of(config_dir, config_path, config_name))
+        config = composed(words, files)
         settings = check(resolved(config))
         folder = Path(settings.run.dir)
         check_place(folder)
@@ -91,16 +92,16 @@ def rate(
         seeds = points.replications(config, replications)
         question = Question(violations, slo, from_rpm, to_rpm, seeds, tolerance)
         folder = unclaimed(folder) if is_dated(config) else folder
-        print(*find(question, config, settings, folder, overrides or (), jobs), sep="\n")
+        print(*find(question, config, settings, folder, [*(overrides or []), *files.options()], jobs), sep="\n")
 
 
 def find(
-    question: "Question", config: DictConfig, settings: Settings, folder: Path, overrides: Sequence[str], jobs: int
+    question: "Question", config: DictConfig, settings: Settings, folder: Path, words: Sequence[str], jobs: int
 ) -> list[str]:
     """Search, write what was found in ``folder``, and return the lines to print.
 
-    ``config`` is composed, not resolved; ``settings`` is the same, checked. Raises ConfigError where the rate does not
-    lie between the two, and what runs raise.
+    ``config`` is composed, not resolved; ``settings`` is the same, checked. ``words`` tell the search from others.
+    Raises ConfigError where the rate does not lie between the two, and what runs raise.
     """
     from tqdm import tqdm
 
@@ -110,7 +111,7 @@ def find(
 
     own_rpm = mean_rpm(config, settings)
     name, most = settings.system.name, question.replications * (question.bisections + 3)
-    words = [word for word in overrides if not word.startswith(("run.dir=", "hydra."))]
+    words = [word for word in words if not word.startswith(("run.dir=", "hydra."))]
     with claimed_sweep(folder, ["plan rate", *words]):
         with tqdm(total=most, unit="run", desc=name, disable=None, file=sys.stderr) as bar:
             points = Points(config, folder, question.slo, jobs, bar)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import yaml
 
 from backends.profile import find, shipped
+from conf.document import parse
 from sim.engine import ARITHMETIC
 from sim.record.cost import list_prices
 from sim.run import simulate
@@ -60,7 +60,7 @@ def settings(*groups: str) -> dict[str, Any]:
         if name.parts[0] in groups or not (groups or name.parts[0] == "data"):  # targets are judged at every writing
             text = file.read_text(encoding="utf-8")
             package = [line for line in text.splitlines() if line.startswith("# @package")]
-            found[str(name)] = [package, yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))]
+            found[str(name)] = [package, parse(text)]
     return found
 
 
