@@ -26,7 +26,7 @@ from sim.study.over_time import MOST, over_time
 from sim.study.palette import families_of, series_of
 from sim.study.results import vllm_omni
 from sim.study.runs import Run, load_runs
-from sim.study.sensitivity import EXAMPLE, PERCENTILES, likely
+from sim.study.sensitivity import EXAMPLE, PERCENTILES, likely, rerun_s
 
 
 def report(
@@ -51,7 +51,7 @@ def report(
         typer.Option(
             min=0,
             metavar="S",
-            help="CPU-seconds that reruns with the service time moved may take in all, inf for no limit: they give "
+            help="CPU-seconds of simulation that reruns with the service time moved may take in all, inf for no limit: they give "
             "each latency its band",
         ),
     ] = 0.0,
@@ -130,6 +130,8 @@ def _page(runs: Sequence[Run], drawn: Mapping[str, bytes], title: str, reruns_s:
         unknown_quality=tables.unknown_quality(runs),
         dash=DASH,
         likely=found,
+        reruns=reruns_s > 0,
+        reruns_s=sum(rerun_s(each.run) for each in found),
         percentiles=PERCENTILES,
         example=EXAMPLE,
         by_others=any(model.basis == "published" for run in runs for model in run.models),

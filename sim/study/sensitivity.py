@@ -62,16 +62,21 @@ def likely(runs: Sequence[Run], reruns_s: float = 0.0) -> list[Likely]:
     """Of the first run of every series and load: look its profiles up, and rerun it with the service time moved.
 
     A run that cannot be made again, or for which no time is left, has the reason instead. ``reruns_s`` are the
-    CPU-seconds that reruns may take in all, by what the runs themselves took.
+    CPU-seconds of simulation that reruns may take in all, by what the runs themselves took; reading traces comes on top.
     """
     firsts = [cell.runs[0] for cell in cells(runs)]
     bar = tqdm(firsts, desc="reruns with the service time moved", unit="run", disable=None, delay=1.0, leave=False)
     found, left_s = [], reruns_s
     for run in bar:
-        takes_s = 3 * (run.number("wall", "cpu_s") or 0.0)
+        takes_s = rerun_s(run)
         found.append(_likely(run, takes_s, takes_s < left_s))
         left_s -= takes_s if found[-1].said else 0.0
     return found
+
+
+def rerun_s(run: Run) -> float:
+    """CPU-seconds of simulation that the reruns of ``run`` take, by what the run itself took."""
+    return 3 * (run.number("wall", "cpu_s") or 0.0)
 
 
 def _likely(run: Run, takes_s: float, has_time: bool) -> Likely:
@@ -87,7 +92,7 @@ def _likely(run: Run, takes_s: float, has_time: bool) -> Likely:
             )
         checked = _checked(backend, config.get("models"))
         if not has_time:
-            reason = f"its reruns take about {number(takes_s, 2)} CPU-seconds: report --reruns-s inf"
+            reason = f"its reruns take about {number(takes_s, 2)} CPU-seconds of simulation: report --reruns-s inf"
             return Likely(run, error, reason=reason, checked=checked)
         said, *moved = (latencies(config, factor) for factor in (1.0, 1 - share, 1 + share))
     except (ConfigError, TraceError, BackendError, SimulationError, OSError) as cause:
