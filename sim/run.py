@@ -30,6 +30,7 @@ from sim.model import Model, reference
 from sim.parts import Allocation, Controller, Door, Executor, Scheduler, Selector
 from sim.parts.cluster import SERVER
 from sim.record.ages import on_own_clock
+from sim.record.folder import read_summary
 from sim.record.quality import Judgement, Quality, unknown
 from sim.record.series import series
 from sim.record.summary import summarise
@@ -120,7 +121,7 @@ def simulated(
         if keep and holds_run(folder):
             if config_of(folder) != again(plain):
                 raise ConfigError(f"run.dir: {folder} holds a run of another configuration; remove it or name another")
-            return json.loads((folder / SUMMARY).read_bytes()), claim.folder, True
+            return read_summary(folder), claim.folder, True
         outcome = simulate(plain, progress=not keep)
         save(outcome, claim)
         return outcome.summary, claim.folder, False

@@ -51,8 +51,8 @@ def report(
         typer.Option(
             min=0,
             metavar="S",
-            help="CPU-seconds of simulation that reruns with the service time moved may take in all, inf for no limit: they give "
-            "each latency its band",
+            help="CPU-seconds of simulation that reruns with the service time moved may take in all, inf for no limit: "
+            "they give each latency its band",
         ),
     ] = 0.0,
 ) -> None:

@@ -62,7 +62,7 @@ def likely(runs: Sequence[Run], reruns_s: float = 0.0) -> list[Likely]:
     """Of the first run of every series and load: look its profiles up, and rerun it with the service time moved.
 
     A run that cannot be made again, or for which no time is left, has the reason instead. ``reruns_s`` are the
-    CPU-seconds of simulation that reruns may take in all, by what the runs themselves took; reading traces comes on top.
+    CPU-seconds of simulation that reruns may take in all, by what the runs themselves took, besides reading traces.
     """
     firsts = [cell.runs[0] for cell in cells(runs)]
     bar = tqdm(firsts, desc="reruns with the service time moved", unit="run", disable=None, delay=1.0, leave=False)

@@ -226,6 +226,12 @@ def test_a_sweep_goes_on_with_what_is_missing(capsys: pytest.CaptureFixture[str]
     assert "seed=2" in said.err
     assert "seed=1" in said.out
     assert "seed=2" not in said.out
+    summary = Path("sweep/0/summary.json")
+    summary.write_text(
+        json.dumps({key: value for key, value in json.loads(summary.read_text()).items() if key != "slo"})
+    )
+    assert main(words) == 2
+    assert "summary.json: key 'slo' is missing" in capsys.readouterr().err
 
 
 def test_a_folder_has_one_sweep_at_a_time_and_only_its_own(tmp_path: Path) -> None:
