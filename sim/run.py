@@ -305,6 +305,11 @@ def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated
                 "GPU memory for ControlNets", "not bounded", "cluster.gpu.memory_bytes is null; what was loaded stays"
             )
     for said in (*system.assumptions, *allocated):
+        try:
+            json.dumps(said.value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            found = f"the value of {said.what!r}: {error}; found {said.value!r}"
+            raise ConfigError(f"system.assumptions: {found}") from None
         engine.assume(said.what, said.value, said.source)
 
 

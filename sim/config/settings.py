@@ -1,6 +1,5 @@
 """The keys of a configuration, with their types."""
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -39,12 +38,6 @@ class Directory(BaseModel):
     dir: Annotated[str, Field(min_length=1)]
 
 
-def _in_json(assumption: Assumption) -> Assumption:
-    """Raise ValueError for a value that a summary cannot hold: infinite, or not a number."""
-    json.dumps(assumption.value, allow_nan=False)
-    return assumption
-
-
 class System(BaseModel):
     """A system beside its parts: its name, what it does with add-ons, the services that it pays for, and its
     assumptions."""
@@ -53,7 +46,7 @@ class System(BaseModel):
     name: Annotated[str, Field(min_length=1)]
     addons: Literal["ignore", "serve"] = "ignore"
     services: dict[str, Service] = {}
-    assumptions: list[Annotated[Assumption, AfterValidator(_in_json)]] = []
+    assumptions: list[Assumption] = []
 
 
 def _chosen(node: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from sim.config.build import build
 from sim.config.settings import check
 from sim.config.typed import spelled, validated
 from sim.errors import ConfigError
-from tests.sim.lab import configured
+from tests.sim.lab import configured, simulated
 from traces.similarity.scale import Fitted
 
 
@@ -84,12 +84,11 @@ def test_no_key_of_the_run_takes_a_boolean_for_a_number() -> None:
         check({**config, "cluster": {**config["cluster"], "count": True}})
 
 
-@pytest.mark.parametrize("value", [math.nan, [1.0, -math.inf], {"a": math.inf}])
-def test_an_assumption_is_what_a_summary_can_hold(value: Any) -> None:
-    config = configured()
-    said = [{"what": "a", "value": value, "source": "b"}]
-    with pytest.raises(ConfigError, match=r"^system\.assumptions\.0: .*not JSON compliant"):
-        check({**config, "system": {**config["system"], "assumptions": said}})
+@pytest.mark.parametrize("value", ["nan", "[1,-inf]", "{a:inf}"])
+def test_an_assumption_is_what_a_summary_can_hold(value: str) -> None:
+    said = f"++system.assumptions=[{{what:a,value:{value},source:b}}]"
+    with pytest.raises(ConfigError, match=r"^system\.assumptions: the value of 'a': .*not JSON compliant"):
+        simulated("trace.requests=20", said)
 
 
 @pytest.mark.parametrize("group", ["selector", "predictor", "database", "store", "models", "cluster"])

@@ -183,7 +183,7 @@ def test_a_batch_fits_up_to_all_of_the_memory_and_where_nobody_measured(
 
     run: Any = SimpleNamespace(
         cluster=SimpleNamespace(gpu=SimpleNamespace(memory_bytes=most)),
-        backend=SimpleNamespace(peak_bytes=peak_bytes),
+        backend=SimpleNamespace(peak_bytes=peak_bytes, measures_memory=True),
         work=lambda request: request,
     )
     asked: Any = [7, 8]

@@ -92,7 +92,8 @@ class Visits:
         while high - low > 1e-9:
             middle = (low + high) / 2
             # the mean is the sum over k of the chance of more than k
-            longer = ndtr((middle - ends) / self.session_sigma) if self.session_sigma else middle > ends
+            with np.errstate(over="ignore"):  # beyond all that a float holds, the chance is 0 or 1
+                longer = ndtr((middle - ends) / self.session_sigma) if self.session_sigma else middle > ends
             low, high = (middle, high) if 1 + longer.sum() < self.session_mean else (low, middle)
         return high
 
