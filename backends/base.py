@@ -29,7 +29,7 @@ class Work:
         capture: names -> steps after which a live backend keeps the latents; None keeps the final image.
         controlnets: run beside the denoiser at every step, one after another in its loop.
         loras: in the denoiser's weights.
-        apart: ControlNets that run on GPUs of their own, whose seconds are no part of a step's (Taken.apart).
+        apart: ControlNets that run on GPUs of their own, whose seconds are no part of a step's (AddonBackend.apart).
 
     Attributes:
         done: steps that lie behind it; begins at K and is advanced by Backend.steps.
@@ -145,7 +145,7 @@ class Provenance:
     source: str | None = None
 
 
-class Asked(Protocol):
+class RequestInputs(Protocol):
     """What the rows of the trace ask for, for a backend that really makes the images."""
 
     def prompt(self, row: int) -> str: ...
@@ -171,7 +171,7 @@ class Backend(Protocol):
     quality_basis: str | None
     measures_memory: bool = True
 
-    def open(self, asked: Asked) -> None:
+    def open(self, asked: RequestInputs) -> None:
         """Take what the rows ask for, once, before anything runs."""
 
     def require(self, model: str) -> None:
@@ -203,17 +203,17 @@ class Backend(Protocol):
         """Return how the costs of ``model`` are known."""
         return Provenance()
 
-    def gangs(self) -> Collection[int]:
+    def group_sizes(self) -> Collection[int]:
         """Return the numbers of GPUs that step one request at once, and of which the speed was measured."""
         return ()
 
-    def times_faster(self, model: str, width: int, height: int, gpus: int) -> float | None:
+    def speedup_of(self, model: str, width: int, height: int, gpus: int) -> float | None:
         """Return how many times faster than on one GPU a step is on ``gpus``; None where nobody measured it."""
         return None
 
 
 @runtime_checkable
-class Taken(Protocol):
+class AddonBackend(Protocol):
     """A backend that tells the stages of add-ons apart, so that they can be put elsewhere or left out.
 
     Each raises BackendError for what was not measured.

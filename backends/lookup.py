@@ -88,7 +88,7 @@ class Lookup:
         if timing is None:
             there = ", ".join(sorted(name for name, each in self.profiles.items() if each.patched)) or "none"
             what = f"patched: nobody measured what a step of patches takes (known on {self.gpu}: {there})"
-            raise self.lacks(model, what, "choose steps=batched, or add it to a profile")
+            raise self.lacks(model, what, "choose batching=same-size, or add it to a profile")
         for width, height in dict.fromkeys(sizes):
             self.seconds("step", model, width, height)  # inside the measured sizes, or said to be extrapolated
         self.used.stepped.add(model)

@@ -66,7 +66,7 @@ class ControlPoint(Point):
     nets: Count
 
 
-class GangPoint(Point):
+class GroupPoint(Point):
     """One step on ``gpus`` GPUs at once, by whatever parallelism the source says."""
 
     gpus: Annotated[int, Field(ge=2)]
@@ -178,7 +178,7 @@ class Profile(Strict):
     notes: str | None = None
     validation: str | None = None
     step: list[Point]
-    gang_step: list[GangPoint] = []
+    gang_step: list[GroupPoint] = []
     text_encode: list[Timing] = []
     vae_encode: list[Point] = []
     vae_decode: list[Point] = []
@@ -196,7 +196,7 @@ class Profile(Strict):
     patched: PatchTiming | None = None
 
     @cached_property
-    def gang_tables(self) -> dict[int, Table]:
+    def group_tables(self) -> dict[int, Table]:
         """Seconds of a step by number of GPUs, each a Table; empty if not measured."""
         return _tables((at.gpus, at.pixels, at.batch, at.seconds) for at in self.gang_step)
 

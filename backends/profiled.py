@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
-from backends.base import Apart, Asked, Asset, BackendError, Cost, Provenance, Work, check_done, whole
+from backends.base import Apart, Asset, BackendError, Cost, Provenance, RequestInputs, Work, check_done, whole
 from backends.lookup import Lookup, exact_total
 from backends.patched import Size
 from backends.profile import LoraTiming, Profile, find, shipped
@@ -86,7 +86,7 @@ class Profiled:
         self.measures_memory = any(profile.memory for profile in self.profiles.values())
         self.by_row = any(profile.scatter is not None for profile in self.profiles.values())
 
-    def open(self, asked: Asked) -> None:
+    def open(self, asked: RequestInputs) -> None:
         """A profile does not depend on the prompt."""
 
     def require(self, model: str) -> None:
@@ -184,18 +184,18 @@ class Profiled:
         stages = whole(self, Work(work.model, work.width, work.height, work.steps, controlnets=work.controlnets))
         return stages.denoise_s + stages.other_s
 
-    def gangs(self) -> frozenset[int]:
-        return frozenset(n for profile in self.profiles.values() for n in profile.gang_tables)
+    def group_sizes(self) -> frozenset[int]:
+        return frozenset(n for profile in self.profiles.values() for n in profile.group_tables)
 
-    def times_faster(self, model: str, width: int, height: int, gpus: int) -> float | None:
+    def speedup_of(self, model: str, width: int, height: int, gpus: int) -> float | None:
         """Raises BackendError outside the grid unless ``extrapolate`` is ``warn``."""
         self.require(model)
         profile = self.profiles[model]
-        table = profile.gang_tables.get(gpus)
+        table = profile.group_tables.get(gpus)
         if table is None:
             return None
-        alone_s = self._lookup.at(profile.tables["step"], "step", model, width, height, 1)
-        return alone_s / self._lookup.at(table, f"step on {gpus} GPUs", model, width, height, 1)
+        standalone_s = self._lookup.at(profile.tables["step"], "step", model, width, height, 1)
+        return standalone_s / self._lookup.at(table, f"step on {gpus} GPUs", model, width, height, 1)
 
     def load(self, asset: Asset) -> Cost:
         self.require(asset.model)
@@ -270,7 +270,9 @@ class Profiled:
             there = "; ".join(f"{g} GPUs at {w}x{h}" for g, w, h in measured) or "nothing"
             size = f"{gpus} GPUs at {work.width}x{work.height} with ControlNets on others"
             what = f"apart: nobody measured a step on {size} (measured: {there})"
-            remedy = "serve them in line (controlnets=in-line), or add the figures to a profile in backend.folder"
+            remedy = (
+                "serve them in line (controlnet_placement=inline), or add the figures to a profile in backend.folder"
+            )
             raise self._lookup.lacks(work.model, what, remedy)
         scale = self.service_factor
         if batch > 1:

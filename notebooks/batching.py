@@ -28,10 +28,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from conf.palette import COLOURS, EDGE, STYLE, panels
-from sim.study.scorecard.finished import Finished, Runs
-from sim.study.scorecard.points import sweep
-from sim.study.scorecard.runner import finish
-from sim.study.shown import show
+from sim.papers.scorecard.finished import Finished, Runs
+from sim.papers.scorecard.points import sweep
+from sim.papers.scorecard.runner import finish
+from sim.report.display import show
 
 # %% tags=["parameters"]
 quick = False  # True: one seed and short traces
@@ -85,19 +85,19 @@ def lines(axes: Axes, found: pd.DataFrame, key: str, value: str) -> None:
 sides = {"512x512": experiment("batching-gain"), "1024x1024": experiment("batching-gain-1024")}
 figure, axes = panels(2, width=11, height=3.8, share_y=False)
 for place, (side, runs) in zip(axes[0], sides.items(), strict=True):
-    found = table(runs, "executor.limit", "latency_s", lambda run: run.number("latency_s", "mean"))
-    lines(place, found, "executor.limit", "latency_s")
-    alone_s = 50 * (0.167 if side == "512x512" else 0.243)
-    place.axhline(alone_s, color=EDGE, linestyle=":", linewidth=1)
-    place.set(title=side, xlabel="Requests per minute", ylabel="Mean latency (s)", ylim=(0, 12 * alone_s))
+    found = table(runs, "executor.max_batch", "latency_s", lambda run: run.number("latency_s", "mean"))
+    lines(place, found, "executor.max_batch", "latency_s")
+    standalone_s = 50 * (0.167 if side == "512x512" else 0.243)
+    place.axhline(standalone_s, color=EDGE, linestyle=":", linewidth=1)
+    place.set(title=side, xlabel="Requests per minute", ylabel="Mean latency (s)", ylim=(0, 12 * standalone_s))
     place.legend(title="images at most")
 show(figure)
 
 # %%
 gains = []
 for side, runs in sides.items():
-    found = table(runs, "executor.limit", "latency_s", lambda run: run.number("latency_s", "mean"))
-    mean_s = found.pivot_table(index="rate_rpm", columns="executor.limit", values="latency_s", sort=False)
+    found = table(runs, "executor.max_batch", "latency_s", lambda run: run.number("latency_s", "mean"))
+    mean_s = found.pivot_table(index="rate_rpm", columns="executor.max_batch", values="latency_s", sort=False)
     gains.append((mean_s["1"].to_numpy()[:, None] / mean_s).round(2).assign(size=side).set_index("size", append=True))
 pd.concat(gains).swaplevel().rename_axis(columns="mean latency alone over that with a limit of")
 
@@ -129,7 +129,7 @@ KNOWN = "patchedserve, steps known"
 swept = {kind: experiment(name) for kind, name in KINDS.items()}
 served = {kind: table(of, "system", "in_time", in_time) for kind, of in swept.items()}
 beta = "forty sizes of the beta"
-known = table(experiment(KINDS[beta], "system=patchedserve", "latency=known"), "system", "in_time", in_time)
+known = table(experiment(KINDS[beta], "system=patchedserve", "latency_predictor=known"), "system", "in_time", in_time)
 served[beta] = pd.concat([served[beta], known.assign(system=KNOWN)])
 figure, axes = panels(3, 2, width=11, height=6.6)
 places = list(axes.flat)

@@ -32,10 +32,10 @@ import pandas as pd
 from IPython.display import display
 
 from conf.palette import COLOURS, INK, STYLE, panels
-from sim.study.hardware.page import draw
-from sim.study.hardware.replay import replayed
-from sim.study.hardware.rows import QUANTILES, shipped, submissions
-from sim.study.shown import show
+from sim.papers.hardware.page import draw
+from sim.papers.hardware.replay import replayed
+from sim.papers.hardware.rows import QUANTILES, shipped, submissions
+from sim.report.display import show
 
 # %% tags=["parameters"]
 results = Path(str(resources.files("conf"))).parent / "results" / "hardware.json"

@@ -33,13 +33,13 @@ from matplotlib.ticker import NullFormatter
 from conf.palette import COLOURS, EDGE, GREY, STYLE, panels, plain_numbers
 from sim.control.pid import Pid
 from sim.control.split import demand, quality_split
-from sim.study.scorecard.card import runs_of, study
-from sim.study.scorecard.finished import Finished, Runs
-from sim.study.scorecard.measures import hits
-from sim.study.scorecard.modm import FRESH_S, SIZES, SUSTAINED, by_rate, hits_by_tenth
-from sim.study.scorecard.points import Point
-from sim.study.scorecard.runner import finish
-from sim.study.shown import show
+from sim.papers.scorecard.card import runs_of, study
+from sim.papers.scorecard.finished import Finished, Runs
+from sim.papers.scorecard.measures import hits
+from sim.papers.scorecard.modm import FRESH_S, SIZES, SUSTAINED, by_rate, hits_by_tenth
+from sim.papers.scorecard.points import Point
+from sim.papers.scorecard.runner import finish
+from sim.report.display import show
 
 # %% tags=["parameters"]
 quick = False  # True: small traces, and only some of the figures

@@ -27,11 +27,11 @@ import numpy as np
 import pandas as pd
 
 from conf.palette import COLOURS, EDGE, STYLE, panels
-from sim.study.scorecard.card import runs_of, study
-from sim.study.scorecard.finished import Finished, Runs
-from sim.study.scorecard.measures import hits, saving
-from sim.study.scorecard.nirvana import CAPACITIES, POLICIES
-from sim.study.shown import show
+from sim.papers.scorecard.card import runs_of, study
+from sim.papers.scorecard.finished import Finished, Runs
+from sim.papers.scorecard.measures import hits, saving
+from sim.papers.scorecard.nirvana import CAPACITIES, POLICIES
+from sim.report.display import show
 
 # %% tags=["parameters"]
 quick = True  # small traces; False is the full form, of 200,000 requests

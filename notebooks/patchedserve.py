@@ -33,27 +33,27 @@ from backends.base import Work
 from backends.profiled import Profiled
 from conf.palette import COLOURS, EDGE, GREY, STYLE, panels
 from sim.cluster.cluster import Cluster
-from sim.cluster.patched import Patched
-from sim.cluster.steps import StepByStep
+from sim.core.gpu import Gpu
+from sim.core.model import Model
+from sim.core.request import COMPLETED
+from sim.core.workload import Similarity, Workload, standalone
 from sim.engine import Engine
-from sim.gpu import Gpu
-from sim.model import Model
-from sim.parts import Discipline
-from sim.request import COMPLETED
-from sim.reuse.door import Direct
-from sim.schedule.edf import Edf
-from sim.schedule.fifo import Fifo
-from sim.schedule.latency import Known
-from sim.schedule.routed import Routed
-from sim.schedule.routers import LeastOutstanding
-from sim.schedule.slack import Slack
-from sim.study.scorecard.card import runs_of, study
-from sim.study.scorecard.finished import Finished, Runs
-from sim.study.scorecard.modm import by_rate
-from sim.study.scorecard.patchedserve import batch_s, cuts
-from sim.study.shown import show
-from sim.workload import Similarity, Workload, standalone
-from tests.oracles.optimum import Asked, most_in_time
+from sim.execution.continuous_batching import ContinuousBatching
+from sim.execution.patched import PatchedSteps
+from sim.frontend.cached import Direct
+from sim.papers.scorecard.card import runs_of, study
+from sim.papers.scorecard.finished import Finished, Runs
+from sim.papers.scorecard.modm import by_rate
+from sim.papers.scorecard.patchedserve import batch_s, cuts
+from sim.protocols import Discipline
+from sim.report.display import show
+from sim.scheduling.disciplines.edf import Edf
+from sim.scheduling.disciplines.fifo import Fifo
+from sim.scheduling.disciplines.slack import Slack
+from sim.scheduling.latency_predictor import Known
+from sim.scheduling.routing.per_worker import PerWorkerQueues
+from sim.scheduling.routing.routers import LeastOutstanding
+from tests.oracles.optimum import RequestInputs, most_in_time
 from traces.arrivals.base import Schedule
 from traces.similarity.exact import Exact
 
@@ -210,7 +210,7 @@ def after_s(kind: int) -> float:
     return H100.seconds("vae_decode", "sdxl", SIDES[kind], SIDES[kind])
 
 
-def served(discipline: Discipline, executor: StepByStep, times: Sequence[float], kinds: Sequence[int]) -> float:
+def served(discipline: Discipline, executor: ContinuousBatching, times: Sequence[float], kinds: Sequence[int]) -> float:
     """The share that is in time."""
     side = np.array([SIDES[kind] for kind in kinds], np.int32)
     shapes = (side, side, np.full(len(side), STEPS, np.int32))
@@ -221,13 +221,13 @@ def served(discipline: Discipline, executor: StepByStep, times: Sequence[float],
         models=MODEL,
         cluster=Cluster(Gpu("h100", None, None, "not looked at"), ["large"], MODEL, H100),
         backend=H100,
-        door=Direct(),
-        scheduler=Routed(LeastOutstanding("pixels"), discipline),
+        frontend=Direct(),
+        scheduler=PerWorkerQueues(LeastOutstanding("pixels"), discipline),
         executor=executor,
         seed=0,
     )
     engine.run()
-    facts = engine.record.facts
+    facts = engine.record.request_columns
     late = facts["finish_s"] > np.asarray(times) + SLO * full.total_s + 1e-9
     return float(((facts["outcome"] == COMPLETED) & ~late).mean())
 
@@ -238,10 +238,12 @@ for rate in (100, 200, 400, 800):
         rng = np.random.default_rng([rate, seed])
         times, kinds = np.cumsum(rng.exponential(60 / rate, COUNT)), rng.integers(0, 3, COUNT)
         limit_s = [SLO * (before_s(kind) + STEPS * step_s([kind]) + after_s(kind)) for kind in kinds]
-        asked = [Asked(float(t), int(k), STEPS, float(t) + s) for t, k, s in zip(times, kinds, limit_s, strict=True)]
+        asked = [
+            RequestInputs(float(t), int(k), STEPS, float(t) + s) for t, k, s in zip(times, kinds, limit_s, strict=True)
+        ]
         found = {"optimum": most_in_time(asked, step_s, before_s, after_s, 16) / COUNT}
         for name in ("slack", "edf", "fifo"):
-            executor = StepByStep(16, Patched())
+            executor = ContinuousBatching(16, PatchedSteps())
             discipline = Slack(executor, Known()) if name == "slack" else Edf() if name == "edf" else Fifo()
             found[name] = served(discipline, executor, times, kinds.tolist())
         for name, share in found.items():

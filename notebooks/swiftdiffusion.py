@@ -24,14 +24,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from conf.palette import COLOURS, EDGE, GREY, STYLE, plain_numbers
-from sim.streams import stream
-from sim.study.addons.caches import curves
-from sim.study.addons.page import draw
-from sim.study.scorecard.finished import Runs
-from sim.study.scorecard.points import sweep
-from sim.study.scorecard.runner import finish
-from sim.study.scorecard.swiftdiffusion import SETTINGS, gustafson, latency_s, per_gpu_rpm
-from sim.study.shown import show
+from sim.core.streams import stream
+from sim.papers.addons.caches import curves
+from sim.papers.addons.page import draw
+from sim.papers.scorecard.finished import Runs
+from sim.papers.scorecard.points import sweep
+from sim.papers.scorecard.runner import finish
+from sim.papers.scorecard.swiftdiffusion import SETTINGS, gustafson, latency_s, per_gpu_rpm
+from sim.report.display import show
 from traces.synthetic.addons import service
 from traces.synthetic.published import published
 

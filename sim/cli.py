@@ -5,9 +5,9 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from sim.commands import command_of, overview, refuse_words, run_command, words_after
-from sim.ending import Terminated, end_workers, interruption, told_to_stop
-from sim.refusal import OUTPUT_GONE, USAGE_ERROR, check_memory_limit, is_refused, refuse
+from sim.run.commands import command_of, overview, refuse_words, run_command, words_after
+from sim.run.refusal import OUTPUT_GONE, USAGE_ERROR, check_memory_limit, is_refused, refuse
+from sim.run.termination import Terminated, end_workers, interruption, told_to_stop
 
 HELP = ("-h", "--help")
 

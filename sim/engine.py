@@ -1,6 +1,6 @@
-"""The life of a request, from its row in the trace to its one end: trace row -> front door -> scheduler -> worker ->
+"""The life of a request, from its row in the trace to its one end: trace row -> front end -> scheduler -> worker ->
 record. The engine owns the clock and hands each request on; what the parts decide is theirs. Every part is given the
-run once, before the clock starts (``bind``), and finds in it what sim.parts.Run says."""
+run once, before the clock starts (``bind``), and finds in it what sim.protocols.Run says."""
 
 import gc
 import math
@@ -14,19 +14,19 @@ from typing import Any
 import numpy as np
 
 from backends.base import Asset, Backend, Work
-from sim.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
 from sim.cluster.cluster import Cluster
-from sim.culprit import OURS, caller, named, raised
-from sim.errors import SimulationError
-from sim.model import Model, in_role
-from sim.parts import Controller, Door, Executor, Scheduler
-from sim.record.checks import MOST, Finished, check, incomplete
-from sim.record.facts import Fact, Facts
-from sim.record.record import LOADS, Record
-from sim.request import COMPLETED, HIT, LOOKUPS, MISSING, Guarded, Request
-from sim.streams import stream
-from sim.worker import Worker
-from sim.workload import Similarity, Workload
+from sim.core.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
+from sim.core.culprit import OURS, caller, named, raised
+from sim.core.errors import SimulationError
+from sim.core.model import Model, in_role
+from sim.core.request import COMPLETED, HIT, LOOKUPS, MISSING, Guarded, Request
+from sim.core.streams import stream
+from sim.core.worker import Worker
+from sim.core.workload import SimilarityInputs, Workload
+from sim.metrics.invariants import MOST, Finished, check, incomplete
+from sim.metrics.recorder import LOADS, Record
+from sim.metrics.request_columns import RequestColumn, RequestColumns
+from sim.protocols import Controller, Executor, FrontEnd, Scheduler
 
 ARITHMETIC = 1
 """Raise it with a change that alters any number of a run's results: the scorecard then repeats its finished runs."""
@@ -54,11 +54,11 @@ class Engine:
         self,
         *,
         workload: Workload,
-        similarity: Similarity,
+        similarity: SimilarityInputs,
         models: Mapping[str, Model],
         cluster: Cluster,
         backend: Backend,
-        door: Door,
+        frontend: FrontEnd,
         scheduler: Scheduler,
         executor: Executor,
         seed: int,
@@ -71,14 +71,14 @@ class Engine:
         self.models = models
         self.cluster = cluster
         self.backend = backend
-        self.door = door
+        self.frontend = frontend
         self.scheduler = scheduler
         self.executor = executor
         self.controllers = controllers
         self.seed = seed
         self.sample_s = sample_s
         self.rows = workload.rows
-        self.record = Record(Facts(self.rows, [model.name for model in models.values()], workload.preload))
+        self.record = Record(RequestColumns(self.rows, [model.name for model in models.values()], workload.preload))
         self.assume, self.gauge, self.log = self.record.assume, self.record.gauge, self.record.log
         self.process = self.clock.process
         self.arrived = 0
@@ -87,7 +87,7 @@ class Engine:
         self.gpu_failures = 0
         self.progress: Callable[[int], object] | None = None
         self._first = workload.preload
-        self._native = workload.native
+        self._native = workload.use_model_shape
         self._width, self._height, self._steps = workload.width, workload.height, workload.steps
         self._limit_s = workload.limit_s
         self._addons = workload.addons
@@ -100,19 +100,21 @@ class Engine:
         self._arrivals = None if self._open_loop else times + array("d", bytes(8 * (self.rows - len(times))))
         self._guarded = self._first + GUARDED
         self._tell_arrived = [controller.arrived for controller in controllers]
-        self._write = self.record.facts.end
+        self._write = self.record.request_columns.end
         self._looked: tuple[float, int] = (-1.0, 0)
         self._ended = 0
         self._seen, self._idle = -1, 0
         self._area_s = 0.0
-        default = type(scheduler).ended is Scheduler.ended  # a call for each request, of which most make nothing
-        self._tell_ended = None if default else scheduler.ended
-        self._parts: dict[str, object] = {"door": door, "scheduler": scheduler, "executor": executor}
+        default = (
+            type(scheduler).request_ended is Scheduler.request_ended
+        )  # a call for each request, of which most make nothing
+        self._tell_ended = None if default else scheduler.request_ended
+        self._parts: dict[str, object] = {"frontend": frontend, "scheduler": scheduler, "executor": executor}
         self._parts |= {"backend": backend} | {
             f"controller{number or ''}": controller for number, controller in enumerate(controllers)
         }
 
-    # -- what a part is given and declares: see sim.parts.Run ----------------------------------------------------
+    # -- what a part is given and declares: see sim.protocols.Run ----------------------------------------------------
 
     def rng(self, name: str) -> np.random.Generator:
         return stream(self.seed, name)
@@ -131,9 +133,9 @@ class Engine:
             request.width, request.height, request.steps = model.width, model.height, model.steps
         if request.k:
             request.skipped = request.k * request.steps // request.of_steps
-            request.left = request.steps - request.skipped
+            request.steps_left = request.steps - request.skipped
         else:
-            request.left = request.steps
+            request.steps_left = request.steps
 
     def work(self, request: Request) -> Work:
         if request.model is None:
@@ -150,28 +152,28 @@ class Engine:
             request.refine,
             request.artifact,
             request.capture,
-            () if request.apart else controlnets,
-            () if request.bare else loras,
-            controlnets if request.apart else (),
+            () if request.remote_controlnets else controlnets,
+            () if request.loras_pending else loras,
+            controlnets if request.remote_controlnets else (),
         )
 
-    def fact(
+    def add_column(
         self,
         name: str,
         kind: type = float,
         *,
         default: float | int | bool | None = None,
-        shown: bool = True,
+        public: bool = True,
         total: str = "",
-    ) -> Fact:
-        return self.record.facts.declare(name, kind, shown, default, total)
+    ) -> RequestColumn:
+        return self.record.request_columns.declare(name, kind, public, default, total)
 
-    def loaded(self, asset: Asset, seconds: float) -> None:
+    def record_load(self, asset: Asset, seconds: float) -> None:
         if not 0.0 <= seconds < math.inf:
             raise SimulationError(f"{caller()} loads {asset.name} in {seconds} s; expected 0 or more seconds")
         self.record.logs[LOADS[asset.kind]].add(self.clock._now, seconds)
 
-    def decided(self, what: str, **details: Any) -> None:
+    def log_decision(self, what: str, **details: Any) -> None:
         self.record.decisions.append((self.clock._now, what, details))
 
     @property
@@ -183,9 +185,9 @@ class Engine:
         try:
             return len(self.scheduler)
         except (ValueError, TypeError, OverflowError) as error:
-            raise self.wrong("scheduler", f"reports how many requests wait, and {error}") from error
+            raise self.policy_error("scheduler", f"reports how many requests wait, and {error}") from error
 
-    def wrong(self, kind: str, what: str) -> SimulationError:
+    def policy_error(self, kind: str, what: str) -> SimulationError:
         return SimulationError(f"{named(self._parts, kind)} {what}")
 
     # -- the run -------------------------------------------------------------------------------------------------
@@ -209,8 +211,10 @@ class Engine:
         return spent
 
     def _open(self) -> None:
-        scheduler, limit = self.scheduler, self.executor.limit
-        self.cluster.open(self.clock, self.record, limit, self._parts, self.pull, scheduler.moved, scheduler.keeps)
+        scheduler, max_batch = self.scheduler, self.executor.max_batch
+        self.cluster.open(
+            self.clock, self.record, max_batch, self._parts, self.pull, scheduler.worker_changed, scheduler.has_backlog
+        )
         self.clock.overdue = self._overdue
         if self._addons is not None:
             for name in LOADS.values():
@@ -219,7 +223,7 @@ class Engine:
         self.gauge("in_system", lambda _: self.in_system)
         self.gauge("queued", lambda _: self.waiting)
         self.gauge("busy", self.cluster.busy)
-        for bind in (self.door.bind, scheduler.bind, self.executor.bind, *(each.bind for each in self.controllers)):
+        for bind in (self.frontend.bind, scheduler.bind, self.executor.bind, *(each.bind for each in self.controllers)):
             bind(self)
 
     # -- the way of a request ------------------------------------------------------------------------------------
@@ -232,7 +236,7 @@ class Engine:
         request = Request(row, now_s, self._width[row], self._height[row], self._steps[row], now_s + self._limit_s[row])
         if self._addons is not None:
             request.addons = self._addons(row)
-        took_s = self.door.admit(request, now_s)
+        took_s = self.frontend.admit(request, now_s)
         if request.lookup:
             self.lookups += 1
             self.hits += request.lookup == HIT
@@ -260,7 +264,7 @@ class Engine:
         elif took_s > 0.0:
             clock.at(now_s + took_s, ARRIVAL, self._enter, request)
         else:
-            raise self.wrong("door", f"takes {took_s} s to plan row {row}; expected 0 or more seconds")
+            raise self.policy_error("frontend", f"takes {took_s} s to plan row {row}; expected 0 or more seconds")
 
     def _enter(self, request: Request) -> None:
         now_s = self.clock._now
@@ -277,14 +281,14 @@ class Engine:
             self.executor.accept(worker, request)
 
     def pull(self, worker: Worker) -> None:
-        while worker.open and worker.aboard < worker.limit:
+        while worker.open and worker.running < worker.max_batch:
             request = self.scheduler.next(worker, self.clock._now)
             if request is None:
                 if worker.open:  # not disbanded or ordered elsewhere by what was asked
-                    self.cluster.rest(worker)
+                    self.cluster.mark_free(worker)
                 return
-            if worker.lane is None and worker.open:
-                worker.aboard += 1  # as Cluster.take, which would look for what was just seen: it has room
+            if worker.bucket is None and worker.open:
+                worker.running += 1  # as Cluster.take, which would look for what was just seen: it has room
             else:
                 self.cluster.take(worker)
             try:
@@ -297,8 +301,8 @@ class Engine:
 
     def _refuse(self, worker: Worker, request: object) -> None:
         if not isinstance(request, Request):
-            raise self.wrong("scheduler", f"handed {request!r} to {worker}; expected a request or None")
-        raise self.wrong(
+            raise self.policy_error("scheduler", f"handed {request!r} to {worker}; expected a request or None")
+        raise self.policy_error(
             "scheduler",
             f"handed the request in row {request.row} to {worker} and, before, to worker {request.worker}; hand over "
             "each request once",
@@ -311,20 +315,20 @@ class Engine:
             what = f"the model {model!r}; expected one of {', '.join(each.name for each in self.models.values())}"
         elif not (0 <= k <= request.of_steps and 0 <= skipped <= steps and int(k) == k and int(skipped) == skipped):
             what = f"{skipped} of {steps} steps skipped (K = {k} of {request.of_steps}); expected 0 to {steps}"
-        elif model is not None and request.left != steps - skipped:
-            what = f"{skipped} of {steps} steps skipped and {request.left} left"
+        elif model is not None and request.steps_left != steps - skipped:
+            what = f"{skipped} of {steps} steps skipped and {request.steps_left} left"
         elif not all(0.0 <= seconds < math.inf for seconds in took):
             what = f"seconds of {took[0]} to search and {took[1]} to fetch; expected 0 or more"
         elif not 0 <= request.lookup < len(LOOKUPS):
             what = f"the outcome {request.lookup!r} of a lookup; expected a code of LOOKUPS"
         else:
             return
-        raise self.wrong("door", f"planned for row {request.row} {what}")
+        raise self.policy_error("frontend", f"planned for row {request.row} {what}")
 
-    def made(self, request: Request, work: Work) -> None:
+    def keep_artifact(self, request: Request, work: Work) -> None:
         request.made = work.made
         if work.quality is not None:
-            self.record.facts.quality[request.row] = work.quality
+            self.record.request_columns.quality[request.row] = work.quality
 
     def end(self, request: Request, outcome: int = COMPLETED, reason: str = "") -> None:
         clock = self.clock
@@ -341,7 +345,7 @@ class Engine:
         if self._tell_ended is not None:
             self._tell_ended(request, now_s)
         if outcome == COMPLETED:
-            kept = self.door.completed(request)
+            kept = self.frontend.completed(request)
             if kept is not False and (kept is True or self._kept(kept)):
                 clock.at(now_s, INSERTION, self._insert, request)
         if self._ended == self.rows:
@@ -355,10 +359,10 @@ class Engine:
     def _kept(self, kept: Any) -> bool:
         if isinstance(kept, np.bool_):
             return bool(kept)
-        raise self.wrong("door", f"returned {kept!r} to whether an image is kept; expected True or False")
+        raise self.policy_error("frontend", f"returned {kept!r} to whether an image is kept; expected True or False")
 
     def _insert(self, request: Request) -> None:
-        self.door.insert(request, self.clock._now)
+        self.frontend.insert(request, self.clock._now)
 
     def _stop(self, _: None) -> None:
         """All that this instant holds is done, and so is the run: actors end with the last request."""
@@ -370,17 +374,19 @@ class Engine:
     def fail(self, worker: Worker) -> list[Request]:
         now_s = self.clock._now
         lost = self.executor.abort(worker, now_s)
-        if len(lost) > worker.aboard:
-            raise self.wrong("executor", f"lost {len(lost)} requests with {worker}, which has {worker.aboard} aboard")
+        if len(lost) > worker.running:
+            raise self.policy_error(
+                "executor", f"lost {len(lost)} requests with {worker}, which has {worker.running} aboard"
+            )
         self.gpu_failures += 1
-        worker.aboard = 0
+        worker.running = 0
         self.cluster.fail(worker, now_s)
         return lost
 
     def requeue(self, request: Request) -> None:
         request.worker = MISSING
         request.start_s = request.load_s = request.denoise_s = request.decode_s = request.energy_j = 0.0
-        request.left = request.steps - request.skipped
+        request.steps_left = request.steps - request.skipped
         if self._tell_ended is not None:
             self._tell_ended(request, self.clock._now)
         self._enter(request)
@@ -428,7 +434,7 @@ class Engine:
         if self._ended != self.rows or self.arrived != self.rows:
             raise incomplete(self._finished(), self.arrived, self.waiting, self.gpu_failures)
         if self.waiting:
-            raise self.wrong("scheduler", f"says that {self.waiting} requests wait, and all have ended")
+            raise self.policy_error("scheduler", f"says that {self.waiting} requests wait, and all have ended")
         check(self._finished())
 
 

@@ -18,8 +18,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import QuotedString
 from omegaconf import DictConfig, OmegaConf
 
-from sim.config.compose import Files, composed
-from sim.config.options import (
+from sim.core.errors import ConfigError
+from sim.core.run_folder import check_folder, check_place, unclaimed
+from sim.run.config.compose import Files, composed
+from sim.run.config.options import (
     ConfigDir,
     ConfigName,
     ConfigPath,
@@ -30,14 +32,12 @@ from sim.config.options import (
     is_dated,
     resolved,
 )
-from sim.config.plugins import named
-from sim.config.points import launch, points, whole
-from sim.config.settings import check
-from sim.ending import workers_end_with_us
-from sim.errors import ConfigError
-from sim.refusal import USAGE_ERROR, is_refused, refusal, warn
-from sim.rundir import check_folder, check_place, unclaimed
-from sim.sweep import claimed_sweep, counted, ended_points, is_claimed, mark
+from sim.run.config.plugins import named
+from sim.run.config.points import launch, points, whole
+from sim.run.config.settings import check
+from sim.run.refusal import USAGE_ERROR, is_refused, refusal, warn
+from sim.run.sweep_folder import claimed_sweep, counted, finished_points, is_claimed, mark
+from sim.run.termination import workers_end_with_us
 
 VALIDATE = ("backend=live", "cluster=local", "trace.requests=40", "arrivals.rate_rpm=60")
 """What a validation runs unless told otherwise."""
@@ -78,8 +78,8 @@ def run(
         config = composed(words, files)
         plain = resolved(config)
         folder = Path(check(plain).run.dir)
-        from sim.record.summary import extrapolations  # seconds of imports, once the configuration holds
-        from sim.run import simulated
+        from sim.metrics.summary import extrapolations  # seconds of imports, once the configuration holds
+        from sim.run.simulate import simulated
 
         said, folder, _ = simulated(plain, folder, fresh=is_dated(config))
         print(_line(said, plain, folder))
@@ -136,8 +136,8 @@ def sweep(task: Callable[[DictConfig], None], words: Sequence[str], files: Files
     said = [word for word in words if not word.startswith(("run.dir=", "hydra."))]
     with claimed_sweep(folder, ["-m", *said, *files.options()]):
         _launch(task, [*words, *([] if text else [f"run.dir={folder}"])], files, folder)
-        ended = ended_points(folder)
-        from sim.record.folder import read_summaries
+        ended = finished_points(folder)
+        from sim.metrics.run_files import read_summaries
 
         summaries = read_summaries(folder)
         _warn_of_extrapolation(summaries)
@@ -168,7 +168,7 @@ def _launch(task: Callable[[DictConfig], None], words: Sequence[str], files: Fil
 
 def _warn_of_extrapolation(summaries: Mapping[str, Mapping[str, Any]]) -> None:
     """Warn once of each extrapolation that runs of a sweep rest on."""
-    from sim.record.summary import extrapolations
+    from sim.metrics.summary import extrapolations
 
     found = [extrapolations(said) for said in summaries.values() if said["assumptions"] is not None]
     for what, (_, source) in sorted(ChainMap(*found).items()):
@@ -178,7 +178,7 @@ def _warn_of_extrapolation(summaries: Mapping[str, Mapping[str, Any]]) -> None:
 
 def _tell_unlike(folder: Path, summaries: Mapping[str, Mapping[str, Any]]) -> None:
     """Say that the runs of a sweep do unlike work, where they do."""
-    from sim.study.served import served, unlike
+    from sim.report.served import served, unlike
 
     if groups := unlike([(name, served(said, {})) for name, said in summaries.items()]):
         print(
@@ -192,7 +192,7 @@ def _tell_unlike(folder: Path, summaries: Mapping[str, Mapping[str, Any]]) -> No
 def point(config: DictConfig) -> None:
     """Run one point of a sweep; a launcher calls it, here or in a worker process."""
     with _noted() as (folder, note):
-        from sim.run import simulated
+        from sim.run.simulate import simulated
 
         plain = resolved(config)
         said, folder, kept = simulated(plain, folder, keep=True)
@@ -226,7 +226,7 @@ def _noted() -> Iterator[tuple[Path, Callable[[str, bool], None]]]:
 
 
 def _validated(plain: dict[str, Any], folder: Path, *, fresh: bool = False, progress: bool = False) -> str:
-    from sim.study.validate import validate
+    from sim.report.validation import validate
 
     check_place(folder)
     for part in ("live", "simulated"):
@@ -243,8 +243,8 @@ def _overrides() -> str:
 
 def _line(said: dict[str, Any], plain: dict[str, Any], folder: Path, overrides: str = "") -> str:
     """Return what a run found, in a line."""
-    from sim.study.identity import flatten
-    from sim.study.served import served
+    from sim.report.labels import flatten
+    from sim.report.served import served
 
     return (
         f"{said['system']}{f' ({overrides})' if overrides else ''}: "

@@ -8,10 +8,10 @@ import pytest
 from omegaconf import OmegaConf
 
 from sim.cli import main
-from sim.commands import command_of, parsed
-from sim.config.compose import composed
-from sim.config.points import points, whole
-from sim.config.settings import check
+from sim.run.commands import command_of, parsed
+from sim.run.config.compose import composed
+from sim.run.config.points import points, whole
+from sim.run.config.settings import check
 from sim.verbs import arranged, files_of
 from tests.conftest import REPOSITORY
 

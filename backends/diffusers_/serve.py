@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from transformers.utils import logging as transformers_log
 
-from backends.base import Apart, Asked, Asset, Backend, Cost, Provenance, Work, WorkFailed, check_done
+from backends.base import Apart, Asset, Backend, Cost, Provenance, RequestInputs, Work, WorkFailed, check_done
 from backends.diffusers_ import stages
 from backends.diffusers_.addons.apart import Parts
 from backends.diffusers_.addons.library import AddOns
@@ -65,7 +65,7 @@ class Live(Backend):
     by_row: bool = field(init=False, default=True)
     quality_basis: str | None = field(init=False, default=None)
     _place: torch.device = field(init=False, repr=False)
-    _asked: Asked = field(init=False, repr=False)
+    _asked: RequestInputs = field(init=False, repr=False)
     _built: dict[str, LiveModel] = field(init=False, default_factory=dict, repr=False)
     _named: set[str] = field(init=False, default_factory=set, repr=False)
     """The models that were built so far, whether they are still there or not."""
@@ -102,7 +102,7 @@ class Live(Backend):
         """The device, as torch spells it."""
         return str(self._place)
 
-    def open(self, asked: Asked) -> None:
+    def open(self, asked: RequestInputs) -> None:
         self._asked = asked
 
     def require(self, model: str) -> None:

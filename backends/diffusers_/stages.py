@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from backends.base import Asked, BackendError, Work
+from backends.base import BackendError, RequestInputs, Work
 from backends.diffusers_.addons.apart import Apart, Parts
 from backends.diffusers_.addons.library import AddOns
 from backends.diffusers_.addons.residuals import ResidualSource
@@ -40,7 +40,7 @@ def grouped(works: Iterable[Work], key: Callable[[Work], Key]) -> dict[Key, list
     return groups
 
 
-def begin(model: LiveModel, add_ons: AddOns, works: Sequence[Work], asked: Asked) -> float:
+def begin(model: LiveModel, add_ons: AddOns, works: Sequence[Work], asked: RequestInputs) -> float:
     """Make what the steps start from, for works of ``model``; seconds of encoding prompts and pictures.
 
     Raises:
@@ -138,7 +138,7 @@ def patched(model: LiveModel, works: Sequence[Work], side: int) -> float:
     family, unit = model.family, model.pipe.vae_scale_factor
     if family.predict_patched is None or any(work.controlnets or work.loras or work.apart for work in works):
         said = f"{model.spec.family} cannot step images of several sizes in one pass here, or add-ons are asked for"
-        remedy = "sd15 and sdxl can, with addons=ignore; else choose executor=step-by-step"
+        remedy = "sd15 and sdxl can, with addons=ignore; else choose executor=continuous-batching"
         raise BackendError(f"patches: {said}; {remedy}")
     if side % unit:
         raise BackendError(f"patches of {side} px: expected a multiple of {unit}, pixels to a latent; set another side")

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from backends.base import Asset, Cost, Taken, Work
-from sim.culprit import sane
-from sim.errors import ConfigError
-from sim.parts import Run, Worker
-from sim.request import NO_ADDONS, Request
+from backends.base import AddonBackend, Asset, Cost, Work
+from sim.core.culprit import sane
+from sim.core.errors import ConfigError
+from sim.core.request import NO_ADDONS, Request
+from sim.protocols import Run, Worker
 
 
 def addons(model: str, controlnets: Iterable[str], loras: Iterable[str]) -> list[Asset]:
@@ -27,10 +27,10 @@ def in_use(requests: Iterable[Request]) -> set[Asset]:
 
 
 def load(run: Run, worker: Worker, asset: Asset) -> Cost:
-    return on_all(worker, sane(run.backend.load(asset), run.backend, "load"))
+    return on_all_gpus(worker, sane(run.backend.load(asset), run.backend, "load"))
 
 
-def on_all(worker: Worker, cost: Cost) -> Cost:
+def on_all_gpus(worker: Worker, cost: Cost) -> Cost:
     return cost if cost.joules is None else Cost(cost.seconds, cost.joules * len(worker.gpus))
 
 
@@ -42,7 +42,7 @@ def activations(run: Run, request: Request) -> int:
     return 0 if peak is None or weights is None else max(peak - weights, 0)
 
 
-def needs_taken(run: Run, problem: str, instead: str) -> None:
+def check_addon_backend(run: Run, problem: str, instead: str) -> None:
     """Raise ConfigError where add-ons are served on a backend that is not Taken, named for %s in ``problem``."""
-    if run.workload.addons is not None and not isinstance(run.backend, Taken):
+    if run.workload.addons is not None and not isinstance(run.backend, AddonBackend):
         raise ConfigError(f"{problem % type(run.backend).__name__}; add backend=profiled {instead}")

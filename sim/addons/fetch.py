@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass, field
 
-from backends.base import Asset, Taken
+from backends.base import AddonBackend, Asset
 from conf.ranges import Positive, Seconds
-from sim.addons.drawn import Drawn
-from sim.parts import Fetch, Run, Worker
-from sim.streams import LORA_FETCHES
+from sim.addons.quantiles import Drawn
+from sim.core.streams import LORA_FETCHES
+from sim.protocols import LoraFetch, Run, Worker
 
 
 @dataclass(slots=True)
-class FromDisk(Fetch):
+class FromDisk(LoraFetch):
     """What the backend has of reading a file."""
 
     _run: Run = field(init=False, repr=False)
@@ -19,14 +19,14 @@ class FromDisk(Fetch):
         self._run = run
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
-        assert isinstance(self._run.backend, Taken)
+        assert isinstance(self._run.backend, AddonBackend)
         read_s = self._run.backend.read_lora(asset).seconds
-        self._run.loaded(asset, read_s)
+        self._run.record_load(asset, read_s)
         return read_s
 
 
 @dataclass(slots=True)
-class Link(Fetch):
+class Link(LoraFetch):
     """A wait, then so many bytes a second, for each file alone.
 
     Args:
@@ -43,7 +43,7 @@ class Link(Fetch):
 
     def __post_init__(self) -> None:
         if isinstance(self.latency_s, list):
-            self._drawn = Drawn("fetch.latency_s", self.latency_s)
+            self._drawn = Drawn("lora_fetch.latency_s", self.latency_s)
 
     def bind(self, run: Run) -> None:
         self._run, latency = run, self.latency_s
@@ -55,12 +55,12 @@ class Link(Fetch):
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
         latency_s = self._drawn() if isinstance(self.latency_s, list) else self.latency_s
         seconds = latency_s + (self._run.backend.bytes(asset) or 0) / self.bytes_per_s
-        self._run.loaded(asset, seconds)
+        self._run.record_load(asset, seconds)
         return seconds
 
 
 @dataclass(slots=True)
-class Measured(Fetch):
+class Measured(LoraFetch):
     """Drawn from measured ``quantiles`` in seconds, as of `Drawn`, for each file alone, whatever its bytes.
 
     Raises ConfigError for quantiles that are none.
@@ -71,13 +71,13 @@ class Measured(Fetch):
     _drawn: Drawn = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._drawn = Drawn("fetch.quantiles", self.quantiles)
+        self._drawn = Drawn("lora_fetch.quantiles", self.quantiles)
 
     def bind(self, run: Run) -> None:
         self._run, self._drawn.rng = run, run.rng(LORA_FETCHES)
-        run.assume("seconds to fetch a LoRA", self._drawn.ends, "fetch.quantiles")
+        run.assume("seconds to fetch a LoRA", self._drawn.ends, "lora_fetch.quantiles")
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
         seconds = self._drawn()
-        self._run.loaded(asset, seconds)
+        self._run.record_load(asset, seconds)
         return seconds

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from backends.base import Taken
+from backends.base import AddonBackend
 from conf.ranges import Positive
-from sim.errors import ConfigError
-from sim.parts import Run
+from sim.core.errors import ConfigError
+from sim.protocols import Run
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class Kernels:
 
     def bind(self, run: Run) -> None:
         self._run = run
-        if self.names and not isinstance(run.backend, Taken):
+        if self.names and not isinstance(run.backend, AddonBackend):
             raise ConfigError(f"kernels: {type(run.backend).__name__} knows none; add backend=profiled or ~kernels")
         if self.names:
             run.assume("kernels that make steps faster", list(self.names), "the profile; SwiftDiffusion, 6.5")
@@ -32,5 +32,5 @@ class Kernels:
     def faster(self, model: str) -> float:
         if not self.names:
             return 1.0
-        assert isinstance(self._run.backend, Taken)
+        assert isinstance(self._run.backend, AddonBackend)
         return self._run.backend.faster(model, self.names)

@@ -4,46 +4,46 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from backends.base import FREE, Cost, Work
-from sim.addons.in_line import InLine
+from sim.addons.inline import InlineControlNets
 from sim.addons.kernels import Kernels
-from sim.addons.synchronous import Synchronous
-from sim.culprit import sane
-from sim.errors import ConfigError
-from sim.parts import ControlNets, Loads, Loras, Priced, Run, Steps, Worker
-from sim.request import Request
+from sim.addons.sync_loading import SyncLoading
+from sim.core.culprit import sane
+from sim.core.errors import ConfigError
+from sim.core.request import Request
+from sim.protocols import ControlNetPlacement, Loads, LoraLoading, Priced, Run, Steps, Worker
 
 
 @dataclass(slots=True)
 class WithAddons(Steps):
-    """What ``base`` has stages and steps cost, with add-ons as ``controlnets`` and ``loras`` have them.
+    """What ``base`` has stages and steps cost, with add-ons as ``controlnet_placement`` and ``lora_loading`` have them.
 
     Args:
         base: of the denoiser, and the stages beside it.
-        kernels: of the denoiser and its ControlNets.
+        kernels: of the denoiser and its ControlNetPlacement.
     """
 
     base: Steps
-    controlnets: ControlNets = field(default_factory=InLine)
-    loras: Loras = field(default_factory=Synchronous)
+    controlnet_placement: ControlNetPlacement = field(default_factory=InlineControlNets)
+    lora_loading: LoraLoading = field(default_factory=SyncLoading)
     kernels: Kernels = field(default_factory=Kernels)
     _run: Run = field(init=False, repr=False)
-    _cut: Callable[[Worker], None] = field(init=False, repr=False)
+    _interrupt: Callable[[Worker], None] = field(init=False, repr=False)
     _active: dict[int, list[Request]] = field(init=False, default_factory=dict, repr=False)
     """By worker: those whose add-ons are there."""
 
-    def bind(self, run: Run, cut: Callable[[Worker], None]) -> None:
-        self._run, self._cut = run, cut
+    def bind(self, run: Run, interrupt: Callable[[Worker], None]) -> None:
+        self._run, self._interrupt = run, interrupt
         self.kernels.bind(run)
-        self.base.bind(run, cut)
-        self.controlnets.bind(run, self.kernels.faster)
-        self.loras.bind(run, cut)
+        self.base.bind(run, interrupt)
+        self.controlnet_placement.bind(run, self.kernels.faster)
+        self.lora_loading.bind(run, interrupt)
 
-    def bring(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
+    def load_addons(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
         self._active.setdefault(worker.id, []).append(request)
         loads = Loads()
-        for part in (self.controlnets, self.loras):
-            for kind, cost in part.bring(worker, request, active):
-                loads.append((kind, sane(cost, part, "bring")))
+        for part in (self.controlnet_placement, self.lora_loading):
+            for kind, cost in part.load_addons(worker, request, active):
+                loads.append((kind, sane(cost, part, "load_addons")))
         return loads
 
     def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
@@ -56,15 +56,18 @@ class WithAddons(Steps):
             plain = plain.times(1.0 / faster)
         if self._run.workload.addons is None:
             return plain
-        due, holds = self.loras.holds(worker, active), self.controlnets.holds(worker, active)
+        due, holds = (
+            self.lora_loading.stable_steps(worker, active),
+            self.controlnet_placement.stable_steps(worker, active),
+        )
         if due is not None and (holds is None or due <= holds):
-            self._cut(worker)  # the boundary after these steps has something to do
-        return sane(self.controlnets.step(worker, active, plain, now_s), self.controlnets, "step")
+            self._interrupt(worker)  # the boundary after these steps has something to do
+        return sane(self.controlnet_placement.step(worker, active, plain, now_s), self.controlnet_placement, "step")
 
-    def holds(self, worker: Worker, active: Sequence[Request]) -> int | None:
+    def stable_steps(self, worker: Worker, active: Sequence[Request]) -> int | None:
         if self._run.workload.addons is None:
             return None
-        known = [part.holds(worker, active) for part in (self.loras, self.controlnets)]
+        known = [part.stable_steps(worker, active) for part in (self.lora_loading, self.controlnet_placement)]
         return min((steps for steps in known if steps is not None), default=None)
 
     def price(self, works: Sequence[Work]) -> Cost:
@@ -72,7 +75,7 @@ class WithAddons(Steps):
 
     def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
         base = sane(self.base.boundary(worker, active, now_s), self.base, "boundary")
-        merged = sane(self.loras.boundary(worker, active, now_s), self.loras, "boundary")
+        merged = sane(self.lora_loading.boundary(worker, active, now_s), self.lora_loading, "boundary")
         return base.plus(merged) if merged.seconds else base
 
     def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
@@ -83,7 +86,7 @@ class WithAddons(Steps):
             after = after.plus(taken)
         return before.times(self.kernels.stages), after
 
-    def lost(self, worker: Worker, request: Request) -> None:
+    def request_lost(self, worker: Worker, request: Request) -> None:
         self._left(worker, request)
 
     def _left(self, worker: Worker, request: Request) -> Cost:
@@ -91,8 +94,8 @@ class WithAddons(Steps):
         if request not in active:
             return FREE
         active.remove(request)
-        self.controlnets.gone(worker, request, active)
-        return sane(self.loras.gone(worker, request, active), self.loras, "gone")
+        self.controlnet_placement.request_left(worker, request, active)
+        return sane(self.lora_loading.request_left(worker, request, active), self.lora_loading, "request_left")
 
 
 def priced(steps: Steps) -> Priced:
@@ -100,6 +103,6 @@ def priced(steps: Steps) -> Priced:
     if isinstance(steps, Priced):
         return steps
     raise ConfigError(
-        f"steps: {type(steps).__qualname__} cannot say beforehand what a step costs, which the scheduler asks; choose "
-        "another steps= or discipline="
+        f"batching: {type(steps).__qualname__} cannot say beforehand what a step costs, which the scheduler asks; choose "
+        "another batching= or discipline="
     )

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from backends.base import Backend
 from conf.assumption import Assumption
 from conf.ranges import Share
-from sim.errors import ConfigError
-from sim.model import Model, in_role
-from sim.parts import Allocation
-from sim.parts.cluster import SERVER
-from sim.workload import alone_s
+from sim.core.errors import ConfigError
+from sim.core.model import Model, in_role
+from sim.core.workload import standalone_s
+from sim.protocols import Allocation
+from sim.protocols.cluster import SERVER
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class FixedSplit(Allocation):
 
     def _planned(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> int:
         large, small = in_role(models, self.miss_role), in_role(models, self.hit_role)
-        ratio = alone_s(backend, small) / alone_s(backend, large)
+        ratio = standalone_s(backend, small) / standalone_s(backend, large)
         misses = 1 - self.hit_rate
         hits = self.hit_rate * self.steps_left * ratio
         if misses + hits == 0:

@@ -5,22 +5,22 @@ from math import inf
 from typing import NoReturn
 
 from backends.base import Asset, Backend, Cost
-from sim.addons.assets import on_all
-from sim.clock import COMPLETION, Clock, Entry
+from sim.addons.assets import on_all_gpus
+from sim.cluster.free_workers import FreeWorkers
 from sim.cluster.memory import Memory, common, own_model
-from sim.cluster.rooms import Rooms
-from sim.culprit import caller, named, nearest, sane
-from sim.errors import SimulationError
-from sim.gpu import Gpu
-from sim.model import Model, in_role
-from sim.parts.cluster import SERVER
-from sim.record.ledger import PACK
-from sim.record.record import Record
-from sim.worker import Worker
+from sim.core.clock import COMPLETION, Clock, Entry
+from sim.core.culprit import caller, named, nearest, sane
+from sim.core.errors import SimulationError
+from sim.core.gpu import Gpu
+from sim.core.model import Model, in_role
+from sim.core.worker import Worker
+from sim.metrics.recorder import Record
+from sim.metrics.usage_log import PACK
+from sim.protocols.cluster import SERVER
 
 
 class Cluster:
-    """The GPUs of one run, all of kind ``gpu``, as sim.parts.Cluster describes them.
+    """The GPUs of one run, all of kind ``gpu``, as sim.protocols.Cluster describes them.
 
     Args:
         roles: of each GPU when the clock starts, its model resident; SERVER of one that serves ControlNets for good.
@@ -36,9 +36,9 @@ class Cluster:
         self._singles = [Worker(i, role, name) for i, (role, name) in enumerate(zip(roles, names, strict=True))]
         self._bases = [worker for worker in self._singles if worker._role != SERVER]
         self.servers = [worker for worker in self._singles if worker._role == SERVER]
-        self._gangs: list[Worker] = []
+        self._groups: list[Worker] = []
         self._formed: dict[tuple[str, int, tuple[int, ...]], Worker] = {}
-        self._live_gangs: dict[Worker, None] = {}
+        self._live_groups: dict[Worker, None] = {}
         self._loads: dict[Worker, tuple[str, float, Cost, Entry]] = {}
         self.last_order: dict[str, tuple[str, float]] = {}
         """By role: the class that ordered its last worker elsewhere, and when."""
@@ -47,31 +47,33 @@ class Cluster:
         self,
         clock: Clock,
         record: Record,
-        limit: int,
+        max_batch: int,
         parts: Mapping[str, object],
         pull: Callable[[Worker], None],
-        moved: Callable[[Worker, float], None],
-        keeps: Callable[[Worker], bool],
+        worker_changed: Callable[[Worker, float], None],
+        has_backlog: Callable[[Worker], bool],
     ) -> None:
-        """Begin to serve, ``limit`` requests aboard a worker at most; ``parts`` are named in errors, the others are
+        """Begin to serve, ``max_batch`` requests aboard a worker at most; ``parts`` are named in errors, the others are
         calls of the scheduler."""
-        if not isinstance(limit, int) or limit < 1:
-            raise SimulationError(f"{named(parts, 'executor')} takes {limit!r} requests at once, expected 1 or more")
+        if not isinstance(max_batch, int) or max_batch < 1:
+            raise SimulationError(
+                f"{named(parts, 'executor')} takes {max_batch!r} requests at once, expected 1 or more"
+            )
         self._clock, self._record, self._parts = clock, record, parts
-        self._pull, self._moved, self._keeps = pull, moved, keeps
-        self._kinds, self._spans = record.ledger.kinds, record.ledger.buffer
-        self._rooms, self._memory = Rooms(), Memory(self.gpu, parts)
-        self.roomiest, self.idle = self._rooms.roomiest, self._rooms.idle
+        self._pull, self._worker_changed, self._has_backlog = pull, worker_changed, has_backlog
+        self._kinds, self._spans = record.usage_log.kinds, record.usage_log.buffer
+        self._free, self._memory = FreeWorkers(), Memory(self.gpu, parts)
+        self.least_loaded, self.idle = self._free.least_loaded, self._free.idle
         self.admit, self.evict, self.check_memory = self._memory.admit, self._memory.evict, self._memory.check
-        self._limit = limit
+        self._max_batch = max_batch
         for worker in self._singles:
-            worker.limit = limit
+            worker.max_batch = max_batch
         for worker in self._bases:
             self._install(worker, worker.model)
         for worker in self.servers:
             worker.closed = True
-            worker.settle()
-            worker.model_code = record.ledger.models.setdefault(SERVER, len(record.ledger.models))
+            worker.update_open()
+            worker.model_code = record.usage_log.models.setdefault(SERVER, len(record.usage_log.models))
 
     @property
     def gpus(self) -> int:
@@ -79,138 +81,138 @@ class Cluster:
 
     @property
     def workers(self) -> list[Worker]:
-        return [*(worker for worker in self._bases if worker.gang is None), *self._live_gangs]
+        return [*(worker for worker in self._bases if worker.group is None), *self._live_groups]
 
-    def beside(self, gang: Worker) -> list[Worker]:
-        return [self._singles[number] for number in gang.gpus[gang.denoisers :]]
+    def service_gpus(self, group: Worker) -> list[Worker]:
+        return [self._singles[number] for number in group.gpus[group.denoisers :]]
 
-    def sizes(self) -> list[int]:
-        return [1] * len(self._singles) + [len(gang.gpus) for gang in self._gangs]
+    def gpu_counts(self) -> list[int]:
+        return [1] * len(self._singles) + [len(group.gpus) for group in self._groups]
 
     def gpus_of(self, worker_id: int) -> tuple[int, ...]:
         beyond = worker_id - len(self._singles)
-        return self._gangs[beyond].gpus if beyond >= 0 else (worker_id,)
+        return self._groups[beyond].gpus if beyond >= 0 else (worker_id,)
 
     def busy(self, now_s: float) -> int:
         busy = 0
         for worker in self._bases:  # looked at every minute of simulated time: written for speed
-            if worker.aboard or worker.loading:
+            if worker.running or worker.loading:
                 busy += 1
         for worker in self.servers:
-            busy += worker.until_s > now_s
-        for gang in self._live_gangs:
-            if gang.aboard or gang.loading:
-                busy += len(gang.gpus)
+            busy += worker.busy_until_s > now_s
+        for group in self._live_groups:
+            if group.running or group.loading:
+                busy += len(group.gpus)
         return busy
 
     def serving(self) -> bool:
-        return any(worker.aboard for worker in self.workers)
+        return any(worker.running for worker in self.workers)
 
     def take(self, worker: Worker) -> None:
         """A request goes aboard ``worker``. Raises SimulationError where it has no room, or takes nothing now."""
         try:
-            aboard = worker.aboard + 1
+            aboard = worker.running + 1
         except AttributeError:
             raise SimulationError(
                 f"{named(self._parts, 'scheduler')} returned {worker!r}; expected one of the cluster's workers, or None"
             ) from None
-        if aboard > worker.limit or not worker.open:
+        if aboard > worker.max_batch or not worker.open:
             self._refuse(worker)
-        if worker.lane is not None:
-            self._rooms.remove(worker)
-        worker.aboard = aboard
-        if aboard < worker.limit:
-            self._rooms.add(worker)
+        if worker.bucket is not None:
+            self._free.remove(worker)
+        worker.running = aboard
+        if aboard < worker.max_batch:
+            self._free.add(worker)
 
     def release(self, worker: Worker, count: int = 1) -> None:
         """Raises SimulationError where fewer than ``count`` were aboard."""
-        aboard = worker.aboard - count
-        if not 0 <= aboard < worker.aboard:
+        aboard = worker.running - count
+        if not 0 <= aboard < worker.running:
             who = named(self._parts, "executor")
-            raise SimulationError(f"{who} released {count} requests of {worker}, which has {worker.aboard} aboard")
-        if worker.lane is not None:
-            self._rooms.remove(worker)
-            worker.aboard = aboard
-            self.rest(worker)
+            raise SimulationError(f"{who} released {count} requests of {worker}, which has {worker.running} aboard")
+        if worker.bucket is not None:
+            self._free.remove(worker)
+            worker.running = aboard
+            self.mark_free(worker)
         else:
-            worker.aboard = aboard
+            worker.running = aboard
         if worker.open:
             pull = self._pull  # to call an attribute takes Python longer than to read it and call what was read
             pull(worker)
-        elif not aboard and worker.ordered is not None:
+        elif not aboard and worker.next_role is not None:
             self._load(worker)
 
-    def rest(self, worker: Worker) -> None:
+    def mark_free(self, worker: Worker) -> None:
         """``worker`` has room and nobody for it: list it, or have it begin what it was ordered to."""
-        if worker.finishing:
-            if not self._keeps(worker):
-                worker.finishing = False
-                worker.settle()
-                if not worker.aboard:
+        if worker.draining:
+            if not self._has_backlog(worker):
+                worker.draining = False
+                worker.update_open()
+                if not worker.running:
                     self._load(worker)
-        elif worker.lane is None:
-            self._rooms.add(worker)
+        elif worker.bucket is None:
+            self._free.add(worker)
 
     def close(self, worker: Worker) -> None:
-        if worker.lane is not None:
-            self._rooms.remove(worker)
+        if worker.bucket is not None:
+            self._free.remove(worker)
         worker.closed = True
-        worker.settle()
+        worker.update_open()
 
     def reopen(self, worker: Worker) -> None:
         worker.closed = False
-        worker.settle()
-        if worker.has_room:
-            self.rest(worker)
-            if not worker.aboard:  # nobody will be released, so nobody else asks
+        worker.update_open()
+        if worker.has_capacity:
+            self.mark_free(worker)
+            if not worker.running:  # nobody will be released, so nobody else asks
                 self._open_again(worker)
 
     def _refuse(self, worker: Worker) -> NoReturn:
         who = named(self._parts, "scheduler")
-        if worker.gang is not None:
-            reason = f"is one of the GPUs of {worker.gang}"
-        elif not worker.limit:
+        if worker.group is not None:
+            reason = f"is one of the GPUs of {worker.group}"
+        elif not worker.max_batch:
             reason = "was disbanded"
-        elif worker.ordered is not None or worker.loading:
+        elif worker.next_role is not None or worker.loading:
             reason = "drains or loads for another role"
         elif worker.down:
             reason = "failed and is not back"
         elif worker.closed:
             reason = "runs a batch"
         else:
-            reason = f"has {worker.aboard} of at most {worker.limit} aboard"
+            reason = f"has {worker.running} of at most {worker.max_batch} aboard"
         raise SimulationError(f"{who} gave a request to {worker}, which {reason}; ask the cluster who has room")
 
-    def order(self, worker: Worker, role: str, now_s: float) -> None:
+    def change_role(self, worker: Worker, role: str, now_s: float) -> None:
         in_role(self.models, role)
         self._check_now("orders", worker, now_s)
         if worker.role == SERVER:
             raise SimulationError(f"{caller()} orders {worker}, which serves ControlNets and keeps to that")
-        if worker.gang is not None or not worker.limit:
-            what = "was disbanded" if worker.gang is None else f"is one of the GPUs of {worker.gang}"
+        if worker.group is not None or not worker.max_batch:
+            what = "was disbanded" if worker.group is None else f"is one of the GPUs of {worker.group}"
             raise SimulationError(f"{caller()} orders {worker}, which {what}")
         if role == worker.role:
             return
-        if worker.lane is not None:
-            self._rooms.remove(worker)
+        if worker.bucket is not None:
+            self._free.remove(worker)
         self._record.decisions.append((now_s, "order", {"worker": worker.id, "from": worker.role, "to": role}))
         if not any(other._role == worker._role for other in self.workers if other is not worker):
             self.last_order[worker.role] = caller(), now_s
         worker._role = role
-        worker.finishing = False
+        worker.draining = False
         if worker.down:
             pass  # it loads when it is back
         elif in_role(self.models, role).name == worker.model and not worker.loading:  # back before it had begun to load
-            worker.ordered = None
+            worker.next_role = None
             self._open_again(worker)
         else:
-            worker.ordered = role
-            if not worker.loading and self._keeps(worker):
-                worker.finishing = True
-            elif not worker.aboard and not worker.loading:
+            worker.next_role = role
+            if not worker.loading and self._has_backlog(worker):
+                worker.draining = True
+            elif not worker.running and not worker.loading:
                 self._load(worker)
-        worker.settle()
-        self._moved(worker, now_s)
+        worker.update_open()
+        self._worker_changed(worker, now_s)
 
     def _check_now(self, does: str, worker: object, now_s: float) -> None:
         if now_s != self._clock._now:
@@ -222,9 +224,9 @@ class Cluster:
     def _load(self, worker: Worker) -> None:
         now_s = self._clock._now
         model = in_role(self.models, worker.role).name
-        worker.ordered, worker.loading = None, True
-        worker.settle()
-        cost = on_all(worker, sane(self.backend.load(Asset("model", model, model)), self.backend, "load"))
+        worker.next_role, worker.loading = None, True
+        worker.update_open()
+        cost = on_all_gpus(worker, sane(self.backend.load(Asset("model", model, model)), self.backend, "load"))
         worker.resident.clear()
         loaded = self._clock.at(now_s + cost.seconds, COMPLETION, self._loaded, worker)
         self._loads[worker] = model, now_s, cost, loaded
@@ -232,13 +234,13 @@ class Cluster:
     def _loaded(self, worker: Worker) -> None:
         model, from_s, cost, _ = self._loads.pop(worker)
         self._install(worker, model)
-        self.spend(worker, from_s, from_s + cost.seconds, "load", cost.joules)
-        worker.loading, worker.ordered = False, None
-        worker.settle()
+        self.record_busy(worker, from_s, from_s + cost.seconds, "load", cost.joules)
+        worker.loading, worker.next_role = False, None
+        worker.update_open()
         if in_role(self.models, worker.role).name != model:  # another order came meanwhile
             self._load(worker)
             return
-        self._moved(worker, self._clock._now)
+        self._worker_changed(worker, self._clock._now)
         self._open_again(worker)
 
     def stop(self) -> None:
@@ -249,33 +251,33 @@ class Cluster:
         now_s = self._clock._now
         model, from_s, cost, loaded = self._loads.pop(worker)
         self._clock.cancel(loaded)
-        models = self._record.ledger.models
+        models = self._record.usage_log.models
         worker.model_code = models.setdefault(model, len(models))
         until_s = from_s + cost.seconds
         share = (now_s - from_s) / (until_s - from_s) if until_s > from_s else 1.0
-        self.spend(worker, from_s, now_s, "load", cost.times(share).joules)
+        self.record_busy(worker, from_s, now_s, "load", cost.times(share).joules)
 
     def _open_again(self, worker: Worker) -> None:
         self._clock.at(self._clock._now, COMPLETION, self._pull, worker)
 
     def fail(self, worker: Worker, now_s: float) -> None:
-        """Raises SimulationError for one that is down, or is or was part of a gang, or that has requests aboard."""
+        """Raises SimulationError for one that is down, or is or was part of a group, or that has requests aboard."""
         self._check_now("fails", worker, now_s)
-        if worker.aboard:
-            raise SimulationError(f"{caller()} fails {worker} with {worker.aboard} requests aboard; use Run.fail")
-        if worker.down or worker.gang is not None or len(worker.gpus) > 1:
-            what = "is down already" if worker.down else "serves in a gang, of which no GPU can fail"
+        if worker.running:
+            raise SimulationError(f"{caller()} fails {worker} with {worker.running} requests aboard; use Run.fail")
+        if worker.down or worker.group is not None or len(worker.gpus) > 1:
+            what = "is down already" if worker.down else "serves in a group, of which no GPU can fail"
             raise SimulationError(f"{caller()} fails {worker}, which {what}")
-        if worker.lane is not None:
-            self._rooms.remove(worker)
+        if worker.bucket is not None:
+            self._free.remove(worker)
         if worker in self._loads:
             self._cut_load(worker)
-        worker.aboard, worker.ordered = 0, None
-        worker.loading = worker.finishing = worker.closed = False
+        worker.running, worker.next_role = 0, None
+        worker.loading = worker.draining = worker.closed = False
         worker.down = True
-        worker.settle()
+        worker.update_open()
         self._record.decisions.append((now_s, "failure", {"worker": worker.id}))
-        self._moved(worker, now_s)
+        self._worker_changed(worker, now_s)
 
     def repair(self, worker: Worker, now_s: float) -> None:
         self._check_now("repairs", worker, now_s)
@@ -285,80 +287,84 @@ class Cluster:
         self._record.decisions.append((now_s, "repair", {"worker": worker.id}))
         self._load(worker)
 
-    def gang(self, workers: Sequence[Worker], role: str, now_s: float, denoisers: int | None = None) -> Worker:
+    def form_group(self, workers: Sequence[Worker], role: str, now_s: float, denoisers: int | None = None) -> Worker:
         """Raises SimulationError where one of them is not idle, or named twice, or none steps the denoiser."""
         model = in_role(self.models, role).name
-        self._check_now("makes a gang of", list(workers), now_s)
+        self._check_now("makes a group of", list(workers), now_s)
         if len({worker.id for worker in workers}) < len(workers) or len(workers) < 2:
-            raise SimulationError(f"{caller()} wants a gang of {list(workers)}; expected two or more different workers")
+            raise SimulationError(
+                f"{caller()} wants a group of {list(workers)}; expected two or more different workers"
+            )
         for worker in workers:
-            if not worker.open or worker.aboard or len(worker.gpus) > 1:
-                raise SimulationError(f"{caller()} wants {worker} in a gang, which is not idle; ask the cluster who is")
+            if not worker.open or worker.running or len(worker.gpus) > 1:
+                raise SimulationError(
+                    f"{caller()} wants {worker} in a group, which is not idle; ask the cluster who is"
+                )
         stepping = len(workers) if denoisers is None else denoisers
         if not 1 <= stepping <= len(workers):
-            raise SimulationError(f"{caller()} wants {stepping} GPUs of a gang of {len(workers)} to step its denoiser")
+            raise SimulationError(f"{caller()} wants {stepping} GPUs of a group of {len(workers)} to step its denoiser")
         first, others = (sorted(worker.id for worker in part) for part in (workers[:stepping], workers[stepping:]))
         members = (*first, *others)
         made = self._formed.get((role, stepping, members))
         if made is None:
-            made = Worker(len(self._singles) + len(self._gangs), role, model, self._limit, members)
+            made = Worker(len(self._singles) + len(self._groups), role, model, self._max_batch, members)
             made.denoisers = stepping
-            self._gangs.append(made)
+            self._groups.append(made)
             self._formed[role, stepping, members] = made
-        made.limit = self._limit
-        made.settle()
-        self._live_gangs[made] = None
+        made.max_batch = self._max_batch
+        made.update_open()
+        self._live_groups[made] = None
         for worker in workers:
-            if worker.lane is not None:
-                self._rooms.remove(worker)
-            worker.gang, worker.limit = made, 0
-            worker.settle()
-            made.until_s = max(made.until_s, worker.until_s)
+            if worker.bucket is not None:
+                self._free.remove(worker)
+            worker.group, worker.max_batch = made, 0
+            worker.update_open()
+            made.busy_until_s = max(made.busy_until_s, worker.busy_until_s)
         if any(worker.model != model for worker in workers):
             self._load(made)
         else:
             self._install(made, model)
             made.resident |= common([worker.resident for worker in workers[:stepping]])
-        self._record.decisions.append((now_s, "gang", {"gpus": list(members), "role": role}))
+        self._record.decisions.append((now_s, "group", {"gpus": list(members), "role": role}))
         return made
 
-    def disband(self, gang: Worker, now_s: float) -> None:
-        """Raises SimulationError where it is not an idle gang."""
-        self._check_now("disbands", gang, now_s)
-        if gang not in self._live_gangs or gang.aboard or gang.loading:
-            raise SimulationError(f"{caller()} disbands {gang}, which is no idle gang")
-        if gang.lane is not None:
-            self._rooms.remove(gang)
-        del self._live_gangs[gang]
-        gang.limit, gang.open = 0, False
-        for number in gang.gpus:
+    def disband(self, group: Worker, now_s: float) -> None:
+        """Raises SimulationError where it is not an idle group."""
+        self._check_now("disbands", group, now_s)
+        if group not in self._live_groups or group.running or group.loading:
+            raise SimulationError(f"{caller()} disbands {group}, which is no idle group")
+        if group.bucket is not None:
+            self._free.remove(group)
+        del self._live_groups[group]
+        group.max_batch, group.open = 0, False
+        for number in group.gpus:
             worker = self._singles[number]
-            worker.gang, worker.limit, worker.until_s = None, self._limit, gang.until_s
-            worker.settle()
-            worker._role = gang.role
-            if number in gang.gpus[: gang.denoisers] or worker.model != gang.model:
-                self._install(worker, gang.model)
-                worker.resident |= gang.resident
-            self._moved(worker, now_s)
+            worker.group, worker.max_batch, worker.busy_until_s = None, self._max_batch, group.busy_until_s
+            worker.update_open()
+            worker._role = group.role
+            if number in group.gpus[: group.denoisers] or worker.model != group.model:
+                self._install(worker, group.model)
+                worker.resident |= group.resident
+            self._worker_changed(worker, now_s)
             self._open_again(worker)
-        self._record.decisions.append((now_s, "disband", {"gpus": list(gang.gpus)}))
+        self._record.decisions.append((now_s, "disband", {"gpus": list(group.gpus)}))
 
     def install(self, worker: Worker, model: str) -> None:
         """Raises SimulationError where the model is larger than the memory, or another part than an executor asks."""
         if nearest(self._parts) not in ("executor", None):
             raise SimulationError(
-                f"{caller()} installs {model} on {worker} with {worker.aboard} requests aboard; only an executor may, "
-                "which records the load: use Cluster.order"
+                f"{caller()} installs {model} on {worker} with {worker.running} requests aboard; only an executor may, "
+                "which records the load: use Cluster.change_role"
             )
         self._install(worker, model)
 
     def _install(self, worker: Worker, model: str) -> None:
         worker.model = model
-        models = self._record.ledger.models
+        models = self._record.usage_log.models
         worker.model_code = models.setdefault(model, len(models))
         self._memory.install(worker, self.backend.bytes(own_model(worker)) or 0)
 
-    def spend(
+    def record_busy(
         self,
         worker: Worker,
         from_s: float,
@@ -369,9 +375,9 @@ class Cluster:
         row: int = -1,
     ) -> float:
         """Raises SimulationError for a span that cannot be, or more requests at once than the worker may have."""
-        if not (worker.until_s <= from_s <= until_s < inf and 0 < batch <= worker.limit):
+        if not (worker.busy_until_s <= from_s <= until_s < inf and 0 < batch <= worker.max_batch):
             self._impossible(worker, from_s, until_s, kind, batch)
-        worker.until_s = until_s
+        worker.busy_until_s = until_s
         if joules is None:
             joules = self.gpu.energy_j(until_s - from_s) * len(worker.gpus)
         try:
@@ -383,18 +389,18 @@ class Cluster:
 
     def _impossible(self, worker: Worker, from_s: float, until_s: float, kind: str, batch: int) -> NoReturn:
         who = named(self._parts, "executor")
-        if worker.limit and batch > worker.limit:
-            what = f"runs {batch} requests at once on {worker}, which takes {worker.limit} at most"
+        if worker.max_batch and batch > worker.max_batch:
+            what = f"runs {batch} requests at once on {worker}, which takes {worker.max_batch} at most"
         elif batch < 1:
             what = f"runs {batch} requests on {worker}; expected 1 or more"
-        elif worker.gang is not None:
-            what = f"spends time of {worker}, which is one of the GPUs of {worker.gang}"
-        elif not worker.limit:
+        elif worker.group is not None:
+            what = f"spends time of {worker}, which is one of the GPUs of {worker.group}"
+        elif not worker.max_batch:
             what = f"spends time of {worker}, which was disbanded"
         elif until_s == inf or until_s != until_s or from_s != from_s:
             what = f"spends {worker} from {from_s} s until {until_s} s, which are no times"
         elif not until_s >= from_s:
             what = f"spends {worker} from {from_s} s until {until_s} s, which is earlier"
         else:
-            what = f"spends {worker} twice: {kind} from {from_s} s, and something else until {worker.until_s} s"
+            what = f"spends {worker} twice: {kind} from {from_s} s, and something else until {worker.busy_until_s} s"
         raise SimulationError(f"{who} {what}")

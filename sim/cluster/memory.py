@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from backends.base import Asset, WorkFailed
-from sim.culprit import caller, named
-from sim.errors import SimulationError
-from sim.gpu import Gpu
-from sim.worker import Worker
+from sim.core.culprit import caller, named
+from sim.core.errors import SimulationError
+from sim.core.gpu import Gpu
+from sim.core.worker import Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Memory:
                 raise WorkFailed(f"with {names} it {takes}; choose another cluster= or addons=ignore")
             who = named(self.parts, "executor")
             raise SimulationError(
-                f"{who} runs {worker.aboard} requests on {worker}, which {takes}; lower the batch limit"
+                f"{who} runs {worker.running} requests on {worker}, which {takes}; lower the batch limit"
             )
 
     def install(self, worker: Worker, size: int) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from conf.ranges import Count, Share, SomeSeconds
-from sim.errors import ConfigError
+from sim.core.errors import ConfigError
 
 
 @runtime_checkable

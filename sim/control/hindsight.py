@@ -10,23 +10,23 @@ import numpy as np
 
 from backends.base import Asset
 from conf.ranges import Amount, Count, SomeSeconds
-from sim.control.best import Fleet, Plan, Split, Weights, best
 from sim.control.monitor import Window
+from sim.control.optimal_split import Fleet, Plan, Split, Weights, best
 from sim.control.roles import serving
 from sim.control.split import Demand
 from sim.control.timetable import Timetable
-from sim.errors import ConfigError
-from sim.model import in_role
-from sim.parts import Controller, Run
-from sim.record.folder import read_columns
-from sim.request import HIT, LOOKUPS
-from sim.rundir import REQUESTS
-from sim.workload import full_rpm
+from sim.core.errors import ConfigError
+from sim.core.model import in_role
+from sim.core.request import HIT, LOOKUPS
+from sim.core.run_folder import REQUESTS
+from sim.core.workload import capacity_rpm
+from sim.metrics.run_files import read_columns
+from sim.protocols import Controller, Run
 
 
 @dataclass(slots=True)
 class Hindsight(Controller):
-    """Splits the cluster as is best for a load that is known beforehand (sim.control.best): a yardstick.
+    """Splits the cluster as is best for a load that is known beforehand (sim.control.optimal_split): a yardstick.
 
     What comes in each window it reads from a finished run of the same trace and arrivals: the requests, which of them
     were hits, and the steps that those had left. Under other splits its own run may have a few other hits.
@@ -35,8 +35,8 @@ class Hindsight(Controller):
         folder: the run directory of that run.
         mode: ``quality`` counts the GPU-time that small models hold, and large ones take hits; ``throughput`` does not.
         period_s: length of a window.
-        waiting, small: weights of the objective (sim.control.best.Weights); in throughput mode ``small`` is 0.
-        most_kept: ways that the search keeps for each split.
+        waiting, small: weights of the objective (sim.control.optimal_split.Weights); in throughput mode ``small`` is 0.
+        max_kept: ways that the search keeps for each split.
         batch: requests that a GPU serves at once, whose throughput counts as its.
         miss_role: the role that takes misses.
     """
@@ -46,7 +46,7 @@ class Hindsight(Controller):
     period_s: SomeSeconds = 180.0
     waiting: Amount = 10.0
     small: Amount = 1.0
-    most_kept: Count = 200
+    max_kept: Count = 200
     batch: Count = 1
     miss_role: str = "large"
     plan: Plan = field(init=False, repr=False)
@@ -60,15 +60,15 @@ class Hindsight(Controller):
         start = Split(serving(cluster, self.miss_role), int(np.argmax([serving(cluster, role) for role in ladder])))
         load = recorded(Path(self.folder), self.period_s)
         fleet = self._fleet(run, ladder)
-        self.plan = best(fleet, Weights(self.waiting, self._small), start, load, self.most_kept)
+        self.plan = best(fleet, Weights(self.waiting, self._small), start, load, self.max_kept)
         for role in run.models:
             run.gauge(f"gpus_{role}", partial(serving, cluster, role))
-        kept = f"the cheapest of {self.most_kept} ways kept for each split"
+        kept = f"the cheapest of {self.max_kept} ways kept for each split"
         found = "no plan is cheaper" if self.plan.exact else kept
         run.assume(
             "splits planned in hindsight, their cost [GPU-min]",
             [len(load), round(self.plan.cost, 3)],
-            f"sim.control.best, weights: waiting {self.waiting:g}, small {self._small:g}, loading 1; {found}",
+            f"sim.control.optimal_split, weights: waiting {self.waiting:g}, small {self._small:g}, loading 1; {found}",
         )
         at = {
             number * self.period_s: {self.miss_role: split.large, ladder[split.rung]: cluster.gpus - split.large}
@@ -82,7 +82,7 @@ class Hindsight(Controller):
 
     def _fleet(self, run: Run, ladder: list[str]) -> Fleet:
         def rpm(role: str) -> float:
-            return full_rpm(run.backend, run.model(role), self.batch)
+            return capacity_rpm(run.backend, run.model(role), self.batch)
 
         def load_s(role: str) -> float:
             name = run.model(role).name

@@ -14,12 +14,12 @@ from sim.control.forecast import Forecast
 from sim.control.pid import Gain, Pid
 from sim.control.roles import bring, serving
 from sim.control.split import Demand, demand, quality_split, throughput_split
-from sim.culprit import of
-from sim.errors import ConfigError, SimulationError
-from sim.model import in_role
-from sim.parts import Controller, Run
-from sim.request import HIT, MISSING, Request
-from sim.workload import full_rpm
+from sim.core.culprit import of
+from sim.core.errors import ConfigError, SimulationError
+from sim.core.model import in_role
+from sim.core.request import HIT, MISSING, Request
+from sim.core.workload import capacity_rpm
+from sim.protocols import Controller, Run
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class GlobalMonitor(Controller):
     Args:
         mode: ``quality`` (equations 9 and 10) or ``throughput`` (11 and 12).
         period_s: length of a window; 180 s in MoDM's artifact.
-        kp, ki, kd, most_sum: of the PID (sim.control.pid.Pid), which counts time in minutes.
+        kp, ki, kd, max_integral: of the PID (sim.control.pid.Pid), which counts time in minutes.
         safety: share of what the large models leave for hits that quality mode plans with; the artifact's 0.9, the
             paper's equation has 1.
         miss_role: the role that takes misses; the other roles, in the models' order, are the ladder of small ones.
@@ -79,7 +79,7 @@ class GlobalMonitor(Controller):
     kp: Gain = 0.6
     ki: Gain = 0.05
     kd: Gain = 0.05
-    most_sum: Gain | None = None
+    max_integral: Gain | None = None
     safety: SomeShare = 0.9
     miss_role: str = "large"
     margin: Annotated[float, Ge(0), Lt(1)] = 0.15
@@ -100,7 +100,7 @@ class GlobalMonitor(Controller):
     _target: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        self._pid = Pid(self.kp, self.ki, self.kd, self.most_sum)
+        self._pid = Pid(self.kp, self.ki, self.kd, self.max_integral)
 
     def bind(self, run: Run) -> None:
         self._run = run
@@ -108,7 +108,7 @@ class GlobalMonitor(Controller):
         self._ladder = [role for role in run.models if role != self.miss_role]
         if not self._ladder:
             raise ConfigError("controller: the monitor splits GPUs between two models or more; choose another models=")
-        self._rpm = {role: full_rpm(run.backend, run.model(role), self.batch) for role in run.models}
+        self._rpm = {role: capacity_rpm(run.backend, run.model(role), self.batch) for role in run.models}
         if self.forecast is not None:
             self.forecast.begin(self.period_s)
         self._target = serving(run.cluster, self.miss_role)
@@ -156,7 +156,7 @@ class GlobalMonitor(Controller):
         self._target = min(self._wanted(asked), most)
         large = min(max(round(self._pid.update(self._target, self.period_s / 60, gpus)), 1), most)
         split = {self.miss_role: large, self._ladder[self._rung]: gpus - large}
-        self._run.decided(
+        self._run.log_decision(
             "split", **split, target=self._target, miss_rpm=round(asked.miss_rpm, 3), hit_rpm=round(asked.hit_rpm, 3)
         )
         bring(self._run.cluster, split, self._run.clock.now)

@@ -17,13 +17,13 @@ class Pid:
 
     Args:
         kp, ki, kd: gains; 0.6, 0.05 and 0.05 in MoDM's artifact, per minute of ``dt``.
-        most_sum: the largest size of I, against winding up; None bounds nothing (the artifact).
+        max_integral: the largest size of I, against winding up; None bounds nothing (the artifact).
     """
 
     kp: Gain = 0.6
     ki: Gain = 0.05
     kd: Gain = 0.05
-    most_sum: Gain | None = None
+    max_integral: Gain | None = None
     x: float = field(init=False, default=0.0)
     _sum: float = field(init=False, default=0.0, repr=False)
     _error: float = field(init=False, default=0.0, repr=False)
@@ -31,7 +31,7 @@ class Pid:
     def update(self, target: float, dt: float, most_step: float | None = None) -> float:
         """Move x towards ``target``, ``dt`` after the last update and by ``most_step`` at most; returns x."""
         error = target - self.x
-        self._sum = _clip(self._sum + error * dt, self.most_sum)
+        self._sum = _clip(self._sum + error * dt, self.max_integral)
         change = (error - self._error) / dt
         self._error = error
         self.x += _clip(self.kp * error + self.ki * self._sum + self.kd * change, most_step)

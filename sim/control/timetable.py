@@ -8,9 +8,9 @@ from typing import Any
 import simpy
 
 from sim.control.roles import bring
-from sim.errors import ConfigError
-from sim.model import in_role
-from sim.parts import Controller, Run
+from sim.core.errors import ConfigError
+from sim.core.model import in_role
+from sim.protocols import Controller, Run
 
 
 @dataclass(slots=True)
@@ -40,5 +40,5 @@ class Timetable(Controller):
     def _follow(self) -> Generator[simpy.Event, Any, None]:
         for time_s in sorted(self.at):
             yield self._run.clock.sleep_until(time_s)
-            self._run.decided("split", **self.at[time_s])
+            self._run.log_decision("split", **self.at[time_s])
             bring(self._run.cluster, self.at[time_s], self._run.clock.now)

@@ -9,12 +9,12 @@ from backends.base import Asset, BackendError, Work, whole
 from backends.profile import Profile, shipped, within
 from backends.profiled import Profiled
 from sim.cli import main
-from sim.cluster.whole import WholeRequest
-from sim.config.build import build
-from sim.errors import ConfigError
-from sim.model import Model
-from sim.parts import Run, Scheduler, Worker
-from sim.request import Request
+from sim.core.errors import ConfigError
+from sim.core.model import Model
+from sim.core.request import Request
+from sim.execution.sequential import Sequential
+from sim.protocols import Run, Scheduler, Worker
+from sim.run.config.build import build
 from tests.sim.lab import engine
 
 SHIPPED = within(shipped())
@@ -86,7 +86,7 @@ class InGangs(Scheduler):
         self.run = run
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        return self.run.cluster.gang(list(self.run.cluster.idle()), "large", now_s)
+        return self.run.cluster.form_group(list(self.run.cluster.idle()), "large", now_s)
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
         return None
@@ -103,10 +103,10 @@ def test_a_gang_takes_what_was_measured_of_one(gpus: int, seconds: float) -> Non
     model = Model("flux-dev-xdit", 28, 1024, 1024)
     run = engine(
         [0.0], [4.3], gpus, backend=Profiled("h100"), models={"large": model}, scheduler=InGangs(),
-        executor=WholeRequest(), shapes=tuple(np.array([value], np.int32) for value in (1024, 1024, 28)),
+        executor=Sequential(), shapes=tuple(np.array([value], np.int32) for value in (1024, 1024, 28)),
     )  # fmt: skip
     run.run()
-    assert run.record.facts["finish_s"][0] == pytest.approx(seconds, rel=1e-4)
+    assert run.record.request_columns["finish_s"][0] == pytest.approx(seconds, rel=1e-4)
 
 
 def test_of_a_vae_alone_nothing_is_served() -> None:

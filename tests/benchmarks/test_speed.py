@@ -18,28 +18,28 @@ import pytest
 from backends.base import Backend, Cost, Work
 from backends.profiled import Profiled
 from conf.assumption import Assumption
-from sim.cluster.patched import Patched
-from sim.cluster.steps import StepByStep
-from sim.config.settings import check
+from sim.core.model import Model
 from sim.engine import Engine
-from sim.model import Model
-from sim.parts import Run
-from sim.reuse.door import Reuse
-from sim.run import assemble
-from sim.schedule import latency
-from sim.schedule.routed import Routed
-from sim.schedule.routers import LeastOutstanding
-from sim.schedule.slack import Slack
+from sim.execution.continuous_batching import ContinuousBatching
+from sim.execution.patched import PatchedSteps
+from sim.frontend.cached import Reuse
+from sim.protocols import Run
+from sim.run.config.settings import check
+from sim.run.simulate import assemble
+from sim.scheduling import latency
+from sim.scheduling.disciplines.slack import Slack
+from sim.scheduling.routing.per_worker import PerWorkerQueues
+from sim.scheduling.routing.routers import LeastOutstanding
 from tests.benchmarks import yardstick
 from tests.benchmarks.families import neighbours
 from tests.sim.lab import configured, engine
 from traces.arrivals.base import Schedule
 from traces.similarity.approximate import Approximate
+from traces.similarity.cached import CachedIndex
 from traces.similarity.exact import Exact
 from traces.similarity.neighbours import Neighbours
-from traces.similarity.remembered import RememberedIndex
 from traces.similarity.search import Found, Index
-from traces.similarity.spaces import Space, TextToText
+from traces.similarity.similarities import SimilaritySource, TextToText
 from traces.sources.synthetic import Synthetic
 
 FLOOR: float = min(configured()["scale"]["at"])
@@ -111,10 +111,10 @@ def test_vanilla_with_40_000_waiting(benchmark: Benchmark) -> None:
 
 
 class Filled:
-    """A front door whose cache was filled before the clock starts, so that only what follows is timed."""
+    """A front end whose cache was filled before the clock starts, so that only what follows is timed."""
 
-    def __init__(self, door: Reuse) -> None:
-        self.admit, self.completed, self.insert = door.admit, door.completed, door.insert
+    def __init__(self, frontend: Reuse) -> None:
+        self.admit, self.completed, self.insert = frontend.admit, frontend.completed, frontend.insert
 
     def bind(self, run: Run) -> None:
         pass
@@ -122,10 +122,10 @@ class Filled:
 
 def filled(engine: Engine) -> Engine:
     """``engine`` with its caches filled."""
-    door = engine.door
-    assert isinstance(door, Reuse)
-    door.bind(engine)
-    engine.door = Filled(door)
+    frontend = engine.frontend
+    assert isinstance(frontend, Reuse)
+    frontend.bind(engine)
+    engine.frontend = Filled(frontend)
     return engine
 
 
@@ -144,8 +144,8 @@ def test_a_10k_cache(benchmark: Benchmark, system: str, search: str) -> None:
     assembled = assemble(settings)
     first = assembled.engine
     vectors = first.similarity.embeddings()
-    assert isinstance(first.door, Reuse)
-    first.door.bind(first)  # finds the neighbours, once
+    assert isinstance(first.frontend, Reuse)
+    first.frontend.bind(first)  # finds the neighbours, once
 
     def make() -> Engine:
         made = assemble(settings).engine
@@ -170,8 +170,8 @@ class Known:
     def __init__(self, known: Neighbours) -> None:
         self.known = known
 
-    def open(self, space: Space, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
-        return lambda: RememberedIndex(self.known, lambda: Exact().open(space, rows, floor, content)())
+    def open(self, space: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
+        return lambda: CachedIndex(self.known, lambda: Exact().open(space, rows, floor, content)())
 
 
 @pytest.mark.parametrize("items", [15_000, 150_000, 1_500_000])
@@ -193,7 +193,7 @@ def test_a_million_requests(benchmark: Benchmark, policy: str, items: int) -> No
 
     run = timed(benchmark, count, make, 50_000, rounds=1)
     assert run.arrived == count
-    assert run.record.facts["evictions"].sum() > count / 10
+    assert run.record.request_columns["evictions"].sum() > count / 10
 
 
 @pytest.mark.parametrize("system", ["modm-throughput", "modm-quality"])
@@ -318,13 +318,19 @@ def test_step_by_step_at_batch_16(benchmark: Benchmark, sizes: int, waiting: int
         benchmark,
         count,
         lambda: engine(
-            times, np.ones(count), 4, backend=ThreeSizes(), executor=StepByStep(16), shapes=shapes, native=False
+            times,
+            np.ones(count),
+            4,
+            backend=ThreeSizes(),
+            executor=ContinuousBatching(16),
+            shapes=shapes,
+            use_model_shape=False,
         ),
         5_000,
         SHORT,
     )
     assert run.arrived == count
-    spans = run.record.ledger.spans()
+    spans = run.record.usage_log.spans()
     assert spans["batch"].max() == min(16, count)
 
 
@@ -339,14 +345,14 @@ def test_slack_and_patches_at_batch_16(benchmark: Benchmark, waiting: int) -> No
     side = rng.choice([512, 768, 1024], count).astype(np.int32)
 
     def make() -> Engine:
-        executor = StepByStep(16, Patched())
+        executor = ContinuousBatching(16, PatchedSteps())
         return engine(
-            times, np.full(count, 4.0), 4, backend=Profiled("h100"), executor=executor, native=False,
+            times, np.full(count, 4.0), 4, backend=Profiled("h100"), executor=executor, use_model_shape=False,
             models={"large": Model("sdxl", 50, 1024, 1024)}, deadline=1e6 if waiting else 5.0,
-            scheduler=Routed(LeastOutstanding("pixels"), Slack(executor, latency.Known())),
+            scheduler=PerWorkerQueues(LeastOutstanding("pixels"), Slack(executor, latency.Known())),
             shapes=(side, side, np.full(count, 50, np.int32)),
         )  # fmt: skip
 
     run = timed(benchmark, count, make, 5_000, SHORT)
     assert run.arrived == count
-    assert run.record.ledger.spans()["batch"].max() <= 16
+    assert run.record.usage_log.spans()["batch"].max() <= 16

@@ -17,10 +17,10 @@ from omegaconf import OmegaConf
 import conf
 from conf.atomic import atomic_write
 from sim.cli import main
-from sim.config.choices import choices, groups
-from sim.config.compose import composed as compose
-from sim.errors import REFUSED
-from sim.run import again, simulate
+from sim.core.errors import REFUSED
+from sim.run.config.choices import choices, groups
+from sim.run.config.compose import composed as compose
+from sim.run.simulate import again, simulate
 from tests.fuzz.inputs import digest
 
 Tree = dict[str, Any]
@@ -141,7 +141,7 @@ def systems() -> dict[str, dict[str, str]]:
 
 def needed(group: str) -> list[str]:
     """Return what has to be chosen beside a group in a system that has a cache."""
-    needs = {other: allowed for other, allowed in groups()[group].needs.items() if other != "door"}
+    needs = {other: allowed for other, allowed in groups()[group].needs.items() if other != "frontend"}
     return [word for other, allowed in needs.items() for word in (*needed(other), f"{other}={allowed[0]}")]
 
 
@@ -158,7 +158,7 @@ def recipes() -> tuple[tuple[str, ...], ...]:
                 found.append((f"system={choice.name}", *SMALL))
                 continue
             brings = [name for name, chosen in hosts.items() if chosen.get(group) == choice.name]
-            host = (brings or ["vanilla" if group == "door" else "nirvana"])[0]
+            host = (brings or ["vanilla" if group == "frontend" else "nirvana"])[0]
             base = ["trace=synthetic", "trace.requests=20"] if group == "trace" else SMALL[:2]
             beside = [] if brings else needed(group)
             words = (f"system={host}", *base, *beside, f"{group}={choice.name}", "cluster.count=2")

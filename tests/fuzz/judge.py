@@ -20,9 +20,9 @@ from hydra.core.global_hydra import GlobalHydra
 
 from conf.document import DocumentError, parse
 from sim.cli import main
-from sim.refusal import is_refused, refuse
-from sim.run import save, simulate
-from sim.rundir import CLUSTER, CONFIG, REQUESTS, SUMMARY, claimed
+from sim.core.run_folder import CLUSTER, CONFIG, REQUESTS, SUMMARY, claimed
+from sim.run.refusal import is_refused, refuse
+from sim.run.simulate import save, simulate
 from tests.fuzz.inputs import Input, digest
 from tests.fuzz.values import MARK
 

@@ -25,10 +25,10 @@ MEMORY_BYTES = 2 * 2**30
 PRELOADED = (
     "tests.fuzz.judge",
     "sim.verbs",
-    "sim.study.report",
+    "sim.report.report",
     "sklearn.svm",
     "matplotlib.pyplot",
-    "sim.study.validate",
+    "sim.report.validation",
 )
 """Imported once: the processes are forks of one that has them. What an import takes is not the input's."""
 

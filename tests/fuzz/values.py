@@ -84,14 +84,14 @@ TARGETS = (
     "{_target_: .}",
     "{_target_: a..b}",
     "{_target_: sim.cli.main}",
-    "{_target_: sim.model.Model}",
+    "{_target_: sim.core.model.Model}",
     "{_target_: [os.system]}",
     "{_target_: 1}",
     "{_target_: null}",
-    "{_target_: sim.reuse.delay.LogNormal, median_s: 1e-300, p99_s: 1e300}",
-    "{_target_: sim.reuse.delay.LogNormal, median_s: 0.1, p99_s: 0.4}",
-    "{_target_: sim.reuse.delay.LogNormal, median_s: .nan, p99_s: -1}",
-    "{_target_: sim.reuse.eviction.fifo.Fifo, _partial_: true}",
+    "{_target_: sim.frontend.delay.LogNormal, median_s: 1e-300, p99_s: 1e300}",
+    "{_target_: sim.frontend.delay.LogNormal, median_s: 0.1, p99_s: 0.4}",
+    "{_target_: sim.frontend.delay.LogNormal, median_s: .nan, p99_s: -1}",
+    "{_target_: sim.cache.eviction.fifo.Fifo, _partial_: true}",
 )
 
 targets = st.sampled_from(TARGETS).map(lambda text: Hostile(text, text.replace(".nan", "nan"), "target"))

@@ -1,52 +1,33 @@
-"""Two forms of a configuration's overrides.
-
-In the old form a part is chosen and set where its system's file holds it (``eviction@system.door.cache.eviction=lru``,
-``system.door.cache.capacity=500``); in the new form every kind of part is a group at the top (``eviction=lru``,
-``cache.capacity=500``).
-"""
+"""Overrides in the names of an earlier version, for a checkout from before conf/former.yaml."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
-
-PARTS = (
-    *("door", "cache", "eviction", "space", "selector", "predictor", "database", "store", "admission"),
-    *("scheduler", "allocation", "executor"),
-)
-"""The kinds of part that stand inside a system in the old form and at the top in the new one."""
-
-CHOICES = {"sim.reuse.admission.Large": "cache-large", "sim.reuse.admission.Misses": "misses"}
-"""What the new form calls a class that the old one names, having no file for it."""
+from sim.core.former_names import table
 
 
-def is_new(tree: Path) -> bool:
-    """Whether the checkout ``tree`` takes the new form: its config.yaml chooses a scheduler at the top."""
-    defaults = yaml.safe_load((tree / "conf" / "config.yaml").read_text(encoding="utf-8"))["defaults"]
-    groups = [key for entry in defaults if isinstance(entry, dict) for key in entry]
-    return any(group.split()[-1].lstrip("/").partition("@")[0] == "scheduler" for group in groups)
+def has_present_names(tree: Path) -> bool:
+    """Return True if the checkout ``tree`` takes present names: it knows the former ones."""
+    return (tree / "conf" / "former.yaml").is_file()
 
 
-def new(override: str) -> str:
-    """``override``, written in the old form, in the new form; what means the same in both stays as it is."""
-    mark, key, value = re.fullmatch(r"([+~]*)([^=]*)(=?.*)", override, re.DOTALL).groups()
-    if "@system." in key:
-        return f"{mark}{key.partition('@')[0]}{value}"
-    words = key.split(".")
-    at = [i for i, word in enumerate(words[:-1]) if word in PARTS]
-    if words[0] != "system" or not at:
-        return override
-    if words[-1] == "_target_":
-        return f"{mark}{words[-2]}={CHOICES[value.lstrip('=')]}"
-    return f"{mark}{'.'.join(words[at[-1] :])}{value}"
+def former_word(override: str) -> str:
+    """Return ``override`` in the names of the version before: the reverse of sim.core.former_names.present_word."""
+    found = re.fullmatch(r"(?P<mark>[+~]*)(?P<key>[\w.]+)(?P<value>=?.*)", override, re.DOTALL)
+    assert found is not None, override
+    mark, key, value = found.groups()
+    group, dot, below = key.partition(".")
+    if not dot:
+        value = value and f"={_reversed(table()['choices'].get(group, {})).get(value[1:], value[1:])}"
+    else:
+        first, further, rest = below.partition(".")
+        below = f"{_reversed(table()['keys'].get(group, {})).get(first, first)}{further}{rest}"
+    classes = _reversed(table()["classes"])
+    value = re.sub(r"\b(?:sim|traces)(?:\.\w+)+", lambda path: classes.get(path[0], path[0]), value)
+    return f"{mark}{_reversed(table()['groups']).get(group, group)}{dot}{below}{value}"
 
 
-SPLIT = ("controller=none", "allocation=fixed-split")
-"""What the old form's modm-throughput was, whatever the new one's is."""
-
-
-def rewritten(overrides: Iterable[str]) -> list[str]:
-    """Each of ``overrides`` in the new form."""
-    found = [new(override) for override in overrides]
-    return [*found, *SPLIT] if "system=modm-throughput" in found else found
+def _reversed(names: Mapping[str, str]) -> dict[str, str]:
+    """Of several former names of one present name, take the first."""
+    return {present: former for former, present in reversed(names.items())}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
-from tests.identity.forms import is_new
+from tests.identity.forms import has_present_names
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HERE = "."
@@ -40,7 +40,7 @@ class Tree:
     work: Path
     remembered: Path
     entry: str
-    new: bool
+    present: bool
 
     def mezzotint(self, *words: str) -> None:
         """Run one command line as ``mezzotint`` was in this tree. Raises Failed."""
@@ -108,7 +108,7 @@ def checkout(revision: str, folder: Path) -> Tree:
         with tarfile.open(fileobj=BytesIO(_git("archive", "--format=tar", found))) as files:
             files.extractall(code, filter="data")
     project = tomllib.loads((code / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return Tree(code, work, remembered, project["scripts"]["mezzotint"], is_new(code))
+    return Tree(code, work, remembered, project["scripts"]["mezzotint"], has_present_names(code))
 
 
 def _git(*words: str) -> bytes:

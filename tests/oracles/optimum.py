@@ -15,7 +15,7 @@ NEARLY = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestInputs:
     """A request: when it comes, its kind, its steps, and until when its image must be there."""
 
     arrival_s: float
@@ -25,7 +25,7 @@ class Asked:
 
 
 def most_in_time(
-    asked: Sequence[Asked],
+    asked: Sequence[RequestInputs],
     step_s: Callable[[tuple[Kind, ...]], float],
     before_s: Callable[[Kind], float],
     after_s: Callable[[Kind], float],
@@ -92,18 +92,18 @@ def _until(gap_s: float, step_s: float, least: int) -> int:
 
 
 def _can(
-    each: Asked,
+    each: RequestInputs,
     now_s: float,
     step_s: Callable[[tuple[Kind, ...]], float],
     before_s: Callable[[Kind], float],
     after_s: Callable[[Kind], float],
 ) -> bool:
     """Whether it would be in time if it had the GPU for itself from now on."""
-    alone_s = before_s(each.kind) + each.steps * step_s((each.kind,)) + after_s(each.kind)
-    return max(now_s, each.arrival_s) + alone_s <= each.deadline_s + NEARLY
+    standalone_s = before_s(each.kind) + each.steps * step_s((each.kind,)) + after_s(each.kind)
+    return max(now_s, each.arrival_s) + standalone_s <= each.deadline_s + NEARLY
 
 
-def _decoded(now_s: float, done: Sequence[Asked], after_s: Callable[[Kind], float]) -> tuple[float, int]:
+def _decoded(now_s: float, done: Sequence[RequestInputs], after_s: Callable[[Kind], float]) -> tuple[float, int]:
     """When all of ``done`` are decoded, and how many of them are in time, in the best order: by deadline, the longest
     of those before one that would be late put off to the end (Moore and Hodgson, 1968)."""
     kept: list[float] = []

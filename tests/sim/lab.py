@@ -6,18 +6,18 @@ from typing import Any
 import numpy as np
 from omegaconf import OmegaConf
 
-from backends.base import Asked, Asset, Backend, Cost, Work
+from backends.base import Asset, Backend, Cost, RequestInputs, Work
 from conf.assumption import Assumption
 from sim.cluster.cluster import Cluster
-from sim.cluster.whole import WholeRequest
-from sim.config.compose import composed
+from sim.core.gpu import Gpu
+from sim.core.model import Model
+from sim.core.workload import SimilarityInputs, StandaloneLatency, Workload
 from sim.engine import Engine
-from sim.gpu import Gpu
-from sim.model import Model
-from sim.reuse.door import Direct
-from sim.run import Outcome, simulate
-from sim.schedule.fcfs import Fcfs
-from sim.workload import Similarity, Standalone, Workload
+from sim.execution.sequential import Sequential
+from sim.frontend.cached import Direct
+from sim.run.config.compose import composed
+from sim.run.simulate import Outcome, simulate
+from sim.scheduling.fcfs import Fcfs
 from traces.arrivals.base import Schedule
 from traces.similarity.exact import Exact
 
@@ -36,7 +36,7 @@ class Given(Backend):
         self.full_s = full_s
         self.swap_s = load_s
 
-    def open(self, asked: Asked) -> None:
+    def open(self, asked: RequestInputs) -> None:
         pass
 
     def require(self, model: str) -> None:
@@ -70,8 +70,8 @@ class Given(Backend):
 def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
     """An engine of ``count`` whole-request workers, vanilla unless told otherwise.
 
-    Of the workload ``preload``, ``native`` and ``shapes`` may be given, of the similarity ``embeddings``, ``search``,
-    ``scale`` and ``content``, and the ``roles`` of the GPUs.
+    Of the workload ``preload``, ``use_model_shape`` and ``shapes`` may be given, of the similarity ``embeddings``, ``search``,
+    ``similarity_map`` and ``content``, and the ``roles`` of the GPUs.
     """
     preload = parts.pop("preload", 0)
     total = len(full_s)
@@ -83,15 +83,16 @@ def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
     workload = Workload(
         schedule,
         shapes,
-        Standalone(full, full),
-        native=parts.pop("native", True),
+        StandaloneLatency(full, full),
+        use_model_shape=parts.pop("use_model_shape", True),
         preload=preload,
         deadline=parts.pop("deadline", float("inf")),
         addons=parts.pop("addons", None),
     )
-    similarity = Similarity(
+    similarity = SimilarityInputs(
         parts.pop("embeddings", lambda: np.eye(total, dtype=np.float32)),
-        **{"search": Exact()} | {name: parts.pop(name) for name in ("search", "scale", "content") if name in parts},
+        **{"search": Exact()}
+        | {name: parts.pop(name) for name in ("search", "similarity_map", "content") if name in parts},
     )
     gpu = parts.pop("gpu", Gpu("test", 300.0, 60.0, "made up"))
     settings: dict[str, Any] = {
@@ -100,9 +101,9 @@ def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
         "models": models,
         "cluster": Cluster(gpu, parts.pop("roles", ["large"] * count), models, backend),
         "backend": backend,
-        "door": Direct(),
+        "frontend": Direct(),
         "scheduler": Fcfs(),
-        "executor": WholeRequest(),
+        "executor": Sequential(),
         "seed": 0,
     }
     return Engine(**(settings | parts))

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import Asset
-from sim.addons.drawn import Drawn
 from sim.addons.fetch import Link, Measured
 from sim.addons.kernels import Kernels
-from sim.addons.shared import NodeDisk, SharedLink
-from sim.addons.synchronous import Synchronous
-from sim.errors import ConfigError
-from sim.run import simulate
+from sim.addons.quantiles import Drawn
+from sim.addons.shared_link import NodeDisk, SharedLink
+from sim.addons.sync_loading import SyncLoading
+from sim.core.errors import ConfigError
+from sim.run.simulate import simulate
 from tests.sim.lab import Given, configured
 from traces.describe.loads import Lookups
 
@@ -31,7 +31,7 @@ def bound(fetch: Any, sizes: dict[str, float]) -> Any:
         backend=SimpleNamespace(bytes=lambda asset: sizes[asset.name]),
         assume=lambda *_: None,
         rng=lambda name: rng,
-        loaded=lambda asset, _: loaded.append(asset.name),
+        record_load=lambda asset, _: loaded.append(asset.name),
         noted=loaded,
     )
     fetch.bind(run)
@@ -73,12 +73,12 @@ def test_measured_seconds_have_their_quantiles(quantiles_s: list[float]) -> None
 @pytest.mark.parametrize("quantiles_s", [[1.0], [], [1.0, 0.5], [-0.1, 0.5], [0.1, 0.3, 0.2]])
 def test_quantiles_that_are_none_are_refused(quantiles_s: list[float]) -> None:
     expected = r"found \[.*expected two or more numbers from 0 in ascending order"
-    with pytest.raises(ConfigError, match=f"fetch.quantiles: {expected}"):
+    with pytest.raises(ConfigError, match=f"lora_fetch.quantiles: {expected}"):
         Measured(quantiles_s)
-    with pytest.raises(ConfigError, match=f"fetch.latency_s: {expected}"):
+    with pytest.raises(ConfigError, match=f"lora_fetch.latency_s: {expected}"):
         Link(quantiles_s, RATE)
-    with pytest.raises(ConfigError, match=f"loras.spread: {expected}"):
-        Synchronous(spread=quantiles_s)
+    with pytest.raises(ConfigError, match=f"lora_loading.spread: {expected}"):
+        SyncLoading(spread=quantiles_s)
 
 
 QUANTILES = st.lists(st.floats(0, 5), min_size=2, max_size=40).map(sorted)
@@ -165,8 +165,8 @@ def test_controlnets_on_a_gpu_are_loaded_as_the_offline_curve_says(tmp_path: Any
     outcome = simulate(
         configured(
             "system=diffusers", "cluster=h800", "cluster.count=1", "arrivals=trace", "trace=file",
-            "trace._target_=traces.sources.delimited.Csv", f"trace.path={file}", f"controlnets.leaves={leaves}",
-            f"controlnets.most={most}",
+            "trace._target_=traces.sources.delimited.Csv", f"trace.path={file}", f"controlnet_placement.eviction={leaves}",
+            f"controlnet_placement.max_resident={most}",
         )
     )  # fmt: skip
     loads = (outcome.requests.to_pandas().load_s > 0).sum()
@@ -177,7 +177,7 @@ def test_on_a_shared_link_requests_stall_that_do_not_on_links_of_their_own() -> 
     """Four begin at once: each LoRA takes four times as long and is waited for; nothing else differs."""
     common = (
         "system=swiftdiffusion", "cluster=h800", "cluster.count=4", "trace=add-ons", "trace.controlnets=0",
-        "trace.loras=1", "trace.requests=4", "arrivals=closed", "arrivals.outstanding=4", "loras.bound=5",
+        "trace.loras=1", "trace.requests=4", "arrivals=closed", "arrivals.outstanding=4", "lora_loading.max_steps_without=5",
     )  # fmt: skip
     alone, together = (simulate(configured(*common, f"fetch={fetch}")) for fetch in ("link", "shared-link"))
     size, rate = 340_500_000, 2**30
@@ -192,8 +192,8 @@ def test_routing_by_add_on_trades_loading_for_waiting(worth: float) -> None:
     outcome = simulate(
         configured(
             "system=diffusers", "cluster=h800", "cluster.count=4", "trace=add-ons", "trace.controlnets=1",
-            "trace.loras=0", "trace.requests=12", "arrivals=closed", "arrivals.outstanding=12", "scheduler=routed",
-            "router=by-addons", f"router.worth={worth}",
+            "trace.loras=0", "trace.requests=12", "arrivals=closed", "arrivals.outstanding=12", "scheduler=per-worker",
+            "router=by-addons", f"router.load_weight={worth}",
         )
     )  # fmt: skip
     loads = (outcome.requests.to_pandas().load_s > 0).sum()

@@ -1,4 +1,4 @@
-"""SwiftDiffusion's executors: Gustafson's law, waits at shared servers, LoRAs on the way, gangs, and memory."""
+"""SwiftDiffusion's executors: Gustafson's law, waits at shared servers, LoRAs on the way, groups, and memory."""
 
 from copy import deepcopy
 from functools import cache
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from backends.base import Asset
 from backends.profiled import Profiled
 from sim.cluster.cluster import Cluster
-from sim.errors import ConfigError
-from sim.run import Outcome, simulate
+from sim.core.errors import ConfigError
+from sim.run.simulate import Outcome, simulate
 from tests.sim.lab import configured
 
 STEP_S, NET_S, ENCODER_S, NET_BESIDE_S, RECEIVE_S = 0.05423, {1: 0.02751, 3: 0.08392}, 0.02518, 0.0277, 0.00129
@@ -54,7 +54,7 @@ def stays(outcome: Outcome) -> list[float]:
 
 def test_in_series_is_what_the_whole_request_executor_does() -> None:
     """With ControlNets that stay and LoRAs that are merged in place, the one way is the other."""
-    choose = ("loras.create=false", "loras.keep=true")
+    choose = ("lora_loading.create=false", "lora_loading.keep_resident=true")
     ours = served("diffusers", 3, 2, *choose)
     theirs = served("vanilla", 3, 2, "addons=serve")
     assert stays(ours) == pytest.approx(stays(theirs))
@@ -79,7 +79,7 @@ def test_gustafsons_law(nets: int) -> None:
 
 @pytest.mark.parametrize(("nets", "loras"), [(2, 1), (5, 3), (0, 4), (1, 0)])
 def test_any_setting_is_served(nets: int, loras: int) -> None:
-    """The steps, and a patch for each LoRA, which is copied first; the first request of the run loads ControlNets."""
+    """The steps, and a patch for each LoRA, which is copied first; the first request of the run loads ControlNetPlacement."""
     outcome = served("swiftdiffusion", nets, loras, "cluster.count=6")
     found = rows(outcome)
     faster = 1.064 * 1.06 * 1.072
@@ -108,7 +108,7 @@ def test_a_lora_is_merged_at_the_first_boundary_after_it_came_or_waited_for(came
     fetch = f"{{_target_: sim.addons.fetch.Measured, quantiles: [{came_s}, {came_s}]}}"
     outcome = served(
         "swiftdiffusion", 0, 1, "~kernels", "~fetch",
-        f"+fetch={fetch}", f"loras.bound={bound}", requests=2,
+        f"+fetch={fetch}", f"lora_loading.max_steps_without={bound}", requests=2,
     )  # fmt: skip
     found = rows(outcome)
     last = min(bound, N - 1)
@@ -128,7 +128,7 @@ def test_taking_loras_out_occupies_the_gpu_but_not_the_image() -> None:
     kept = rows(
         served(
             "swiftdiffusion", 0, 1, "cluster.count=1", "arrivals=closed", "arrivals.outstanding=2",
-            "loras.keep=true", requests=2,
+            "lora_loading.keep_resident=true", requests=2,
         )
     )  # fmt: skip
     assert kept.start_s[1] == pytest.approx(kept.finish_s[0])
@@ -136,10 +136,12 @@ def test_taking_loras_out_occupies_the_gpu_but_not_the_image() -> None:
 
 
 def test_one_worker_never_waits_at_its_servers() -> None:
-    """On servers of its own a step is the same as in a gang."""
-    shared = served("swiftdiffusion", 2, 0, "controlnets=servers", "allocation=controlnet-servers", "scheduler=fcfs")
-    gang = served("swiftdiffusion", 2, 0)
-    assert rows(shared).denoise_s.tolist() == pytest.approx(rows(gang).denoise_s.tolist())
+    """On servers of its own a step is the same as in a group."""
+    shared = served(
+        "swiftdiffusion", 2, 0, "controlnet_placement=shared", "allocation=controlnet-servers", "scheduler=fcfs"
+    )
+    group = served("swiftdiffusion", 2, 0)
+    assert rows(shared).denoise_s.tolist() == pytest.approx(rows(group).denoise_s.tolist())
     assert (rows(shared).server_wait_s < 1e-9).all()
 
 
@@ -148,8 +150,8 @@ def test_a_shared_servers_wait_is_below_that_of_m_g_1(workers: int) -> None:
     """A server that serves every call in d, called by workers with pauses, waits less than M/D/1 at the same load: each
     has one call outstanding, so that a queue is never longer than the others are many."""
     outcome = served(
-        "swiftdiffusion", 1, 0, "controlnets=servers", "allocation=controlnet-servers", "allocation.servers=1",
-        "scheduler=fcfs", f"cluster.count={workers + 1}", "controlnets.placement=[[controlnet-1]]",
+        "swiftdiffusion", 1, 0, "controlnet_placement=shared", "allocation=controlnet-servers", "allocation.servers=1",
+        "scheduler=fcfs", f"cluster.count={workers + 1}", "controlnet_placement.placement=[[controlnet-1]]",
         "arrivals=closed", f"arrivals.outstanding={workers}", "arrivals.think_s=0.7", requests=40,
     )  # fmt: skip
     found = rows(outcome)
@@ -178,9 +180,9 @@ def test_memory_never_exceeds_the_device(system: str, memory: int, nets: int, ne
     """Whatever is asked for: weights, add-ons and what a step allocates fit on every GPU at every instant, and what can
     not be served says why."""
     most, seen = memory * GB, list[int]()
-    kept = Cluster.spend
+    kept = Cluster.record_busy
 
-    def spend(self: Cluster, worker: Any, *args: Any, **named: Any) -> float:
+    def record_busy(self: Cluster, worker: Any, *args: Any, **named: Any) -> float:
         for gpu in {worker, *self.beside(worker)}:
             seen.append(sum(gpu.resident.values()) + (4_500_000_000 if gpu.model and gpu is worker else 0))
         return kept(self, worker, *args, **named)
@@ -188,9 +190,9 @@ def test_memory_never_exceeds_the_device(system: str, memory: int, nets: int, ne
     words = []
     if system == "servers":
         system = "swiftdiffusion"
-        words = ["controlnets=servers", "allocation=controlnet-servers", "scheduler=fcfs"]
+        words = ["controlnet_placement=shared", "allocation=controlnet-servers", "scheduler=fcfs"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Cluster, "spend", spend)
+        patch.setattr(Cluster, "record_busy", record_busy)
         try:
             found = rows(served(system, nets, loras, *words, requests=2, memory=most, net=net_gb * GB))
             reasons = found.reason.dropna().tolist()
@@ -203,7 +205,7 @@ def test_memory_never_exceeds_the_device(system: str, memory: int, nets: int, ne
 
 def test_steps_that_are_reused_and_shared_servers_are_refused_together() -> None:
     """What is saved at the servers is not modelled: they would be called for every kind of step at once."""
-    words = ["scheduler=fcfs", "controlnets=servers", "allocation=controlnet-servers", "allocation.servers=1"]
+    words = ["scheduler=fcfs", "controlnet_placement=shared", "allocation=controlnet-servers", "allocation.servers=1"]
     with pytest.raises(ConfigError, match=r"feature_cache: .* not modelled"):
         simulate(
             configured("system=swiftdiffusion", "cluster.count=3", "trace=add-ons", *words, "feature_cache=teacache")
@@ -247,8 +249,8 @@ def test_each_lora_of_a_request_draws_its_own() -> None:
 
 
 def test_draws_of_loras_move_no_other_draw_and_are_the_same_for_the_same_seed() -> None:
-    words = ("arrivals=poisson", "arrivals.rate_rpm=20", "door.fetch_s=0")
-    plain = rows(served("nirvana-10", 1, 1, *words, "loras.spread=[1,1]", requests=50))
+    words = ("arrivals=poisson", "arrivals.rate_rpm=20", "frontend.fetch_s=0")
+    plain = rows(served("nirvana-10", 1, 1, *words, "lora_loading.spread=[1,1]", requests=50))
     drawn, again = (served("nirvana-10", 1, 1, *words, requests=50).requests for _ in range(2))
     assert drawn.equals(again)
     assert plain.arrival_s.tolist() == drawn["arrival_s"].to_pylist()

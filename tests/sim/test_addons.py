@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from backends.base import BackendError
-from sim.errors import SimulationError
-from sim.parts import Scheduler, Worker
-from sim.request import Request
-from sim.run import Outcome
+from sim.core.errors import SimulationError
+from sim.core.request import Request
+from sim.protocols import Scheduler, Worker
+from sim.run.simulate import Outcome
 from tests.sim.lab import engine, simulated
 
 STEP_S, NET_S, NET_LOAD_S, READ_S, PATCH_S, END_S, STEPS = 0.1, {1: 0.03, 2: 0.05}, 2.0, 0.25, 0.5, 1.0, 50
@@ -91,7 +91,7 @@ def test_a_controlnet_that_an_active_request_runs_with_stays(served: Callable[..
     """One fits: the second request joins while the first steps."""
     together = (
         "addons=serve",
-        "executor=step-by-step",
+        "executor=continuous-batching",
         "arrivals=closed",
         "arrivals.outstanding=2",
         "extrapolate=warn",
@@ -123,7 +123,13 @@ def test_what_a_request_allocates_must_fit_beside_what_is_resident(
 
 def test_requests_of_other_loras_do_not_share_a_worker(served: Callable[..., Outcome]) -> None:
     with pytest.raises(SimulationError, match="a scheduler must keep LoRAs apart"):
-        served("addons=serve", "executor=step-by-step", "arrivals=closed", "arrivals.outstanding=2", rows=("|x", "|y"))
+        served(
+            "addons=serve",
+            "executor=continuous-batching",
+            "arrivals=closed",
+            "arrivals.outstanding=2",
+            rows=("|x", "|y"),
+        )
 
 
 def test_add_ons_that_are_ignored_are_said(served: Callable[..., Outcome]) -> None:
@@ -152,7 +158,7 @@ class EarliestDeadline(Scheduler):
         self.cluster, self.waiting = run.cluster, list[Request]()
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        worker: Worker | None = self.cluster.roomiest()
+        worker: Worker | None = self.cluster.least_loaded()
         if worker is None:
             self.waiting.append(request)
         return worker
@@ -181,14 +187,14 @@ def test_a_deadline_is_the_first_limit_after_the_arrival() -> None:
     first.run()
     due.run()
     assert seen == {0: 20.0, 1: 61.0, 2: 12.0}
-    assert first.record.facts["start_s"].tolist() == [0.0, 10.0, 40.0]
-    assert due.record.facts["start_s"].tolist() == [0.0, 15.0, 10.0]
+    assert first.record.request_columns["start_s"].tolist() == [0.0, 10.0, 40.0]
+    assert due.record.request_columns["start_s"].tolist() == [0.0, 15.0, 10.0]
 
 
 def test_a_deadline_follows_the_runs_slo(served: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[float] = []
     monkeypatch.setattr(
-        "sim.schedule.fcfs.Fcfs.offer",
+        "sim.scheduling.fcfs.Fcfs.offer",
         lambda self, request, now_s: limits.append(request.deadline_s - request.arrival_s) or self._roomiest(),
     )
     served("slo=[3, 2]", rows=("|", "|"))

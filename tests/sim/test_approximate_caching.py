@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.run import Outcome
-from sim.study.scorecard import nirvana
+from sim.papers.scorecard import nirvana
+from sim.run.simulate import Outcome
 from tests.oracles.approximate_caching import Times, best_shares, best_single, cost_reduction, saving, usd_per_image
 from tests.sim.lab import simulated
 
@@ -22,7 +22,7 @@ TIMES = Times(8.59, 0.1, 0.03, STEPS)
 def runs() -> dict[str, Outcome]:
     """One outstanding request on one A10G."""
     settings = ("cluster=a10g", "arrivals=closed", "trace.requests=500", "preload=100")
-    times = ("door.search_s=0.1", "door.fetch_s=0.03")
+    times = ("frontend.search_s=0.1", "frontend.fetch_s=0.03")
     return {"nirvana": simulated("system=nirvana", *settings, *times), "vanilla": simulated(*settings)}
 
 

@@ -5,17 +5,17 @@ import pytest
 from scipy.special import stdtrit
 
 from sim.cli import main
-from sim.record.backlog import FALSE_ALARM, QUANTILE, SPANS, backlog
-from sim.record.facts import Facts
+from sim.metrics.backlog import FALSE_ALARM, QUANTILE, SPANS, backlog
+from sim.metrics.request_columns import RequestColumns
 from tests.sim.lab import engine, simulated
 
 
-def mm1(load: float, requests: int, seed: int) -> Facts:
+def mm1(load: float, requests: int, seed: int) -> RequestColumns:
     """M/M/1 from empty by Lindley's recursion, a mean service of 1 s."""
     rng = np.random.default_rng([seed, requests])
     arrival_s, service_s = np.cumsum(rng.exponential(1 / load, requests)), rng.exponential(1.0, requests)
     walk = np.concatenate([[0.0], np.cumsum(service_s[:-1] - np.diff(arrival_s))])
-    facts = Facts(requests, ["large"])
+    facts = RequestColumns(requests, ["large"])
     facts["arrival_s"][:] = arrival_s
     facts["start_s"][:] = arrival_s + walk - np.minimum.accumulate(walk)
     facts["finish_s"][:] = facts["start_s"] + service_s
@@ -43,7 +43,7 @@ def test_a_fluid_queue_grows_by_what_its_gpus_cannot_serve() -> None:
     """An arrival a second, 2 GPUs of 3 s each: one in three is left over, 1,200 an hour."""
     over = engine(np.arange(3000.0), [3.0] * 3000, 2)
     over.run()
-    said = backlog(over.record.facts, 0.0)
+    said = backlog(over.record.request_columns, 0.0)
     assert said["grows"]
     assert said["per_hour"] == pytest.approx(1200, rel=0.01)
     assert said["at_last_arrival"] == pytest.approx(1000, abs=3)
@@ -54,7 +54,12 @@ def test_filling_the_gpus_is_no_backlog() -> None:
     """Fifty requests on fifty GPUs all come before the first ends: many in service, none in the queue."""
     filling = engine(np.arange(50.0), [100.0] * 50, 50)
     filling.run()
-    assert backlog(filling.record.facts, 0.0) == {"grows": False, "per_hour": 0.0, "at_last_arrival": 0, "note": None}
+    assert backlog(filling.record.request_columns, 0.0) == {
+        "grows": False,
+        "per_hour": 0.0,
+        "at_last_arrival": 0,
+        "note": None,
+    }
 
 
 def test_a_closed_loop_never_grows() -> None:
@@ -66,7 +71,7 @@ def test_a_closed_loop_never_grows() -> None:
 def test_what_comes_all_at_once_has_no_trend() -> None:
     burst = engine(np.zeros(5), [1.0] * 5)
     burst.run()
-    assert set(backlog(burst.record.facts, 0.0).values()) == {None}
+    assert set(backlog(burst.record.request_columns, 0.0).values()) == {None}
 
 
 def test_throughput_while_requests_come_is_the_capacity_in_overload_and_leaves_the_drain_out() -> None:
@@ -78,7 +83,7 @@ def test_throughput_while_requests_come_is_the_capacity_in_overload_and_leaves_t
     assert not under.summary["backlog"]["grows"]
     rows = under.requests.to_pandas()
     start, last = rows.arrival_s[200], rows.arrival_s.max()
-    inside = rows.finish_s.between(start, last, inclusive="right").sum()
+    inside = rows.finish_s.is_at_boundary(start, last, inclusive="right").sum()
     assert under.summary["throughput_until_last_arrival_rpm"] == pytest.approx(60 * inside / (last - start))
 
 

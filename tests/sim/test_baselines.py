@@ -12,9 +12,9 @@ from tests.sim.lab import configured, simulated
 from traces.error import TraceError
 
 A10G = ("cluster=a10g", "arrivals=closed", "trace.requests=400", "preload=100")
-SYSTEMS = {"gpt-cache": ("encoder=ngram",), "pinecone": (), "crs": ("selector.at_least={50: 0.25}",)}
+SYSTEMS = {"gpt-cache": ("encoder=ngram",), "pinecone": (), "crs": ("selector.thresholds={50: 0.25}",)}
 
-GPT_CACHE: float = configured("system=gpt-cache")["selector"]["at_least"][50]
+GPT_CACHE: float = configured("system=gpt-cache")["selector"]["thresholds"][50]
 
 
 def rows(system: str, *overrides: str) -> pd.DataFrame:
@@ -28,7 +28,7 @@ def hits(system: str, *overrides: str) -> list[bool]:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_hit_is_encoded_searched_and_fetched_and_takes_no_gpu(system: str) -> None:
-    times = ("door.embed_s=0.02", "door.search_s=0.1", "door.fetch_s=0.04")
+    times = ("frontend.embed_s=0.02", "frontend.search_s=0.1", "frontend.fetch_s=0.04")
     served = rows(system, *SYSTEMS[system], *times)
     hit = served.source_id.notna()
     assert 0.02 < hit.mean() < 0.98
@@ -48,7 +48,7 @@ def test_every_baseline_declares_what_nobody_published(system: str) -> None:
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_lower_threshold_retrieves_more(system: str) -> None:
     pair = {"gpt-cache": (0.6, 0.9), "pinecone": (0.85, 0.97), "crs": (0.25, 0.3)}[system]
-    low, high = (sum(hits(system, *SYSTEMS[system], f"selector.at_least={{50: {t}}}")) for t in pair)
+    low, high = (sum(hits(system, *SYSTEMS[system], f"selector.thresholds={{50: {t}}}")) for t in pair)
     assert low > high
 
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import Cost, Work
-from sim.cluster.batch import WholeBatch
-from sim.errors import ConfigError
-from sim.schedule.batch_server import BatchServer
+from sim.core.errors import ConfigError
+from sim.execution.static_batch import StaticBatch
+from sim.scheduling.batching.mlperf import MlperfBatching
 from tests.sim.lab import Given, engine
 
 
@@ -57,7 +57,7 @@ def finished(times: Sequence[float], gpus: int, most: int, limit_s: float, image
     gaps=st.lists(st.integers(0, 4000), min_size=1, max_size=60),
     gpus=st.integers(1, 4),
     most=st.integers(1, 8),
-    limit=st.integers(0, 5003),
+    max_batch=st.integers(0, 5003),
     image=st.integers(1, 4999),
 )
 def test_every_image_is_done_when_the_recursion_says(
@@ -70,22 +70,22 @@ def test_every_image_is_done_when_the_recursion_says(
     run = engine(
         times, [image_s] * len(times), gpus,
         backend=PerImage([image_s] * len(times)),
-        scheduler=BatchServer(batch_most=most, batch_limit_s=limit_s), executor=WholeBatch(limit=8),
+        scheduler=MlperfBatching(max_batch=most, batch_timeout_s=limit_s), executor=StaticBatch(max_batch=8),
     )  # fmt: skip
     run.run()
     expected = finished(times, gpus, most, limit_s, image_s)
-    assert list(run.record.facts["finish_s"]) == pytest.approx(expected, rel=1e-12)
+    assert list(run.record.request_columns["finish_s"]) == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_batch_is_closed_though_nobody_is_free() -> None:
     """Three leave by the clock, one of them when it comes; who comes later goes alone, though the GPU is busy."""
-    server = BatchServer(batch_most=8, batch_limit_s=1.0)
+    server = MlperfBatching(max_batch=8, batch_timeout_s=1.0)
     times = [0.0, 0.5, 1.25, 2.5, 2.75]
-    run = engine(times, [10.0] * 5, backend=PerImage([10.0] * 5), scheduler=server, executor=WholeBatch())
+    run = engine(times, [10.0] * 5, backend=PerImage([10.0] * 5), scheduler=server, executor=StaticBatch())
     run.run()
-    assert list(run.record.facts["finish_s"]) == [31.25, 31.25, 31.25, 41.25, 51.25]
+    assert list(run.record.request_columns["finish_s"]) == [31.25, 31.25, 31.25, 41.25, 51.25]
 
 
 def test_more_than_the_executor_takes_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"batch_most: found 9; the executor takes 8"):
-        engine([0.0], [1.0], scheduler=BatchServer(batch_most=9), executor=WholeBatch(limit=8)).run()
+    with pytest.raises(ConfigError, match=r"max_batch: found 9; the executor takes 8"):
+        engine([0.0], [1.0], scheduler=MlperfBatching(max_batch=9), executor=StaticBatch(max_batch=8)).run()

@@ -15,31 +15,31 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from backends.base import Backend
+from sim.cache.cache import ArtifactCache
+from sim.cache.eviction import Fifo, Lru
 from sim.cli import main
-from sim.config.build import Parts, build
-from sim.config.choices import CONF, choices, groups
-from sim.config.compose import composed
-from sim.config.settings import PARTS, check
-from sim.config.target import located
-from sim.errors import ConfigError
-from sim.gpu import Gpu
-from sim.model import Model
-from sim.parts import Eviction, Scheduler
-from sim.record.quality import Quality
-from sim.reuse.cache import Cache
-from sim.reuse.door import Reuse
-from sim.reuse.eviction import Fifo, Lru
+from sim.core.errors import ConfigError
+from sim.core.gpu import Gpu
+from sim.core.model import Model
+from sim.frontend.cached import CachedFrontEnd
+from sim.metrics.quality import Quality
+from sim.protocols import Eviction, Scheduler
+from sim.run.config.build import Parts, build
+from sim.run.config.choices import CONF, choices, groups
+from sim.run.config.compose import composed
+from sim.run.config.settings import PARTS, check
+from sim.run.config.target import located
 from tests.conftest import REPOSITORY
 from tests.sim.lab import configured, simulated
 from traces.arrivals.base import Arrivals
-from traces.similarity.scale import Scale
 from traces.similarity.search import Search
+from traces.similarity.similarity_map import SimilarityMap
 from traces.sources import Source
 
 KINDS: dict[str, Any] = {
     "trace": Source,
     "encoder": None,  # a name and a width may ask for files
-    "scale": Scale,
+    "similarity_map": SimilarityMap,
     "search": Search,
     "arrivals": Arrivals,
     "backend": Backend,
@@ -55,14 +55,14 @@ NEEDED = {
     "feature_cache=patch-level-measured": ["feature_cache.likeness.path=f"],
     "encoder=clip": ["encoder.weights=f"],
     "encoder=precomputed": ["encoder.path=v.npy", "encoder.prompts=p.parquet"],
-    "scheduler=routed": ["router=random"],
-    "controlnets=servers": ["feature_cache=none"],
+    "scheduler=per-worker": ["router=random"],
+    "controlnet_placement=shared": ["feature_cache=none"],
     **{
-        f"discipline={name}": ["executor=step-by-step"]
+        f"discipline={name}": ["executor=continuous-batching"]
         for name in ("capped", "same-size", "shortest-remaining", "slack")
     },
-    "space=clip-images": ["space.images.folder=f", "space.images.weights=f"],
-    "space=given-images": ["space.images.path=v.npy"],
+    "similarity=text-to-clip-images": ["similarity.images.folder=f", "similarity.images.weights=f"],
+    "similarity=text-to-given-images": ["similarity.images.path=v.npy"],
 }
 """What has no default, and what does not go with another choice."""
 
@@ -89,10 +89,10 @@ def test_what_a_group_needs_is_what_its_takers_are() -> None:
 
 _NEEDED_BY = {
     **{
-        f"discipline={name}": ("scheduler=routed", "router=random", "executor=step-by-step")
+        f"discipline={name}": ("scheduler=per-worker", "router=random", "executor=continuous-batching")
         for name in ("capped", "same-size", "shortest-remaining", "slack", "edf", "fifo")
     },
-    **{f"loras={name}": ("executor=step-by-step",) for name in ("asynchronous", "synchronous")},
+    **{f"loras={name}": ("executor=continuous-batching",) for name in ("asynchronous", "synchronous")},
 }
 
 
@@ -104,10 +104,16 @@ def _taken(node: Any) -> set[str]:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["router=random"], "router=random: applies only with scheduler=routed, found scheduler=fcfs"),
-        (["eviction=lru"], "eviction=lru: applies only with door=gpt-cache or door=modm"),
-        (["fetch=katz", "executor=step-by-step", "loras=synchronous"], "fetch=katz: applies only with loras=async"),
-        (["steps=patched"], "steps=patched: applies only with executor=step-by-step, found executor=whole-request"),
+        (["router=random"], "router=random: applies only with scheduler=per-worker, found scheduler=fcfs"),
+        (["eviction=lru"], "eviction=lru: applies only with frontend=gpt-cache or frontend=modm"),
+        (
+            ["lora_fetch=katz", "executor=continuous-batching", "lora_loading=sync"],
+            "lora_fetch=katz: applies only with lora_loading=async",
+        ),
+        (
+            ["batching=patched"],
+            "batching=patched: applies only with executor=continuous-batching, found executor=sequential",
+        ),
     ],
 )
 def test_a_group_without_the_choice_it_needs_is_refused_when_composed(words: list[str], told: str) -> None:
@@ -131,7 +137,7 @@ def test_every_choice_can_be_taken(turn: int) -> None:
     nodes = {group: getattr(settings, group) for group in PARTS}
     images = check(configured("system=pinecone")).cache
     for group in PARTS:
-        # Final images go with every door; latents do not.
+        # Final images go with every frontend; latents do not.
         parts = Parts(nodes if group == "cache" else {**nodes, "cache": images})
         empty = f"{group}=none" in words and group in ("controller", "failures", "feature_cache")
         assert (parts.get(group) is None) == empty
@@ -141,7 +147,7 @@ def test_every_choice_can_be_taken(turn: int) -> None:
 def test_every_design_has_its_parts_and_reads_all_of_them(group: str, choice: str) -> None:
     settings = check(configured(f"{group}={choice}"))
     parts = settings.parts()
-    for part in ("door", "scheduler", "executor", "allocation"):
+    for part in ("frontend", "scheduler", "executor", "allocation"):
         assert parts.get(part) is not None
     for part in ("controller", "failures"):  # which the run takes where there is one
         parts.get(part)
@@ -167,7 +173,7 @@ def test_the_groups_are_listed_with_a_line_each(capsys: pytest.CaptureFixture[st
 
 
 def test_a_list_imports_nothing_heavy() -> None:
-    code = "import sys; from sim.cli import main; main(['list', 'space']); print(*sys.modules)"
+    code = "import sys; from sim.cli import main; main(['list', 'similarity']); print(*sys.modules)"
     path = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=path, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -223,8 +229,11 @@ def test_the_command_line_wins_over_an_experiment_and_that_over_a_system() -> No
     assert configured("eviction=lru", "experiment=nirvana-table3")["eviction"]["_target_"].endswith("Lru")
     assert configured("experiment=nirvana-table2")["cluster"]["gpu"]["name"] == "a10g"
     assert configured("cluster=h800", "experiment=nirvana-table2")["cluster"]["gpu"]["name"] == "h800"
-    assert configured("system=gpt-cache")["scale"] == configured("scale=identity")["scale"]
-    assert configured("system=gpt-cache", "encoder=ngram", "scale=ngram")["scale"] == configured()["scale"]
+    assert configured("system=gpt-cache")["similarity_map"] == configured("similarity_map=identity")["similarity_map"]
+    assert (
+        configured("system=gpt-cache", "encoder=ngram", "similarity_map=ngram")["similarity_map"]
+        == configured()["similarity_map"]
+    )
 
 
 def test_a_child_system_replaces_a_part_whole(tmp_path: Path) -> None:
@@ -232,23 +241,23 @@ def test_a_child_system_replaces_a_part_whole(tmp_path: Path) -> None:
     (tmp_path / "system").mkdir()
     (tmp_path / "cache").mkdir()
     head = "# @package _global_\ndefaults:\n"
-    (tmp_path / "cache/few.yaml").write_text("_target_: sim.reuse.cache.Cache\ncapacity: 7\n")
+    (tmp_path / "cache/few.yaml").write_text("_target_: sim.cache.cache.ArtifactCache\ncapacity: 7\n")
     (tmp_path / "system/child.yaml").write_text(
         f"{head}  - nirvana\n  - override /cache: few\n  - override /eviction: lru\n  - _self_\n"
         "system: {name: child}\n"
     )
     (tmp_path / "system/grandchild.yaml").write_text(
-        f"{head}  - child\n  - override /eviction: fifo\n  - override /predictor: null\n  - _self_\n"
+        f"{head}  - child\n  - override /eviction: fifo\n  - override /match_predictor: null\n  - _self_\n"
     )
     child = _with(tmp_path, "system=child")
-    assert child["cache"] == {"_target_": "sim.reuse.cache.Cache", "capacity": 7}
-    assert child["eviction"] == {"_target_": "sim.reuse.eviction.Lru"}
+    assert child["cache"] == {"_target_": "sim.cache.cache.ArtifactCache", "capacity": 7}
+    assert child["eviction"] == {"_target_": "sim.cache.eviction.Lru"}
     assert child["selector"] == configured("system=nirvana")["selector"]
     assert child["system"]["services"] == configured("system=nirvana")["system"]["services"]
     grandchild = _with(tmp_path, "system=grandchild")
-    assert grandchild["eviction"] == {"_target_": "sim.reuse.eviction.Fifo"}
+    assert grandchild["eviction"] == {"_target_": "sim.cache.eviction.Fifo"}
     assert grandchild["cache"] == child["cache"]
-    assert grandchild.get("predictor") is None
+    assert grandchild.get("match_predictor") is None
     assert _with(tmp_path, "system=grandchild", "cache=modm")["cache"] == configured("system=modm-throughput")["cache"]
 
 
@@ -290,11 +299,17 @@ def _with(folder: Path, *overrides: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["system=nirvana", "door=direct-large"], "cache=nirvana: applies only with door=gpt-cache or door=modm"),
-        (["door=nirvana"], r"door \(sim.reuse.door.Reuse\) needs a cache and none is chosen; add cache=modm"),
+        (
+            ["system=nirvana", "frontend=direct-large"],
+            "cache=nirvana: applies only with frontend=gpt-cache or frontend=modm",
+        ),
+        (
+            ["frontend=nirvana"],
+            r"frontend \(sim.frontend.cached.CachedFrontEnd\) needs a cache and none is chosen; add cache=modm",
+        ),
         (["system=nirvana", "~eviction"], r"cache \(.*\) needs an eviction and none is chosen; add eviction=fifo"),
         (
-            ["+controller._target_=sim.reuse.store.Store"],
+            ["+controller._target_=sim.cache.store.ArtifactStore"],
             "controller: .* is no Controller: it lacks bind",
         ),
     ],
@@ -305,8 +320,8 @@ def test_a_part_that_is_not_read_or_not_there_is_refused(overrides: list[str], m
 
 
 def test_what_has_a_default_may_be_left_out() -> None:
-    """A door without a database, a store and a predictor finds at once, fetches always and searches for all."""
-    at_once = ("database=at-once", "predictor=none")
+    """A frontend without a database, a store and a predictor finds at once, fetches always and searches for all."""
+    at_once = ("index=immediate", "match_predictor=none")
     common = ("system=nirvana", "trace.requests=200")
     said = simulated(*common, *at_once).requests
     assert simulated(*common, "~database", "~store", "~predictor").requests.equals(said)
@@ -314,10 +329,10 @@ def test_what_has_a_default_may_be_left_out() -> None:
 
 def test_all_who_need_a_part_get_the_same_one() -> None:
     parts = check(configured("system=nirvana")).parts()
-    door = parts.get("door", Reuse)
-    assert door.cache is parts.get("cache", Cache)
-    assert door.cache.space is parts.get("space")
-    assert door.selector is parts.get("selector")
+    frontend = parts.get("frontend", CachedFrontEnd)
+    assert frontend.cache is parts.get("cache", ArtifactCache)
+    assert frontend.cache.similarity is parts.get("similarity")
+    assert frontend.selector is parts.get("selector")
     assert check(configured()).parts().get("selector") is None
 
 
@@ -341,8 +356,8 @@ class Needed:
 
 
 def test_what_a_node_gives_goes_before_what_is_chosen() -> None:
-    chosen = {"_target_": "sim.reuse.eviction.Lru"}
-    own = {"_target_": "sim.reuse.eviction.Fifo"}
+    chosen = {"_target_": "sim.cache.eviction.Lru"}
+    own = {"_target_": "sim.cache.eviction.Fifo"}
     parts = Parts({"eviction": chosen})
     assert isinstance(build(_node("Needy"), "it", parts=parts).eviction, Lru)
     assert isinstance(build(_node("Needy", eviction=own), "it", parts=parts).eviction, Fifo)
@@ -351,12 +366,12 @@ def test_what_a_node_gives_goes_before_what_is_chosen() -> None:
 
 
 def test_a_class_that_lacks_methods_is_told_which() -> None:
-    store = {"_target_": "sim.reuse.store.Store"}
+    store = {"_target_": "sim.cache.store.ArtifactStore"}
     lacks = "__len__, bind, next, offer"
-    with pytest.raises(ConfigError, match=rf"s: sim.reuse.store.Store is no Scheduler: it lacks {lacks}"):
+    with pytest.raises(ConfigError, match=rf"s: sim.cache.store.ArtifactStore is no Scheduler: it lacks {lacks}"):
         build(store, "s", Scheduler)
-    with pytest.raises(ConfigError, match=r"space: sim.reuse.store.Store is no Space: it lacks .*queries"):
-        Parts({"cache": {"_target_": "sim.reuse.cache.Cache", "capacity": 3}, "space": store}).get("cache")
+    with pytest.raises(ConfigError, match=r"space: sim.cache.store.ArtifactStore is no Space: it lacks .*queries"):
+        Parts({"cache": {"_target_": "sim.cache.cache.ArtifactCache", "capacity": 3}, "similarity": store}).get("cache")
 
 
 class Half(Scheduler):
@@ -385,13 +400,13 @@ def test_methods_that_may_be_left_out_have_a_body_and_the_others_are_named() -> 
 
 def test_a_part_that_another_one_needs_has_to_be_of_its_kind_too() -> None:
     """It was built for one that takes anything."""
-    parts = Parts({"eviction": {"_target_": "sim.reuse.eviction.Lru"}})
+    parts = Parts({"eviction": {"_target_": "sim.cache.eviction.Lru"}})
     built = parts.get("eviction")
     assert parts.get("eviction", Eviction) is built
     with pytest.raises(ConfigError, match=r"eviction: .*Lru is no Scheduler: it lacks .*offer"):
         parts.get("eviction", Scheduler)
     with pytest.raises(ConfigError, match=r"eviction: .*Lru is no Reuse$"):
-        parts.get("eviction", Reuse)
+        parts.get("eviction", CachedFrontEnd)
 
 
 class Named(Protocol):
@@ -416,7 +431,7 @@ class Loose:
 
 
 def test_a_setting_that_is_no_part_is_what_its_type_says() -> None:
-    fifo = {"_target_": "sim.reuse.eviction.Fifo"}
+    fifo = {"_target_": "sim.cache.eviction.Fifo"}
     loose = build(_node("Loose", part=None, named=None, word="b", anything={"x": [1]}, several=[1]), "it")
     assert (loose.part, loose.named, loose.word, loose.anything, loose.several) == (None, None, "b", {"x": [1]}, [1])
     loose = build(_node("Loose", part=fifo), "it")

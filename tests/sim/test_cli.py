@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sim.cli import main
-from sim.commands import COMMANDS
+from sim.run.commands import COMMANDS
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def test_a_run_writes_its_four_files_and_says_where(capsys: pytest.CaptureFixtur
     assert sorted(file.name for file in tmp_path.iterdir()) == ["out"], "Hydra leaves nothing of its own behind"
 
 
-BEYOND = ("extrapolate=warn", "executor=step-by-step", "executor.limit=4", "trace.requests=30")
+BEYOND = ("extrapolate=warn", "executor=continuous-batching", "executor.max_batch=4", "trace.requests=30")
 
 
 def test_a_run_warns_once_of_each_kind_of_extrapolation(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,7 +57,7 @@ def test_a_run_warns_once_of_each_kind_of_extrapolation(capsys: pytest.CaptureFi
 
 
 def test_a_sweep_warns_once_of_what_several_of_its_runs_extrapolate() -> None:
-    done = mezzotint("run", "-m", *BEYOND, "executor.limit=1,2,4", "run.dir=sweep")
+    done = mezzotint("run", "-m", *BEYOND, "executor.max_batch=1,2,4", "run.dir=sweep")
     assert done.returncode == 0, done.stderr
     (line,) = done.stderr.splitlines()
     assert "on mi210 is extrapolated: in 2 of 3 runs; outside the measured grid" in line
@@ -115,7 +115,7 @@ def test_a_fault_of_ours_is_not_put_down_to_the_user(monkeypatch: pytest.MonkeyP
     def broken(*_: object, **__: object) -> None:
         raise ValueError("a fault")
 
-    monkeypatch.setattr("sim.run.simulate", broken)
+    monkeypatch.setattr("sim.run.simulate.simulate", broken)
     with pytest.raises(ValueError, match="a fault"):
         main(["run", "trace.requests=5", "run.dir=out"])
 
@@ -140,7 +140,7 @@ def test_import_describe_run_report(data: Path, capsys: pytest.CaptureFixture[st
 POLICY = '''
 from dataclasses import dataclass, field
 
-from sim.request import DISCARDED
+from sim.core.request import DISCARDED
 
 
 @dataclass
@@ -154,7 +154,7 @@ class LastComeFirstServed:
         self.run = run
 
     def offer(self, request, now_s):
-        worker = self.run.cluster.roomiest()
+        worker = self.run.cluster.least_loaded()
         if worker is None:
             self.waiting.append(request)
         return worker
@@ -243,16 +243,16 @@ def test_an_experiment_replays_a_trace_of_one_s_own() -> None:
             ["run", "--plugin", "broken", "scheduler._target_=broken.Policy"],
             "--plugin: broken cannot be imported (SyntaxError",
         ),
-        (["run", "system=small-model", "scheduler._target_=sim.schedule.hit_miss.HitMiss"], "no worker may run"),
+        (["run", "system=small-model", "scheduler._target_=sim.scheduling.hit_miss.HitMiss"], "no worker may run"),
         (["run", "system=nirvana", "encoder.dim=99999999999"], "encoder.dim: found 99999999999"),
-        (["run", "scheduler.patience_s=3"], "scheduler.patience_s: sim.schedule.fcfs.Fcfs takes no such setting"),
+        (["run", "scheduler.patience_s=3"], "scheduler.patience_s: sim.scheduling.fcfs.Fcfs takes no such setting"),
         (["run", "cluster.cuont=3"], "cluster.cuont: extra inputs are not permitted"),
         (
             ["run", "eviction=nosuch"],
             "Available options in 'eviction': fifo lcbfu lcbfu-artifact lcbfu-plain lfu lfu-plain lru optimum random",
         ),
-        (["run", "eviction=lru"], "eviction=lru: applies only with door=gpt-cache"),
-        (["run", "system.door.search_s=1"], "system.door: extra inputs are not permitted"),
+        (["run", "eviction=lru"], "eviction=lru: applies only with frontend=gpt-cache"),
+        (["run", "system.frontend.search_s=1"], "system.frontend: extra inputs are not permitted"),
         (["run", "cluster=l20", "models=sdxl"], "no profile of sdxl on l20"),
         (["run", "arrivals.rate_rpm=fast"], "arrivals.rate_rpm: found 'fast', expected float"),
         (["run", "shapes=trace"], "outside the measured grid"),
@@ -378,9 +378,9 @@ def test_a_reader_that_has_gone_is_no_error(words: list[str], unbuffered: str, m
 def test_a_working_directory_that_is_gone_is_one_line(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
+    (tmp_path / "request_left").mkdir()
+    monkeypatch.chdir(tmp_path / "request_left")
+    (tmp_path / "request_left").rmdir()
     assert main(words) == 2
     assert capsys.readouterr().err == (
         "mezzotint: error: the working directory no longer exists; change to a folder that does\n"
@@ -405,7 +405,7 @@ def test_memory_that_runs_out_is_one_line(
     def simulate(*_: object, **__: object) -> None:
         raise MemoryError("Unable to allocate 15.3 MiB")
 
-    monkeypatch.setattr("sim.run.simulate", simulate)
+    monkeypatch.setattr("sim.run.simulate.simulate", simulate)
     assert main([*words, *SMALL, "run.dir=out"]) == 2
     said = capsys.readouterr().err
     assert said.count("memory ran out (Unable to allocate 15.3 MiB); raise `ulimit -v`, free memory") == max(

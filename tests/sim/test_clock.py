@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simpy.core import EmptySchedule
 
-from sim.clock import ARRIVAL, COMPLETION, CONTROL, Clock
+from sim.core.clock import ARRIVAL, COMPLETION, CONTROL, Clock
 
 
 @given(asked=st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.1 + 0.2, 1e9]), st.integers(0, 3))))

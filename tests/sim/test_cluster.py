@@ -1,4 +1,4 @@
-"""Laws of the cluster: roles by order, who has room, gangs, memory, and what may be spent."""
+"""Laws of the cluster: roles by order, who has room, groups, memory, and what may be spent."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -10,21 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import Asset, Cost, Work, WorkFailed
-from sim.cluster.batch import WholeBatch
 from sim.cluster.cluster import Cluster
-from sim.cluster.residence import ensure
-from sim.cluster.rooms import Rooms
-from sim.cluster.steps import StepByStep
-from sim.cluster.whole import WholeRequest
+from sim.cluster.free_workers import FreeWorkers
+from sim.core.errors import ConfigError, SimulationError
+from sim.core.gpu import Gpu
+from sim.core.model import Model
+from sim.core.request import HIT, MISS, Request
+from sim.core.worker import Worker
 from sim.engine import Engine
-from sim.errors import ConfigError, SimulationError
-from sim.gpu import Gpu
-from sim.model import Model
-from sim.parts import Scheduler
-from sim.request import HIT, MISS, Request
-from sim.schedule.hit_miss import HitMiss
-from sim.schedule.per_worker import PerWorker
-from sim.worker import Worker
+from sim.execution.continuous_batching import ContinuousBatching
+from sim.execution.loading import ensure
+from sim.execution.sequential import Sequential
+from sim.execution.static_batch import StaticBatch
+from sim.protocols import Scheduler
+from sim.scheduling.hit_miss import HitMiss
+from sim.scheduling.hit_miss_per_worker import HitMissPerWorker
 from tests.sim.lab import Given, engine
 
 LOAD_S = 7.0
@@ -50,11 +50,11 @@ class Acts:
 
 
 def order(worker: int, role: str) -> Any:
-    return lambda run, now_s: run.cluster.order(run.cluster.workers[worker], role, now_s)
+    return lambda run, now_s: run.cluster.change_role(run.cluster.workers[worker], role, now_s)
 
 
 class Marked:
-    """A front door for which the rows in ``hits`` are hits, to be refined in a half of the steps."""
+    """A front end for which the rows in ``hits`` are hits, to be refined in a half of the steps."""
 
     def __init__(self, hits: Sequence[bool]) -> None:
         self.hits = hits
@@ -76,14 +76,15 @@ class Marked:
 
 
 def spans(run: Engine) -> Spans:
-    kinds = list(run.record.ledger.kinds)
+    kinds = list(run.record.usage_log.kinds)
     return [
-        (kinds[s["kind"]], int(s["worker"]), float(s["from_s"]), float(s["until_s"])) for s in run.record.ledger.spans()
+        (kinds[s["kind"]], int(s["worker"]), float(s["from_s"]), float(s["until_s"]))
+        for s in run.record.usage_log.spans()
     ]
 
 
 def once(run: Engine) -> float:
-    """GPU-seconds spent; no GPU at two things at one instant, a gang's GPUs included."""
+    """GPU-seconds spent; no GPU at two things at one instant, a group's GPUs included."""
     total = 0.0
     until = dict.fromkeys(range(run.cluster.gpus), 0.0)
     for _, worker, from_s, until_s in sorted(spans(run), key=lambda span: span[2:]):
@@ -95,11 +96,11 @@ def once(run: Engine) -> float:
 
 
 def switched(times: Any, full_s: Any, *acts: Any, roles: Any = ("large", "small"), **parts: Any) -> Engine:
-    """A finished run under ``acts``, with hits as the door has them."""
+    """A finished run under ``acts``, with hits as the frontend has them."""
     hits = parts.pop("hits", [False] * len(full_s))
     backend = parts.pop("backend", None) or Given([float(s) for s in full_s], LOAD_S)
     run = engine(
-        times, full_s, roles=list(roles), backend=backend, door=Marked(hits), scheduler=HitMiss(),
+        times, full_s, roles=list(roles), backend=backend, frontend=Marked(hits), scheduler=HitMiss(),
         controllers=[Acts(*acts)], **parts,
     )  # fmt: skip
     run.run()
@@ -117,9 +118,9 @@ def test_an_ordered_worker_ends_what_is_aboard_loads_and_serves_its_new_role() -
         ("serve", 1, 0.0, 5.0), ("serve", 0, 1.0, 11.0), ("load", 1, 5.0, 12.0), ("serve", 0, 11.0, 21.0),
         ("serve", 1, 20.0, 30.0),
     ]  # fmt: skip
-    assert run.record.facts["worker"].tolist() == [1, 0, 0, 1]
-    assert run.record.facts["load_s"].tolist() == [0.0] * 4
-    ledger = run.record.ledger
+    assert run.record.request_columns["worker"].tolist() == [1, 0, 0, 1]
+    assert run.record.request_columns["load_s"].tolist() == [0.0] * 4
+    ledger = run.record.usage_log
     load = ledger.spans()[[kind == "load" for kind, *_ in spans(run)]]
     assert load["joules"].tolist() == [300 * LOAD_S]
     assert list(ledger.models)[load["model"][0]] == "large"
@@ -131,8 +132,8 @@ def test_what_waits_for_the_old_role_waits_on_and_is_served_when_the_role_is_bac
     run = switched(
         [0.0, 1.0, 2.0], [10.0] * 3, (3.0, order(1, "large")), (30.0, order(1, "small")), hits=[True] * 3
     )  # fmt: skip
-    assert run.record.facts["start_s"].tolist() == [0.0, 37.0, 42.0]
-    assert (run.record.facts["outcome"] == 1).all()
+    assert run.record.request_columns["start_s"].tolist() == [0.0, 37.0, 42.0]
+    assert (run.record.request_columns["outcome"] == 1).all()
     once(run)
 
 
@@ -140,17 +141,17 @@ def test_an_order_back_before_the_load_began_costs_nothing() -> None:
     acts = (1.0, order(1, "large")), (2.0, order(1, "small"))
     run = switched([0.0, 1.5, 6.0], [10.0] * 3, *acts, hits=[True] * 3)
     assert [kind for kind, *_ in spans(run)] == ["serve"] * 3
-    assert run.record.facts["start_s"].tolist() == [0.0, 5.0, 10.0]
+    assert run.record.request_columns["start_s"].tolist() == [0.0, 5.0, 10.0]
 
 
 def test_an_order_while_it_loads_leads_to_a_further_load() -> None:
     acts = (1.0, order(1, "large")), (2.0, order(1, "small"))
     run = switched([0.0, 3.0], [30.0] * 2, *acts, hits=[False, True])
     assert [span for span in spans(run) if span[0] == "load"] == [("load", 1, 1.0, 8.0), ("load", 1, 8.0, 15.0)]
-    assert run.record.facts["start_s"].tolist() == [0.0, 15.0]
+    assert run.record.request_columns["start_s"].tolist() == [0.0, 15.0]
     third = switched([0.0, 3.0], [30.0] * 2, *acts, (3.0, order(1, "large")), hits=[False, False])
     assert [span[2:] for span in spans(third) if span[0] == "load"] == [(1.0, 8.0)]  # it was right all the time
-    assert third.record.facts["start_s"].tolist() == [0.0, 8.0]
+    assert third.record.request_columns["start_s"].tolist() == [0.0, 8.0]
 
 
 def test_an_order_to_a_role_of_the_same_model_costs_nothing() -> None:
@@ -162,7 +163,7 @@ def test_an_order_to_a_role_of_the_same_model_costs_nothing() -> None:
 def test_a_load_that_is_under_way_at_the_end_is_work_as_far_as_it_came() -> None:
     run = switched([0.0], [10.0], (6.0, order(1, "large")))
     assert ("load", 1, 6.0, 10.0) in spans(run)
-    assert run.record.ledger.inside(0.0, 10.0, run.cluster.sizes()).joules == pytest.approx(300 * 14)
+    assert run.record.usage_log.inside(0.0, 10.0, run.cluster.sizes()).joules == pytest.approx(300 * 14)
 
 
 @settings(max_examples=80)
@@ -182,7 +183,7 @@ def test_orders_at_random_lose_nobody_and_spend_no_gpu_twice(
         def act(run: Any, now_s: float) -> None:
             workers = run.cluster.workers
             if sum(each.role == workers[worker].role for each in workers) > 1:
-                run.cluster.order(workers[worker], role, now_s)
+                run.cluster.change_role(workers[worker], role, now_s)
             seen.append({each.role for each in workers})
 
         return act
@@ -193,7 +194,7 @@ def test_orders_at_random_lose_nobody_and_spend_no_gpu_twice(
         times, full_s, *acts, roles=["large", "large", "small", "small"], hits=[hit for _, hit, _ in gaps],
         backend=Given(full_s, load_s),
     )  # fmt: skip
-    facts, end_s = run.record.facts, float(run.record.facts["finish_s"].max())
+    facts, end_s = run.record.request_columns, float(run.record.request_columns["finish_s"].max())
     assert (facts["outcome"] == 1).all()  # and Engine.run holds Little's law
     assert all(roles == {"large", "small"} for roles in seen)
     assert once(run) <= 4 * (end_s - 0.0) + 1e-9
@@ -209,26 +210,26 @@ def test_orders_at_random_lose_nobody_and_spend_no_gpu_twice(
 
 
 @settings(max_examples=150)
-@given(limit=st.integers(1, 3), roles=st.lists(st.sampled_from("ab"), min_size=1, max_size=5), data=st.data())
+@given(max_batch=st.integers(1, 3), roles=st.lists(st.sampled_from("ab"), min_size=1, max_size=5), data=st.data())
 def test_roomiest_and_idle_are_what_a_search_of_all_finds(limit: int, roles: list[str], data: st.DataObject) -> None:
     """Fewest aboard, longest so: a list of (aboard, when it came to that) beside the real thing."""
-    rooms, workers = Rooms(), [Worker(i, role, role, limit) for i, role in enumerate(roles)]
+    rooms, workers = FreeWorkers(), [Worker(i, role, role, limit) for i, role in enumerate(roles)]
     since = list(range(len(workers)))
     for worker in workers:
         rooms.add(worker)
     for now in range(len(workers), len(workers) + 25):
         worker = data.draw(st.sampled_from(workers))
-        change = data.draw(st.sampled_from([n for n in (-1, 1) if 0 <= worker.aboard + n <= limit]))
-        if worker.lane is not None:
+        change = data.draw(st.sampled_from([n for n in (-1, 1) if 0 <= worker.running + n <= limit]))
+        if worker.bucket is not None:
             rooms.remove(worker)
-        worker.aboard += change
+        worker.running += change
         since[worker.id] = now
-        if worker.aboard < limit:
+        if worker.running < limit:
             rooms.add(worker)
         for role in (None, "a", "b"):
-            there = [w for w in workers if w.aboard < limit and role in (None, w.role)]
-            assert rooms.roomiest(role) is min(there, key=lambda w: (w.aboard, since[w.id]), default=None)
-            idle = sorted((w for w in there if not w.aboard), key=lambda w: since[w.id])
+            there = [w for w in workers if w.running < limit and role in (None, w.role)]
+            assert rooms.least_loaded(role) is min(there, key=lambda w: (w.running, since[w.id]), default=None)
+            idle = sorted((w for w in there if not w.running), key=lambda w: since[w.id])
             assert list(rooms.idle(role)) == idle
 
 
@@ -239,18 +240,18 @@ def test_a_worker_that_is_closed_and_reopened_while_empty_takes_requests_again()
     )
     run = engine([2.0], [1.0], controllers=[Acts(*acts)])
     run.run()
-    assert run.record.facts["start_s"].tolist() == [5.0]
+    assert run.record.request_columns["start_s"].tolist() == [5.0]
 
 
-@pytest.mark.parametrize("executor", [WholeRequest, lambda: WholeBatch(1)])
+@pytest.mark.parametrize("executor", [Sequential, lambda: StaticBatch(1)])
 def test_a_worker_that_keeps_requests_ends_them_all_before_it_loads(executor: Any) -> None:
     """Three misses of 10 s at once, all for the one large worker, which is ordered at 3 s to be a small one."""
     run = engine(
         [0.0, 1.0, 2.0], [10.0] * 3, roles=["large", "small"], backend=Given([10.0] * 3, LOAD_S),
-        scheduler=PerWorker(), executor=executor(), controllers=[Acts((3.0, order(0, "small")))],
+        scheduler=HitMissPerWorker(), executor=executor(), controllers=[Acts((3.0, order(0, "small")))],
     )  # fmt: skip
     run.run()
-    assert run.record.facts["finish_s"].tolist() == [10.0, 20.0, 30.0]
+    assert run.record.request_columns["finish_s"].tolist() == [10.0, 20.0, 30.0]
     assert spans(run)[-1] == ("load", 0, 30.0, 30.0)  # the run ends as it begins
 
 
@@ -258,11 +259,11 @@ def test_a_batch_with_room_for_more_is_ended_before_its_worker_loads() -> None:
     """Of batches of up to two the first is one request's and ends at 10 s, the next another's, which ends at 20 s."""
     run = engine(
         [0.0, 1.0, 50.0], [10.0] * 3, roles=["large", "small"], backend=Given([10.0] * 3, LOAD_S),
-        scheduler=PerWorker(), executor=WholeBatch(2),
+        scheduler=HitMissPerWorker(), executor=StaticBatch(2),
         controllers=[Acts((3.0, order(0, "small")), (40.0, order(0, "large")))],
     )  # fmt: skip
     run.run()
-    assert run.record.facts["finish_s"].tolist() == [10.0, 20.0, 60.0]
+    assert run.record.request_columns["finish_s"].tolist() == [10.0, 20.0, 60.0]
     assert [span for span in spans(run) if span[0] == "load"] == [("load", 0, 20.0, 27.0), ("load", 0, 40.0, 47.0)]
 
 
@@ -270,11 +271,11 @@ def test_a_worker_of_several_requests_loads_when_the_last_of_them_is_out() -> No
     """Two step together for 20 and 30 s from their start; ordered at 5 s, it takes nobody else until it has loaded."""
     run = engine(
         [0.0, 0.0, 6.0], [20.0, 30.0, 10.0], roles=["large"], backend=Given([20.0, 30.0, 10.0], LOAD_S),
-        executor=StepByStep(2), controllers=[Acts((5.0, order(0, "small")), (40.0, order(0, "large")))],
-        shapes=tuple(np.array(column, np.int32) for column in ([64] * 3, [64] * 3, [25, 50, 50])), native=False,
+        executor=ContinuousBatching(2), controllers=[Acts((5.0, order(0, "small")), (40.0, order(0, "large")))],
+        shapes=tuple(np.array(column, np.int32) for column in ([64] * 3, [64] * 3, [25, 50, 50])), use_model_shape=False,
     )  # fmt: skip
     run.run()
-    facts = run.record.facts
+    facts = run.record.request_columns
     first_s, last_s = sorted(facts["finish_s"][:2])
     (load,) = [span for span in spans(run) if span[0] == "load"][:1]
     assert first_s < last_s == load[2]
@@ -297,16 +298,16 @@ def taken(prepare: Any) -> str:
         (lambda cluster, worker: cluster.take(worker), "has 1 of at most 1 aboard"),
         (lambda cluster, worker: cluster.close(worker), "runs a batch"),
         (lambda cluster, worker: cluster.fail(worker, 0.0), "failed and is not back"),
-        (lambda cluster, worker: cluster.order(worker, "small", 0.0), "drains or loads for another role"),
+        (lambda cluster, worker: cluster.change_role(worker, "small", 0.0), "drains or loads for another role"),
         (
-            lambda cluster, worker: cluster.take(worker) or cluster.order(worker, "small", 0.0),
+            lambda cluster, worker: cluster.take(worker) or cluster.change_role(worker, "small", 0.0),
             "drains or loads for another role",
         ),
     ],
 )
 def test_a_worker_that_takes_nobody_says_why(prepare: Any, reason: str) -> None:
     said = taken(prepare)
-    assert said.startswith("the scheduler (sim.schedule.fcfs.Fcfs) gave a request to worker 0")
+    assert said.startswith("the scheduler (sim.scheduling.fcfs.Fcfs) gave a request to worker 0")
     assert f"which {reason}; ask the cluster who has room" in said
 
 
@@ -314,12 +315,12 @@ def test_no_more_requests_are_released_than_are_aboard() -> None:
     cluster = opened(100)
     worker = cluster.workers[0]
     cluster.take(worker)
-    with pytest.raises(SimulationError, match=r"WholeRequest\) released 2 requests of worker 0 .*, which has 1 aboard"):
+    with pytest.raises(SimulationError, match=r"Sequential\) released 2 requests of worker 0 .*, which has 1 aboard"):
         cluster.release(worker, 2)
 
 
 def test_an_executor_that_takes_no_request_is_refused() -> None:
-    class Closed(WholeRequest):
+    class Closed(Sequential):
         limit = 0
 
     with pytest.raises(SimulationError, match=r"Closed\) takes 0 requests at once, expected 1 or more"):
@@ -334,7 +335,7 @@ def test_a_request_for_another_model_cannot_join_those_aboard() -> None:
 
     said = r"a request for small \(row 1\) was given to worker 0 while others aboard run on large; .* keep models apart"
     with pytest.raises(SimulationError, match=said):
-        engine([0.0, 1.0], [9.0] * 2, door=Both([False, True]), executor=StepByStep(2)).run()
+        engine([0.0, 1.0], [9.0] * 2, frontend=Both([False, True]), executor=ContinuousBatching(2)).run()
 
 
 def test_what_is_to_be_run_needs_a_model() -> None:
@@ -354,15 +355,15 @@ def test_a_request_that_cannot_be_run_has_its_model_loaded_first_and_that_is_wor
     run = engine([0.0], [9.0], roles=["small"], backend=Refusing([9.0], LOAD_S))
     run.run()
     assert spans(run) == [("load", 0, 0.0, LOAD_S)]
-    assert run.record.facts["finish_s"].tolist() == [LOAD_S]
-    assert run.record.facts.reasons == {0: "no such shape"}
+    assert run.record.request_columns["finish_s"].tolist() == [LOAD_S]
+    assert run.record.request_columns.reasons == {0: "no such shape"}
 
 
-# -- gangs ---------------------------------------------------------------------------------------------------------
+# -- groups ---------------------------------------------------------------------------------------------------------
 
 
 class Ganging(Scheduler):
-    """Serves with gangs of ``size`` in ``role`` alone; one that is idle is disbanded."""
+    """Serves with groups of ``size`` in ``role`` alone; one that is idle is disbanded."""
 
     def __init__(self, size: int = 2, role: str = "large") -> None:
         self.size, self.role = size, role
@@ -373,9 +374,9 @@ class Ganging(Scheduler):
     def offer(self, request: Request, now_s: float) -> Any:
         idle = list(self.run.cluster.idle())
         if len(idle) >= self.size:
-            gang = self.run.cluster.gang(idle[: self.size], self.role, now_s)
-            if gang.has_room:  # it need not load
-                return gang
+            group = self.run.cluster.form_group(idle[: self.size], self.role, now_s)
+            if group.has_capacity:  # it need not load
+                return group
         self.waiting.append(request)
         return None
 
@@ -407,14 +408,14 @@ def test_a_gang_forms_loads_serves_and_is_disbanded_and_counts_all_its_gpus() ->
     for backend, watts in ((Given([20.0] * 2, LOAD_S), 300), (Metered([20.0] * 2, LOAD_S), 100)):
         run = engine(
             [0.0, 1.0], [20.0] * 2, roles=["small"] * 3, backend=backend, scheduler=Ganging(),
-            executor=WholeRequest({2: 2.0}),
+            executor=Sequential({2: 2.0}),
         )  # fmt: skip
         run.run()
         assert spans(run) == [("load", 3, 0.0, 7.0), ("serve", 3, 7.0, 17.0), ("serve", 3, 17.0, 27.0)]
         assert once(run) == 2 * 27.0
-        spent = run.record.ledger.inside(0.0, 27.0, run.cluster.sizes())
+        spent = run.record.usage_log.inside(0.0, 27.0, run.cluster.sizes())
         assert (spent.busy_s, spent.switch_s, spent.joules) == (54.0, 14.0, pytest.approx(watts * 54.0))
-        facts = run.record.facts
+        facts = run.record.request_columns
         assert facts["energy_j"].tolist() == pytest.approx([watts * 20.0] * 2)
         assert facts["denoise_s"].tolist() == [10.0] * 2
         assert facts["step_share_s"].tolist() == [20.0] * 2  # GPU-seconds: twice as fast on two saves nothing
@@ -436,35 +437,35 @@ def test_gangs_are_refused_of_whom_is_not_there_to_be_in_one() -> None:
         return act
 
     def formed(run: Any, now_s: float) -> None:
-        run.cluster.gang([run.cluster.workers[1], run.cluster.workers[2]], "large", now_s)
+        run.cluster.form_group([run.cluster.workers[1], run.cluster.workers[2]], "large", now_s)
 
     def disbanded(run: Any, now_s: float) -> None:
-        run.gone = run.cluster.workers[-1]
-        run.cluster.disband(run.gone, now_s)
+        run.request_left = run.cluster.workers[-1]
+        run.cluster.disband(run.request_left, now_s)
 
     singles: list[Any] = []
     first = tried(
-        lambda c, t: c.gang([c.workers[0], c.workers[1]], "large", t),  # the first is busy
-        lambda c, t: c.gang([c.workers[1], c.workers[1]], "large", t),
-        lambda c, t: c.gang([c.workers[1]], "large", t),
-        lambda c, t: c.gang(c.workers[1:3], "large", t, 0),
-        lambda c, t: c.gang(c.workers[1:3], "large", t, 3),
+        lambda c, t: c.group([c.workers[0], c.workers[1]], "large", t),  # the first is busy
+        lambda c, t: c.group([c.workers[1], c.workers[1]], "large", t),
+        lambda c, t: c.group([c.workers[1]], "large", t),
+        lambda c, t: c.group(c.workers[1:3], "large", t, 0),
+        lambda c, t: c.group(c.workers[1:3], "large", t, 3),
         lambda c, t: c.disband(c.workers[1], t),
         lambda c, t: singles.extend(c.workers) or c.disband(c.workers[0], t),
     )
     second = tried(
         lambda c, t: c.order(singles[1], "small", t),
-        lambda c, t: c.gang([singles[1], singles[2]], "large", t),
-        lambda c, t: c.gang([c.workers[-1], singles[3]], "large", t),
+        lambda c, t: c.group([singles[1], singles[2]], "large", t),
+        lambda c, t: c.group([c.workers[-1], singles[3]], "large", t),
         lambda c, t: c.take(singles[1]),
-        lambda c, t: c.spend(singles[1], t, t, "serve"),
+        lambda c, t: c.record_busy(singles[1], t, t, "serve"),
     )
     third = (
         4.0,
         lambda run, t: tried(
-            lambda c, t: c.order(run.gone, "small", t),
-            lambda c, t: c.take(run.gone),
-            lambda c, t: c.spend(run.gone, t, t, "serve"),
+            lambda c, t: c.order(run.request_left, "small", t),
+            lambda c, t: c.take(run.request_left),
+            lambda c, t: c.record_busy(run.request_left, t, t, "serve"),
         )(run, t),
     )
     acts = ((1.0, first), (2.0, formed), (2.5, second), (3.0, disbanded), third)
@@ -472,7 +473,7 @@ def test_gangs_are_refused_of_whom_is_not_there_to_be_in_one() -> None:
     run.run()
     found = (
         "not idle", "two or more different", "two or more different",
-        "wants 0 GPUs of a gang of 2 to step", "wants 3 GPUs of a gang of 2 to step", "no idle gang", "no idle gang",
+        "wants 0 GPUs of a group of 2 to step", "wants 3 GPUs of a group of 2 to step", "no idle group", "no idle group",
         "one of the GPUs", "not idle", "not idle", "one of the GPUs", "one of the GPUs", "was disbanded",
         "was disbanded", "time of worker 4 (large), which was disbanded",
     )  # fmt: skip
@@ -487,7 +488,7 @@ def test_busy_is_who_serves_and_who_loads() -> None:
     seen = []
 
     def load(run: Any, now_s: float) -> None:
-        run.cluster.order(run.cluster.workers[1], "small", now_s)
+        run.cluster.change_role(run.cluster.workers[1], "small", now_s)
 
     def look(run: Any, now_s: float) -> None:
         seen.append(run.cluster.busy(now_s))
@@ -497,13 +498,13 @@ def test_busy_is_who_serves_and_who_loads() -> None:
     assert seen == [1, 2, 1, 0]
 
 
-@pytest.mark.parametrize("executor", [WholeBatch(2), StepByStep(2), WholeRequest()])
+@pytest.mark.parametrize("executor", [StaticBatch(2), ContinuousBatching(2), Sequential()])
 def test_what_does_not_know_the_speed_of_a_gang_refuses_one(executor: Any) -> None:
     with pytest.raises((SimulationError, ConfigError), match=r"nothing says how (fast|much faster)"):
         engine([0.0], [1.0], 2, scheduler=Ganging(), executor=executor).run()
 
 
-@pytest.mark.parametrize(("executor", "key"), [(StepByStep(1), "steps"), (WholeRequest(), "executor")])
+@pytest.mark.parametrize(("executor", "key"), [(ContinuousBatching(1), "steps"), (Sequential(), "executor")])
 def test_the_key_that_says_how_fast_a_gang_is_is_named(executor: Any, key: str) -> None:
     with pytest.raises(ConfigError, match=rf"^{key}\.speedup: a request runs on 2 GPUs .* {key}\.speedup=\{{2: "):
         engine([0.0], [1.0], 2, scheduler=Ganging(), executor=executor).run()
@@ -612,9 +613,9 @@ def test_a_model_that_is_larger_than_the_device_is_an_error() -> None:
 def test_a_gang_holds_what_each_of_its_gpus_can() -> None:
     run = engine([0.0], [1.0], 2, gpu=Gpu("test", 300.0, 60.0, "made up", memory_bytes=15), backend=Sized([1.0]))
     run._open()
-    gang: Any = run.cluster.gang(run.cluster.workers, "large", 0.0)
-    assert run.cluster.admit(gang, Asset("lora", "6", "large"), 6) is None
-    assert run.cluster.admit(gang, Asset("lora", "5", "large"), 5) == []
+    group: Any = run.cluster.form_group(run.cluster.workers, "large", 0.0)
+    assert run.cluster.admit(group, Asset("lora", "6", "large"), 6) is None
+    assert run.cluster.admit(group, Asset("lora", "5", "large"), 5) == []
 
 
 # -- what may be spent ---------------------------------------------------------------------------------------------
@@ -635,7 +636,7 @@ def test_a_gang_holds_what_each_of_its_gpus_can() -> None:
 def test_what_cannot_be_spent(from_s: float, until_s: float, batch: int, what: str) -> None:
     cluster: Cluster = opened(100)
     worker = cluster.workers[0]
-    assert cluster.spend(worker, 1.0, 3.0, "serve") == 600.0
+    assert cluster.record_busy(worker, 1.0, 3.0, "serve") == 600.0
     with pytest.raises(SimulationError, match=f"the executor .*{what}"):
-        cluster.spend(worker, from_s, until_s, "serve", batch=batch)
-    assert cluster.spend(worker, 3.0, 3.0, "serve") == 0.0
+        cluster.record_busy(worker, from_s, until_s, "serve", batch=batch)
+    assert cluster.record_busy(worker, 3.0, 3.0, "serve") == 0.0

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sim.errors import ConfigError, SimulationError
-from sim.record.series import series
-from sim.request import Request
-from sim.reuse.door import Direct
+from sim.core.errors import ConfigError, SimulationError
+from sim.core.request import Request
+from sim.frontend.cached import Direct
+from sim.metrics.time_series import series
 from tests.sim.lab import engine, simulated
 from tests.sim.test_cluster import Acts
 
@@ -37,8 +37,8 @@ class Told(Direct):
 
 def test_actors_act_after_insertions_and_before_arrivals() -> None:
     """However they sleep: by a timeout, until a time, or woken by an event of their own."""
-    door = Told()
-    door.what = what = []
+    frontend = Told()
+    frontend.what = what = []
 
     class Three(Acts):
         def bind(self, run: Any) -> None:
@@ -59,7 +59,7 @@ def test_actors_act_after_insertions_and_before_arrivals() -> None:
             yield self.bell
             what.append("woken")
 
-    engine([0.0, 5.0], [5.0, 5.0], door=door, controllers=[Three()]).run()
+    engine([0.0, 5.0], [5.0, 5.0], frontend=frontend, controllers=[Three()]).run()
     at = what.index("completion at 5")
     assert what[at + 1] == "insertion at 5"
     assert set(what[at + 2 : at + 5]) == {"timeout", "until", "woken"}
@@ -158,9 +158,9 @@ class Declares(Acts):
 
     def bind(self, run: Any) -> None:
         self.run = run
-        self.mine = run.fact("rank", int)
-        self.share, self.odd = run.fact("share"), run.fact("odd", bool)
-        run.fact("kept", shown=False)
+        self.mine = run.add_column("rank", int)
+        self.share, self.odd = run.add_column("share"), run.add_column("odd", bool)
+        run.add_column("kept", public=False)
         run.gauge("load", lambda now_s: now_s / 2)
         self.log = run.log("looks")
 
@@ -174,7 +174,7 @@ def test_what_a_part_declares_is_there_once() -> None:
     run = engine([0.0, 60.0, 120.0], [1.0] * 3, controllers=[Declares()])
     run.run()
 
-    table = run.record.facts.table(pa.chunked_array([["a", "b", "c"]]), np.full(3, np.nan))
+    table = run.record.request_columns.table(pa.chunked_array([["a", "b", "c"]]), np.full(3, np.nan))
     assert table.column_names.count("rank") == table.column_names.count("share") == 1
     assert table.column("rank").to_pylist() == [0, 10, 20]
     assert table.column("share").to_pylist() == [None] * 3
@@ -191,12 +191,14 @@ def test_what_a_part_declares_is_there_once() -> None:
 )
 def test_a_fact_that_is_there_already_is_refused(taken: str) -> None:
     run = engine([0.0], [1.0])
-    run.fact("twice")
+    run.add_column("twice")
     with pytest.raises(SimulationError, match=f"declares the fact '{taken}'"):
-        run.fact(taken)
+        run.add_column(taken)
 
 
-@pytest.mark.parametrize("taken", ["time_s", "ended", "lookups", "hits", "fallbacks", "busy", "queued", "twice"])
+@pytest.mark.parametrize(
+    "taken", ["time_s", "request_ended", "lookups", "hits", "fallbacks", "busy", "queued", "twice"]
+)
 def test_a_gauge_that_is_there_already_is_refused(taken: str) -> None:
     run = engine([0.0], [1.0])
     run._open()

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.config.choices import gpus
-from sim.errors import ConfigError
-from sim.gpu import Gpu
-from sim.record.cost import Service, list_prices, rate_usd_h
+from sim.core.errors import ConfigError
+from sim.core.gpu import Gpu
+from sim.metrics.cost import Service, list_prices, rate_usd_h
+from sim.run.config.choices import gpus
 from tests.sim.lab import simulated
 
 A10G = ("cluster=a10g", "arrivals=closed", "trace.requests=200")
@@ -92,7 +92,7 @@ def priced(*overrides: str) -> tuple[float, tuple[float, str]]:
 def test_a_gpu_costs_the_list_price_of_its_kind_unless_one_is_set(kind: str) -> None:
     """The default names its cloud and date; a price that is set is no list price."""
     listed = list_prices()[kind]
-    alike = (f"cluster={kind}", "extrapolate=warn", "executor=whole-request")
+    alike = (f"cluster={kind}", "extrapolate=warn", "executor=sequential")
     rate, stated = priced(*alike)
     assert rate == pytest.approx(listed.usd_per_gpu_h)
     assert stated == (listed.usd_per_gpu_h, listed.source)

@@ -1,4 +1,4 @@
-"""Disciplines of a worker's queue, the gang of all GPUs, and batches of patches, against what they are said to be."""
+"""Disciplines of a worker's queue, the group of all GPUs, and batches of patches, against what they are said to be."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -12,40 +12,40 @@ from hypothesis import strategies as st
 from backends.base import BackendError, Work
 from backends.patched import common_side, counted, cut
 from backends.profiled import Profiled
-from sim.cluster.patched import Patched
-from sim.cluster.steps import StepByStep
+from sim.core.errors import ConfigError
+from sim.core.gpu import Gpu
+from sim.core.model import Model
+from sim.core.request import COMPLETED, Addons, Request
 from sim.engine import Engine
-from sim.errors import ConfigError
-from sim.gpu import Gpu
-from sim.model import Model
-from sim.parts import Discipline
-from sim.request import COMPLETED, Addons, Request
-from sim.schedule.capped import Capped
-from sim.schedule.edf import Edf
-from sim.schedule.latency import Known, Svr
-from sim.schedule.routed import Routed
-from sim.schedule.routers import LeastOutstanding
-from sim.schedule.same_size import SameSize
-from sim.schedule.shortest import ShortestRemaining
+from sim.execution.continuous_batching import ContinuousBatching
+from sim.execution.patched import PatchedSteps
+from sim.protocols import Discipline
+from sim.scheduling.disciplines.edf import Edf
+from sim.scheduling.disciplines.one_resolution import OneResolution
+from sim.scheduling.disciplines.pixel_budget import PixelBudget
+from sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
+from sim.scheduling.latency_predictor import Known, Svr
+from sim.scheduling.routing.per_worker import PerWorkerQueues
+from sim.scheduling.routing.routers import LeastOutstanding
 from tests.sim.lab import engine, simulated
-from tests.sim.test_slack import SIDES, UNIT, Mixed
+from tests.sim.test_slack import SIDES, UNIT, MixedStepCosts
 
 SIZES = [(512, 512), (768, 768), (1024, 1024)]
 
 
 def served(
-    make: Any, backend: Mixed, times: Any, sides: Sequence[int], steps: Sequence[int], limit: int, **parts: Any
+    make: Any, backend: MixedStepCosts, times: Any, sides: Sequence[int], steps: Sequence[int], limit: int, **parts: Any
 ) -> Engine:  # fmt: skip
     side, left = np.array(sides, np.int32), np.array(steps, np.int32)
-    executor = StepByStep(limit)
+    executor = ContinuousBatching(limit)
     discipline: Discipline = make(executor)
     run = engine(
         times, 2.0 ** (side // 128), backend=backend, executor=executor,
-        scheduler=Routed(LeastOutstanding("pixels"), discipline), shapes=(side, side, left), native=False,
+        scheduler=PerWorkerQueues(LeastOutstanding("pixels"), discipline), shapes=(side, side, left), use_model_shape=False,
         models={"large": Model("large", 50, 64, 64)}, **parts,
     )  # fmt: skip
     run.run()
-    assert (run.record.facts["outcome"] == COMPLETED).all()
+    assert (run.record.request_columns["outcome"] == COMPLETED).all()
     return run
 
 
@@ -53,7 +53,7 @@ def served(
 @given(
     gaps=st.lists(st.integers(0, 8), min_size=1, max_size=15),
     steps=st.lists(st.integers(1, 9), min_size=15, max_size=15),
-    limit=st.integers(1, 4),
+    max_batch=st.integers(1, 4),
 )
 def test_those_with_the_least_work_left_step(gaps: list[int], steps: list[int], limit: int) -> None:
     """Against making every step: a step takes a second, whoever is active."""
@@ -73,19 +73,19 @@ def test_those_with_the_least_work_left_step(gaps: list[int], steps: list[int], 
                 finish[row] = now
                 del left[row]
     run = served(
-        lambda executor: ShortestRemaining(executor, Known()), Mixed(256, 0, 0), times, [64] * len(gaps),
+        lambda executor: ShortestRemaining(executor, Known()), MixedStepCosts(256, 0, 0), times, [64] * len(gaps),
         steps[: len(gaps)], limit,
     )  # fmt: skip
-    assert run.record.facts["finish_s"].tolist() == list(finish.values())
+    assert run.record.request_columns["finish_s"].tolist() == list(finish.values())
 
 
 def test_who_is_preempted_keeps_its_steps_and_pays_for_no_more_than_them() -> None:
     """A long request, a short one in between: alone they take 100 and 10 units, and so they do one inside the other."""
     run = served(
-        lambda executor: ShortestRemaining(executor, Known()), Mixed(1, 0, 0, begin=5), [0.0, 20 * UNIT], [64, 64],
+        lambda executor: ShortestRemaining(executor, Known()), MixedStepCosts(1, 0, 0, begin=5), [0.0, 20 * UNIT], [64, 64],
         [100, 10], 1,
     )  # fmt: skip
-    facts = run.record.facts
+    facts = run.record.request_columns
     assert facts["finish_s"].tolist() == [120 * UNIT, 35 * UNIT]
     assert facts["denoise_s"].tolist() == [100 * UNIT, 10 * UNIT]
     assert facts["start_s"].tolist() == [0.0, 20 * UNIT]
@@ -96,7 +96,7 @@ def test_who_is_preempted_keeps_its_steps_and_pays_for_no_more_than_them() -> No
 @given(
     sides=st.lists(st.sampled_from(SIDES), min_size=1, max_size=15),
     steps=st.lists(st.integers(1, 9), min_size=15, max_size=15),
-    limit=st.integers(1, 6),
+    max_batch=st.integers(1, 6),
     overtake=st.booleans(),
     pixels=st.integers(4096, 4096 * 40),
 )
@@ -105,21 +105,21 @@ def test_batches_are_of_one_size_or_below_the_cap(
 ) -> None:
     seen: list[list[int]] = []
 
-    class Watched(Mixed):
+    class Watched(MixedStepCosts):
         def steps(self, works: Sequence[Work], count: int = 1) -> Any:
             seen.append([work.width for work in works])
             return super().steps(works, count)
 
     backend, times = Watched(3, 1, 1), np.arange(len(sides)) * 4 * UNIT
-    served(lambda executor: SameSize(executor, overtake), backend, times, sides, steps[: len(sides)], limit)
+    served(lambda executor: OneResolution(executor, overtake), backend, times, sides, steps[: len(sides)], limit)
     assert all(len(set(batch)) == 1 and len(batch) <= limit for batch in seen)
     seen.clear()
-    served(lambda executor: Capped(executor, pixels), backend, times, sides, steps[: len(sides)], limit)
+    served(lambda executor: PixelBudget(executor, pixels), backend, times, sides, steps[: len(sides)], limit)
     assert all(len(batch) == 1 or sum(side * side for side in batch) <= pixels for batch in seen)
     seen.clear()
     small = Gpu("test", 300.0, 60.0, "made up", memory_bytes=160)
     served(
-        lambda executor: Capped(executor, 10**9), Watched(3, 1, 1, bytes_=10), times, sides, steps[: len(sides)], limit,
+        lambda executor: PixelBudget(executor, 10**9), Watched(3, 1, 1, bytes_=10), times, sides, steps[: len(sides)], limit,
         gpu=small,
     )  # fmt: skip
     assert all(sum((side // 64) ** 2 for side in batch) <= 16 for batch in seen)
@@ -128,14 +128,14 @@ def test_batches_are_of_one_size_or_below_the_cap(
 def test_without_overtaking_nobody_joins_before_the_first_in_line() -> None:
     def finish(overtake: bool) -> list[float]:
         run = served(
-            lambda executor: SameSize(executor, overtake),
-            Mixed(4, 0, 0),
+            lambda executor: OneResolution(executor, overtake),
+            MixedStepCosts(4, 0, 0),
             [0.0, UNIT, 2 * UNIT],
             [64, 128, 64],
             [4] * 3,
             2,
         )
-        return [float(value) / UNIT for value in run.record.facts["finish_s"]]
+        return [float(value) / UNIT for value in run.record.request_columns["finish_s"]]
 
     assert finish(True) == [16, 36, 20]  # the third joins the first at the boundary after it came
     assert finish(False) == [16, 32, 48]
@@ -144,9 +144,15 @@ def test_without_overtaking_nobody_joins_before_the_first_in_line() -> None:
 def test_the_earliest_deadline_is_next() -> None:
     """Deadlines are twice 2, 4 and 16 s after arrival; one runs, and the shortest limits go before who came earlier."""
     run = served(
-        lambda executor: Edf(), Mixed(256, 0, 0), [0.0, 0.1, 0.2, 0.3], [64, 256, 128, 64], [4] * 4, 1, deadline=2.0
+        lambda executor: Edf(),
+        MixedStepCosts(256, 0, 0),
+        [0.0, 0.1, 0.2, 0.3],
+        [64, 256, 128, 64],
+        [4] * 4,
+        1,
+        deadline=2.0,
     )
-    assert np.argsort(run.record.facts["start_s"]).tolist() == [0, 3, 2, 1]
+    assert np.argsort(run.record.request_columns["start_s"]).tolist() == [0, 3, 2, 1]
 
 
 # -- patches -------------------------------------------------------------------------------------------------------
@@ -200,7 +206,7 @@ def test_any_set_of_sizes_can_be_served_in_patches() -> None:
     for side in ("trace", "active", "128"):
         outcome = simulated(
             "system=patchedserve", "cluster=h100", "trace=mix", f"trace.shapes={shapes}", "shapes=trace", "slo=[5]",
-            "trace.requests=60", f"steps.side={side}", "latency=known",
+            "trace.requests=60", f"batching.side={side}", "latency_predictor=known",
         )  # fmt: skip
         assert outcome.summary["requests"]["completed"] > 50
         (said,) = [each for each in outcome.summary["assumptions"] if each["what"] == "side of a patch [px]"]
@@ -210,7 +216,7 @@ def test_any_set_of_sizes_can_be_served_in_patches() -> None:
 def test_a_backend_without_patches_is_refused_before_the_run() -> None:
     with pytest.raises(BackendError, match="nobody measured what a step of patches takes"):
         simulated("system=patched-cache", "feature_cache=none", "trace.requests=5", "trace.history=20")
-    run = engine([0.0], [1.0], backend=Mixed(1, 1, 1), executor=StepByStep(2, Patched()))
+    run = engine([0.0], [1.0], backend=MixedStepCosts(1, 1, 1), executor=ContinuousBatching(2, PatchedSteps()))
     with pytest.raises(ConfigError, match="Mixed does not step patches"):
         run.run()
 
@@ -218,15 +224,20 @@ def test_a_backend_without_patches_is_refused_before_the_run() -> None:
 def test_who_comes_during_the_last_step_of_another_preempts_nobody() -> None:
     """It was to be asked at the next boundary, at which the other leaves and nobody is left to give way."""
     run = served(
-        lambda executor: ShortestRemaining(executor, Known()), Mixed(256, 0, 0), [0.0, 9.5], [64, 64], [10, 3], 1
+        lambda executor: ShortestRemaining(executor, Known()),
+        MixedStepCosts(256, 0, 0),
+        [0.0, 9.5],
+        [64, 64],
+        [10, 3],
+        1,
     )
-    assert run.record.facts["finish_s"].tolist() == [10.0, 13.0]
+    assert run.record.request_columns["finish_s"].tolist() == [10.0, 13.0]
 
 
 def test_who_may_be_preempted_has_no_add_ons() -> None:
     with pytest.raises(ConfigError, match="who is preempted cannot have add-ons; add addons=ignore"):
         served(
-            lambda executor: ShortestRemaining(executor, Known()), Mixed(256, 0, 0), [0.0], [64], [5], 1,
+            lambda executor: ShortestRemaining(executor, Known()), MixedStepCosts(256, 0, 0), [0.0], [64], [5], 1,
             addons=lambda row: Addons(),
         )  # fmt: skip
 
@@ -235,24 +246,29 @@ def test_images_of_the_models_own_size_are_expected_where_all_are_made_at_it() -
     """The rows ask for 128 pixels and get the model's 64, at 50 steps of a unit and of one for the patch; the second
     has fewest left when it comes and never gives way."""
     side = np.array([128, 128], np.int32)
-    executor = StepByStep(1)
+    executor = ContinuousBatching(1)
     run = engine(
-        [0.0, 1.5 * UNIT], [1.0] * 2, backend=Mixed(1, 1, 0), executor=executor, shapes=(side, side, side),
-        scheduler=Routed(LeastOutstanding(), ShortestRemaining(executor, Known())),
+        [0.0, 1.5 * UNIT], [1.0] * 2, backend=MixedStepCosts(1, 1, 0), executor=executor, shapes=(side, side, side),
+        scheduler=PerWorkerQueues(LeastOutstanding(), ShortestRemaining(executor, Known())),
         models={"large": Model("large", 50, 64, 64)},
     )  # fmt: skip
     run.run()
-    assert run.record.facts["finish_s"].tolist() == [100 * UNIT, 200 * UNIT]
+    assert run.record.request_columns["finish_s"].tolist() == [100 * UNIT, 200 * UNIT]
 
 
-# -- the predictor and the gang --------------------------------------------------------------------------------------
+# -- the predictor and the group --------------------------------------------------------------------------------------
 
 
 def test_the_predictor_learns_the_backend_and_tells_its_error() -> None:
     side = np.array([64, 128, 256] * 3, np.int32)
-    executor, svr, known = StepByStep(16), Svr(), Known()
+    executor, svr, known = ContinuousBatching(16), Svr(), Known()
     run = engine(
-        np.zeros(9), np.ones(9), backend=Mixed(40, 2, 9), executor=executor, shapes=(side, side, side), native=False
+        np.zeros(9),
+        np.ones(9),
+        backend=MixedStepCosts(40, 2, 9),
+        executor=executor,
+        shapes=(side, side, side),
+        use_model_shape=False,
     )
     run._open()
     for latency in (svr, known):
@@ -270,16 +286,21 @@ def test_the_predictor_learns_the_backend_and_tells_its_error() -> None:
 @pytest.mark.parametrize("made", [Known, Svr])
 def test_what_is_forgotten_is_expected_anew_and_the_same(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     side = np.array([64, 128, 256], np.int32)
-    executor, latency = StepByStep(4), made()
+    executor, latency = ContinuousBatching(4), made()
     run = engine(
-        np.zeros(3), np.ones(3), backend=Mixed(40, 2, 9), executor=executor, shapes=(side, side, side), native=False
+        np.zeros(3),
+        np.ones(3),
+        backend=MixedStepCosts(40, 2, 9),
+        executor=executor,
+        shapes=(side, side, side),
+        use_model_shape=False,
     )
     run._open()
     latency.bind(run, executor, [(each, each) for each in SIDES])
     batches = [(1, 0, 0), (0, 1, 0), (0, 0, 1), (2, 1, 0), (1, 1, 1)]
     remembered = [latency.step_s("large", each) for each in batches]
     assert len(set(remembered)) == len(batches)
-    monkeypatch.setattr("sim.schedule.latency.MOST_KNOWN", 2)
+    monkeypatch.setattr("sim.scheduling.latency_predictor.MOST_KNOWN", 2)
     for each in (*range(5), *range(5)):
         assert latency.step_s("large", batches[each]) == remembered[each]
         latency.step_s("large", (each + 1, 2, each))  # one more to remember
@@ -294,9 +315,9 @@ def test_distrifusion_serves_one_at_a_time_on_all_gpus(gpus: int) -> None:
     )  # fmt: skip
     table = outcome.requests
     width, denoise_s = table["width"].to_numpy(), table["denoise_s"].to_numpy()
-    alone_s = 50 * np.interp(width**2, [512**2, 1024**2], [0.07, 0.091])
+    standalone_s = 50 * np.interp(width**2, [512**2, 1024**2], [0.07, 0.091])
     times = {1: 1.0, 2: 1.62, 4: 1.56, 8: 1.38}[gpus]
-    assert denoise_s == pytest.approx(alone_s / times, rel=1e-5)
+    assert denoise_s == pytest.approx(standalone_s / times, rel=1e-5)
     starts, ends = (table[name].to_numpy() for name in ("start_s", "finish_s"))
     assert (starts[1:] >= ends[:-1] - 1e-9).all()
 
@@ -313,7 +334,7 @@ def test_fewer_steps_stand_for_nirvana() -> None:
 def test_those_of_one_size_are_counted_as_they_come_join_and_leave() -> None:
     stepper: Any = SimpleNamespace(active=lambda worker: [], joining=lambda worker: [])
     worker: Any = object()
-    queue = SameSize(stepper)
+    queue = OneResolution(stepper)
     requests = [Request(row, 0.0, side, side, 50) for row, side in enumerate((64, 128, 64))]
     for count, request in enumerate(requests, 1):
         queue.add(worker, request, 0.0)

@@ -12,7 +12,7 @@ import pytest
 from omegaconf.errors import ConfigAttributeError
 
 from sim.cli import main
-from sim.ending import Terminated, told_to_stop
+from sim.run.termination import Terminated, told_to_stop
 
 POINTS = 4
 
@@ -102,7 +102,7 @@ def test_what_comes_of_an_interruption_is_one(
 KILLED = """
 import os, signal
 from joblib import Parallel, delayed
-from sim.ending import workers_end_with_us
+from sim.run.termination import workers_end_with_us
 workers_end_with_us()
 Parallel(n_jobs=2)(delayed(abs)(n) for n in range(4))
 os.kill(os.getpid(), signal.SIGKILL)

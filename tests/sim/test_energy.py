@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from backends.profile import shipped
-from sim.config.settings import check
-from sim.run import Outcome, assemble, replay
+from sim.run.config.settings import check
+from sim.run.simulate import Outcome, assemble, replay
 from tests.sim.lab import configured
 
 IDLE_W = 60.0
@@ -34,7 +34,7 @@ def spent(*words: str) -> tuple[Outcome, dict[tuple[str, str], float]]:
     settings = check(config)
     assembled = assemble(settings)
     outcome = replay(settings, assembled, config)
-    ledger = assembled.engine.record.ledger
+    ledger = assembled.engine.record.usage_log
     found, kinds, models = ledger.spans(), list(ledger.kinds), list(ledger.models)
     seconds: dict[tuple[str, str], float] = {}
     start_s = outcome.requests["arrival_s"][0].as_py()

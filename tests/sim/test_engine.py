@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 from backends.base import Cost, Work, WorkFailed
-from sim.errors import SimulationError
-from sim.parts import Run, Scheduler, Worker
-from sim.request import Request
-from sim.streams import stream
+from sim.core.errors import SimulationError
+from sim.core.request import Request
+from sim.core.streams import stream
+from sim.protocols import Run, Scheduler, Worker
 from tests.sim.lab import Given, engine
 
 
@@ -30,9 +30,9 @@ def test_work_that_fails_ends_its_request_and_frees_the_worker() -> None:
     rows = 3000
     run = engine([0.0] * rows, [1.0] * rows, backend=Failing([1.0] * rows, set(range(1, rows - 1))))
     run.run()
-    assert list(run.record.facts["outcome"]).count(3) == rows - 2
-    assert run.record.facts["finish_s"][rows - 1] == 2.0
-    assert run.record.facts.reasons[1] == "out of memory"
+    assert list(run.record.request_columns["outcome"]).count(3) == rows - 2
+    assert run.record.request_columns["finish_s"][rows - 1] == 2.0
+    assert run.record.request_columns.reasons[1] == "out of memory"
     assert run.cluster.busy(0.0) == 0
 
 
@@ -74,7 +74,7 @@ def test_arrival_times_are_kept_to_the_last_bit() -> None:
     times = [0.1, 0.1 + 0.2, 1 / 3, 1e9 + 0.1, 1e9 + 0.3]
     run = engine(sorted(times), [0.1] * 5)
     run.run()
-    assert list(run.record.facts["arrival_s"]) == sorted(times)
+    assert list(run.record.request_columns["arrival_s"]) == sorted(times)
 
 
 def test_littles_law_is_checked_in_every_run() -> None:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.parts import Eviction, Item
-from sim.reuse.eviction import FINAL, K_BITS, K_MASK, Fifo, Lcbfu, Lfu, Lru, Random
-from sim.reuse.selector import Thresholds
+from sim.cache.eviction import FINAL, K_BITS, K_MASK, Fifo, Lcbfu, Lfu, Lru, Random
+from sim.cache.selector import Thresholds
+from sim.protocols import Eviction, Item
 from tests.sim.lab import configured, engine, simulated
-from traces.similarity.spaces import TextToText
+from traces.similarity.similarities import TextToText
 
 KS = (5, 10, 15, 20, 25)
 
@@ -195,7 +195,7 @@ def test_every_choice_of_eviction_and_room_changes_what_happens() -> None:
     names = ("fifo", "lru", "lfu", "lfu-plain", "lcbfu-plain", "random", "optimum")
     caches = {name: cache_of(f"eviction={name}") for name in names}
     caches["lcbfu"] = cache_of()
-    caches["prompt"] = cache_of("cache.room=prompt")
+    caches["prompt"] = cache_of("cache.evict_by=prompt")
     outcomes = [(cache["hits"], cache["compute_saving"], cache["holes"]) for cache in caches.values()]
     assert len(set(outcomes)) == len(outcomes)
     assert max(caches, key=lambda name: caches[name]["hit_rate"]) == "optimum"
@@ -234,5 +234,5 @@ def test_what_is_assumed_is_said() -> None:
 
 def test_nirvana_evicts_by_lcbfu_unless_told_otherwise() -> None:
     config = configured("system=nirvana")
-    assert config["eviction"] == {"_target_": "sim.reuse.eviction.Lcbfu", "ageing": True, "initial_uses": 1}
+    assert config["eviction"] == {"_target_": "sim.cache.eviction.Lcbfu", "ageing": True, "initial_uses": 1}
     assert config["cache"]["room"] == "items"

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim.cache.admission import All, Misses
+from sim.cache.cache import ArtifactCache
+from sim.cache.eviction import Fifo, Lcbfu, Lfu, Lru, Optimum
+from sim.cache.selector import Thresholds
+from sim.core.request import MISSING
 from sim.engine import Engine
-from sim.parts import Eviction
-from sim.request import MISSING
-from sim.reuse.admission import All, Misses
-from sim.reuse.cache import Cache
-from sim.reuse.door import Reuse
-from sim.reuse.eviction import Fifo, Lcbfu, Lfu, Lru, Optimum
-from sim.reuse.selector import Thresholds
+from sim.frontend.cached import CachedFrontEnd
+from sim.protocols import Eviction
 from tests.sim.lab import engine
 from traces.arrivals.base import Schedule
-from traces.similarity.spaces import DECIMALS, TextToText
+from traces.similarity.similarities import DECIMALS, TextToText
 
 NIRVANA = {5: 0.65, 10: 0.75, 15: 0.85, 20: 0.90, 25: 0.95}
 MAKE: dict[str, Callable[[], Eviction]] = {"fifo": Fifo, "lru": Lru, "optimum": Optimum}
@@ -116,10 +116,12 @@ def vectors(seed: int, rows: int, dim: int = 3) -> np.ndarray:
     return (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32)
 
 
-def served(embeddings: np.ndarray, cache: Cache, everything: bool, **parts: Any) -> Engine:
+def served(embeddings: np.ndarray, cache: ArtifactCache, everything: bool, **parts: Any) -> Engine:
     """A closed loop with one request outstanding (NIRVANA, 7.1)."""
-    door = Reuse(cache, Thresholds(dict(NIRVANA), strict=True), All() if everything else Misses())
-    run = engine(Schedule(np.zeros(1)), [1.0] * len(embeddings), door=door, embeddings=lambda: embeddings, **parts)
+    frontend = CachedFrontEnd(cache, Thresholds(dict(NIRVANA), strict=True), All() if everything else Misses())
+    run = engine(
+        Schedule(np.zeros(1)), [1.0] * len(embeddings), frontend=frontend, embeddings=lambda: embeddings, **parts
+    )
     run.run()
     return run
 
@@ -127,7 +129,7 @@ def served(embeddings: np.ndarray, cache: Cache, everything: bool, **parts: Any)
 def compared(
     embeddings: np.ndarray, capacity: int, ks: tuple[int, ...], policy: str, room: str, every: bool, preload: int = 0
 ) -> Engine:
-    cache = Cache(capacity, TextToText(), MAKE[policy](), ks, room)  # type: ignore[arg-type]
+    cache = ArtifactCache(capacity, TextToText(), MAKE[policy](), ks, room)  # type: ignore[arg-type]
     run = served(embeddings, cache, every, preload=preload)
     model = Model(embeddings, capacity, ks, policy, room, preload)
     for row in range(preload):
@@ -137,7 +139,7 @@ def compared(
         model.evicted = 0
         if every or source == MISSING:
             model.store(row, skipped)
-        facts, at = run.record.facts, row - preload
+        facts, at = run.record.request_columns, row - preload
         said = facts["source"][at], facts["skipped"][at], bool(facts["hole"][at]), facts["evictions"][at]
         assert said == (source, skipped, hole, model.evicted), f"row {row}"
     assert cache.items == len(model.items) <= capacity
@@ -167,8 +169,8 @@ def test_a_cache_is_a_list_searched_from_end_to_end(
 @pytest.mark.parametrize("policy", MAKE)
 def test_so_it_is_over_a_long_run(policy: str, room: str) -> None:
     run = compared(vectors(3, 500, 4), 51, (5, 10, 15, 20, 25), policy, room, True)
-    assert run.record.facts["evictions"].sum() > 500
-    assert run.record.facts["hole"].sum() > 0
+    assert run.record.request_columns["evictions"].sum() > 500
+    assert run.record.request_columns["hole"].sum() > 0
 
 
 def test_as_many_items_go_as_come_or_a_whole_prompt() -> None:
@@ -180,20 +182,20 @@ def test_as_many_items_go_as_come_or_a_whole_prompt() -> None:
     prompts = np.eye(4, dtype=np.float32)[[0, 1, 0, 2, 3]]
     evictions = {}
     for room in ("items", "prompt"):
-        cache = Cache(15, TextToText(), Lcbfu(ageing=False, initial_uses=0), (5, 10, 15, 20, 25), room)  # type: ignore[arg-type]
+        cache = ArtifactCache(15, TextToText(), Lcbfu(ageing=False, initial_uses=0), (5, 10, 15, 20, 25), room)  # type: ignore[arg-type]
         run = served(prompts, cache, everything=False)
         held = sorted(cache._held[entry].bit_count() for entry in cache._entries)
-        evictions[room] = run.record.facts["evictions"][4], held
+        evictions[room] = run.record.request_columns["evictions"][4], held
     assert evictions == {"items": (5, [1, 4, 5, 5]), "prompt": (9, [1, 5, 5])}
 
 
 def test_a_hit_with_no_state_left_below_its_k_is_a_miss_that_is_stored() -> None:
     """The only state left is at 25 and the request may skip 10: full generation, a hole met, a new entry."""
     close = np.array([[1, 0, 0], [1, 0, 0], [0, 0, 1], [0.8, 0.6, 0]], np.float32)
-    cache = Cache(4, TextToText(), Lcbfu(), (5, 10, 25))
+    cache = ArtifactCache(4, TextToText(), Lcbfu(), (5, 10, 25))
     run = served(close, cache, everything=False)
-    assert list(run.record.facts["k"]) == [0, 25, 0, 0]
-    assert list(run.record.facts["hole"]) == [0, 0, 0, 1]
+    assert list(run.record.request_columns["k"]) == [0, 25, 0, 0]
+    assert list(run.record.request_columns["hole"]) == [0, 0, 0, 1]
     assert len(cache) == 2
 
 
@@ -202,5 +204,7 @@ def test_the_optimum_knows_that_latents_serve_their_own_shape_only(ks: tuple[int
     """Room for two. Row 3 repeats row 0 in another shape, row 4 row 1 in its own: of row 0 only an image can help."""
     prompts = np.eye(3, dtype=np.float32)[[0, 1, 2, 0, 1]]
     sizes = (np.array([64, 128, 128, 128, 128], np.int32), *(np.full(5, value, np.int32) for value in (64, 50)))
-    run = served(prompts, Cache(2, TextToText(), Optimum(), ks), everything=False, shapes=sizes, native=False)
-    assert list(run.record.facts["source"])[3:] == sources
+    run = served(
+        prompts, ArtifactCache(2, TextToText(), Optimum(), ks), everything=False, shapes=sizes, use_model_shape=False
+    )
+    assert list(run.record.request_columns["source"])[3:] == sources

@@ -8,27 +8,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.parts import Eviction
-from sim.request import MISSING
-from sim.reuse.admission import Misses
-from sim.reuse.cache import Cache
-from sim.reuse.door import Reuse
-from sim.reuse.eviction import Fifo, Lcbfu, Lfu, Lru, Optimum
-from sim.reuse.selector import Thresholds
+from sim.cache.admission import Misses
+from sim.cache.cache import ArtifactCache
+from sim.cache.eviction import Fifo, Lcbfu, Lfu, Lru, Optimum
+from sim.cache.selector import Thresholds
+from sim.core.request import MISSING
+from sim.frontend.cached import CachedFrontEnd
+from sim.protocols import Eviction
 from tests.sim.lab import engine
 from traces.arrivals.base import Schedule
-from traces.similarity.spaces import TextToText
+from traces.similarity.similarities import TextToText
 
 
 def hits(keys: np.ndarray, size: int, eviction: Eviction, ks: tuple[int, ...] = ()) -> list[bool]:
     """Which requests hit: one outstanding at a time, stored on a miss, found only at similarity 1."""
     prompts = np.random.default_rng(0).normal(size=(int(keys.max()) + 1, 16))
     embeddings = (prompts / np.linalg.norm(prompts, axis=1, keepdims=True)).astype(np.float32)[keys]
-    cache = Cache(size, TextToText(), eviction, ks)
-    door = Reuse(cache, Thresholds({25: 1.0}), Misses())
-    run = engine(Schedule(np.zeros(1)), [1.0] * len(keys), door=door, embeddings=lambda: embeddings)
+    cache = ArtifactCache(size, TextToText(), eviction, ks)
+    frontend = CachedFrontEnd(cache, Thresholds({25: 1.0}), Misses())
+    run = engine(Schedule(np.zeros(1)), [1.0] * len(keys), frontend=frontend, embeddings=lambda: embeddings)
     run.run()
-    return [source != MISSING for source in run.record.facts["source"]]
+    return [source != MISSING for source in run.record.request_columns["source"]]
 
 
 @pytest.mark.parametrize("size", [1, 3, 10, 40, 120])

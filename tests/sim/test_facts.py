@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.errors import SimulationError
-from sim.record.facts import ENDED, PLANNED, REAL, RECORD, SERVED, Facts
-from sim.request import COMPLETED, DISCARDED, FAILED, HIT, LOOKUPS, MISSING, Request
+from sim.core.errors import SimulationError
+from sim.core.request import COMPLETED, DISCARDED, FAILED, HIT, LOOKUPS, MISSING, Request
+from sim.metrics.request_columns import ENDED, PLANNED, REAL, RECORD, SERVED, RequestColumns
 
 MODELS = ["sdxl", "sana"]
 FIRST, ROWS = 3, 10
@@ -44,7 +44,7 @@ def direct(draw: st.DrawFn) -> Request:
     return request
 
 
-def table(facts: Facts) -> dict[str, list[object]]:
+def table(facts: RequestColumns) -> dict[str, list[object]]:
     ids = pa.chunked_array([[f"r{row}" for row in range(FIRST + ROWS)]])
     columns: dict[str, list[object]] = facts.table(ids, np.full(ROWS, np.nan)).to_pydict()
     return columns
@@ -52,7 +52,7 @@ def table(facts: Facts) -> dict[str, list[object]]:
 
 @given(request=reused() | direct(), finish_s=reals)
 def test_every_column_of_a_completed_request_is_read_as_it_was_written(request: Request, finish_s: float) -> None:
-    facts = Facts(ROWS, MODELS, FIRST)
+    facts = RequestColumns(ROWS, MODELS, FIRST)
     facts.end(request, finish_s, COMPLETED, "")
     at = request.row - FIRST
     beside = {"finish_s": finish_s, "outcome": COMPLETED}
@@ -67,7 +67,7 @@ def test_every_column_of_a_completed_request_is_read_as_it_was_written(request: 
 @given(requests=st.lists(reused() | direct(), max_size=ROWS, unique_by=lambda request: request.row))
 def test_each_row_of_the_table_is_its_own_request(requests: list[Request]) -> None:
     """In whatever order they end; a row that has not ended says nothing."""
-    facts = Facts(ROWS, MODELS, FIRST)
+    facts = RequestColumns(ROWS, MODELS, FIRST)
     for request in requests:
         facts.end(request, request.arrival_s + 1.0, COMPLETED, "")
     said, ended = table(facts), {request.row - FIRST: request for request in requests}
@@ -87,7 +87,7 @@ def test_each_row_of_the_table_is_its_own_request(requests: list[Request]) -> No
 
 @given(request=reused(), outcome=st.sampled_from([DISCARDED, FAILED]))
 def test_a_request_that_was_given_up_has_no_start_and_no_model_and_ends_once(request: Request, outcome: int) -> None:
-    facts = Facts(ROWS, MODELS, FIRST)
+    facts = RequestColumns(ROWS, MODELS, FIRST)
     facts.end(request, 7.0, outcome, "too late")
     at = request.row - FIRST
     assert facts["finish_s"][at] == 7.0
@@ -104,7 +104,7 @@ def test_a_request_that_was_given_up_has_no_start_and_no_model_and_ends_once(req
 
 @given(first=reused() | direct(), again=st.sampled_from([COMPLETED, DISCARDED, FAILED]))
 def test_a_request_that_is_completed_ends_once(first: Request, again: int) -> None:
-    facts = Facts(ROWS, MODELS, FIRST)
+    facts = RequestColumns(ROWS, MODELS, FIRST)
     facts.end(first, 7.0, COMPLETED, "")
     before = bytes(facts._buffer)
     with pytest.raises(SimulationError, match=f"row {first.row} ended twice"):
@@ -121,7 +121,7 @@ def test_a_declared_fact_is_a_column_in_which_what_nobody_said_is_null(
     data: st.DataObject, kind: type, rows: set[int]
 ) -> None:
     """And rows that fill a cache, which no request is served of, leave nothing."""
-    facts = Facts(ROWS, MODELS, FIRST)
+    facts = RequestColumns(ROWS, MODELS, FIRST)
     fact = facts.declare("patience", kind, True, None)
     said = {row: data.draw(KINDS[kind]) for row in sorted(rows)}
     for row, value in said.items():
@@ -135,7 +135,7 @@ def test_a_declared_fact_is_a_column_in_which_what_nobody_said_is_null(
 
 @pytest.mark.parametrize(("kind", "default"), [(float, 0.0), (int, 0), (bool, True)])
 def test_a_default_is_what_is_so_where_nobody_said_otherwise(kind: type, default: float | int | bool) -> None:
-    facts = Facts(ROWS, MODELS, FIRST)
+    facts = RequestColumns(ROWS, MODELS, FIRST)
     facts.declare("patience", kind, True, default)
     facts.declare("hidden", kind, False, default)
     assert table(facts)["patience"] == [default] * ROWS
@@ -145,7 +145,7 @@ def test_a_default_is_what_is_so_where_nobody_said_otherwise(kind: type, default
 
 @pytest.mark.parametrize("name", ["arrival_s", "outcome", "lookup", "quality", "patience"])
 def test_a_name_that_is_taken_cannot_be_declared(name: str) -> None:
-    facts = Facts(ROWS, MODELS)
+    facts = RequestColumns(ROWS, MODELS)
     facts.declare("patience", float, True, None)
     with pytest.raises(SimulationError, match=f"declares the fact '{name}' .*a name that is not taken"):
         facts.declare(name, float, True, None)
@@ -154,12 +154,12 @@ def test_a_name_that_is_taken_cannot_be_declared(name: str) -> None:
 @pytest.mark.parametrize("kind", [str, complex, np.float32, object])
 def test_a_fact_is_a_float_an_int_or_a_bool(kind: type) -> None:
     with pytest.raises(SimulationError, match=r"expected .* float, int or bool"):
-        Facts(ROWS, MODELS).declare("patience", kind, True, None)
+        RequestColumns(ROWS, MODELS).declare("patience", kind, True, None)
 
 
 def test_a_hit_says_where_it_came_from() -> None:
     """Its source may be among the rows that were not served."""
-    facts = Facts(ROWS, MODELS, FIRST)
+    facts = RequestColumns(ROWS, MODELS, FIRST)
     request = Request(FIRST, 0.0, 64, 64, 50)
     request.source, request.lookup, request.model = 1, HIT, "sana"
     facts.end(request, 1.0, COMPLETED, "")

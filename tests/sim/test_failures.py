@@ -10,25 +10,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import Asset, Cost, Work, WorkFailed
-from sim.cluster.batch import WholeBatch
-from sim.cluster.batched import Batched
-from sim.cluster.steps import StepByStep
-from sim.cluster.whole import WholeRequest
-from sim.control.failures import Failures
-from sim.errors import ConfigError, SimulationError
-from sim.parts import Executor, Run, Worker
-from sim.request import COMPLETED, FAILED, Request
-from sim.schedule.batch_server import BatchServer
-from sim.schedule.batching import Batching
-from sim.schedule.fcfs import Fcfs
-from sim.schedule.latency import Known
-from sim.schedule.routed import Routed
-from sim.schedule.routers import RoundRobin
-from sim.schedule.shortest import ShortestRemaining
+from sim.cluster.failures import Failures
+from sim.core.errors import ConfigError, SimulationError
+from sim.core.request import COMPLETED, FAILED, Request
+from sim.execution.continuous_batching import ContinuousBatching
+from sim.execution.same_size import SameSizeSteps
+from sim.execution.sequential import Sequential
+from sim.execution.static_batch import StaticBatch
+from sim.protocols import Executor, Run, Worker
+from sim.scheduling.batching.dynamic import DynamicBatching
+from sim.scheduling.batching.mlperf import MlperfBatching
+from sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
+from sim.scheduling.fcfs import Fcfs
+from sim.scheduling.latency_predictor import Known
+from sim.scheduling.routing.per_worker import PerWorkerQueues
+from sim.scheduling.routing.routers import RoundRobin
 from tests.sim.lab import Given, engine, simulated
 from tests.sim.test_cluster import Acts
 from tests.sim.test_disciplines import served as shortest
-from tests.sim.test_slack import UNIT, Mixed
+from tests.sim.test_slack import UNIT, MixedStepCosts
 from tests.sim.test_steps import Patching, Stepped
 
 POWER_W = 300.0
@@ -36,7 +36,7 @@ POWER_W = 300.0
 
 def spans(run: Any, kind: str) -> list[tuple[float, float, float]]:
     """Of a kind of work: from, until and joules."""
-    ledger = run.record.ledger
+    ledger = run.record.usage_log
     found = ledger.spans()
     mine = found[found["kind"] == ledger.kinds.get(kind, -1)]
     return [(each["from_s"], each["until_s"], each["joules"]) for each in mine]
@@ -53,14 +53,14 @@ def test_a_request_of_a_failed_gpu_begins_anew_or_fails(lost: Any, finish_s: lis
         controllers=[Failures({0: [(4.0, 6.0)]}, lost=lost)],
     )
     run.run()
-    facts = run.record.facts
+    facts = run.record.request_columns
     ends = [29.0, 19.0] if lost == "again" else finish_s
     assert facts["finish_s"].tolist() == ends
     assert facts["outcome"].tolist() == [COMPLETED if lost == "again" else FAILED, COMPLETED]
     assert spans(run, "lost") == [(0.0, 4.0, 4 * POWER_W)]
     assert spans(run, "load") == [(6.0, 9.0, 3 * POWER_W)]
     if lost == "failed":
-        assert run.record.facts.reasons == {0: "GPU 0 failed"}
+        assert run.record.request_columns.reasons == {0: "GPU 0 failed"}
 
 
 class Metered(Given):
@@ -83,8 +83,8 @@ class Metered(Given):
 def test_a_batch_that_is_lost_drew_its_part_of_what_was_measured_of_all_of_it(role: str) -> None:
     """A batch of two of 10 s is lost at 4 s; with the large model to be loaded first, for 5 s, of 15 s and 1050 J."""
     run = engine(
-        [0.0, 0.0], [10.0, 10.0], roles=[role], backend=Metered([10.0, 10.0], 5.0), executor=WholeBatch(2),
-        scheduler=Batching(2), controllers=[Failures({0: [(4.0, 6.0)]}, lost="failed")],
+        [0.0, 0.0], [10.0, 10.0], roles=[role], backend=Metered([10.0, 10.0], 5.0), executor=StaticBatch(2),
+        scheduler=DynamicBatching(2), controllers=[Failures({0: [(4.0, 6.0)]}, lost="failed")],
     )  # fmt: skip
     run.run()
     ((_, until_s, joules),) = spans(run, "lost")
@@ -94,7 +94,7 @@ def test_a_batch_that_is_lost_drew_its_part_of_what_was_measured_of_all_of_it(ro
 
 def test_a_load_that_is_under_way_ends_with_its_gpu_and_begins_anew() -> None:
     def order(run: Any, now_s: float) -> None:
-        run.cluster.order(run.cluster.workers[0], "small", now_s)
+        run.cluster.change_role(run.cluster.workers[0], "small", now_s)
 
     run = engine(
         [0.0, 50.0],
@@ -110,7 +110,7 @@ def test_a_load_that_is_under_way_ends_with_its_gpu_and_begins_anew() -> None:
 
 def test_an_order_to_a_gpu_that_is_down_is_what_it_loads_when_it_is_back() -> None:
     def order(run: Any, now_s: float) -> None:
-        run.cluster.order(run.cluster.workers[0], "small", now_s)
+        run.cluster.change_role(run.cluster.workers[0], "small", now_s)
 
     run = engine(
         [0.0, 60.0], [1.0, 1.0], 2, backend=Given([1.0, 1.0], 20.0),
@@ -136,11 +136,11 @@ class Counting(RoundRobin):
 
 
 EXECUTORS = {
-    "whole": lambda: (WholeRequest(), Fcfs()),
-    "batch": lambda: (WholeBatch(4), Batching(4, 3.0)),
-    "steps": lambda: (StepByStep(4), Fcfs()),
-    "server": lambda: (WholeBatch(4), BatchServer(4, 3.0)),
-    "routed": lambda: (WholeRequest(), Routed(Counting())),
+    "whole": lambda: (Sequential(), Fcfs()),
+    "batch": lambda: (StaticBatch(4), DynamicBatching(4, 3.0)),
+    "steps": lambda: (ContinuousBatching(4), Fcfs()),
+    "server": lambda: (StaticBatch(4), MlperfBatching(4, 3.0)),
+    "routed": lambda: (Sequential(), PerWorkerQueues(Counting())),
 }
 
 
@@ -169,16 +169,16 @@ def test_every_executor_may_lose_a_gpu_at_any_time(seed: int, how: str, gpus: in
         seed=seed,
     )
     run.run()
-    facts = run.record.facts
+    facts = run.record.request_columns
     failed = facts["outcome"] == FAILED
     assert len(scheduler) == 0
-    if isinstance(scheduler, Routed):
+    if isinstance(scheduler, PerWorkerQueues):
         assert not +scheduler.router.outstanding  # type: ignore[attr-defined]
     assert not failed.any() or lost == "failed"
     done = ~failed
     assert (facts["finish_s"][done] >= facts["start_s"][done] + 0.99 * facts["denoise_s"][done]).all()
     for worker in range(gpus):
-        found = run.record.ledger.spans()
+        found = run.record.usage_log.spans()
         mine = np.sort(found[found["worker"] == worker], order="from_s")
         assert (mine["from_s"][1:] >= mine["until_s"][:-1] - 1e-9).all()
     if how == "whole":
@@ -190,54 +190,54 @@ def test_who_was_preempted_on_a_gpu_that_fails_begins_anew() -> None:
     """100 steps of a unit, preempted after 20 by 10 steps, of which 5 are done when the GPU fails for 5 units: it then
     makes all 10, and then all 100."""
     run = shortest(
-        lambda executor: ShortestRemaining(executor, Known()), Mixed(1, 0, 0), [0.0, 20 * UNIT], [64, 64], [100, 10], 1,
+        lambda executor: ShortestRemaining(executor, Known()), MixedStepCosts(1, 0, 0), [0.0, 20 * UNIT], [64, 64], [100, 10], 1,
         controllers=[Failures({0: [(25 * UNIT, 30 * UNIT)]})],
     )  # fmt: skip
-    assert run.record.facts["finish_s"].tolist() == [140 * UNIT, 40 * UNIT]
-    assert run.record.facts["denoise_s"].tolist() == [100 * UNIT, 10 * UNIT]
+    assert run.record.request_columns["finish_s"].tolist() == [140 * UNIT, 40 * UNIT]
+    assert run.record.request_columns["denoise_s"].tolist() == [100 * UNIT, 10 * UNIT]
     assert spans(run, "lost") == [(20 * UNIT, 25 * UNIT, 5 * UNIT * POWER_W)]
 
 
 def test_who_waits_for_a_gpu_that_is_down_preempts_nobody_there() -> None:
     """Of both that come while the only GPU is down the shorter one is served first when it is back."""
     run = shortest(
-        lambda executor: ShortestRemaining(executor, Known()), Mixed(256, 0, 0), [1.0, 2.0], [64, 64], [9, 3], 1,
+        lambda executor: ShortestRemaining(executor, Known()), MixedStepCosts(256, 0, 0), [1.0, 2.0], [64, 64], [9, 3], 1,
         controllers=[Failures({0: [(0.5, 5.0)]})],
     )  # fmt: skip
-    assert run.record.facts["finish_s"].tolist() == [17.0, 8.0]
+    assert run.record.request_columns["finish_s"].tolist() == [17.0, 8.0]
 
 
-class Told(Batched):
+class Told(SameSizeSteps):
     """Notes whom it was told to be lost."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.gone: list[int] = []
+        self.request_left: list[int] = []
 
     def lost(self, worker: Worker, request: Request) -> None:
-        self.gone.append(request.row)
+        self.request_left.append(request.row)
 
 
 def test_steps_are_told_of_everyone_who_was_lost_those_who_had_not_begun_included() -> None:
     """Three requests of 8 s share a GPU of two seats, which fails at 2 s; the third, which waits, is not aboard."""
     told = Told()
     run = engine(
-        [0.0, 1.5, 1.5], [8.0] * 3, executor=StepByStep(2, told), scheduler=Fcfs(),
+        [0.0, 1.5, 1.5], [8.0] * 3, executor=ContinuousBatching(2, told), scheduler=Fcfs(),
         controllers=[Failures({0: [(2.0, 3.0)]})],
     )  # fmt: skip
     run.run()
-    assert sorted(told.gone) == [0, 1]
-    assert (run.record.facts["outcome"] == COMPLETED).all()
+    assert sorted(told.request_left) == [0, 1]
+    assert (run.record.request_columns["outcome"] == COMPLETED).all()
 
 
 def test_a_gpu_that_fails_before_it_was_given_anything_loses_nothing() -> None:
-    run = engine([50.0], [8.0], executor=StepByStep(2), controllers=[Failures({0: [(1.0, 2.0)]})])
+    run = engine([50.0], [8.0], executor=ContinuousBatching(2), controllers=[Failures({0: [(1.0, 2.0)]})])
     run.run()
-    assert run.record.facts["finish_s"].tolist() == [pytest.approx(58.0)]
+    assert run.record.request_columns["finish_s"].tolist() == [pytest.approx(58.0)]
     assert spans(run, "lost") == []
 
 
-@pytest.mark.parametrize("executor", [StepByStep(2), WholeBatch(2), WholeRequest()])
+@pytest.mark.parametrize("executor", [ContinuousBatching(2), StaticBatch(2), Sequential()])
 def test_who_was_given_to_a_gpu_at_the_instant_of_its_failure_had_not_begun(executor: Any) -> None:
     """It is back at 2 s, has loaded at 4 s, is given the request that waits, and fails before anything else happens."""
     run = engine(
@@ -245,8 +245,8 @@ def test_who_was_given_to_a_gpu_at_the_instant_of_its_failure_had_not_begun(exec
         controllers=[Failures({0: [(1.0, 2.0), (4.0, 6.0)]})],
     )  # fmt: skip
     run.run()
-    assert run.record.facts["start_s"].tolist() == [8.0]
-    assert run.record.facts["finish_s"].tolist() == [pytest.approx(16.0)]
+    assert run.record.request_columns["start_s"].tolist() == [8.0]
+    assert run.record.request_columns["finish_s"].tolist() == [pytest.approx(16.0)]
     assert sum(until - start for start, until, _ in spans(run, "lost")) == 0.0
     assert [each[:2] for each in spans(run, "load")] == [(2.0, 4.0), (6.0, 8.0)]
 
@@ -255,11 +255,11 @@ def test_an_add_on_that_comes_for_a_gpu_that_is_down_disturbs_nothing() -> None:
     """It comes 3.4 s after each of two starts: while the GPU is down, to be patched (0.5 s) as soon as it steps again,
     and three steps later."""
     run = engine(
-        [0.0], [1.0], backend=Stepped(1.0), executor=StepByStep(4, Patching(3.4, 0.5)),
+        [0.0], [1.0], backend=Stepped(1.0), executor=ContinuousBatching(4, Patching(3.4, 0.5)),
         controllers=[Failures({0: [(2.0, 10.0)]})],
     )  # fmt: skip
     run.run()
-    assert run.record.facts["finish_s"].tolist() == [pytest.approx(61.0)]
+    assert run.record.request_columns["finish_s"].tolist() == [pytest.approx(61.0)]
     assert [each[:2] for each in spans(run, "boundary")] == [(10.0, 10.5), (pytest.approx(13.5), pytest.approx(14.0))]
 
 
@@ -277,11 +277,11 @@ def test_a_batch_that_cannot_be_run_is_lost_while_the_load_before_it_lasts(lost:
     """Two set out at 0 s and load another model for 5 s, after which it shows that they cannot be run; the GPU fails
     at 3 s. Put back at 4 s, they load again and fail for what they are."""
     run = engine(
-        [0.0, 0.0, 30.0], [8.0] * 3, backend=Choosy([8.0] * 3, 5.0), executor=WholeBatch(2), roles=["small"],
-        scheduler=Batching(2, 1.0), controllers=[Failures({0: [(3.0, 4.0)]}, lost=lost)],
+        [0.0, 0.0, 30.0], [8.0] * 3, backend=Choosy([8.0] * 3, 5.0), executor=StaticBatch(2), roles=["small"],
+        scheduler=DynamicBatching(2, 1.0), controllers=[Failures({0: [(3.0, 4.0)]}, lost=lost)],
     )  # fmt: skip
     run.run()
-    facts = run.record.facts
+    facts = run.record.request_columns
     assert facts["outcome"].tolist() == [FAILED, FAILED, COMPLETED]
     assert facts.reasons == {0: failed, 1: failed}
     assert spans(run, "lost") == [(0.0, 3.0, 3 * POWER_W)]
@@ -345,7 +345,7 @@ def test_what_is_down_neither_fails_nor_serves_and_what_is_up_is_not_repaired() 
 
 
 def test_an_executor_that_cannot_lose_a_gpu_says_so() -> None:
-    class Stubborn(WholeRequest):
+    class Stubborn(Sequential):
         abort = Executor.abort
 
     with pytest.raises(SimulationError, match="has no method abort"):

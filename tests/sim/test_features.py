@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import Cost, Work
-from sim.cluster.steps import StepByStep
+from sim.core.errors import ConfigError
+from sim.core.request import Request
 from sim.engine import Engine
-from sim.errors import ConfigError
-from sim.parts import FeatureCache
-from sim.request import Request
-from sim.reuse.features.blocks import PatchLevel, WholeImage, reused
-from sim.reuse.features.likeness import Assumed, Measured
-from sim.reuse.features.overhead import Overhead
-from sim.reuse.features.steps import StepCaching
+from sim.execution.continuous_batching import ContinuousBatching
+from sim.execution.feature_cache.blocks import PatchLevel, WholeImage, reused
+from sim.execution.feature_cache.likeness import Assumed, Measured
+from sim.execution.feature_cache.overhead import Overhead
+from sim.execution.feature_cache.steps import StepCaching
+from sim.protocols import FeatureCache
 from tests.sim.lab import engine, simulated
 from tests.sim.test_steps import Stepped
 
@@ -75,9 +75,9 @@ def stepped(times: Sequence[float], sides: Sequence[int], cache: FeatureCache | 
         np.ones(len(times)),
         1,
         backend=backend,
-        executor=StepByStep(limit, feature_cache=cache),
+        executor=ContinuousBatching(limit, feature_cache=cache),
         shapes=shapes,
-        native=False,
+        use_model_shape=False,
     )
     run.run()
     return run
@@ -87,7 +87,7 @@ def requests(sides: Sequence[int], lefts: Sequence[int]) -> list[Request]:
     made = []
     for row, (side, left) in enumerate(zip(sides, lefts, strict=True)):
         request = Request(row, 0.0, side, side, STEPS)
-        request.model, request.left = "large", left
+        request.model, request.steps_left = "large", left
         made.append(request)
     return made
 
@@ -110,8 +110,8 @@ def brute(times: Sequence[float], sides: Sequence[int], cache: FeatureCache, lim
             continue
         now += cache.course(active, 1, by_hand).seconds(1)
         for request in list(active):
-            request.left -= 1
-            if not request.left:
+            request.steps_left -= 1
+            if not request.steps_left:
                 active.remove(request)
                 finish[request.row] = now
     return finish
@@ -122,18 +122,22 @@ arrivals = st.lists(st.tuples(st.integers(0, 12), st.sampled_from(SIDES)), min_s
 
 @pytest.mark.parametrize("name", [name for name in CACHES if name != "whole-image"])
 @settings(max_examples=30)
-@given(given_=arrivals, limit=st.integers(1, 4))
+@given(given_=arrivals, max_batch=st.integers(1, 4))
 def test_jumping_over_unequal_steps_ends_where_making_each_of_them_does(
     name: str, given_: list[tuple[int, int]], limit: int
 ) -> None:
     times = [float(t) + 0.0137 * i for i, t in enumerate(np.cumsum([gap for gap, _ in given_]))]
     sides = [side for _, side in given_]
     run = stepped(times, sides, CACHES[name](), limit)
-    np.testing.assert_allclose(run.record.facts["finish_s"], brute(times, sides, CACHES[name](), limit), rtol=1e-9)
-    spans = run.record.ledger.spans()
+    np.testing.assert_allclose(
+        run.record.request_columns["finish_s"], brute(times, sides, CACHES[name](), limit), rtol=1e-9
+    )
+    spans = run.record.usage_log.spans()
     assert (spans["from_s"][1:] >= spans["until_s"][:-1] - 1e-9).all()
-    np.testing.assert_allclose(run.record.facts["step_share_s"].sum(), (spans["until_s"] - spans["from_s"]).sum())
-    np.testing.assert_allclose(run.record.facts["energy_j"].sum(), spans["joules"].sum())
+    np.testing.assert_allclose(
+        run.record.request_columns["step_share_s"].sum(), (spans["until_s"] - spans["from_s"]).sum()
+    )
+    np.testing.assert_allclose(run.record.request_columns["energy_j"].sum(), spans["joules"].sum())
 
 
 @pytest.mark.parametrize("name", CACHES)
@@ -191,8 +195,8 @@ def test_no_reuse_costs_what_there_is_without_a_cache_and_the_overhead() -> None
     ):
         run = stepped(times, sides, cache, 3)
         for name in ("start_s", "finish_s", "denoise_s", "energy_j", "step_share_s"):
-            np.testing.assert_allclose(run.record.facts[name], plain.record.facts[name], rtol=1e-12)
-        np.testing.assert_allclose(run.record.facts["reused_share"], 0.0)
+            np.testing.assert_allclose(run.record.request_columns[name], plain.record.request_columns[name], rtol=1e-12)
+        np.testing.assert_allclose(run.record.request_columns["reused_share"], 0.0)
 
 
 def test_patches_reuse_more_than_whole_images_and_more_the_smaller_the_image_is() -> None:
@@ -250,7 +254,7 @@ def test_a_measured_table_is_read_by_model_size_and_step(tmp_path: Path) -> None
 
 def test_runs_name_what_they_assume_and_refuse_what_they_do_not_know() -> None:
     asked = ("models=sdxl", "cluster=h800", "trace=mix", "trace.requests=60", "arrivals.rate_rpm=20")
-    ran = ("executor=step-by-step", "executor.limit=4", "extrapolate=warn")
+    ran = ("executor=continuous-batching", "executor.max_batch=4", "extrapolate=warn")
     plain = simulated(*asked, *ran)
     for cache in ("patch-level", "whole-image", "teacache", "dbcache"):
         outcome = simulated(*asked, *ran, f"feature_cache={cache}")
@@ -259,7 +263,7 @@ def test_runs_name_what_they_assume_and_refuse_what_they_do_not_know() -> None:
         assert len(outcome.summary["assumptions"]) > len(plain.summary["assumptions"])
         assert outcome.summary["quality"]["factor_mean"] is None
         assert "feature_cache" in outcome.summary["quality"]["reason"]
-    with pytest.raises(ConfigError, match="feature_cache=teacache: applies only with executor=step-by-step"):
+    with pytest.raises(ConfigError, match="feature_cache=teacache: applies only with executor=continuous-batching"):
         simulated(*asked, "feature_cache=teacache")
     with pytest.raises(ConfigError, match=r"likeness.shares: none for sd3\.5-large"):
         simulated("cluster=mi210", *asked[2:], *ran, "feature_cache=patch-level")

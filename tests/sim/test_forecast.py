@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from sim.control.forecast import HoltWinters
 from sim.control.monitor import GlobalMonitor
-from sim.errors import ConfigError
-from sim.schedule.hit_miss import HitMiss
+from sim.core.errors import ConfigError
+from sim.scheduling.hit_miss import HitMiss
 from tests.sim.lab import engine
 from tests.sim.test_monitor import MODELS, Cached, Timed
 
@@ -65,7 +65,7 @@ def targets(forecast: HoltWinters | None) -> dict[float, int]:
     run = engine(
         times,
         [90.0] * len(times),
-        door=Cached(hits),
+        frontend=Cached(hits),
         backend=Timed([90.0] * len(times), 20.0),
         roles=["large"] * 16,
         models={role: MODELS[role] for role in ("large", "small")},

@@ -6,20 +6,20 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from sim.cluster.whole import WholeRequest
+from sim.core.request import COMPLETED, FAILED, Addons
 from sim.engine import Engine
-from sim.request import COMPLETED, FAILED, Addons
-from sim.schedule.gangs import Gangs
+from sim.execution.sequential import Sequential
+from sim.scheduling.groups import WorkerGroups
 from tests.sim.lab import Given, engine
 
 FASTER = dict.fromkeys(range(2, 9), 1.0)
 
 
 def ganged(times: Any, full_s: Any, nets: list[tuple[str, ...]], count: int, load_s: float = 0.0, **how: Any) -> Engine:
-    """A finished run of requests that take ``full_s`` on any gang and ask for ``nets``."""
+    """A finished run of requests that take ``full_s`` on any group and ask for ``nets``."""
     run = engine(
-        times, full_s, count, backend=Given([float(each) for each in full_s], load_s), scheduler=Gangs(**how),
-        executor=WholeRequest(FASTER), addons=lambda row: Addons(nets[row]),
+        times, full_s, count, backend=Given([float(each) for each in full_s], load_s), scheduler=WorkerGroups(**how),
+        executor=Sequential(FASTER), addons=lambda row: Addons(nets[row]),
     )  # fmt: skip
     run.run()
     return run
@@ -27,8 +27,8 @@ def ganged(times: Any, full_s: Any, nets: list[tuple[str, ...]], count: int, loa
 
 def members(run: Engine) -> list[tuple[int, ...]]:
     """The GPUs of each request that was served."""
-    done = run.record.facts["outcome"] == COMPLETED
-    return [run.cluster.gpus_of(int(worker)) for worker in run.record.facts["worker"][done]]
+    done = run.record.request_columns["outcome"] == COMPLETED
+    return [run.cluster.gpus_of(int(worker)) for worker in run.record.request_columns["worker"][done]]
 
 
 @settings(max_examples=60)
@@ -60,29 +60,29 @@ def test_the_first_in_line_sets_out_when_as_many_gpus_are_idle_as_it_takes(
         turn_s = max(turn_s, time_s, free_s[gpus - 1])
         starts.append(turn_s)
         free_s[:gpus] = [turn_s + took] * gpus
-    facts = run.record.facts
+    facts = run.record.request_columns
     fits = np.array(takes) <= count
     assert facts["outcome"].tolist() == np.where(fits, COMPLETED, FAILED).tolist()
     assert facts["start_s"][fits].tolist() == starts
     assert [len(each) for each in members(run)] == [gpus for gpus in takes if gpus <= count]
     assert len(run.scheduler) == 0
     gpu_seconds = sum(gpus * took for gpus, (_, took, _) in zip(takes, asked, strict=True) if gpus <= count)
-    assert run.record.ledger.inside(0.0, 1e6, run.cluster.sizes()).busy_s == gpu_seconds
+    assert run.record.usage_log.inside(0.0, 1e6, run.cluster.sizes()).busy_s == gpu_seconds
 
 
 def test_who_is_first_after_another_set_out_takes_gpus_that_were_idle_all_the_while() -> None:
     """Of four GPUs three serve the first request and then the second, which held up the third: the fourth is free for
     it from when the second sets out."""
     run = ganged([0.0, 0.0, 0.0], [2.0, 2.0, 2.0], [("a", "b"), ("a", "b"), ()], 4)
-    assert run.record.facts["start_s"].tolist() == [0.0, 2.0, 2.0]
+    assert run.record.request_columns["start_s"].tolist() == [0.0, 2.0, 2.0]
 
 
 def test_a_gang_of_its_size_serves_before_other_gpus_and_one_that_holds_its_control_net_before_others() -> None:
-    """Each of two gangs loaded a ControlNet of its own (2 s): who asks for one again goes where it lies, in either
+    """Each of two groups loaded a ControlNet of its own (2 s): who asks for one again goes where it lies, in either
     order, and loads nothing."""
     nets: list[tuple[str, ...]] = [("canny",), ("depth",), ("canny",), ("depth",), ("depth",), ("canny",)]
     run = ganged([0.0, 1.0, 20.0, 21.0, 40.0, 41.0], [5.0] * 6, nets, 5, 2.0, sizes=[1, 2])
-    facts = run.record.facts
+    facts = run.record.request_columns
     assert facts["load_s"].tolist() == [2.0, 2.0, 0.0, 0.0, 0.0, 0.0]
     canny, depth, *later = members(run)
     assert not set(canny) & set(depth)
@@ -90,33 +90,33 @@ def test_a_gang_of_its_size_serves_before_other_gpus_and_one_that_holds_its_cont
 
 
 def test_the_smallest_gangs_are_disbanded_for_another_size_and_no_more_of_them_than_it_takes() -> None:
-    """Of five GPUs a gang of two and one of three are idle: one GPU is taken of the two, and four of both."""
+    """Of five GPUs a group of two and one of three are idle: one GPU is taken of the two, and four of both."""
     nets: list[tuple[str, ...]] = [("a",), ("a", "b"), (), ("a", "b"), ("a", "b", "c")]
     run = ganged([0.0, 0.0, 20.0, 20.0, 40.0], [5.0] * 5, nets, 5)
     two, three, one, again, four = members(run)
     assert [len(each) for each in (two, three, one, again, four)] == [2, 3, 1, 3, 4]
     assert set(one) < set(two)
     assert again == three
-    assert run.record.facts["start_s"].tolist() == [0.0, 0.0, 20.0, 20.0, 40.0]
+    assert run.record.request_columns["start_s"].tolist() == [0.0, 0.0, 20.0, 20.0, 40.0]
 
 
 def test_who_waits_for_a_gang_that_loads_gets_no_second_one() -> None:
-    """GPUs 2 and 3 hold different models, so that their gang loads (5 s); 0 and 1 come free at 1 and 3 s, and stay."""
+    """GPUs 2 and 3 hold different models, so that their group loads (5 s); 0 and 1 come free at 1 and 3 s, and stay."""
     nets: list[tuple[str, ...]] = [(), (), ("a",), ()]
     full_s = [1.0, 3.0, 2.0, 4.0]
     run = engine(
-        [0.0, 0.0, 0.0, 4.0], full_s, 4, backend=Given(full_s, 5.0), scheduler=Gangs(sizes=[1, 2]),
-        executor=WholeRequest(FASTER), addons=lambda row: Addons(nets[row]), roles=["large", "large", "large", "small"],
+        [0.0, 0.0, 0.0, 4.0], full_s, 4, backend=Given(full_s, 5.0), scheduler=WorkerGroups(sizes=[1, 2]),
+        executor=Sequential(FASTER), addons=lambda row: Addons(nets[row]), roles=["large", "large", "large", "small"],
     )  # fmt: skip
     run.run()
-    gangs = [details["gpus"] for _, what, details in run.record.decisions if what == "gang"]
-    assert gangs == [[2, 3]]
+    groups = [details["gpus"] for _, what, details in run.record.decisions if what == "group"]
+    assert groups == [[2, 3]]
     assert members(run)[2] == (2, 3)
-    assert run.record.facts["start_s"].tolist() == [0.0, 0.0, 5.0, 5.0]
+    assert run.record.request_columns["start_s"].tolist() == [0.0, 0.0, 5.0, 5.0]
 
 
 def test_a_request_that_takes_more_gpus_than_there_are_says_how_many_of_what() -> None:
     run = ganged([0.0, 1.0], [5.0, 5.0], [("a", "b"), ()], 5, denoisers=2)
-    assert run.record.facts["outcome"].tolist() == [FAILED, COMPLETED]
+    assert run.record.request_columns["outcome"].tolist() == [FAILED, COMPLETED]
     reason = "with 2 ControlNets it takes 6 GPUs, 2 of them for the denoiser; found 5; raise cluster.count"
-    assert run.record.facts.reasons == {0: reason}
+    assert run.record.request_columns.reasons == {0: reason}

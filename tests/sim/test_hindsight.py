@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.control.best import Fleet, Split, Weights, best, cost, served, window
 from sim.control.hindsight import Hindsight, recorded
+from sim.control.optimal_split import Fleet, Split, Weights, best, cost, served, window
 from sim.control.pid import Pid
 from sim.control.split import Demand, demand, quality_split, throughput_split
-from sim.errors import ConfigError
-from sim.model import Model
-from sim.run import write
+from sim.core.errors import ConfigError
+from sim.core.model import Model
+from sim.run.simulate import write
 from tests.sim.lab import engine, simulated
 
 

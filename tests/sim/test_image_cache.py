@@ -11,8 +11,8 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from sim.config.choices import choices
-from sim.run import Outcome, simulate
+from sim.run.config.choices import choices
+from sim.run.simulate import Outcome, simulate
 from tests.sim.lab import configured, simulated
 from traces.table.ingest import ORDER_ONLY
 from traces.table.trace import Trace, make, write

@@ -38,8 +38,8 @@ def test_a_gpu_without_a_profile_of_that_work_is_refused_by_name() -> None:
 
 
 README = {
-    "cluster=h100 executor=step-by-step executor.limit=16": 0,
-    "cluster=h100 executor=whole-batch scheduler=batching scheduler.most=8 scheduler.wait_s=5": 2,
+    "cluster=h100 executor=continuous-batching executor.max_batch=16": 0,
+    "cluster=h100 executor=static-batch scheduler=dynamic-batching scheduler.max_batch=8 scheduler.max_wait_s=5": 2,
     "cluster=h100 system=patchedserve": 0,
 }
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from sim.cli import main
-from sim.config.settings import check
-from sim.run import Outcome, assemble
+from sim.run.config.settings import check
+from sim.run.simulate import Outcome, assemble
 from tests.sim.lab import configured, simulated
 
 pytest.importorskip("torch")
@@ -92,7 +92,7 @@ def test_quality_is_measured_against_the_full_run(tmp_path: Path) -> None:
     rows = outcome.requests.to_pandas()
     factor = rows.quality_factor
     assert (factor.notna() == rows.source_id.notna()).all()
-    assert factor.dropna().between(-1, 1).all()
+    assert factor.dropna().is_at_boundary(-1, 1).all()
     said = outcome.summary["quality"]
     assert said["basis"] == "ssim against the full run of sd1.5-tiny, same seed"
     assert said["factor_mean"] == pytest.approx(factor.mean())
@@ -125,7 +125,7 @@ def test_latents_of_an_evicted_state_are_let_go(tmp_path: Path) -> None:
     settings = check(configured("system=nirvana", *LIVE, *small, "models.large.height=64", "models.large.steps=10"))
     engine = assemble(settings).engine
     engine.run()
-    cache = engine.door.cache  # type: ignore[attr-defined]
+    cache = engine.frontend.cache  # type: ignore[attr-defined]
     entries = cache._entries
     assert cache.items == sum(len(entry.artifact) for entry in entries.values()) <= 7
     assert all(cache._held[number].bit_count() == len(entry.artifact) for number, entry in entries.items())

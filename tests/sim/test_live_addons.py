@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from sim.config.settings import check
-from sim.run import assemble, replay
+from sim.run.config.settings import check
+from sim.run.simulate import assemble, replay
 from tests.sim.lab import configured
 
 torch = pytest.importorskip("torch")
@@ -20,7 +20,7 @@ pytest.importorskip("peft")
 from backends.diffusers_ import ModelSpec, build  # noqa: E402
 from backends.diffusers_.addons import library  # noqa: E402
 from backends.diffusers_.addons.library import AddOns  # noqa: E402
-from backends.diffusers_.addons.lora import Loras, read_lora, write_random_lora  # noqa: E402
+from backends.diffusers_.addons.lora import LoraLoading, read_lora, write_random_lora  # noqa: E402
 
 STEPS = 8
 BOUND = 2
@@ -38,14 +38,14 @@ LIVE = [
     "trace.gap_s=2",
     "arrivals=trace",
 ]
-SWIFT = ["system=swiftdiffusion", "~kernels", "fetch.latency_s=0.06"]
-SERVERS = ["scheduler=fcfs", "controlnets=servers", "allocation=controlnet-servers", "allocation.servers=1"]
+SWIFT = ["system=swiftdiffusion", "~kernels", "lora_fetch.latency_s=0.06"]
+SERVERS = ["scheduler=fcfs", "controlnet_placement=shared", "allocation=controlnet-servers", "allocation.servers=1"]
 
 
 @pytest.fixture(scope="module")
 def model() -> Any:
     """As the live backend builds it."""
-    return build(ModelSpec("sdxl", scale="tiny"))
+    return build(ModelSpec("sdxl", similarity_map="tiny"))
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ def served(images: Path, *words: str) -> tuple[pd.DataFrame, Any]:
 
 def stock(model: Any, folder: Path, asked: Any, row: int, nets: int, loras: int, boundary: int) -> np.ndarray:
     """The image of ``row`` by diffusers' own way, its LoRAs fused after ``boundary`` steps."""
-    beside, peft = AddOns(model, folder), Loras(model)
+    beside, peft = AddOns(model, folder), LoraLoading(model)
     seed, conditioning = asked.seed(row), model.encode([asked.prompt(row)])
     names = [f"controlnet-{n + 1}" for n in range(nets)]
     hints = {name: beside.hint(name, 64, 64, seed) for name in names}
@@ -93,9 +93,9 @@ def stock(model: Any, folder: Path, asked: Any, row: int, nets: int, loras: int,
     ("words", "nets", "loras"),
     [
         ([*SWIFT, "cluster.count=3"], 2, 2),
-        ([*SWIFT, "cluster.count=4", "trace.gap_s=0.05"], 1, 1),  # two gangs take turns on one device
+        ([*SWIFT, "cluster.count=4", "trace.gap_s=0.05"], 1, 1),  # two groups take turns on one device
         ([*SWIFT, *SERVERS, "cluster.count=3"], 1, 1),
-        (["system=diffusers", "loras.create=true", "cluster.count=1"], 1, 2),
+        (["system=diffusers", "lora_loading.create=true", "cluster.count=1"], 1, 2),
     ],
 )
 def test_images_are_those_of_the_stock_way(words: list[str], nets: int, loras: int, model: Any, tmp_path: Path) -> None:

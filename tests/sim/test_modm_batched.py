@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.profile import shipped
-from sim.cluster.batch import WholeBatch
-from sim.errors import ConfigError
-from sim.schedule.hit_miss_batching import HitMissBatching
+from sim.core.errors import ConfigError
+from sim.execution.static_batch import StaticBatch
+from sim.scheduling.batching.hit_miss import HitMissBatching
 from tests.sim.lab import Given, engine, simulated
 from tests.sim.test_schedule import Marked
 
@@ -62,7 +62,7 @@ def test_a_profile_that_measured_no_batches_is_no_ground_for_them() -> None:
 
 def test_a_batch_above_what_the_executor_takes_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"scheduler\.most: found 9; the executor takes 8"):
-        simulated("system=modm-batched", "scheduler.most=9", "extrapolate=warn", "trace.requests=20")
+        simulated("system=modm-batched", "scheduler.max_batch=9", "extrapolate=warn", "trace.requests=20")
 
 
 def test_large_workers_take_hits_where_that_is_asked_for_alone() -> None:
@@ -71,9 +71,9 @@ def test_large_workers_take_hits_where_that_is_asked_for_alone() -> None:
         (HitMissBatching(most=1), [0.0, 5.0]),
         (HitMissBatching(most=1, large_takes_hits=True), [0.0, 0.0]),
     ):
-        run = engine([0.0, 0.0], [5.0] * 2, roles=["large", "small"], door=Marked({0, 1}), scheduler=scheduler)
+        run = engine([0.0, 0.0], [5.0] * 2, roles=["large", "small"], frontend=Marked({0, 1}), scheduler=scheduler)
         run.run()
-        assert list(run.record.facts["start_s"]) == starts
+        assert list(run.record.request_columns["start_s"]) == starts
 
 
 @settings(max_examples=60)
@@ -91,12 +91,12 @@ def test_nobody_waits_longer_than_he_must(
     times = [sum(gaps[: i + 1]) for i in range(len(gaps))]
     scheduler = HitMissBatching(most, wait_s, shared)
     run = engine(
-        times, [5.0] * len(times), roles=["large", "small"], door=Marked(hits), backend=Given([5.0] * len(times)),
-        executor=WholeBatch(most), scheduler=scheduler,
+        times, [5.0] * len(times), roles=["large", "small"], frontend=Marked(hits), backend=Given([5.0] * len(times)),
+        executor=StaticBatch(most), scheduler=scheduler,
     )  # fmt: skip
     run.run()
     assert len(scheduler) == 0
-    facts = run.record.facts
+    facts = run.record.request_columns
     formed: dict[tuple[float, int], list[int]] = {}
     for row in range(len(times)):
         formed.setdefault((facts["start_s"][row], facts["worker"][row]), []).append(row)

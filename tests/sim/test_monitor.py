@@ -8,20 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import Cost
-from sim.cluster.batch import WholeBatch
-from sim.cluster.whole import WholeRequest
-from sim.control.failures import Failures
+from sim.cluster.failures import Failures
 from sim.control.monitor import GlobalMonitor, Window
 from sim.control.roles import bring
 from sim.control.split import Demand
-from sim.errors import ConfigError
-from sim.model import Model
-from sim.parts import Run
-from sim.request import COMPLETED, HIT, MISS, Request
-from sim.reuse.door import Direct
-from sim.schedule.hit_miss import HitMiss
-from sim.schedule.hit_miss_batching import HitMissBatching
-from sim.schedule.per_worker import PerWorker
+from sim.core.errors import ConfigError
+from sim.core.model import Model
+from sim.core.request import COMPLETED, HIT, MISS, Request
+from sim.execution.sequential import Sequential
+from sim.execution.static_batch import StaticBatch
+from sim.frontend.cached import Direct
+from sim.protocols import Run
+from sim.scheduling.batching.hit_miss import HitMissBatching
+from sim.scheduling.hit_miss import HitMiss
+from sim.scheduling.hit_miss_per_worker import HitMissPerWorker
 from tests.sim.lab import Given, engine, simulated
 from tests.sim.test_cluster import Acts
 
@@ -70,7 +70,7 @@ class Bounded:
         large = sum(worker.role == "large" for worker in workers)
         assert 1 <= large <= self.most
         assert len(workers) == self.run.cluster.gpus
-        assert all(worker.aboard <= worker.limit for worker in workers)
+        assert all(worker.running <= worker.max_batch for worker in workers)
         self.seen.append(large)
 
 
@@ -79,7 +79,7 @@ class Bounded:
     st.integers(0, 2**32),
     st.integers(2, 6),
     st.sampled_from(["quality", "throughput"]),
-    st.sampled_from([HitMiss, PerWorker, HitMissBatching]),
+    st.sampled_from([HitMiss, HitMissPerWorker, HitMissBatching]),
     st.floats(0, 1),
     st.sampled_from([0.0, 20.0, 400.0]),
     st.floats(20.0, 400.0),
@@ -96,17 +96,17 @@ def test_neither_a_switch_nor_an_outage_drops_a_request(
     if queues is HitMissBatching:
         scheduler = HitMissBatching(3, 20.0, shared)
     else:
-        scheduler = PerWorker() if queues is PerWorker else HitMiss(large_takes_hits=shared)
+        scheduler = HitMissPerWorker() if queues is HitMissPerWorker else HitMiss(large_takes_hits=shared)
     watch = Bounded(gpus if mode == "quality" else gpus - 1)
     run = engine(
         np.cumsum(gaps),
         [90.0] * rows,
-        door=Cached(hits),
+        frontend=Cached(hits),
         backend=Timed([90.0] * rows, load_s),
         roles=["large"] * (gpus - 1) + ["large" if mode == "quality" else "small"],
         models=MODELS,
         scheduler=scheduler,
-        executor=WholeBatch(3) if queues is HitMissBatching else WholeRequest(),
+        executor=StaticBatch(3) if queues is HitMissBatching else Sequential(),
         controllers=[
             Failures(mean_up_s=None if lost is None else 500.0, mean_down_s=90.0, lost=lost or "again"),
             GlobalMonitor(mode=mode, period_s=period_s),
@@ -117,7 +117,7 @@ def test_neither_a_switch_nor_an_outage_drops_a_request(
     run.run()  # raises where one is lost, ends twice, or a GPU is spent twice
     assert len(watch.seen) == rows
     assert len(scheduler) == 0
-    completed = int((run.record.facts["outcome"] == COMPLETED).sum())
+    completed = int((run.record.request_columns["outcome"] == COMPLETED).sum())
     assert completed == rows if lost != "failed" else completed <= rows
     assert not run.cluster.serving()
 
@@ -131,7 +131,7 @@ def windows(rates_rpm: list[float], hit_rate: float = 0.75, **settings: Any) -> 
     run = engine(
         times,
         [90.0] * len(times),
-        door=Cached(hits),
+        frontend=Cached(hits),
         backend=Timed([90.0] * len(times), 20.0),
         roles=["large"] * 16,
         models=MODELS,
@@ -166,7 +166,7 @@ def test_a_window_in_which_nothing_came_changes_nothing() -> None:
     run = engine(
         [0.0, 5000.0],
         [90.0, 90.0],
-        door=Cached(set()),
+        frontend=Cached(set()),
         backend=Timed([90.0] * 2),
         roles=["large", "small"],
         models=MODELS,
@@ -187,31 +187,31 @@ def test_misses_go_round_the_large_workers_and_hits_round_the_small_ones_from_th
     run = engine(
         [0.0] * 8,
         [10.0] * 8,
-        door=Cached({1, 3, 5, 7}),
+        frontend=Cached({1, 3, 5, 7}),
         roles=["large", "large", "small", "small"],
-        scheduler=PerWorker(),
+        scheduler=HitMissPerWorker(),
     )
     run.run()
-    assert run.record.facts["worker"].tolist() == [0, 3, 1, 2, 0, 3, 1, 2]
+    assert run.record.request_columns["worker"].tolist() == [0, 3, 1, 2, 0, 3, 1, 2]
 
 
 def test_a_worker_ends_its_own_misses_before_it_changes_and_hands_its_hits_on() -> None:
     """Two of each; at 1 s a large one becomes small, at 40 s a small one large."""
 
     def swap(worker: int, role: str) -> Any:
-        return lambda run, now_s: run.cluster.order(run.cluster.workers[worker], role, now_s)
+        return lambda run, now_s: run.cluster.change_role(run.cluster.workers[worker], role, now_s)
 
     run = engine(
         [0.0] * 8,
         [10.0] * 8,
-        door=Cached({4, 5, 6, 7}),
+        frontend=Cached({4, 5, 6, 7}),
         backend=Given([10.0] * 8, 5.0),
         roles=["large", "large", "small", "small"],
-        scheduler=PerWorker(),
+        scheduler=HitMissPerWorker(),
         controllers=[Acts((1.0, swap(1, "small")), (2.0, swap(3, "large")))],
     )
     run.run()
-    facts = run.record.facts
+    facts = run.record.request_columns
     assert facts["worker"][:4].tolist() == [0, 1, 0, 1]  # both of worker 1's misses run on it
     assert facts["finish_s"][3] == 20.0
     loads = [details for _, what, details in run.record.decisions if what == "order"]
@@ -226,22 +226,22 @@ def test_misses_that_came_for_a_model_that_was_not_loaded_after_all_go_to_a_work
     run = engine(
         [0.0, 0.5, 2.0, 2.5],
         [20.0] * 4,
-        door=Cached({0}),
+        frontend=Cached({0}),
         backend=Given([20.0] * 4, 5.0),
         roles=["large", "small"],
-        scheduler=PerWorker(),
+        scheduler=HitMissPerWorker(),
         controllers=[
             Acts(
-                (1.0, lambda run, now_s: run.cluster.order(run.cluster.workers[1], "large", now_s)),
-                (3.0, lambda run, now_s: run.cluster.order(run.cluster.workers[1], "small", now_s)),
+                (1.0, lambda run, now_s: run.cluster.change_role(run.cluster.workers[1], "large", now_s)),
+                (3.0, lambda run, now_s: run.cluster.change_role(run.cluster.workers[1], "small", now_s)),
             )
         ],
     )
     run.run()
-    facts = run.record.facts
+    facts = run.record.request_columns
     assert facts["worker"].tolist() == [1, 0, 0, 0]
     assert facts["load_s"].tolist() == [0.0] * 4
-    assert "load" not in run.record.ledger.kinds
+    assert "load" not in run.record.usage_log.kinds
 
 
 def test_bringing_the_cluster_to_a_split_moves_no_more_than_it_must() -> None:

@@ -7,23 +7,23 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sim.cluster.steps import StepByStep
-from sim.model import Model
-from sim.request import COMPLETED
-from sim.schedule.edf import Edf
-from sim.schedule.fifo import Fifo
-from sim.schedule.latency import Known
-from sim.schedule.routed import Routed
-from sim.schedule.routers import LeastOutstanding
-from sim.schedule.slack import Slack
-from tests.oracles.optimum import Asked, most_in_time
+from sim.core.model import Model
+from sim.core.request import COMPLETED
+from sim.execution.continuous_batching import ContinuousBatching
+from sim.scheduling.disciplines.edf import Edf
+from sim.scheduling.disciplines.fifo import Fifo
+from sim.scheduling.disciplines.slack import Slack
+from sim.scheduling.latency_predictor import Known
+from sim.scheduling.routing.per_worker import PerWorkerQueues
+from sim.scheduling.routing.routers import LeastOutstanding
+from tests.oracles.optimum import RequestInputs, most_in_time
 from tests.sim.lab import engine
-from tests.sim.test_slack import UNIT, Mixed
+from tests.sim.test_slack import UNIT, MixedStepCosts
 
 SIDES = (64, 128)
 
 
-def everything(asked: Sequence[Asked], step_s: Any, before_s: float, after_s: Any, limit: int) -> int:
+def everything(asked: Sequence[RequestInputs], step_s: Any, before_s: float, after_s: Any, limit: int) -> int:
     """Every subset that may join at every boundary, in every order of leaving by joining: nothing is left out."""
 
     def after(now: float, active: list[tuple[int, int]], waiting: frozenset[int]) -> int:
@@ -47,19 +47,21 @@ def everything(asked: Sequence[Asked], step_s: Any, before_s: float, after_s: An
     return after(0.0, [], frozenset(range(len(asked))))
 
 
-def instance(backend: Mixed, gaps: list[int], kinds: list[int], steps: int, loose: float) -> list[Asked]:
+def instance(
+    backend: MixedStepCosts, gaps: list[int], kinds: list[int], steps: int, loose: float
+) -> list[RequestInputs]:
     times = np.cumsum(gaps) * UNIT
     return [
-        Asked(float(time), kind, steps, float(time) + loose * alone(backend, kind, steps))
+        RequestInputs(float(time), kind, steps, float(time) + loose * alone(backend, kind, steps))
         for time, kind in zip(times, kinds, strict=False)
     ]
 
 
-def alone(backend: Mixed, kind: int, steps: int) -> float:
+def alone(backend: MixedStepCosts, kind: int, steps: int) -> float:
     return (backend.begin_ + backend.end_ * (SIDES[kind] // 64)) * UNIT + steps * backend.step_s([SIDES[kind]])
 
 
-def optimum(backend: Mixed, asked: list[Asked], limit: int) -> int:
+def optimum(backend: MixedStepCosts, asked: list[RequestInputs], limit: int) -> int:
     return most_in_time(
         asked,
         lambda kinds: backend.step_s([SIDES[kind] for kind in kinds]),
@@ -70,7 +72,7 @@ def optimum(backend: Mixed, asked: list[Asked], limit: int) -> int:
 
 
 BACKENDS = st.builds(
-    Mixed, st.integers(1, 30), st.integers(1, 6), st.integers(0, 8), st.integers(0, 8), st.integers(0, 8)
+    MixedStepCosts, st.integers(1, 30), st.integers(1, 6), st.integers(0, 8), st.integers(0, 8), st.integers(0, 8)
 )
 
 
@@ -79,12 +81,14 @@ BACKENDS = st.builds(
     backend=BACKENDS,
     gaps=st.lists(st.integers(0, 60), min_size=1, max_size=4),
     kinds=st.lists(st.integers(0, 1), min_size=4, max_size=4),
-    limit=st.integers(1, 3),
+    max_batch=st.integers(1, 3),
     loose=st.sampled_from([1.0, 1.5, 2.5]),
 )
-@example(backend=Mixed(4, 1, 2, 1, 3), gaps=[0, 0, 1], kinds=[0, 1, 1, 0], limit=2, loose=1.5)  # the later of two alike
+@example(
+    backend=MixedStepCosts(4, 1, 2, 1, 3), gaps=[0, 0, 1], kinds=[0, 1, 1, 0], max_batch=2, loose=1.5
+)  # the later of two alike
 def test_nothing_that_is_left_out_would_have_been_better(
-    backend: Mixed, gaps: list[int], kinds: list[int], limit: int, loose: float
+    backend: MixedStepCosts, gaps: list[int], kinds: list[int], limit: int, loose: float
 ) -> None:
     asked = instance(backend, gaps, kinds, 2, loose)
     tried = everything(
@@ -102,24 +106,24 @@ def test_nothing_that_is_left_out_would_have_been_better(
     backend=BACKENDS,
     gaps=st.lists(st.integers(0, 120), min_size=1, max_size=6),
     kinds=st.lists(st.integers(0, 1), min_size=6, max_size=6),
-    limit=st.integers(1, 6),
+    max_batch=st.integers(1, 6),
     loose=st.sampled_from([1.5, 2.5, 5.0]),
 )
 def test_no_scheduler_serves_more_in_time(
-    backend: Mixed, gaps: list[int], kinds: list[int], limit: int, loose: float
+    backend: MixedStepCosts, gaps: list[int], kinds: list[int], limit: int, loose: float
 ) -> None:
     asked = instance(backend, gaps, kinds, 5, loose)
     most = optimum(backend, asked, limit)
     side = np.array([SIDES[each.kind] for each in asked], np.int32)
-    executors = [StepByStep(limit) for _ in range(3)]
+    executors = [ContinuousBatching(limit) for _ in range(3)]
     for executor, discipline in zip(executors, (Fifo(), Edf(), Slack(executors[2], Known())), strict=True):
         run = engine(
             [each.arrival_s for each in asked], [alone(backend, each.kind, 5) for each in asked], backend=backend,
-            executor=executor, scheduler=Routed(LeastOutstanding("pixels"), discipline), deadline=loose,
-            shapes=(side, side, np.full(len(side), 5, np.int32)), native=False,
+            executor=executor, scheduler=PerWorkerQueues(LeastOutstanding("pixels"), discipline), deadline=loose,
+            shapes=(side, side, np.full(len(side), 5, np.int32)), use_model_shape=False,
             models={"large": Model("large", 5, 64, 64)},
         )  # fmt: skip
         run.run()
         late_s = np.array([each.deadline_s for each in asked]) + 1e-9
-        facts = run.record.facts
+        facts = run.record.request_columns
         assert ((facts["outcome"] == COMPLETED) & (facts["finish_s"] <= late_s)).sum() <= most

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from sim.cli import main
-from sim.config.choices import choices
-from sim.config.compose import composed
+from sim.run.config.choices import choices
+from sim.run.config.compose import composed
 from traces.table.ingest import ORDER_ONLY
 from traces.table.trace import make, write
 
@@ -71,11 +71,11 @@ def test_plan_rate_scales_a_log_and_reports_rate_and_scale(capsys: pytest.Captur
     own = pq.read_table("log.parquet").column("arrival_s").to_numpy()
     rate_rpm = 60 * (len(own) - 1) / np.ptp(own)
     assert said["own_clock"]["rate_rpm"] == pytest.approx(rate_rpm)
-    assert said["own_clock"]["scale"] == pytest.approx(said["rate_rpm"]["mean"] / rate_rpm)
+    assert said["own_clock"]["similarity_map"] == pytest.approx(said["rate_rpm"]["mean"] / rate_rpm)
     assert len(said["replications"]) == 1
     folder = next(each["folder"] for each in said["runs"] if each["rate_rpm"] == said["rate_rpm"]["mean"])
     times = pq.read_table(f"plan/{folder}/requests.parquet").column("arrival_s").to_numpy()
-    assert np.diff(times) == pytest.approx(np.diff(own) / said["own_clock"]["scale"])
+    assert np.diff(times) == pytest.approx(np.diff(own) / said["own_clock"]["similarity_map"])
     assert "as fast; its own mean rate is" in capsys.readouterr().out
 
 

@@ -8,19 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import SGDOneClassSVM
 
+from sim.cache.cache import ArtifactCache
+from sim.cache.eviction import Fifo
+from sim.cache.selector import Thresholds
+from sim.core.errors import ConfigError
+from sim.core.request import FORGONE_MATCH, HIT, MISS, PREDICTED_MISS, Request
 from sim.engine import Engine
-from sim.errors import ConfigError
-from sim.parts import Change, Predictor, Run
-from sim.record.record import TRAININGS
-from sim.record.summary import Window
-from sim.request import FORGONE_MATCH, HIT, MISS, PREDICTED_MISS, Request
-from sim.reuse.cache import Cache
-from sim.reuse.door import Reuse
-from sim.reuse.eviction import Fifo
-from sim.reuse.predictor import Always, OneClassSvm, cheapest
-from sim.reuse.selector import Thresholds
+from sim.frontend.cached import CachedFrontEnd
+from sim.frontend.match_predictor import Always, OneClassSvm, cheapest
+from sim.metrics.recorder import TRAININGS
+from sim.metrics.summary import Window
+from sim.protocols import Change, MatchPredictor, Run
 from tests.sim.lab import engine, simulated
-from traces.similarity.spaces import Space, TextToText
+from traces.similarity.similarities import SimilaritySource, TextToText
 
 PRELOAD, SEARCH_S, FULL_S = 300, 0.1, 8.0
 
@@ -41,7 +41,7 @@ class Drawn:
     def __init__(self, expected: Sequence[bool]) -> None:
         self.expected = expected
 
-    def bind(self, run: Run, space: Space) -> None:
+    def bind(self, run: Run, space: SimilaritySource) -> None:
         run.log(TRAININGS)
 
     def applied(self, changes: Sequence[Change], now_s: float) -> None:
@@ -60,30 +60,32 @@ def prompts(seed: int, rows: int, dim: int = 12) -> np.ndarray:
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
-def served(vectors: np.ndarray, predictor: Predictor, admission: object = None) -> Engine:
+def served(vectors: np.ndarray, predictor: MatchPredictor, admission: object = None) -> Engine:
     """``PRELOAD`` prompts in the cache and the rest served, a GPU for each."""
-    door = Reuse(
-        Cache(None, TextToText(), Fifo()),
+    frontend = CachedFrontEnd(
+        ArtifactCache(None, TextToText(), Fifo()),
         Thresholds({25: 0.9}),
         admission or Nothing(),  # type: ignore[arg-type]
         search_s=SEARCH_S,
-        predictor=predictor,
+        match_predictor=predictor,
     )
     rows = len(vectors) - PRELOAD
-    run = engine(np.arange(rows), [FULL_S] * len(vectors), rows, door=door, embeddings=lambda: vectors, preload=PRELOAD)
+    run = engine(
+        np.arange(rows), [FULL_S] * len(vectors), rows, frontend=frontend, embeddings=lambda: vectors, preload=PRELOAD
+    )
     run.run()
     return run
 
 
 def counted(run: Engine) -> dict[str, int]:
     codes = {"hits": HIT, "in_vain": MISS, "spared": PREDICTED_MISS, "forgone": FORGONE_MATCH}
-    return {name: int(np.count_nonzero(run.record.facts["lookup"] == code)) for name, code in codes.items()}
+    return {name: int(np.count_nonzero(run.record.request_columns["lookup"] == code)) for name, code in codes.items()}
 
 
 def check_proportions(without: Engine, run: Engine) -> None:
     """NIRVANA, 5.2: recall is the share of the hits that is kept, 1 - precision that of the searches in vain."""
     before, after = counted(without), counted(run)
-    said = Window(run, run.record, 0).cache()["predictor"]
+    said = Window(run, run.record, 0).cache()["match_predictor"]
     searches = after["hits"] + after["in_vain"]
     assert after["hits"] + after["forgone"] == before["hits"]
     assert after["in_vain"] + after["spared"] == before["in_vain"]
@@ -94,9 +96,9 @@ def check_proportions(without: Engine, run: Engine) -> None:
     assert said["predicted_misses"] == after["spared"] + after["forgone"]
     assert said["wasted_searches"] == after["in_vain"]
     assert said["wasted_search_s"] == pytest.approx(SEARCH_S * after["in_vain"])
-    took_s = np.array(run.record.facts["finish_s"]) - np.arange(run.rows)
+    took_s = np.array(run.record.request_columns["finish_s"]) - np.arange(run.rows)
     plan = {HIT: SEARCH_S + FULL_S / 2, MISS: SEARCH_S + FULL_S, PREDICTED_MISS: FULL_S, FORGONE_MATCH: FULL_S}
-    np.testing.assert_allclose(took_s, [plan[code] for code in run.record.facts["lookup"]], atol=1e-9)
+    np.testing.assert_allclose(took_s, [plan[code] for code in run.record.request_columns["lookup"]], atol=1e-9)
 
 
 @settings(max_examples=30)
@@ -114,11 +116,11 @@ def test_the_one_class_svm_spares_searches_in_vain_and_costs_hits(landmarks: int
     without = served(vectors, Always())
     run = served(vectors, OneClassSvm(nu=0.1, per_10k_s=0.0, landmarks=landmarks))
     check_proportions(without, run)
-    said = Window(run, run.record, 0).cache()["predictor"]
+    said = Window(run, run.record, 0).cache()["match_predictor"]
     assert 0 < counted(run)["in_vain"] < 0.5 * counted(without)["in_vain"]
     assert 0 < counted(run)["forgone"] < 0.5 * counted(without)["hits"]
     assert said["precision"] > counted(without)["hits"] / 600
-    silent = Window(without, without.record, 0).cache()["predictor"]
+    silent = Window(without, without.record, 0).cache()["match_predictor"]
     assert silent["wasted_searches"] == counted(without)["in_vain"]
     assert {silent[key] for key in ("precision", "recall", "predicted_misses", "retrainings", "retrain_s")} == {None}
 
@@ -126,8 +128,8 @@ def test_the_one_class_svm_spares_searches_in_vain_and_costs_hits(landmarks: int
 def test_it_decides_what_scikit_learn_decides() -> None:
     vectors = prompts(2, PRELOAD + 200)
     run = served(vectors, OneClassSvm(nu=0.3, per_10k_s=0.0))
-    svm = SGDOneClassSVM(nu=0.3, random_state=int(run.rng("predictor").integers(2**31))).fit(vectors[:PRELOAD])
-    outlier = np.isin(run.record.facts["lookup"], (PREDICTED_MISS, FORGONE_MATCH))
+    svm = SGDOneClassSVM(nu=0.3, random_state=int(run.rng("match_predictor").integers(2**31))).fit(vectors[:PRELOAD])
+    outlier = np.isin(run.record.request_columns["lookup"], (PREDICTED_MISS, FORGONE_MATCH))
     np.testing.assert_array_equal(outlier, svm.predict(vectors[PRELOAD:]) < 0)
     assert 0 < outlier.sum() < 200
 
@@ -147,7 +149,7 @@ def test_it_is_trained_when_more_than_a_share_of_the_embeddings_changed(
         prompts(1, PRELOAD + rows), OneClassSvm(nu=0.5, retrain_share=share, per_10k_s=per_10k_s), Everything()
     )
     expected, trained_on, held, changed, ready_s = [(0.0, PRELOAD)], PRELOAD, PRELOAD, 0, PRELOAD * per_10k_s / 10_000
-    for finish_s in sorted(run.record.facts["finish_s"]):
+    for finish_s in sorted(run.record.request_columns["finish_s"]):
         held, changed = held + 1, changed + 1
         if finish_s >= ready_s and changed > share * trained_on:
             expected.append((finish_s, held))
@@ -161,7 +163,7 @@ def test_it_is_trained_when_more_than_a_share_of_the_embeddings_changed(
 def test_a_model_is_in_force_when_its_training_is_done() -> None:
     """Preloaded embeddings that take 20 s to train on: until then every prompt is searched for."""
     run = served(prompts(3, PRELOAD + 60), OneClassSvm(nu=0.3, per_10k_s=20 * 10_000 / PRELOAD))
-    predicted = np.isin(run.record.facts["lookup"], (PREDICTED_MISS, FORGONE_MATCH))
+    predicted = np.isin(run.record.request_columns["lookup"], (PREDICTED_MISS, FORGONE_MATCH))
     assert not predicted[:20].any()
     assert predicted[20:].any()
 
@@ -189,19 +191,19 @@ def test_nirvana_has_the_predictor_and_can_do_without() -> None:
         simulated(*common, *more)
         for more in (
             ["system=nirvana"],
-            ["system=nirvana", "predictor=kernel-svm"],
+            ["system=nirvana", "match_predictor=kernel-svm"],
             ["system=nirvana-no-predictor"],
         )
     )
     said = [run.summary["cache"] for run in (paper, kernel, without)]
     assert [cache["lookups"] for cache in said] == [400] * 3
-    assert said[0]["predictor"]["retrainings"] > 0
-    assert said[1]["predictor"]["wasted_search_s"] < said[2]["predictor"]["wasted_search_s"]
+    assert said[0]["match_predictor"]["retrainings"] > 0
+    assert said[1]["match_predictor"]["wasted_search_s"] < said[2]["match_predictor"]["wasted_search_s"]
     assert said[1]["hits"] < said[2]["hits"]
-    assert said[2]["predictor"]["precision"] is None
+    assert said[2]["match_predictor"]["precision"] is None
     rows = kernel.requests.to_pandas()
     predicted = rows.lookup.isin(["predicted miss", "forgone match"])
-    assert predicted.sum() == said[1]["predictor"]["predicted_misses"] > 0
+    assert predicted.sum() == said[1]["match_predictor"]["predicted_misses"] > 0
     assert (rows.search_s[predicted] == 0).all()
     assert (rows.skipped[predicted] == 0).all()
 
@@ -209,7 +211,7 @@ def test_nirvana_has_the_predictor_and_can_do_without() -> None:
 @pytest.mark.parametrize("override", ["nu=0", "nu=1.5", "retrain_share=-1", "sample=0", "landmarks=0", "gamma=0"])
 def test_a_predictor_that_cannot_be_is_named(override: str) -> None:
     with pytest.raises(ConfigError, match=rf"predictor\.{override.split('=')[0]}: found"):
-        simulated("system=nirvana", "trace.requests=20", f"predictor.{override}")
+        simulated("system=nirvana", "trace.requests=20", f"match_predictor.{override}")
 
 
 @settings(max_examples=60)

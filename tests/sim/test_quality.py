@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from conf.choice import choice
-from sim.config.settings import check
-from sim.errors import ConfigError
-from sim.record.design import departure
-from sim.run import Outcome, assemble, replay, simulate
+from sim.core.errors import ConfigError
+from sim.metrics.design import departure
+from sim.run.config.settings import check
+from sim.run.simulate import Outcome, assemble, replay, simulate
 from tests.sim.lab import configured, simulated
 
 SMALL = ("arrivals=closed", "trace.requests=300", "preload=100")
@@ -103,7 +103,11 @@ NOTHING = dict.fromkeys(("factor_mean", "below_alpha_share", "basis", "published
     [
         ("nirvana-unbounded", [], "has no system=nirvana-unbounded"),
         ("nirvana", ["cluster=h800"], "no table of scores on DiffusionDB is of sdxl"),
-        ("nirvana", ["selector.at_least={5: 0.1, 10: 0.2, 15: 0.3, 20: 0.4, 25: 0.5}"], "selector.at_least is {5: 0.1"),
+        (
+            "nirvana",
+            ["selector.thresholds={5: 0.1, 10: 0.2, 15: 0.3, 20: 0.4, 25: 0.5}"],
+            "selector.thresholds is {5: 0.1",
+        ),
         ("nirvana", ["shapes=trace", "extrapolate=warn"], "shapes is trace"),
         ("gpt-cache", ["encoder=ngram"], "encoder._target_"),
         ("small-model", ["models.small.steps=20"], "models.small.steps is 20 and not 50"),
@@ -141,17 +145,21 @@ def test_every_shipped_design_is_the_system_that_it_is_of(composed: dict[str, di
         ("nirvana", {"selector": {"strict": False}}, "selector.strict is False and not True"),
         ("nirvana", {"cache": {"latents_at": []}}, r"cache.latents_at is \[\] and not \[5, 10, 15, 20, 25\]"),
         ("nirvana", {"admission": choice("admission", "cache-all")}, "admission._target_"),
-        ("nirvana", {"space": choice("space", "image")}, "space._target_"),
-        ("nirvana", {"scale": choice("scale", "identity")}, "scale._target_"),
-        ("nirvana", {"scale": {"at": {0.5: 0.65}}}, "scale.at"),
+        ("nirvana", {"similarity": choice("similarity", "image")}, "space._target_"),
+        ("nirvana", {"similarity_map": choice("similarity_map", "identity")}, "scale._target_"),
+        ("nirvana", {"similarity_map": {"at": {0.5: 0.65}}}, "similarity_map.at"),
         ("nirvana", {"encoder": {"_target_": "mine.Encoder"}}, "encoder is one whose scale"),
-        ("nirvana-predicting", {"predictor": choice("predictor", "none")}, "predictor._target_"),
-        ("modm", {"door": {"hit_role": "large"}}, "door.hit_role is large and not small"),
+        ("nirvana-predicting", {"match_predictor": choice("match_predictor", "none")}, "match_predictor._target_"),
+        ("modm", {"frontend": {"hit_role": "large"}}, "frontend.hit_role is large and not small"),
         ("modm", {"admission": choice("admission", "misses")}, "admission._target_"),
-        ("nirvana", {"cache": {"capacity": 4}, "door": {"search_s": 9.0}, "eviction": choice("eviction", "lru")}, None),
-        ("nirvana", {"encoder": choice("encoder", "clip"), "scale": choice("scale", "clip")}, None),
+        (
+            "nirvana",
+            {"cache": {"capacity": 4}, "frontend": {"search_s": 9.0}, "eviction": choice("eviction", "lru")},
+            None,
+        ),
+        ("nirvana", {"encoder": choice("encoder", "clip"), "similarity_map": choice("similarity_map", "clip")}, None),
         ("modm", {"admission": choice("admission", "cache-large")}, None),
-        ("modm", {"space": choice("space", "clip-images")}, None),
+        ("modm", {"similarity": choice("similarity", "clip-images")}, None),
     ],
 )
 def test_a_design_is_what_an_image_starts_from_and_not_how_often_or_when(
@@ -177,7 +185,7 @@ def test_means_by_k_are_taken_where_a_table_has_them() -> None:
 
 
 def test_alpha_bounds_a_hit_from_below() -> None:
-    for stricter in ([], ["selector.at_least={5: 0.7}"]):
+    for stricter in ([], ["selector.thresholds={5: 0.7}"]):
         said, factor, hit = judged("system=nirvana", *A10G, "quality=alpha", *stricter)
         assert hit.any()
         np.testing.assert_array_equal(factor, np.where(hit, 0.9, 1.0))
@@ -188,7 +196,7 @@ def test_alpha_bounds_a_hit_from_below() -> None:
 @pytest.mark.parametrize(
     ("system", "overrides", "reason"),
     [
-        ("nirvana", ["selector.at_least={5: 0.6}"], "selector.at_least is"),
+        ("nirvana", ["selector.thresholds={5: 0.6}"], "selector.thresholds is"),
         ("nirvana", ["cluster=mi210"], "chosen for nirvana-large and not sd3.5-large"),
         ("nirvana", ["selector.alpha_for=null"], "alpha_for does not say"),
         ("modm-throughput", ["cluster=mi210", "models=sd35l-sana"], "chosen for hits on sdxl"),

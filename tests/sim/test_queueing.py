@@ -16,7 +16,7 @@ from traces.arrivals.base import Schedule
 
 def waits(run: Engine) -> np.ndarray:
     run.run()
-    return run.record.facts["start_s"] - run.record.facts["arrival_s"]
+    return run.record.request_columns["start_s"] - run.record.request_columns["arrival_s"]
 
 
 def mmc_wait(rate: float, service: float, servers: int) -> float:
@@ -91,12 +91,12 @@ def test_fcfs_wastes_no_work(gaps: list[float], services: list[float], servers: 
     free = [0.0] * servers
     for row, at in enumerate(times):
         start = max(at, heapq.heappop(free))
-        assert run.record.facts["start_s"][row] == start
+        assert run.record.request_columns["start_s"][row] == start
         heapq.heappush(free, start + services[row])
 
 
 def test_a_closed_loop_keeps_its_requests_outstanding() -> None:
     run = engine(Schedule(np.zeros(3), think_s=0.5), [2.0] * 9, count=3)
     run.run()
-    assert list(run.record.facts["arrival_s"]) == [0.0] * 3 + [2.5] * 3 + [5.0] * 3
-    assert set(run.record.facts["finish_s"][6:]) == {7.0}
+    assert list(run.record.request_columns["arrival_s"]) == [0.0] * 3 + [2.5] * 3 + [5.0] * 3
+    assert set(run.record.request_columns["finish_s"][6:]) == {7.0}

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from sim.config.build import build
-from sim.config.settings import check
-from sim.config.typed import spelled, validated
-from sim.errors import ConfigError
+from sim.core.errors import ConfigError
+from sim.run.config.build import build
+from sim.run.config.settings import check
+from sim.run.config.typed import spelled, validated
 from tests.sim.lab import configured, simulated
-from traces.similarity.scale import Fitted
+from traces.similarity.similarity_map import Fitted
 
 
 def _scalars(node: Any, key: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -91,7 +91,7 @@ def test_an_assumption_is_what_a_summary_can_hold(value: str) -> None:
         simulated("trace.requests=20", said)
 
 
-@pytest.mark.parametrize("group", ["selector", "predictor", "database", "store", "models", "cluster"])
+@pytest.mark.parametrize("group", ["selector", "match_predictor", "index", "store", "models", "cluster"])
 def test_no_number_of_a_part_takes_a_boolean(group: str) -> None:
     """Every number that NIRVANA's configuration gives a part."""
     config = configured("system=nirvana")
@@ -103,21 +103,21 @@ def test_no_number_of_a_part_takes_a_boolean(group: str) -> None:
                 build({**part, key[0]: True}, group)
 
 
-LOG_NORMAL = "sim.reuse.delay.LogNormal"
-GPU = {"_target_": "sim.gpu.Gpu", "name": "x", "active_w": 2.0, "idle_w": 1.0, "source": "made up"}
-SELECTOR = {"_target_": "sim.reuse.selector.Thresholds", "at_least": {5: 0.5}}
+LOG_NORMAL = "sim.frontend.delay.LogNormal"
+GPU = {"_target_": "sim.core.gpu.Gpu", "name": "x", "active_w": 2.0, "idle_w": 1.0, "source": "made up"}
+SELECTOR = {"_target_": "sim.cache.selector.Thresholds", "thresholds": {5: 0.5}}
 
 
 @pytest.mark.parametrize(
     ("node", "key"),
     [
         *[({**SELECTOR, "alpha": alpha}, "alpha") for alpha in (2, -1, 0, math.inf, math.nan)],
-        ({**SELECTOR, "at_least": {5: math.inf}}, "at_least"),
+        ({**SELECTOR, "thresholds": {5: math.inf}}, "thresholds"),
         *[({"_target_": LOG_NORMAL, "median_s": s, "p99_s": 1e300}, "(median_s|p99_s)") for s in (1e-300, 1.0, 1e300)],
         ({"_target_": LOG_NORMAL, "mean_s": 1.0, "cv": 1e300}, "cv"),
-        ({"_target_": "sim.reuse.predictor.OneClassSvm", "nu": 1e-300}, "nu"),
-        ({"_target_": "sim.reuse.database.Database", "batch": 10**20}, "batch"),
-        ({"_target_": "sim.reuse.store.Store", "timeout_s": -1.0}, "timeout_s"),
+        ({"_target_": "sim.frontend.match_predictor.OneClassSvm", "nu": 1e-300}, "nu"),
+        ({"_target_": "sim.cache.index.VectorIndex", "batch": 10**20}, "batch"),
+        ({"_target_": "sim.cache.store.ArtifactStore", "timeout_s": -1.0}, "timeout_s"),
         ({**GPU, "active_w": 1.7e308}, "active_w"),
         ({**GPU, "usd_per_gpu_h": 1e10}, "usd_per_gpu_h"),
     ],
@@ -133,7 +133,7 @@ def test_more_gpus_than_there_are_is_refused() -> None:
         check({**config, "cluster": {**config["cluster"], "count": 10**20}})
 
 
-@pytest.mark.parametrize("group", ["models", "door", "scheduler", "executor", "allocation"])
+@pytest.mark.parametrize("group", ["models", "frontend", "scheduler", "executor", "allocation"])
 def test_a_group_that_no_run_can_do_without_is_not_empty(group: str) -> None:
     with pytest.raises(ConfigError, match=rf"{group}: .*expected one to be chosen"):
         check({**configured(), group: {}})

@@ -12,8 +12,8 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sim.cli import main
-from sim.errors import ConfigError
-from sim.refusal import LONGEST, USAGE_ERROR, refuse
+from sim.core.errors import ConfigError
+from sim.run.refusal import LONGEST, USAGE_ERROR, refuse
 from traces.table.trace import make, write
 
 

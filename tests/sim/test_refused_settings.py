@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sim.config.build import build
 from sim.control.monitor import GlobalMonitor
-from sim.errors import ConfigError, SimulationError
-from sim.gpu import Gpu
-from sim.record.design import checked
-from sim.record.facts import Fact
-from sim.reuse.delay import Constant, LogNormal, delay
-from sim.reuse.features.overhead import Overhead
-from sim.workload import addon_bytes
+from sim.core.errors import ConfigError, SimulationError
+from sim.core.gpu import Gpu
+from sim.core.workload import addon_bytes
+from sim.execution.feature_cache.overhead import Overhead
+from sim.frontend.delay import Constant, LogNormal, delay
+from sim.metrics.design import checked
+from sim.metrics.request_columns import RequestColumn
+from sim.run.config.build import build
 from tests.sim.lab import engine
 from traces.error import TraceError
 from traces.table.trace import ADDON_BYTES, make
 
-EVICTION, MONITOR = "sim.reuse.eviction", "sim.control.monitor.GlobalMonitor"
+EVICTION, MONITOR = "sim.cache.eviction", "sim.control.monitor.GlobalMonitor"
 FORECAST = "sim.control.forecast.HoltWinters"
 GPU = {"name": "x", "active_w": 100.0, "idle_w": 60.0, "source": "made up"}
 
@@ -42,34 +42,46 @@ def test_a_part_refuses_what_its_settings_may_not_be(make_it: Callable[[], objec
     assert told in str(refused.value)
 
 
-CACHE = {"space": {"_target_": "traces.similarity.spaces.TextToText"}, "eviction": {"_target_": f"{EVICTION}.Fifo"}}
+CACHE = {
+    "similarity": {"_target_": "traces.similarity.similarities.TextToText"},
+    "eviction": {"_target_": f"{EVICTION}.Fifo"},
+}
 
 OUTSIDE: list[tuple[str, str, str, Any, dict[str, Any]]] = [
-    ("executor", "sim.cluster.steps.StepByStep", "limit", 0, {}),
-    ("executor", "sim.cluster.batch.WholeBatch", "limit", 0, {}),
-    *(("executor", "sim.cluster.whole.WholeRequest", "speedup", each, {}) for each in ({1: 2.0}, {2: 0.0})),
-    ("steps", "sim.cluster.batched.Batched", "speedup", {2: 1.5, 4: -1.0}, {}),
-    *(("scheduler", "sim.schedule.batching.Batching", *each, {}) for each in (("most", 0), ("wait_s", inf))),
-    ("scheduler", "sim.schedule.hit_miss_batching.HitMissBatching", "wait_s", -1.0, {}),
-    ("scheduler", "sim.schedule.batch_server.BatchServer", "batch_most", 0, {}),
-    ("scheduler", "sim.schedule.batch_server.BatchServer", "batch_limit_s", nan, {}),
-    ("scheduler", "sim.schedule.gangs.Gangs", "sizes", [1, 2, -1], {}),
+    ("executor", "sim.execution.continuous_batching.ContinuousBatching", "max_batch", 0, {}),
+    ("executor", "sim.execution.static_batch.StaticBatch", "max_batch", 0, {}),
+    *(("executor", "sim.execution.sequential.Sequential", "speedup", each, {}) for each in ({1: 2.0}, {2: 0.0})),
+    ("steps", "sim.execution.same_size.SameSizeSteps", "speedup", {2: 1.5, 4: -1.0}, {}),
+    *(
+        ("scheduler", "sim.scheduling.batching.dynamic.DynamicBatching", *each, {})
+        for each in (("most", 0), ("max_wait_s", inf))
+    ),
+    ("scheduler", "sim.scheduling.batching.hit_miss.HitMissBatching", "max_wait_s", -1.0, {}),
+    ("scheduler", "sim.scheduling.batching.mlperf.MlperfBatching", "max_batch", 0, {}),
+    ("scheduler", "sim.scheduling.batching.mlperf.MlperfBatching", "batch_timeout_s", nan, {}),
+    ("scheduler", "sim.scheduling.groups.WorkerGroups", "sizes", [1, 2, -1], {}),
     ("allocation", "sim.cluster.allocation.FixedSplit", "hit_rate", 1.1, {}),
     ("allocation", "sim.cluster.allocation.FixedSplit", "steps_left", -0.1, {}),
-    *(("failures", "sim.control.failures.Failures", name, 0.0, {}) for name in ("mean_up_s", "mean_down_s")),
+    *(("failures", "sim.cluster.failures.Failures", name, 0.0, {}) for name in ("mean_up_s", "mean_down_s")),
     *(("controller", MONITOR, name, 0, {}) for name in ("period_s", "safety", "patience", "ahead", "batch")),
     *(("controller", MONITOR, *each, {}) for each in (("margin", 1.0), ("kp", -1.0), ("period_s", inf))),
     *(("forecast", FORECAST, *each, {}) for each in (("alpha", 1.5), ("phi", -0.1), ("gamma", nan), ("season_s", 0.0))),
-    *(("cluster.gpu", "sim.gpu.Gpu", *each, GPU) for each in (("memory_bytes", 0), ("gpus_per_instance", 0))),
-    ("cluster.gpu", "sim.gpu.Gpu", "usd_per_gpu_h", -1.0, GPU),
-    *(("database", "sim.reuse.database.Database", *each, {}) for each in (("batch", 0), ("per_10k_s", -1.0))),
-    ("store", "sim.reuse.store.Store", "timeout_s", -0.5, {}),
-    ("cache", "sim.reuse.cache.Cache", "capacity", -5, CACHE),
-    ("cache", "sim.reuse.cache.Cache", "latents_at", [0, 5], CACHE | {"capacity": 5}),
+    *(("cluster.gpu", "sim.core.gpu.Gpu", *each, GPU) for each in (("memory_bytes", 0), ("gpus_per_instance", 0))),
+    ("cluster.gpu", "sim.core.gpu.Gpu", "usd_per_gpu_h", -1.0, GPU),
+    *(("index", "sim.cache.index.VectorIndex", *each, {}) for each in (("batch", 0), ("per_10k_s", -1.0))),
+    ("store", "sim.cache.store.ArtifactStore", "timeout_s", -0.5, {}),
+    ("cache", "sim.cache.cache.ArtifactCache", "capacity", -5, CACHE),
+    ("cache", "sim.cache.cache.ArtifactCache", "latents_at", [0, 5], CACHE | {"capacity": 5}),
     *(("eviction", f"{EVICTION}.{name}", "initial_uses", -1, {}) for name in ("Lfu", "Lcbfu")),
     ("eviction", f"{EVICTION}.Optimum", "most", 0, {}),
-    *(("likeness", "sim.reuse.features.likeness.Assumed", "shares", {"sdxl": each}, {}) for each in ({}, {0: 0.5})),
-    *(("predictor", "sim.reuse.predictor.OneClassSvm", *each, {}) for each in (("nu", 0.0), ("gamma", inf))),
+    *(
+        ("likeness", "sim.execution.feature_cache.likeness.Assumed", "shares", {"sdxl": each}, {})
+        for each in ({}, {0: 0.5})
+    ),
+    *(
+        ("match_predictor", "sim.frontend.match_predictor.OneClassSvm", *each, {})
+        for each in (("nu", 0.0), ("gamma", inf))
+    ),
 ]
 
 
@@ -100,7 +112,7 @@ def test_a_model_whose_blocks_nobody_said_has_no_overhead() -> None:
 
 
 def test_rows_that_only_fill_a_cache_have_no_facts() -> None:
-    fact = Fact(np.zeros(3), first=2, shown=True)
+    fact = RequestColumn(np.zeros(3), first=2, public=True)
     fact[1] = 7.0  # leaves no record
     fact[2] = 5.0
     assert fact.values.tolist() == [5.0, 0.0, 0.0]

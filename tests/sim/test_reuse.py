@@ -1,24 +1,24 @@
-"""Caches, selectors and front doors, against models of them that are too slow to be wrong."""
+"""Caches, selectors and front ends, against models of them that are too slow to be wrong."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim.cache.admission import All, Large, Misses
+from sim.cache.cache import ArtifactCache
+from sim.cache.eviction import Fifo
+from sim.cache.selector import Thresholds
+from sim.core.errors import ConfigError
+from sim.core.model import Model
+from sim.core.request import MISSING
 from sim.engine import Engine
-from sim.errors import ConfigError
-from sim.model import Model
-from sim.parts import Admission
-from sim.request import MISSING
-from sim.reuse.admission import All, Large, Misses
-from sim.reuse.cache import Cache
-from sim.reuse.door import Reuse
-from sim.reuse.eviction import Fifo
-from sim.reuse.selector import Thresholds
-from sim.schedule.hit_miss import HitMiss
+from sim.frontend.cached import CachedFrontEnd
+from sim.protocols import Admission
+from sim.scheduling.hit_miss import HitMiss
 from tests.sim.lab import Given, engine, simulated
 from traces.arrivals.base import Schedule
-from traces.similarity.spaces import DECIMALS, TextToText
+from traces.similarity.similarities import DECIMALS, TextToText
 
 NIRVANA = {5: 0.65, 10: 0.75, 15: 0.85, 20: 0.90, 25: 0.95}
 
@@ -29,17 +29,23 @@ def vectors(seed: int, rows: int, dim: int = 3) -> np.ndarray:
     return (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32)
 
 
-def served(embeddings: np.ndarray, door: Reuse, full_s: float = 0.0, count: int = 1, **parts: object) -> Engine:
+def served(
+    embeddings: np.ndarray, frontend: CachedFrontEnd, full_s: float = 0.0, count: int = 1, **parts: object
+) -> Engine:
     """Requests one second apart, one at a time when ``full_s`` is under a second."""
     rows = len(embeddings) - int(parts.get("preload", 0))  # type: ignore[call-overload]
-    run = engine(np.arange(rows), [full_s] * len(embeddings), count, door=door, embeddings=lambda: embeddings, **parts)
+    run = engine(
+        np.arange(rows), [full_s] * len(embeddings), count, frontend=frontend, embeddings=lambda: embeddings, **parts
+    )
     run.run()
     return run
 
 
-def cached(capacity: int | None, ks: tuple[int, ...] = (), admission: Admission | None = None, **door: object) -> Reuse:
-    cache = Cache(capacity, TextToText(), Fifo(), ks)
-    return Reuse(cache, Thresholds(dict(NIRVANA), strict=True), admission or Misses(), **door)  # type: ignore[arg-type]
+def cached(
+    capacity: int | None, ks: tuple[int, ...] = (), admission: Admission | None = None, **frontend: object
+) -> CachedFrontEnd:
+    cache = ArtifactCache(capacity, TextToText(), Fifo(), ks)
+    return CachedFrontEnd(cache, Thresholds(dict(NIRVANA), strict=True), admission or Misses(), **frontend)  # type: ignore[arg-type]
 
 
 def model(embeddings: np.ndarray, capacity: int | None, ks: tuple[int, ...], everything: bool) -> list[tuple[int, int]]:
@@ -83,7 +89,7 @@ def test_a_fifo_cache_is_a_sliding_list(
     """Sources and K of every request, holes and capacities below one entry included."""
     embeddings = vectors(seed, rows)
     run = served(embeddings, cached(capacity, ks, All() if everything else Misses()))
-    assert list(zip(run.record.facts["source"], run.record.facts["skipped"], strict=True)) == model(
+    assert list(zip(run.record.request_columns["source"], run.record.request_columns["skipped"], strict=True)) == model(
         embeddings, capacity, ks, everything
     )
 
@@ -94,7 +100,7 @@ def test_a_larger_window_never_hits_less(seed: int) -> None:
     """Cache-all, FIFO, no service time: what a small window holds, a larger one holds too."""
     embeddings = vectors(seed, 150, dim=5)
     hits = [
-        sum(s != MISSING for s in served(embeddings, cached(size, admission=All())).record.facts["source"])
+        sum(s != MISSING for s in served(embeddings, cached(size, admission=All())).record.request_columns["source"])
         for size in (1, 2, 3, 5, 10, 30, 100, None)
     ]
     assert hits == sorted(hits)
@@ -102,39 +108,39 @@ def test_a_larger_window_never_hits_less(seed: int) -> None:
 
 def test_an_artifact_is_seen_by_a_request_that_comes_when_its_image_is_done() -> None:
     """Completions, then insertions, then arrivals, at the same instant."""
-    door = cached(None, admission=Misses())
-    run = engine(Schedule(np.zeros(1)), [1.0, 1.0], door=door, embeddings=lambda: np.ones((2, 1), np.float32))
+    frontend = cached(None, admission=Misses())
+    run = engine(Schedule(np.zeros(1)), [1.0, 1.0], frontend=frontend, embeddings=lambda: np.ones((2, 1), np.float32))
     run.run()
-    assert list(run.record.facts["source"]) == [MISSING, 0]
-    assert run.record.facts["source_age_s"][1] == 0.0
+    assert list(run.record.request_columns["source"]) == [MISSING, 0]
+    assert run.record.request_columns["source_age_s"][1] == 0.0
 
 
 def test_an_artifact_is_not_seen_before_its_image_is_done() -> None:
     same = np.ones((3, 1), np.float32)
-    run = engine([0.0, 0.5, 1.5], [1.0] * 3, 3, door=cached(None), embeddings=lambda: same)
+    run = engine([0.0, 0.5, 1.5], [1.0] * 3, 3, frontend=cached(None), embeddings=lambda: same)
     run.run()
-    assert list(run.record.facts["source"]) == [MISSING, MISSING, 0]
+    assert list(run.record.request_columns["source"]) == [MISSING, MISSING, 0]
 
 
 def test_a_retrieved_image_takes_no_gpu() -> None:
     """K = N: the answer comes after the search and the fetch, while the only worker is busy."""
-    cache = Cache(None, TextToText(), Fifo())
-    door = Reuse(cache, Thresholds({50: 0.9}), Misses(), search_s=0.1, fetch_s=0.2)
+    cache = ArtifactCache(None, TextToText(), Fifo())
+    frontend = CachedFrontEnd(cache, Thresholds({50: 0.9}), Misses(), search_s=0.1, fetch_s=0.2)
     prompts = np.eye(2, dtype=np.float32)[[0, 1, 0]]
-    run = engine([0.0, 10.0, 11.0], [9.0, 9.0, 9.0], door=door, embeddings=lambda: prompts)
+    run = engine([0.0, 10.0, 11.0], [9.0, 9.0, 9.0], frontend=frontend, embeddings=lambda: prompts)
     run.run()
-    assert run.record.facts["finish_s"][2] == pytest.approx(11.3)
-    assert run.record.facts["worker"][2] == MISSING
-    assert run.record.facts["skipped"][2] == 50
-    assert run.record.facts["denoise_s"][2] == 0
+    assert run.record.request_columns["finish_s"][2] == pytest.approx(11.3)
+    assert run.record.request_columns["worker"][2] == MISSING
+    assert run.record.request_columns["skipped"][2] == 50
+    assert run.record.request_columns["denoise_s"][2] == 0
 
 
 def test_preloaded_rows_are_found_but_not_served() -> None:
     embeddings = np.eye(3, dtype=np.float32)[[0, 1, 2, 1, 0]]
     run = served(embeddings, cached(10, (5, 25)), preload=3)
     assert run.rows == 2
-    assert [run.record.facts["source"][i] + 3 for i in range(2)] == [3 + 1, 3 + 0]
-    assert list(run.record.facts["skipped"]) == [25, 25]
+    assert [run.record.request_columns["source"][i] + 3 for i in range(2)] == [3 + 1, 3 + 0]
+    assert list(run.record.request_columns["skipped"]) == [25, 25]
 
 
 def test_the_large_and_misses_admit_what_they_say() -> None:
@@ -142,9 +148,9 @@ def test_the_large_and_misses_admit_what_they_say() -> None:
     same = np.ones((3, 1), np.float32)
     kept = {}
     for admission in (All(), Misses(), Large()):
-        door = cached(None, admission=admission, hit_role="small")
-        served(same, door)
-        kept[type(admission).__name__] = len(door.cache)
+        frontend = cached(None, admission=admission, hit_role="small")
+        served(same, frontend)
+        kept[type(admission).__name__] = len(frontend.cache)
     assert kept == {"All": 3, "Misses": 1, "Large": 1}
 
 
@@ -152,41 +158,41 @@ def test_latents_are_resumed_at_their_own_size_only() -> None:
     same = np.ones((2, 1), np.float32)
     sizes = (np.array([64, 128], np.int32), np.array([64, 64], np.int32), np.array([50, 50], np.int32))
     for ks, expected in (((5, 25), MISSING), ((), 0)):
-        run = served(same, cached(None, ks), shapes=sizes, native=False)
-        assert run.record.facts["source"][1] == expected
+        run = served(same, cached(None, ks), shapes=sizes, use_model_shape=False)
+        assert run.record.request_columns["source"][1] == expected
 
 
 def test_k_keeps_its_share_of_the_steps() -> None:
     same = np.ones((2, 1), np.float32)
     sizes = tuple(np.array([value] * 2, np.int32) for value in (64, 64, 150))
-    run = served(same, cached(None, (5, 25)), shapes=sizes, native=False)
-    assert run.record.facts["skipped"][1] == 75
+    run = served(same, cached(None, (5, 25)), shapes=sizes, use_model_shape=False)
+    assert run.record.request_columns["skipped"][1] == 75
 
 
 def test_a_hit_on_another_model_loads_it_where_it_is_not_resident() -> None:
     """One shared queue over two models: the GPU changes model for every hit, and that takes time."""
     same = np.ones((3, 1), np.float32)
-    door = cached(None, admission=All(), hit_role="small")
-    run = served(same, door, 0.1, backend=Given([0.1] * 3, load_s=0.25), roles=["large"])
-    assert list(run.record.facts["load_s"]) == [0.0, 0.25, 0.0]
-    spans, kinds = run.record.ledger.spans(), run.record.ledger.kinds
+    frontend = cached(None, admission=All(), hit_role="small")
+    run = served(same, frontend, 0.1, backend=Given([0.1] * 3, load_s=0.25), roles=["large"])
+    assert list(run.record.request_columns["load_s"]) == [0.0, 0.25, 0.0]
+    spans, kinds = run.record.usage_log.spans(), run.record.usage_log.kinds
     loads = spans[spans["kind"] == kinds["load"]]
     assert [(span["from_s"], span["until_s"]) for span in loads] == [(1.0, 1.25)]
-    assert run.record.facts["finish_s"][1] == pytest.approx(1 + 0.25 + 0.1 * 25 / 50)
+    assert run.record.request_columns["finish_s"][1] == pytest.approx(1 + 0.25 + 0.1 * 25 / 50)
 
 
 def test_a_latent_is_bound_to_the_model_that_made_it() -> None:
-    with pytest.raises(ConfigError, match=r"door\.hit_role: found 'small' beside miss_role 'large'"):
+    with pytest.raises(ConfigError, match=r"frontend\.hit_role: found 'small' beside miss_role 'large'"):
         cached(10, (5, 25), hit_role="small")
 
 
 def test_a_hit_leaves_only_the_states_after_its_own_start() -> None:
     """Equal prompts: the second resumes at 10, so it can leave 15 and 25 but has never been at 5 or 10."""
     close = np.array([[1, 0], [0.8, 0.6], [0.8, 0.6]], np.float32)
-    door = cached(None, (5, 10, 15, 25), admission=All())
-    run = served(close, door)
-    assert list(run.record.facts["skipped"]) == [0, 10, 25]
-    assert [held.bit_count() for held in door.cache._held] == [4, 2]
+    frontend = cached(None, (5, 10, 15, 25), admission=All())
+    run = served(close, frontend)
+    assert list(run.record.request_columns["skipped"]) == [0, 10, 25]
+    assert [held.bit_count() for held in frontend.cache._held] == [4, 2]
 
 
 def test_k_keeps_its_share_of_the_steps_of_the_model_that_runs() -> None:
@@ -194,18 +200,18 @@ def test_k_keeps_its_share_of_the_steps_of_the_model_that_runs() -> None:
     models = {"large": Model("large", 28, 64, 64), "small": Model("small", 50, 64, 64)}
     close = np.array([[1, 0], [0.8, 0.6], [1, 0]], np.float32)
     run = served(close, cached(None, hit_role="small"), models=models, roles=["large", "small"], scheduler=HitMiss())
-    assert list(run.record.facts["skipped"]) == [0, 10, 25]
-    assert list(run.record.facts["k"]) == [0, 10, 25]
-    assert list(run.record.facts["steps"]) == [28, 50, 50]
+    assert list(run.record.request_columns["skipped"]) == [0, 10, 25]
+    assert list(run.record.request_columns["k"]) == [0, 10, 25]
+    assert list(run.record.request_columns["steps"]) == [28, 50, 50]
     large = served(close, cached(None), models=models)
-    assert list(large.record.facts["skipped"]) == [0, 10 * 28 // 50, 25 * 28 // 50]
+    assert list(large.record.request_columns["skipped"]) == [0, 10 * 28 // 50, 25 * 28 // 50]
 
 
 def test_less_than_one_step_is_no_hit() -> None:
     models = {"large": Model("large", 4, 64, 64)}
     close = np.array([[1, 0], [0.7, 0.714]], np.float32)
     run = served(close, cached(None), models=models)
-    assert list(run.record.facts["source"]) == [MISSING, MISSING]
+    assert list(run.record.request_columns["source"]) == [MISSING, MISSING]
 
 
 @pytest.mark.parametrize("strict", [True, False])
@@ -225,8 +231,10 @@ def test_a_table_that_makes_no_sense_is_refused(table: dict[int, float]) -> None
 
 def test_a_k_that_the_cache_does_not_store_is_refused() -> None:
     """It would be served from another K's state, and the summary count it under that."""
-    with pytest.raises(ConfigError, match=r"selector\.at_least: found K = 12, 30, .* stores the states after 5, 10"):
-        simulated("system=nirvana", "++selector.at_least={12: 0.8, 30: 0.97}", "trace.requests=20")
+    with pytest.raises(ConfigError, match=r"selector\.thresholds: found K = 12, 30, .* stores the states after 5, 10"):
+        simulated("system=nirvana", "++selector.thresholds={12: 0.8, 30: 0.97}", "trace.requests=20")
     with pytest.raises(ConfigError, match=r"found K = 30"):
         simulated("system=nirvana", "selector=modm", "selector.stored=null", "trace.requests=20")
-    simulated("system=modm-throughput", "++selector.at_least={20: 0.285}", "trace.requests=20")  # an image serves any K
+    simulated(
+        "system=modm-throughput", "++selector.thresholds={20: 0.285}", "trace.requests=20"
+    )  # an image serves any K

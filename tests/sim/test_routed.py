@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import Asset, Cost, Work
-from sim.cluster.whole import WholeRequest
-from sim.errors import ConfigError
-from sim.model import Model
-from sim.parts import Router
-from sim.request import Addons, Request
-from sim.reuse.door import Direct
-from sim.schedule.by_addons import ByAddons
-from sim.schedule.routed import Routed
-from sim.schedule.routers import LeastOutstanding, LeastWorkLeft, Random, RoundRobin
+from sim.core.errors import ConfigError
+from sim.core.model import Model
+from sim.core.request import Addons, Request
+from sim.execution.sequential import Sequential
+from sim.frontend.cached import Direct
+from sim.protocols import Router
+from sim.scheduling.routing.addons import ByAddons
+from sim.scheduling.routing.per_worker import PerWorkerQueues
+from sim.scheduling.routing.routers import LeastOutstanding, LeastWorkLeft, Random, RoundRobin
 from tests.sim.lab import Given, engine, simulated
 from tests.sim.test_cluster import Acts
 
@@ -84,15 +84,15 @@ def test_each_goes_where_its_router_says_and_is_served_in_order(
     )
     router = make()
     run = engine(
-        times, [seconds(*shape) for shape in shapes], gpus, backend=BySize([]), scheduler=Routed(router),
-        shapes=columns, native=False, models={"large": Model("large", 50, 64, 64)},
+        times, [seconds(*shape) for shape in shapes], gpus, backend=BySize([]), scheduler=PerWorkerQueues(router),
+        shapes=columns, use_model_shape=False, models={"large": Model("large", 50, 64, 64)},
     )  # fmt: skip
     run.run()
-    at = [int(worker) for worker in run.record.facts["worker"]]
+    at = [int(worker) for worker in run.record.request_columns["worker"]]
     free = [0.0] * gpus
     for row, worker in enumerate(at):
         free[worker] = max(free[worker], times[row]) + seconds(*shapes[row])
-        assert run.record.facts["finish_s"][row] == pytest.approx(free[worker], rel=1e-12)
+        assert run.record.request_columns["finish_s"][row] == pytest.approx(free[worker], rel=1e-12)
     if make is RoundRobin:
         assert at == [row % gpus for row in range(len(at))]
     elif make is not Random:
@@ -106,11 +106,11 @@ def test_what_is_half_done_is_half_as_much_work() -> None:
     """At 5 s the first worker has 5 of its 10 s left, the second 7 of its 8: less is left where more was asked for."""
     width = np.array([640, 512, 64], np.int32)
     run = engine(
-        [0.0, 4.0, 5.0], [10.0, 8.0, 1.0], 2, backend=BySize([]), scheduler=Routed(LeastWorkLeft()),
-        shapes=(width, width, np.ones(3, np.int32)), native=False, models={"large": Model("large", 50, 64, 64)},
+        [0.0, 4.0, 5.0], [10.0, 8.0, 1.0], 2, backend=BySize([]), scheduler=PerWorkerQueues(LeastWorkLeft()),
+        shapes=(width, width, np.ones(3, np.int32)), use_model_shape=False, models={"large": Model("large", 50, 64, 64)},
     )  # fmt: skip
     run.run()
-    assert run.record.facts["worker"].tolist() == [0, 1, 0]
+    assert run.record.request_columns["worker"].tolist() == [0, 1, 0]
 
 
 def test_what_lies_on_a_worker_is_a_lora_only_where_it_is_one() -> None:
@@ -135,12 +135,12 @@ def test_pixels_are_added_and_not_compared_by_the_largest() -> None:
     """Four images of 128 px are as many as one of 256, however many steps: the next goes to the first worker."""
     width = np.array([256, *[128] * 5], np.int32)
     run = engine(
-        [0.0] * 6, [9.0] * 6, 2, backend=BySize([]), scheduler=Routed(LeastOutstanding("pixels")),
-        shapes=(width, width, np.array([1, *[9] * 5], np.int32)), native=False,
+        [0.0] * 6, [9.0] * 6, 2, backend=BySize([]), scheduler=PerWorkerQueues(LeastOutstanding("pixels")),
+        shapes=(width, width, np.array([1, *[9] * 5], np.int32)), use_model_shape=False,
         models={"large": Model("large", 50, 64, 64)},
     )  # fmt: skip
     run.run()
-    assert run.record.facts["worker"].tolist() == [0, 1, 1, 1, 1, 0]
+    assert run.record.request_columns["worker"].tolist() == [0, 1, 1, 1, 1, 0]
 
 
 @pytest.mark.parametrize("router", [LeastOutstanding, LeastWorkLeft])
@@ -150,16 +150,16 @@ def test_ties_go_to_the_first_or_to_anybody(router: Any) -> None:
     times = [10.0 * row for row in range(60)]
     at = {}
     for ties in ("first", "random"):
-        run = engine(times, full_s, 3, backend=Given(full_s), scheduler=Routed(router(ties=ties)))
+        run = engine(times, full_s, 3, backend=Given(full_s), scheduler=PerWorkerQueues(router(ties=ties)))
         run.run()
-        at[ties] = run.record.facts["worker"].tolist()
+        at[ties] = run.record.request_columns["worker"].tolist()
     assert at["first"] == [0] * 60
     assert min(at["random"].count(worker) for worker in range(3)) >= 10
 
 
 def test_least_declared_cost_breaks_ties_at_random_as_llm_d_does() -> None:
     """Requests come far apart, so every choice is a tie of three idle workers."""
-    words = ["scheduler=routed", "router=least-declared-cost", "cluster.count=3", "trace.requests=60", "seed=1"]
+    words = ["scheduler=per-worker", "router=least-declared-cost", "cluster.count=3", "trace.requests=60", "seed=1"]
     table = simulated("system=vanilla", *words, "arrivals=closed", "arrivals.outstanding=1").requests
     assert min(np.bincount(table["worker"].to_numpy(), minlength=3)) >= 10
 
@@ -167,9 +167,9 @@ def test_least_declared_cost_breaks_ties_at_random_as_llm_d_does() -> None:
 def test_a_random_router_is_fair_and_follows_the_seed() -> None:
     def went(seed: int) -> list[int]:
         times, full_s = np.arange(3000.0), [0.5] * 3000
-        run = engine(times, full_s, 3, scheduler=Routed(Random()), seed=seed)
+        run = engine(times, full_s, 3, scheduler=PerWorkerQueues(Random()), seed=seed)
         run.run()
-        return [int(worker) for worker in run.record.facts["worker"]]
+        return [int(worker) for worker in run.record.request_columns["worker"]]
 
     first = went(1)
     assert first == went(1) != went(2)
@@ -180,19 +180,19 @@ def test_a_random_router_is_fair_and_follows_the_seed() -> None:
     "router", ["random", "round-robin", "least-requests", "least-declared-cost", "least-work-left"]
 )
 @pytest.mark.parametrize(
-    "system", [("system=nirvana",), ("system=modm-quality",), ("executor=step-by-step", "extrapolate=warn")]
+    "system", [("system=nirvana",), ("system=modm-quality",), ("executor=continuous-batching", "extrapolate=warn")]
 )
 def test_every_system_can_use_every_router(system: tuple[str, ...], router: str) -> None:
     """The monitor of MoDM changes roles on the way: whoever waits is sent anew, and nobody is lost."""
     outcome = simulated(
-        *system, "scheduler=routed", f"router={router}", "trace.requests=60", "trace.history=100", "preload=20",
+        *system, "scheduler=per-worker", f"router={router}", "trace.requests=60", "trace.history=100", "preload=20",
         "arrivals.rate_rpm=40", "cluster.count=4",
     )  # fmt: skip
     assert outcome.summary["requests"]["completed"] == 40
 
 
 def test_a_router_alone_changes_nothing_and_is_refused() -> None:
-    with pytest.raises(ConfigError, match="router=random: applies only with scheduler=routed"):
+    with pytest.raises(ConfigError, match="router=random: applies only with scheduler=per-worker"):
         simulated("router=random", "trace.requests=10", "trace.history=0")
 
 
@@ -200,7 +200,7 @@ def test_a_router_that_asks_what_requests_take_is_refused_a_live_backend() -> No
     backend = Given([1.0])
     backend.live = True
     with pytest.raises(ConfigError, match="least-work-left asks a profile what a request will take"):
-        engine([0.0], [1.0], backend=backend, scheduler=Routed(LeastWorkLeft())).run()
+        engine([0.0], [1.0], backend=backend, scheduler=PerWorkerQueues(LeastWorkLeft())).run()
 
 
 @pytest.mark.parametrize("router", LEAST)
@@ -214,14 +214,14 @@ def test_what_the_cache_answers_is_outstanding_nowhere(router: Callable[..., Rou
                 request.model = None
             return took_s
 
-    def sent(rows: Any, door: Direct) -> Any:
+    def sent(rows: Any, frontend: Direct) -> Any:
         width = np.resize([7, 1, 4, 2, 9], 30).astype(np.int32)[rows] * 64
         run = engine(
-            np.arange(30.0)[rows], width / 64, 3, backend=BySize([]), door=door, scheduler=Routed(router()),
-            shapes=(width, width, np.full(len(width), 64, np.int32)), native=False,
+            np.arange(30.0)[rows], width / 64, 3, backend=BySize([]), frontend=frontend, scheduler=PerWorkerQueues(router()),
+            shapes=(width, width, np.full(len(width), 64, np.int32)), use_model_shape=False,
         )  # fmt: skip
         run.run()
-        return run.record.facts
+        return run.record.request_columns
 
     served = np.arange(30) % 3 < 2
     some, alone = sent(np.ones(30, bool), Answering()), sent(served, Direct())
@@ -231,16 +231,16 @@ def test_what_the_cache_answers_is_outstanding_nowhere(router: Callable[..., Rou
 
 
 def test_who_waits_for_gpus_that_became_a_gang_is_sent_to_it() -> None:
-    """Two GPUs become a gang at 0.5 s and load for 7 s; both requests that were sent to one of them in between take
+    """Two GPUs become a group at 0.5 s and load for 7 s; both requests that were sent to one of them in between take
     half of their 20 s on it, one after the other."""
 
-    def gang(run: Any, now_s: float) -> None:
-        run.cluster.gang(run.cluster.workers, "large", now_s)
+    def group(run: Any, now_s: float) -> None:
+        run.cluster.form_group(run.cluster.workers, "large", now_s)
 
     run = engine(
-        [1.0, 2.0], [20.0] * 2, roles=["small"] * 2, backend=Given([20.0] * 2, 7.0), scheduler=Routed(RoundRobin()),
-        executor=WholeRequest({2: 2.0}), controllers=[Acts((0.5, gang))],
+        [1.0, 2.0], [20.0] * 2, roles=["small"] * 2, backend=Given([20.0] * 2, 7.0), scheduler=PerWorkerQueues(RoundRobin()),
+        executor=Sequential({2: 2.0}), controllers=[Acts((0.5, group))],
     )  # fmt: skip
     run.run()
-    assert run.record.facts["worker"].tolist() == [2, 2]
-    assert run.record.facts["start_s"].tolist() == [7.5, 17.5]
+    assert run.record.request_columns["worker"].tolist() == [2, 2]
+    assert run.record.request_columns["start_s"].tolist() == [7.5, 17.5]

@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from backends.base import Asset, Cost, Work
-from sim.errors import ConfigError
-from sim.record.summary import Window, models
-from sim.request import Request
-from sim.reuse.door import Direct
-from sim.run import Outcome, write
+from sim.core.errors import ConfigError
+from sim.core.request import Request
+from sim.frontend.cached import Direct
+from sim.metrics.summary import Window, models
+from sim.run.simulate import Outcome, write
 from tests.sim.lab import Given, configured, engine, simulated
 from traces.table.trace import make
 from traces.table.trace import write as write_trace
@@ -43,7 +43,7 @@ SCHEMA = {
         "stale",
         "fallbacks",
         "source_age_s",
-        "predictor",
+        "match_predictor",
         "source_age_trace_s",
     ],
     "addons": ["loads_per_request", "stall_s", "stalled_share"],
@@ -192,7 +192,7 @@ def test_nirvana_keeps_its_latency_equation_request_by_request() -> None:
     """NIRVANA, 4.1: a hit takes l_s + C (N-K)/N + l_r, a miss l_s + C."""
     outcome = simulated(
         "system=nirvana", "cluster=a10g", "cluster.count=1", "arrivals=closed", "trace.requests=400",
-        "door.search_s=0.1", "door.fetch_s=0.03",
+        "frontend.search_s=0.1", "frontend.fetch_s=0.03",
     )  # fmt: skip
     rows = outcome.requests.to_pandas()
     hit = rows.source_id.notna()
@@ -232,7 +232,7 @@ def test_the_warm_up_is_left_out_of_the_measured_window() -> None:
     kept = rows.iloc[200:]
     assert part.summary["latency_s"]["mean"] == pytest.approx((kept.finish_s - kept.arrival_s).mean())
     start, end = kept.arrival_s.iloc[0], kept.finish_s.max()
-    inside = rows.finish_s.between(start, end).sum()
+    inside = rows.finish_s.is_at_boundary(start, end).sum()
     assert part.summary["throughput_rpm"] == pytest.approx(60 * inside / (end - start))
     ended = rows.start_s + 91.5  # all that a GPU does for a request of vanilla
     busy = (ended.clip(start, end) - rows.start_s.clip(start, end)).sum()
@@ -249,7 +249,7 @@ def test_a_full_image_takes_the_same_joules_whatever_the_warm_up(warmup: int) ->
     outcome = simulated("system=vanilla", "arrivals.rate_rpm=14", "trace.requests=4000", f"warmup={warmup}")
     rows, said = outcome.requests.to_pandas(), outcome.summary
     start, end = rows.arrival_s[warmup], rows.finish_s.max()
-    images = int(rows.finish_s.between(start, end, inclusive="right").sum())
+    images = int(rows.finish_s.is_at_boundary(start, end, inclusive="right").sum())
     assert images > 4000 - warmup or not warmup
     idle_s = 16 * (end - start) - (rows.finish_s.clip(start, end) - rows.start_s.clip(start, end)).sum()
     expected = 300 * 91.5 + 60 * idle_s / images
@@ -276,7 +276,7 @@ def test_what_outlasts_the_measured_requests_is_outside_the_window() -> None:
     window = Window(run, run.record, 1)
     assert (window.start_s, window.end_s) == (1.0, 3.0)
     assert window.completions() == 2
-    spent = run.record.ledger.inside(window.start_s, window.end_s, run.cluster.sizes())
+    spent = run.record.usage_log.inside(window.start_s, window.end_s, run.cluster.sizes())
     assert spent.busy_s == pytest.approx(2.0 + 2.0)
 
 
@@ -292,10 +292,10 @@ def test_loads_that_take_no_time_are_counted_all_the_same() -> None:
     counts = []
     for seconds in (0, 20):
         run = engine(
-            [0.0, 1.0, 2.0], [0.1] * 3, door=Alternating(), backend=Given([0.1] * 3, load_s=float(seconds))
+            [0.0, 1.0, 2.0], [0.1] * 3, frontend=Alternating(), backend=Given([0.1] * 3, load_s=float(seconds))
         )  # fmt: skip
         run.run()
-        counts.append(run.record.ledger.inside(0.0, run.clock.now, run.cluster.sizes()).switches)
+        counts.append(run.record.usage_log.inside(0.0, run.clock.now, run.cluster.sizes()).switches)
     assert counts == [2, 2]
 
 
@@ -316,10 +316,10 @@ class Metered(Given):
 def test_the_joules_of_a_load_come_on_top_of_those_of_serving() -> None:
     """Measured: two loads of 2 s and three requests of 1 s. By the power of the GPU, 300 W: the same seconds."""
     for backend, joules in ((Metered([1.0] * 3, 2.0), [100, 160, 160]), (Given([1.0] * 3, 2.0), [300, 900, 900])):
-        run = engine([0.0, 10.0, 20.0], [1.0] * 3, door=Alternating(), backend=backend)
+        run = engine([0.0, 10.0, 20.0], [1.0] * 3, frontend=Alternating(), backend=backend)
         run.run()
-        assert list(run.record.facts["energy_j"]) == pytest.approx(joules)
-        spent = run.record.ledger.inside(0.0, run.clock.now, run.cluster.sizes())
+        assert list(run.record.request_columns["energy_j"]) == pytest.approx(joules)
+        spent = run.record.usage_log.inside(0.0, run.clock.now, run.cluster.sizes())
         assert spent.joules == pytest.approx(sum(joules))
 
 
@@ -366,13 +366,13 @@ def test_shapes_of_the_trace_change_the_times_and_the_limits() -> None:
         (["system=modm-fixed", "cluster.count=1"], "at least 2 GPUs"),
         (["system=modm-fixed", "allocation.large=16"], "expected 1 to 15"),
         (["system=small-model", "cluster=h800"], "needs a model in role 'small'"),
-        (["door.role=huge"], "needs a model in role 'huge'"),
-        (["door._target_=sim.nowhere.Door"], "sim.nowhere cannot be imported"),
-        (["door._target_=sim.reuse.door.Nothing"], "has no Nothing"),
-        (["+door.colour=red"], "door.colour: .* takes no such setting; it takes role"),
+        (["frontend.role=huge"], "needs a model in role 'huge'"),
+        (["frontend._target_=sim.nowhere.FrontEnd"], "sim.nowhere cannot be imported"),
+        (["frontend._target_=sim.frontend.cached.Nothing"], "has no Nothing"),
+        (["+frontend.colour=red"], "frontend.colour: .* takes no such setting; it takes role"),
         (["~cluster.gpu.idle_w"], "cluster.gpu.idle_w: .* needs this setting"),
         (["cluster.gpu.idle_w=900"], "active_w >= idle_w"),
-        (["system=nirvana", "admission._target_=sim.reuse.store.Store"], "is no Admission: it lacks admits"),
+        (["system=nirvana", "admission._target_=sim.cache.store.ArtifactStore"], "is no Admission: it lacks admits"),
         (["system=nirvana", "~cache._target_"], "cache: expected a mapping with _target_, found"),
         (["slo=[2,2.0000001]"], "slo: .*differ"),
         (["run.dir=null"], r"run\.dir: "),
@@ -384,8 +384,8 @@ def test_shapes_of_the_trace_change_the_times_and_the_limits() -> None:
             "no work to split",
         ),
         (
-            ["scheduler._target_=sim.reuse.door.Direct"],
-            "scheduler: sim.reuse.door.Direct is no Scheduler: it lacks __len__, next, offer",
+            ["scheduler._target_=sim.frontend.cached.Direct"],
+            "scheduler: sim.frontend.cached.Direct is no Scheduler: it lacks __len__, next, offer",
         ),
         (["scheduler._target_=.foo.bar"], "expected a module of mezzotint or of a plug-in"),
         (["scheduler._target_=builtins.int"], "scheduler"),

@@ -18,9 +18,9 @@ import pytest
 
 from conf.atomic import clear
 from sim.cli import main
-from sim.errors import ConfigError
-from sim.rundir import CONFIG, REQUESTS, SUMMARY, TIMELINE, check_folder, claimed, unclaimed
-from sim.sweep import claimed_sweep, counted, ended_points, is_claimed, mark
+from sim.core.errors import ConfigError
+from sim.core.run_folder import CONFIG, REQUESTS, SUMMARY, TIMELINE, check_folder, claimed, unclaimed
+from sim.run.sweep_folder import claimed_sweep, counted, finished_points, is_claimed, mark
 
 SMALL = ("trace.requests=40", "arrivals.rate_rpm=9")
 
@@ -155,7 +155,7 @@ def test_a_file_system_without_locks_is_written_all_the_same(
 HOLD = """
 import sys, time
 from pathlib import Path
-from sim.rundir import claimed
+from sim.core.run_folder import claimed
 with claimed(Path(sys.argv[1])) as place:
     (place.staging / "half").write_text("half")
     print("held", flush=True)
@@ -300,10 +300,10 @@ def test_points_that_failed_are_forgotten_when_the_sweep_goes_on(tmp_path: Path)
     (folder / "report.html").write_text("page")
     for _ in range(2):
         with claimed_sweep(folder, words):
-            assert not ended_points(folder)
+            assert not finished_points(folder)
             for number in (2, 10, 1):
                 mark(folder, number, "failed", "why")
-            assert ended_points(folder)["failed"] == 3
+            assert finished_points(folder)["failed"] == 3
 
 
 def test_a_terminal_is_shown_how_many_points_are_there(
@@ -317,7 +317,7 @@ def test_a_terminal_is_shown_how_many_points_are_there(
 
     shown = Terminal()
     monkeypatch.setattr(sys, "stderr", shown)
-    monkeypatch.setattr("sim.sweep.LOOK_S", 0.001)
+    monkeypatch.setattr("sim.run.sweep_folder.LOOK_S", 0.001)
     (tmp_path / "sweep").mkdir()
     with counted(tmp_path / "sweep", 3):
         mark(tmp_path / "sweep", 0, "done", "one")

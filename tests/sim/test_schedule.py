@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from backends.base import Cost, Work
 from sim.cluster.allocation import ControlNetServers, FewSmall, FixedSplit
-from sim.errors import ConfigError
-from sim.model import Model
-from sim.parts import Run
-from sim.request import Request
-from sim.reuse.door import Direct
-from sim.schedule.capped import fits
-from sim.schedule.hit_miss import HitMiss
-from sim.schedule.per_worker import PerWorker
+from sim.core.errors import ConfigError
+from sim.core.model import Model
+from sim.core.request import Request
+from sim.frontend.cached import Direct
+from sim.protocols import Run
+from sim.scheduling.disciplines.pixel_budget import fits
+from sim.scheduling.hit_miss import HitMiss
+from sim.scheduling.hit_miss_per_worker import HitMissPerWorker
 from tests.sim.lab import Given, engine
 from tests.sim.test_cluster import Acts, order
 
@@ -77,11 +77,11 @@ def test_each_queue_is_served_in_order_by_its_own_workers(
     times = [float(sum(gaps[: i + 1])) for i in range(len(gaps))]
     seconds = [float(t) for t in took[: len(times)]]
     roles = ["large"] * large + ["small"] * small
-    run = engine(times, seconds, roles=roles, door=Marked(hits), scheduler=HitMiss())
+    run = engine(times, seconds, roles=roles, frontend=Marked(hits), scheduler=HitMiss())
     run.run()
-    assert list(run.record.facts["start_s"]) == starts(times, seconds, hits, roles, both=False)
+    assert list(run.record.request_columns["start_s"]) == starts(times, seconds, hits, roles, both=False)
     for row in range(len(times)):
-        assert roles[run.record.facts["worker"][row]] == ("small" if row in hits else "large")
+        assert roles[run.record.request_columns["worker"][row]] == ("small" if row in hits else "large")
 
 
 def test_in_quality_mode_a_large_worker_without_misses_takes_a_hit() -> None:
@@ -89,25 +89,25 @@ def test_in_quality_mode_a_large_worker_without_misses_takes_a_hit() -> None:
     for both, expected in ((True, [0.0, 0.0, 5.0]), (False, [0.0, 5.0, 0.0])):
         run = engine(
             [0.0, 0.0, 0.0], [5.0] * 3, roles=["large", "small"],
-            door=Marked({0, 1}), scheduler=HitMiss(large_takes_hits=both),
+            frontend=Marked({0, 1}), scheduler=HitMiss(large_takes_hits=both),
         )  # fmt: skip
         run.run()
-        assert list(run.record.facts["start_s"]) == expected
-        large = run.record.facts.model_code["large"]
-        assert bool(run.record.facts["model"][1] == large) is both
+        assert list(run.record.request_columns["start_s"]) == expected
+        large = run.record.request_columns.model_code["large"]
+        assert bool(run.record.request_columns["model"][1] == large) is both
 
 
 def test_a_large_worker_serves_waiting_misses_before_waiting_hits() -> None:
     scheduler = HitMiss(large_takes_hits=True)
-    run = engine([0.0, 1.0, 2.0], [9.0] * 3, roles=["large"], door=Marked({1}), scheduler=scheduler)
+    run = engine([0.0, 1.0, 2.0], [9.0] * 3, roles=["large"], frontend=Marked({1}), scheduler=scheduler)
     run.run()
-    assert list(run.record.facts["start_s"]) == [0.0, 18.0, 9.0]
+    assert list(run.record.request_columns["start_s"]) == [0.0, 18.0, 9.0]
 
 
 def test_the_worker_that_was_idle_longest_serves_next() -> None:
     run = engine([0.0, 0.5, 10.0, 20.0], [2.0, 1.0, 1.0, 1.0], 3)
     run.run()
-    assert list(run.record.facts["worker"]) == [0, 1, 2, 1]
+    assert list(run.record.request_columns["worker"]) == [0, 1, 2, 1]
 
 
 class Timed(Given):
@@ -160,11 +160,11 @@ def test_an_allocation_leaves_a_gpu_for_each_role(allocation: Any, gpus: int, me
 def test_a_miss_waits_until_some_worker_is_to_be_large() -> None:
     """The only GPU refines for 10 s; ordered at 5 s, it loads for 7 s from 10 s on, and then serves the misses."""
     run = engine(
-        [0.0, 1.0, 2.0], [10.0] * 3, roles=["small"], backend=Given([10.0] * 3, 7.0), scheduler=PerWorker(),
-        door=Marked({0}), controllers=[Acts((5.0, order(0, "large")))],
+        [0.0, 1.0, 2.0], [10.0] * 3, roles=["small"], backend=Given([10.0] * 3, 7.0), scheduler=HitMissPerWorker(),
+        frontend=Marked({0}), controllers=[Acts((5.0, order(0, "large")))],
     )  # fmt: skip
     run.run()
-    facts = run.record.facts
+    facts = run.record.request_columns
     assert facts["start_s"].tolist()[1:] == [facts["finish_s"][0] + 7.0, facts["finish_s"][0] + 17.0]
 
 

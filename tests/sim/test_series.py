@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.engine import Engine
-from sim.record.series import series
+from sim.metrics.time_series import series
 from tests.sim.lab import engine
 
 BUSY_THEN_NOT = np.concatenate([np.arange(50) * 2.03, 1e6 + np.arange(50) * 2.03])
@@ -17,7 +17,7 @@ def means(run: Engine) -> tuple[float, float, float]:
     """The number in the system averaged over the rows, the same weighted by how long they stand, and Little's."""
     run.run()
     rows = series(run.record).to_pandas()
-    arrival_s, finish_s = run.record.facts["arrival_s"], run.record.facts["finish_s"]
+    arrival_s, finish_s = run.record.request_columns["arrival_s"], run.record.request_columns["finish_s"]
     span_s = finish_s.max() - arrival_s[0]
     assert (rows.seconds >= 0).all()
     assert rows.seconds.sum() == pytest.approx(span_s, rel=1e-9)
@@ -39,7 +39,7 @@ def test_the_weighted_mean_is_littles_to_one_sample(
     end takes at most that away: |mean - L| <= sample_s x n / span."""
     run = engine(np.cumsum(gaps), services[: len(gaps)], servers, sample_s=sample_s)
     _, weighted, little = means(run)
-    facts = run.record.facts
+    facts = run.record.request_columns
     span_s = facts["finish_s"].max() - facts["arrival_s"][0]
     assert abs(weighted - little) <= sample_s * len(gaps) / span_s * (1 + 1e-6) + 1e-9
 

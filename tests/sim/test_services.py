@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim.cache.admission import All, Misses
+from sim.cache.cache import ArtifactCache
+from sim.cache.eviction import Fifo
+from sim.cache.index import VectorIndex
+from sim.cache.selector import Thresholds
+from sim.cache.store import ArtifactStore
+from sim.core.errors import ConfigError
+from sim.core.request import HIT, LOOKUPS, MISS, MISSING, NO_DATABASE, STALE
 from sim.engine import Engine
-from sim.errors import ConfigError
-from sim.record.record import TRAININGS
-from sim.request import HIT, LOOKUPS, MISS, MISSING, NO_DATABASE, STALE
-from sim.reuse.admission import All, Misses
-from sim.reuse.cache import Cache
-from sim.reuse.database import Database
-from sim.reuse.door import Reuse
-from sim.reuse.eviction import Fifo
-from sim.reuse.predictor import OneClassSvm
-from sim.reuse.selector import Thresholds
-from sim.reuse.store import Store
+from sim.frontend.cached import CachedFrontEnd
+from sim.frontend.match_predictor import OneClassSvm
+from sim.metrics.recorder import TRAININGS
 from tests.sim.lab import engine, simulated
-from traces.similarity.spaces import TextToText
+from traces.similarity.similarities import TextToText
 
 Windows = Sequence[tuple[float, float]]
 
@@ -81,7 +81,7 @@ def test_a_change_is_seen_when_its_batch_is_done(
     steps: list[tuple[int, str]], batch: int, period_s: float | None, each_s: float, outages: Windows
 ) -> None:
     """What is found at any time is what a replay of the batches, worked out beforehand, would hold."""
-    database = Database(batch, period_s, 10_000 * each_s, outages)
+    database = VectorIndex(batch, period_s, 10_000 * each_s, outages)
     database.open(Held)
     database.settle(0.0)
     now_s, entry, live, changes, looks = 0.0, 0, [], [], []
@@ -108,61 +108,68 @@ def test_a_change_is_seen_when_its_batch_is_done(
         assert found == held
 
 
-def door(capacity: int | None = None, **parts: object) -> Reuse:
-    return Reuse(Cache(capacity, TextToText(), Fifo()), Thresholds({25: 0.9}), **({"admission": All()} | parts))  # type: ignore[arg-type]
+def frontend(capacity: int | None = None, **parts: object) -> CachedFrontEnd:
+    return CachedFrontEnd(
+        ArtifactCache(capacity, TextToText(), Fifo()), Thresholds({25: 0.9}), **({"admission": All()} | parts)
+    )  # type: ignore[arg-type]
 
 
-def served(prompts: list[int], front: Reuse, gap_s: float = 1.0, **parts: object) -> Engine:
+def served(prompts: list[int], front: CachedFrontEnd, gap_s: float = 1.0, **parts: object) -> Engine:
     """A request every ``gap_s`` seconds for one of some unrelated prompts; an image takes no time."""
     vectors = np.eye(max(prompts) + 1, dtype=np.float32)[prompts]
     count = len(prompts) - int(parts.get("preload", 0))  # type: ignore[call-overload]
-    run = engine(gap_s * np.arange(count), [0.0] * len(prompts), door=front, embeddings=lambda: vectors, **parts)
+    run = engine(gap_s * np.arange(count), [0.0] * len(prompts), frontend=front, embeddings=lambda: vectors, **parts)
     run.run()
     return run
 
 
 def test_an_image_is_found_only_after_the_batch_that_brings_it() -> None:
-    run = served([0, 0, 0, 0, 0], door(database=Database(per_10k_s=25_000)))
-    assert list(run.record.facts["source"]) == [MISSING, MISSING, MISSING, 0, 0]
-    run = served([0, 0, 0, 0, 0], door(database=Database(batch=3)))
-    assert list(run.record.facts["source"]) == [MISSING, MISSING, MISSING, 0, 0]
-    run = served([0, 0, 0, 0, 0], door(database=Database(batch=3, period_s=1.5)))
-    assert list(run.record.facts["source"]) == [MISSING, MISSING, 0, 0, 0]
+    run = served([0, 0, 0, 0, 0], frontend(index=VectorIndex(per_10k_s=25_000)))
+    assert list(run.record.request_columns["source"]) == [MISSING, MISSING, MISSING, 0, 0]
+    run = served([0, 0, 0, 0, 0], frontend(index=VectorIndex(batch=3)))
+    assert list(run.record.request_columns["source"]) == [MISSING, MISSING, MISSING, 0, 0]
+    run = served([0, 0, 0, 0, 0], frontend(index=VectorIndex(batch=3, period_s=1.5)))
+    assert list(run.record.request_columns["source"]) == [MISSING, MISSING, 0, 0, 0]
 
 
 def test_what_was_preloaded_is_there_at_the_start() -> None:
-    run = served([0, 1, 1, 0], door(database=Database(batch=100, per_10k_s=1e6)), preload=2)
-    assert list(run.record.facts["lookup"]) == [HIT, HIT]
+    run = served([0, 1, 1, 0], frontend(index=VectorIndex(batch=100, per_10k_s=1e6)), preload=2)
+    assert list(run.record.request_columns["lookup"]) == [HIT, HIT]
 
 
 def test_what_is_deleted_is_found_until_the_database_knows_and_costs_a_search_and_a_fetch() -> None:
     """Room for one image: the second prompt's pushes the first one out, which the database learns 1.5 s later."""
-    slow = Database(batch=100, period_s=1.5)
-    run = served([0, 1, 0, 0], door(1, database=slow, search_s=0.1, fetch_s=0.2, admission=Misses()), preload=1)
-    assert [LOOKUPS[code] for code in run.record.facts["lookup"]] == ["miss", "stale", "hit"]
-    assert list(run.record.facts["search_s"]) == pytest.approx([0.1, 0.3, 0.1])
-    assert list(run.record.facts["skipped"]) == [0, 0, 25]
-    assert run.record.facts["finish_s"][1] == pytest.approx(1.0 + 0.3)
-    instant = served([0, 1, 0, 0], door(1, search_s=0.1, fetch_s=0.2, admission=Misses()), preload=1)
-    assert [LOOKUPS[code] for code in instant.record.facts["lookup"]] == ["miss", "miss", "hit"]
+    slow = VectorIndex(batch=100, period_s=1.5)
+    run = served([0, 1, 0, 0], frontend(1, index=slow, search_s=0.1, fetch_s=0.2, admission=Misses()), preload=1)
+    assert [LOOKUPS[code] for code in run.record.request_columns["lookup"]] == ["miss", "stale", "hit"]
+    assert list(run.record.request_columns["search_s"]) == pytest.approx([0.1, 0.3, 0.1])
+    assert list(run.record.request_columns["skipped"]) == [0, 0, 25]
+    assert run.record.request_columns["finish_s"][1] == pytest.approx(1.0 + 0.3)
+    instant = served([0, 1, 0, 0], frontend(1, search_s=0.1, fetch_s=0.2, admission=Misses()), preload=1)
+    assert [LOOKUPS[code] for code in instant.record.request_columns["lookup"]] == ["miss", "miss", "hit"]
 
 
 def test_a_database_that_is_down_is_waited_for_and_learns_afterwards() -> None:
     """The image made in the outage is found after it; in it every request is generated in full."""
-    front = door(database=Database(outages=[(0.5, 3.5)], timeout_s=0.25), search_s=0.1)
+    front = frontend(index=VectorIndex(outages=[(0.5, 3.5)], timeout_s=0.25), search_s=0.1)
     run = served([0, 0, 1, 1, 1, 0], front)
-    assert [LOOKUPS[code] for code in run.record.facts["lookup"]] == ["miss", *["no database"] * 3, "hit", "hit"]
-    assert list(run.record.facts["search_s"]) == pytest.approx([0.1, 0.25, 0.25, 0.25, 0.1, 0.1])
-    assert list(run.record.facts["source"]) == [MISSING] * 4 + [2, 0]
+    assert [LOOKUPS[code] for code in run.record.request_columns["lookup"]] == [
+        "miss",
+        *["no database"] * 3,
+        "hit",
+        "hit",
+    ]
+    assert list(run.record.request_columns["search_s"]) == pytest.approx([0.1, 0.25, 0.25, 0.25, 0.1, 0.1])
+    assert list(run.record.request_columns["source"]) == [MISSING] * 4 + [2, 0]
 
 
 def test_a_store_that_is_down_is_asked_only_where_something_was_found() -> None:
-    front = door(store=Store([(0.5, 3.5)], timeout_s=0.25), search_s=0.1)
+    front = frontend(store=ArtifactStore([(0.5, 3.5)], timeout_s=0.25), search_s=0.1)
     run = served([0, 0, 1, 1, 1, 0], front)
-    assert [LOOKUPS[code] for code in run.record.facts["lookup"]] == [
+    assert [LOOKUPS[code] for code in run.record.request_columns["lookup"]] == [
         "miss", "no store", "miss", "no store", "hit", "hit",
     ]  # fmt: skip
-    assert list(run.record.facts["search_s"]) == pytest.approx([0.1, 0.35, 0.1, 0.35, 0.1, 0.1])
+    assert list(run.record.request_columns["search_s"]) == pytest.approx([0.1, 0.35, 0.1, 0.35, 0.1, 0.1])
 
 
 def test_an_outage_in_mid_run_loses_no_request_and_shows_in_the_time_series() -> None:
@@ -170,11 +177,11 @@ def test_an_outage_in_mid_run_loses_no_request_and_shows_in_the_time_series() ->
     from_s, until_s = 1800.0, 3600.0
     run = simulated(
         "system=nirvana-no-predictor", "trace.requests=1200", "preload=300", "arrivals.rate_rpm=10",
-        f"database.outages=[[{from_s},{until_s}]]", "database.timeout_s=2",
+        f"index.outages=[[{from_s},{until_s}]]", "index.timeout_s=2",
     )  # fmt: skip
     rows, series, said = run.requests.to_pandas(), run.cluster.to_pandas(), run.summary
     assert said["requests"] == {"arrived": 900, "completed": 900, "discarded": 0, "failed": 0}
-    during = rows.arrival_s.between(from_s, until_s, inclusive="left")
+    during = rows.arrival_s.is_at_boundary(from_s, until_s, inclusive="left")
     assert (rows.lookup[during] == "no database").all()
     assert (rows.skipped[during] == 0).all()
     assert (rows.search_s[during] == 2).all()
@@ -182,8 +189,8 @@ def test_an_outage_in_mid_run_loses_no_request_and_shows_in_the_time_series() ->
     assert not (rows.lookup[~during] == "no database").any()
     for part in (rows.arrival_s < from_s, rows.arrival_s >= until_s):
         assert (rows.lookup[part] == "hit").mean() > 0.1
-    assert said["cache"]["fallbacks"] == {"database": during.sum(), "store": 0}
-    up = ~series.time_s.between(from_s, until_s, inclusive="left")
+    assert said["cache"]["fallbacks"] == {"index": during.sum(), "store": 0}
+    up = ~series.time_s.is_at_boundary(from_s, until_s, inclusive="left")
     assert (series.database_up == up).all()
     assert series.store_up.all()
     assert (series.hits.diff()[(~up) & (~up).shift(fill_value=False)] == 0).all()
@@ -194,8 +201,8 @@ def test_an_outage_in_mid_run_loses_no_request_and_shows_in_the_time_series() ->
 
 
 def test_maintenance_that_is_due_after_the_last_request_does_not_prolong_the_run() -> None:
-    overrides = ("system=nirvana", "trace.requests=100", "database.batch=1000")
-    slow, instant = (simulated(*overrides, f"database.period_s={s}") for s in (1e6, 0))
+    overrides = ("system=nirvana", "trace.requests=100", "index.batch=1000")
+    slow, instant = (simulated(*overrides, f"index.period_s={s}") for s in (1e6, 0))
     assert slow.cluster["time_s"].to_numpy().max() < 1e5
     assert slow.summary["cache"]["hits"] == 0 < instant.summary["cache"]["hits"]
 
@@ -219,28 +226,28 @@ def test_every_request_ends_once_in_the_time_its_plan_takes_and_the_same_again(
     ks: tuple[int, ...],
     predicting: bool,
 ) -> None:
-    """NIRVANA, 4.1, whatever fails: the front door's time, l_r on a hit, and C (N - K) / N."""
+    """NIRVANA, 4.1, whatever fails: the front end's time, l_r on a hit, and C (N - K) / N."""
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(80, 3)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
 
     def run() -> Engine:
-        front = Reuse(
-            Cache(60, TextToText(), Fifo(), ks),
+        front = CachedFrontEnd(
+            ArtifactCache(60, TextToText(), Fifo(), ks),
             Thresholds({5: 0.9, 25: 0.99}),
             Misses(),
             search_s=0.1,
             fetch_s=0.2,
-            database=Database(batch, period_s, per_10k_s, windows, timeout_s=0.5),
-            store=Store([(start + 5, stop + 5) for start, stop in windows], timeout_s=0.7),
-            **({"predictor": OneClassSvm(nu=0.5)} if predicting else {}),
+            index=VectorIndex(batch, period_s, per_10k_s, windows, timeout_s=0.5),
+            store=ArtifactStore([(start + 5, stop + 5) for start, stop in windows], timeout_s=0.7),
+            **({"match_predictor": OneClassSvm(nu=0.5)} if predicting else {}),
         )
-        made = engine(np.arange(80), [0.4] * 80, 80, door=front, embeddings=lambda: vectors)
+        made = engine(np.arange(80), [0.4] * 80, 80, frontend=front, embeddings=lambda: vectors)
         made.run()
         return made
 
     records = run().record, run().record
-    first, second = (record.facts for record in records)
+    first, second = (record.request_columns for record in records)
     for name in ("finish_s", "lookup", "source", "search_s", "evictions"):
         np.testing.assert_array_equal(first[name], second[name])
     trained = [record.logs[TRAININGS].at_s if predicting else None for record in records]
@@ -258,10 +265,10 @@ def test_every_request_ends_once_in_the_time_its_plan_takes_and_the_same_again(
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("database.batch=0", r"database\.batch: found 0, expected int at least 1"),
-        ("database.period_s=-1", r"database\.period_s: found -1, expected float at least 0"),
-        ("database.outages=[[5,2]]", r"database\.outages: found \[\[5\.0, 2\.0\]\], expected windows"),
-        ("database.outages=[[1,5],[4,8]]", r"database\.outages: .*each to end before the next begins"),
+        ("index.batch=0", r"database\.batch: found 0, expected int at least 1"),
+        ("index.period_s=-1", r"database\.period_s: found -1, expected float at least 0"),
+        ("index.outages=[[5,2]]", r"database\.outages: found \[\[5\.0, 2\.0\]\], expected windows"),
+        ("index.outages=[[1,5],[4,8]]", r"database\.outages: .*each to end before the next begins"),
         ("store.outages=[[-1,5]]", r"store\.outages: "),
         ("store.timeout_s=inf", r"store\.timeout_s: found inf"),
         ("store.outages=7", r"store\.outages: found 7, expected"),

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.errors import ConfigError
-from sim.reuse.delay import Constant, Delay, Draws, Empirical, LogNormal
+from sim.core.errors import ConfigError
+from sim.frontend.delay import Constant, Delay, Draws, Empirical, LogNormal
 from tests.sim.lab import simulated
 
 MANY = 200_000
@@ -50,7 +50,7 @@ def test_a_row_takes_as_long_whoever_else_was_asked(rows: set[int]) -> None:
     assert all(some.of(row) == wanted[row] for row in sorted(rows))
 
 
-SPREAD = "door.search_s={_target_: sim.reuse.delay.LogNormal, median_s: 0.1, p99_s: 0.4}"
+SPREAD = "frontend.search_s={_target_: sim.frontend.delay.LogNormal, median_s: 0.1, p99_s: 0.4}"
 
 
 def test_two_systems_see_the_same_service_request_by_request() -> None:
@@ -65,7 +65,7 @@ def test_two_systems_see_the_same_service_request_by_request() -> None:
 
 
 def test_a_number_is_a_constant_and_said_to_be_one() -> None:
-    run = simulated("system=pinecone", "trace.requests=50", "door.search_s=0.25")
+    run = simulated("system=pinecone", "trace.requests=50", "frontend.search_s=0.25")
     assert set(run.requests["search_s"].to_pylist()) == {0.25}
     what = "times that are the same for every request"
     assert [a["value"] for a in run.summary["assumptions"] if a["what"] == what] == ["search_s, fetch_s"]
@@ -75,14 +75,17 @@ def test_a_number_is_a_constant_and_said_to_be_one() -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("door.search_s=-1", r"door\.search_s: found -1, expected float at least 0"),
-        ("door.fetch_s=nan", r"door\.fetch_s: found nan"),
-        ("door.fetch_s=soon", r"door\.fetch_s: found 'soon', expected float at least 0 .* or Delay"),
-        ("door.search_s={_target_: sim.reuse.delay.LogNormal, median_s: 0.1}", "expected either median_s and"),
-        ("door.search_s={_target_: sim.reuse.delay.LogNormal, mean_s: 1, cv: 1, p99_s: 2}", "expected either"),
-        ("door.search_s={_target_: sim.reuse.delay.LogNormal, median_s: 2, p99_s: 1}", "expected either"),
-        ("door.search_s={_target_: sim.reuse.delay.Empirical, quantiles_s: [1, 0.5]}", "that do not fall"),
-        ("door.search_s={_target_: sim.reuse.selector.Thresholds, at_least: {5: 0.5}}", "is no Delay: it lacks draw"),
+        ("frontend.search_s=-1", r"frontend\.search_s: found -1, expected float at least 0"),
+        ("frontend.fetch_s=nan", r"frontend\.fetch_s: found nan"),
+        ("frontend.fetch_s=soon", r"frontend\.fetch_s: found 'soon', expected float at least 0 .* or Delay"),
+        ("frontend.search_s={_target_: sim.frontend.delay.LogNormal, median_s: 0.1}", "expected either median_s and"),
+        ("frontend.search_s={_target_: sim.frontend.delay.LogNormal, mean_s: 1, cv: 1, p99_s: 2}", "expected either"),
+        ("frontend.search_s={_target_: sim.frontend.delay.LogNormal, median_s: 2, p99_s: 1}", "expected either"),
+        ("frontend.search_s={_target_: sim.frontend.delay.Empirical, quantiles_s: [1, 0.5]}", "that do not fall"),
+        (
+            "frontend.search_s={_target_: sim.cache.selector.Thresholds, at_least: {5: 0.5}}",
+            "is no Delay: it lacks draw",
+        ),
     ],
 )
 def test_a_delay_that_cannot_be_is_named(override: str, message: str) -> None:

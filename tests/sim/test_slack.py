@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import Cost, Work
-from sim.cluster.steps import StepByStep
+from sim.core.errors import ConfigError
+from sim.core.gpu import Gpu
+from sim.core.model import Model
+from sim.core.request import COMPLETED, DISCARDED, Request
 from sim.engine import Engine
-from sim.errors import ConfigError
-from sim.gpu import Gpu
-from sim.model import Model
-from sim.parts import Run, Worker
-from sim.request import COMPLETED, DISCARDED, Request
-from sim.schedule.latency import Known
-from sim.schedule.routed import Routed
-from sim.schedule.routers import LeastOutstanding
-from sim.schedule.slack import Slack, _Patience
+from sim.execution.continuous_batching import ContinuousBatching
+from sim.protocols import Run, Worker
+from sim.scheduling.disciplines.slack import Slack, _Patience
+from sim.scheduling.latency_predictor import Known
+from sim.scheduling.routing.per_worker import PerWorkerQueues
+from sim.scheduling.routing.routers import LeastOutstanding
 from tests.sim.lab import Given, engine, simulated
 
 SIDES = (64, 128, 256)
@@ -29,7 +29,7 @@ UNIT = 1 / 256
 """Seconds: sums of its multiples have no rounding in them, so that two ways of adding up agree to the bit."""
 
 
-class Mixed(Given):
+class MixedStepCosts(Given):
     """A step takes ``base`` + ``more`` for each 64x64 patch + ``further`` for each further size; units of UNIT."""
 
     by_row = False
@@ -67,7 +67,7 @@ class Mixed(Given):
 class Reading:
     """Algorithm 1, line by line: all that wait and all that are active are looked at, at every boundary."""
 
-    def __init__(self, executor: StepByStep, backend: Mixed, slack: Slack) -> None:
+    def __init__(self, executor: ContinuousBatching, backend: MixedStepCosts, slack: Slack) -> None:
         self.executor, self.backend, self.slack = executor, backend, slack
         self.before_s = backend.begin_ * UNIT
         self.waiting: list[tuple[Worker, Request]] = []
@@ -85,7 +85,7 @@ class Reading:
         return len(self.waiting)
 
     def look_again(self, worker: Worker, now_s: float) -> None:
-        self.executor.ask(worker, self.run.pull, lambda at_s, step_s: int(at_s == now_s))
+        self.executor.at_boundary(worker, self.run.pull, lambda at_s, step_s: int(at_s == now_s))
 
     def step_s(self, requests: Sequence[Request]) -> float:
         return self.backend.step_s([each.width for each in requests])
@@ -94,30 +94,32 @@ class Reading:
         return self.backend.end_ * (request.width // 64) * UNIT
 
     def slack_of(self, request: Request, now_s: float, remaining_s: float) -> tuple[float, int]:
-        alone_s = self.run.workload.full.total_s[request.row]
-        return (request.deadline_s - now_s - remaining_s) / alone_s, request.row
+        standalone_s = self.run.workload.standalone.total_s[request.row]
+        return (request.deadline_s - now_s - remaining_s) / standalone_s, request.row
 
     def joins_s(self, active: Sequence[Request], request: Request) -> float:
-        return self.before_s + request.left * self.step_s([*active, request]) + self.after_s(request)
+        return self.before_s + request.steps_left * self.step_s([*active, request]) + self.after_s(request)
 
     def goes_on_s(
         self, active: Sequence[Request], joining: int, place: int, t_s: float, candidate: Request | None = None
     ) -> float:
         request = active[place]
-        own_s = request.left * t_s + self.after_s(request)
+        own_s = request.steps_left * t_s + self.after_s(request)
         if not self.slack.interruptions:
             return own_s
         own_s += self.before_s * joining
         own_s += sum(
-            self.after_s(each) for i, each in enumerate(active) if i != place and (each.left, i) < (request.left, place)
+            self.after_s(each)
+            for i, each in enumerate(active)
+            if i != place and (each.steps_left, i) < (request.steps_left, place)
         )
         if candidate is not None:
-            own_s += self.before_s + (self.after_s(candidate) if candidate.left < request.left else 0.0)
+            own_s += self.before_s + (self.after_s(candidate) if candidate.left < request.steps_left else 0.0)
         return own_s
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        if not self.executor.between(worker):
-            self.executor.ask(worker, self.run.pull)
+        if not self.executor.is_at_boundary(worker):
+            self.executor.at_boundary(worker, self.run.pull)
             return None
         while any(at is worker for at, _ in self.waiting):
             joining = list(self.executor.joining(worker))
@@ -150,18 +152,18 @@ class Reading:
 
 
 def served(
-    backend: Mixed, gaps: Sequence[int], sides: Sequence[int], steps: Sequence[int], *,
-    limit: int, deadline: float, gpus: int = 1, plain: bool = False, memory: int | None = None, **slack: Any,
+    backend: MixedStepCosts, gaps: Sequence[int], sides: Sequence[int], steps: Sequence[int], *,
+    max_batch: int, deadline: float, gpus: int = 1, plain: bool = False, memory: int | None = None, **slack: Any,
 ) -> Engine:  # fmt: skip
     count = len(gaps)
     side, left = np.array(sides[:count], np.int32), np.array(steps[:count], np.int32)
-    executor = StepByStep(limit)
+    executor = ContinuousBatching(max_batch)
     discipline: Any = Slack(executor, Known(), **slack)
     if plain:
         discipline = Reading(executor, backend, discipline)
     run = engine(
         np.cumsum(gaps) * UNIT, 2.0 ** (side // 128), gpus, backend=backend, executor=executor, deadline=deadline,
-        scheduler=Routed(LeastOutstanding("pixels"), discipline), shapes=(side, side, left), native=False,
+        scheduler=PerWorkerQueues(LeastOutstanding("pixels"), discipline), shapes=(side, side, left), use_model_shape=False,
         models={"large": Model("large", 50, 64, 64)}, gpu=Gpu("test", 300.0, 60.0, "made up", memory_bytes=memory),
     )  # fmt: skip
     run.run()
@@ -169,7 +171,7 @@ def served(
 
 
 BACKENDS = st.builds(
-    Mixed, st.integers(1, 40), st.integers(1, 8), st.integers(0, 20), st.integers(0, 12), st.integers(0, 12)
+    MixedStepCosts, st.integers(1, 40), st.integers(1, 8), st.integers(0, 20), st.integers(0, 12), st.integers(0, 12)
 )
 INSTANCES = st.fixed_dictionaries(
     {
@@ -177,7 +179,7 @@ INSTANCES = st.fixed_dictionaries(
         "gaps": st.lists(st.integers(0, 300), min_size=1, max_size=24),
         "sides": st.lists(st.sampled_from(SIDES), min_size=24, max_size=24),
         "steps": st.lists(st.integers(1, 20), min_size=24, max_size=24),
-        "limit": st.integers(1, 6),
+        "max_batch": st.integers(1, 6),
         "deadline": st.sampled_from([0.5, 1.0, 2.0, 5.0]),
         "gpus": st.integers(1, 2),
         "interruptions": st.booleans(),
@@ -193,13 +195,13 @@ def test_it_chooses_what_algorithm_1_says(instance: dict[str, Any]) -> None:
     """Who joins, when, and who is discarded, when: to the bit, though few boundaries are looked at."""
     found, said = served(**instance), served(**instance, plain=True)
     for name in ("outcome", "start_s", "finish_s", "denoise_s", "worker"):
-        np.testing.assert_array_equal(found.record.facts[name], said.record.facts[name], name)
+        np.testing.assert_array_equal(found.record.request_columns[name], said.record.request_columns[name], name)
 
 
 @settings(max_examples=60)
 @given(instance=INSTANCES)
 def test_nobody_who_joined_is_dropped_and_who_is_discarded_would_have_been_late(instance: dict[str, Any]) -> None:
-    backend: Mixed = instance["backend"]
+    backend: MixedStepCosts = instance["backend"]
     seen: list[tuple[Request, float, list[Request]]] = []
     end = Engine.end
 
@@ -214,24 +216,24 @@ def test_nobody_who_joined_is_dropped_and_who_is_discarded_would_have_been_late(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "end", spy)
         run = served(**instance)
-    outcome, start_s = run.record.facts["outcome"], run.record.facts["start_s"]
+    outcome, start_s = run.record.request_columns["outcome"], run.record.request_columns["start_s"]
     assert set(outcome) <= {COMPLETED, DISCARDED}
     assert not np.isfinite(start_s[outcome == DISCARDED]).any() or (start_s[outcome == DISCARDED] == 0).all()
     for request, now_s, batch in seen:
         step_s = backend.step_s([each.width for each in [*batch, request]])
         own_s = (backend.begin_ + backend.end_ * (request.width // 64)) * UNIT
-        assert now_s + own_s + request.left * step_s > request.deadline_s
-    spans = run.record.ledger.spans()
-    assert not len(spans) or spans["batch"].max() <= instance["limit"]
+        assert now_s + own_s + request.steps_left * step_s > request.deadline_s
+    spans = run.record.usage_log.spans()
+    assert not len(spans) or spans["batch"].max() <= instance["max_batch"]
 
 
 @settings(max_examples=60)
 @given(instance=INSTANCES, most=st.integers(16, 40))
 def test_no_batch_is_over_the_memory(instance: dict[str, Any], most: int) -> None:
     """The cluster ends a run in which one is."""
-    instance = instance | {"backend": Mixed(8, 1, 1, bytes_=10)}
+    instance = instance | {"backend": MixedStepCosts(8, 1, 1, bytes_=10)}
     run = served(**instance, memory=most * 10)
-    assert set(run.record.facts["outcome"]) <= {COMPLETED, DISCARDED}
+    assert set(run.record.request_columns["outcome"]) <= {COMPLETED, DISCARDED}
 
 
 def test_boundaries_at_which_nothing_is_new_are_not_looked_at() -> None:
@@ -246,9 +248,9 @@ def test_boundaries_at_which_nothing_is_new_are_not_looked_at() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Slack, "next", counted)
-        backend = Mixed(1, 8, 0)  # a batch is no faster than one after another
-        run = served(backend, [0] * 24, [256] * 24, [400] * 24, limit=6, deadline=1e6, threshold=1.05)
-    assert (run.record.facts["outcome"] == COMPLETED).all()
+        backend = MixedStepCosts(1, 8, 0)  # a batch is no faster than one after another
+        run = served(backend, [0] * 24, [256] * 24, [400] * 24, max_batch=6, deadline=1e6, threshold=1.05)
+    assert (run.record.request_columns["outcome"] == COMPLETED).all()
     assert asked < 24 * 8
 
 
@@ -265,19 +267,19 @@ def test_it_looks_again_when_whoever_would_be_late_would_not_be_or_another_is_mo
     actives = []
     for row, (left, deadline, alone) in enumerate(given_):
         request = Request(row, 0.0, 64, 64, left, deadline / 16)
-        request.left = left
+        request.steps_left = left
         actives.append((request, 0.0, alone / 16))
 
     def slack(at: int, steps: int) -> float:
-        request, besides_s, alone_s = actives[at]
-        return (request.deadline_s - steps * step_s - ((request.left - steps) * cur_s + besides_s)) / alone_s
+        request, besides_s, standalone_s = actives[at]
+        return (request.deadline_s - steps * step_s - ((request.steps_left - steps) * cur_s + besides_s)) / standalone_s
 
     act = min(range(len(actives)), key=lambda at: slack(at, 0))
     patience = _Patience(0.0, (), actives, act, cur_s, new_s)
 
     def nothing_new(steps: int) -> bool:
         request = actives[act][0]
-        late = steps * step_s + (request.left - steps) * new_s > request.deadline_s
+        late = steps * step_s + (request.steps_left - steps) * new_s > request.deadline_s
         return late and all(slack(act, steps) <= slack(at, steps) + 1e-9 for at in range(len(actives)))
 
     found = patience._in_time(0.0, step_s)
@@ -293,8 +295,8 @@ def test_it_looks_again_when_whoever_would_be_late_would_not_be_or_another_is_mo
 
 def test_a_decision_that_is_not_overlapped_holds_the_gpu() -> None:
     def last_s(**how: Any) -> float:
-        run = served(Mixed(8, 1, 1), [0] * 4, [64] * 4, [10] * 4, limit=4, deadline=100.0, **how)
-        return float(np.max(run.record.facts["finish_s"]))
+        run = served(MixedStepCosts(8, 1, 1), [0] * 4, [64] * 4, [10] * 4, max_batch=4, deadline=100.0, **how)
+        return float(np.max(run.record.request_columns["finish_s"]))
 
     assert last_s(overlap=False, decide_s=0.5) > last_s() + 0.4
 

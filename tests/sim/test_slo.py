@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.errors import ConfigError
-from sim.slo import Limit, parse_limit
-from sim.workload import Standalone, Workload
+from sim.core.errors import ConfigError
+from sim.core.slo import Limit, parse_limit
+from sim.core.workload import StandaloneLatency, Workload
 from tests.sim.lab import configured, simulated
 from traces.arrivals.base import Schedule
 
@@ -40,7 +40,7 @@ def test_a_limit_in_seconds_counts_the_requests_that_took_longer() -> None:
 
 def test_the_first_limit_is_the_deadline_in_its_own_unit() -> None:
     shapes = tuple(np.full(2, value, np.int32) for value in (64, 64, 4))
-    full = Standalone(np.array([1.0, 5.0]), np.array([1.0, 5.0]))
+    full = StandaloneLatency(np.array([1.0, 5.0]), np.array([1.0, 5.0]))
     for deadline, expected in (
         ({}, [np.inf, np.inf]),
         ({"deadline": 2.0}, [2.0, 10.0]),

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sim.config.build import build
 from sim.control.pid import Pid
 from sim.control.split import Demand, capacity_left, demand, quality_split, throughput_split
-from sim.errors import ConfigError
+from sim.core.errors import ConfigError
+from sim.run.config.build import build
 
 LARGE, SDXL, SANA = 60 / 91.5, 60 / 16.5, 60 / 6.5
 RATES = range(6, 29, 2)
@@ -105,14 +105,14 @@ def test_the_pid_is_its_recurrence_in_exact_arithmetic(start: int, targets: list
 
 @given(st.integers(1, 32), st.integers(1, 32))
 def test_the_pid_settles_at_its_target(start: int, target: int) -> None:
-    pid = Pid(most_sum=1.0)
+    pid = Pid(max_integral=1.0)
     pid.x = float(start)
     for _ in range(300):
         pid.update(target, 3.0, 32)
     assert pid.x == pytest.approx(target, abs=0.2)
 
 
-@pytest.mark.parametrize("setting", [{"kp": -1.0}, {"ki": math.inf}, {"kd": math.nan}, {"most_sum": -1.0}])
+@pytest.mark.parametrize("setting", [{"kp": -1.0}, {"ki": math.inf}, {"kd": math.nan}, {"max_integral": -1.0}])
 def test_a_gain_that_is_none_is_refused(setting: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(setting))):
         build({"_target_": "sim.control.pid.Pid", **setting}, "controller.pid")

@@ -10,21 +10,21 @@ from hypothesis import strategies as st
 
 from backends.base import Cost, Work
 from sim.addons.kernels import Kernels
-from sim.cluster.batch import WholeBatch
-from sim.cluster.batched import Batched
-from sim.cluster.steps import StepByStep
+from sim.core.errors import ConfigError
+from sim.core.request import Request
+from sim.core.workload import StandaloneLatency, Workload, standalone
 from sim.engine import Engine
-from sim.errors import ConfigError
-from sim.parts import Worker
-from sim.request import Request
-from sim.reuse.door import Direct
-from sim.reuse.features.steps import StepCaching
-from sim.schedule.batching import Batching
-from sim.schedule.latency import Known
-from sim.schedule.routed import Routed
-from sim.schedule.routers import LeastOutstanding
-from sim.schedule.shortest import ShortestRemaining
-from sim.workload import Standalone, Workload, standalone
+from sim.execution.continuous_batching import ContinuousBatching
+from sim.execution.feature_cache.steps import StepCaching
+from sim.execution.same_size import SameSizeSteps
+from sim.execution.static_batch import StaticBatch
+from sim.frontend.cached import Direct
+from sim.protocols import Worker
+from sim.scheduling.batching.dynamic import DynamicBatching
+from sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
+from sim.scheduling.latency_predictor import Known
+from sim.scheduling.routing.per_worker import PerWorkerQueues
+from sim.scheduling.routing.routers import LeastOutstanding
 from tests.sim.lab import Given, configured, engine, simulated
 from tests.sim.test_queueing import check, mdc_wait
 from traces.arrivals.base import Schedule
@@ -54,15 +54,15 @@ class Stepped(Given):
 
 
 def stepped(times: Any, backend: Stepped, limit: int, count: int = 1, **parts: Any) -> Engine:
-    """A finished run of ``limit`` requests at once."""
+    """A finished run of ``max_batch`` requests at once."""
     times = np.asarray(times, float)
-    run = engine(times, np.ones(len(times)), count, backend=backend, executor=StepByStep(limit), **parts)
+    run = engine(times, np.ones(len(times)), count, backend=backend, executor=ContinuousBatching(limit), **parts)
     run.run()
     return run
 
 
 def columns(run: Engine, *names: str) -> list[Any]:
-    return [run.record.facts[name].copy() for name in names]
+    return [run.record.request_columns[name].copy() for name in names]
 
 
 @settings(max_examples=60)
@@ -88,7 +88,7 @@ def test_a_batch_of_one_is_a_whole_request_to_the_bit(
 @pytest.mark.parametrize("system", ["vanilla", "nirvana", "modm-throughput", "pinecone"])
 def test_systems_step_by_step_with_one_aboard_write_the_same_requests(system: str) -> None:
     asked = (f"system={system}", "trace.requests=500", "arrivals.rate_rpm=12")
-    stepwise = simulated(*asked, "executor=step-by-step", "executor.limit=1")
+    stepwise = simulated(*asked, "executor=continuous-batching", "executor.max_batch=1")
     assert stepwise.requests.equals(simulated(*asked).requests)
 
 
@@ -117,7 +117,7 @@ def brute(times: Sequence[float], lefts: Sequence[int], backend: Stepped, limit:
 @settings(max_examples=80)
 @given(
     gaps=st.lists(st.integers(0, 40), min_size=1, max_size=30),
-    limit=st.integers(1, 5),
+    max_batch=st.integers(1, 5),
     more=st.sampled_from([0, 1, 3]),
 )
 def test_jumping_over_steps_ends_where_making_each_of_them_does(gaps: list[int], limit: int, more: int) -> None:
@@ -126,13 +126,15 @@ def test_jumping_over_steps_ends_where_making_each_of_them_does(gaps: list[int],
     backend = Stepped(1.0, float(more))
     run = stepped(times, backend, limit)
     finish = brute(times, [STEPS] * len(times), backend, limit)
-    np.testing.assert_allclose(run.record.facts["finish_s"], finish, rtol=1e-12)
-    spans = run.record.ledger.spans()
+    np.testing.assert_allclose(run.record.request_columns["finish_s"], finish, rtol=1e-12)
+    spans = run.record.usage_log.spans()
     assert (spans["from_s"][1:] >= spans["until_s"][:-1]).all()
     assert spans["batch"].max() <= limit
-    np.testing.assert_allclose(run.record.facts["step_share_s"].sum(), (spans["until_s"] - spans["from_s"]).sum())
-    np.testing.assert_allclose(run.record.facts["energy_j"].sum(), spans["joules"].sum())
-    mean = run.record.facts["batch_mean"]
+    np.testing.assert_allclose(
+        run.record.request_columns["step_share_s"].sum(), (spans["until_s"] - spans["from_s"]).sum()
+    )
+    np.testing.assert_allclose(run.record.request_columns["energy_j"].sum(), spans["joules"].sum())
+    mean = run.record.request_columns["batch_mean"]
     assert ((mean >= 1) & (mean <= limit)).all()
 
 
@@ -143,8 +145,8 @@ def test_cost_follows_changes_and_not_steps() -> None:
     spans = []
     for factor in (1, 100):
         shapes = tuple(np.full(len(times), value, np.int32) for value in (64, 64, STEPS * factor))
-        run = stepped(times, Stepped(1.0 / factor, 0.5 / factor), 8, shapes=shapes, native=False)
-        spans.append(len(run.record.ledger.spans()))
+        run = stepped(times, Stepped(1.0 / factor, 0.5 / factor), 8, shapes=shapes, use_model_shape=False)
+        spans.append(len(run.record.usage_log.spans()))
     assert spans[1] < 1.3 * spans[0]
 
 
@@ -153,7 +155,7 @@ def test_a_batch_whose_step_costs_the_same_at_any_size_serves_each_as_if_alone()
     rng = np.random.default_rng(1)
     times = np.cumsum(rng.exponential(10.0, 2000))
     run = stepped(times, Stepped(1.0), len(times))
-    latency_s = run.record.facts["finish_s"] - run.record.facts["arrival_s"]
+    latency_s = run.record.request_columns["finish_s"] - run.record.request_columns["arrival_s"]
     assert (latency_s >= STEPS - 1e-9).all()
     assert (latency_s < STEPS + 1.0).all()
 
@@ -165,7 +167,7 @@ def test_a_batch_whose_step_costs_its_size_shares_the_processor() -> None:
     rho, steps_s = 0.6, 0.02
     times = np.cumsum(rng.exponential(STEPS * steps_s / rho, 60_000))
     run = stepped(times, Stepped(steps_s, steps_s), 10_000)
-    latency_s = (run.record.facts["finish_s"] - run.record.facts["arrival_s"])[6000:]
+    latency_s = (run.record.request_columns["finish_s"] - run.record.request_columns["arrival_s"])[6000:]
     expected_s = STEPS * steps_s / (1 - rho)
     means = latency_s[: len(latency_s) // 25 * 25].reshape(25, -1).mean(axis=1)
     error_s = 3.7 * means.std(ddof=1) / 5
@@ -178,13 +180,16 @@ def test_batches_of_one_wait_as_crommelin_says(servers: int) -> None:
     rng = np.random.default_rng(20 + servers)
     times = np.cumsum(rng.exponential(1 / (0.8 * servers), 60_000))
     run = stepped(times, Stepped(1.0 / STEPS), 1, servers)
-    check(run.record.facts["start_s"] - run.record.facts["arrival_s"], mdc_wait(0.8 * servers, 1.0, servers))
+    check(
+        run.record.request_columns["start_s"] - run.record.request_columns["arrival_s"],
+        mdc_wait(0.8 * servers, 1.0, servers),
+    )
 
 
-class Patching(Batched):
+class Patching(SameSizeSteps):
     """An add-on comes ``after_s`` after its request; it is patched in at the next boundary, in ``patch_s``."""
 
-    __slots__ = ("after_s", "cut", "due", "patch_s", "run", "waits")
+    __slots__ = ("after_s", "interrupt", "due", "patch_s", "run", "waits")
 
     def __init__(self, after_s: float, patch_s: float) -> None:
         super().__init__()
@@ -193,7 +198,7 @@ class Patching(Batched):
 
     def bind(self, run: Any, cut: Any) -> None:
         super().bind(run, cut)
-        self.run, self.cut = run, cut
+        self.run, self.interrupt = run, cut
 
     def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
         self.run.clock.at(now_s + self.after_s, 0, self.came, worker)
@@ -201,7 +206,7 @@ class Patching(Batched):
 
     def came(self, worker: Worker) -> None:
         self.due += 1
-        self.cut(worker)
+        self.interrupt(worker)
 
     def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
         due, self.due = self.due, 0
@@ -210,17 +215,17 @@ class Patching(Batched):
 
 def test_what_comes_while_steps_run_is_patched_in_at_the_next_boundary() -> None:
     """A step of 1 s, an add-on after 3.4 s: patched at 4 s in 0.5 s, so that 50 steps end at 50.5 s."""
-    run = engine([0.0], [1.0], backend=Stepped(1.0), executor=StepByStep(4, Patching(3.4, 0.5)))
+    run = engine([0.0], [1.0], backend=Stepped(1.0), executor=ContinuousBatching(4, Patching(3.4, 0.5)))
     run.run()
-    assert run.record.facts["finish_s"][0] == pytest.approx(50.5)
-    spans = run.record.ledger.spans()
-    kinds = list(run.record.ledger.kinds)
+    assert run.record.request_columns["finish_s"][0] == pytest.approx(50.5)
+    spans = run.record.usage_log.spans()
+    kinds = list(run.record.usage_log.kinds)
     told = [(kinds[s["kind"]], float(s["from_s"]), float(s["until_s"])) for s in spans]
     assert told == [("steps", 0.0, 4.0), ("boundary", 4.0, 4.5), ("steps", 4.5, 50.5)]
-    assert run.record.facts["energy_j"][0] == pytest.approx(300 * 50.5)
+    assert run.record.request_columns["energy_j"][0] == pytest.approx(300 * 50.5)
 
 
-class Unpatching(Batched):
+class Unpatching(SameSizeSteps):
     """What follows an image holds the GPU for ``after_s`` more."""
 
     def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
@@ -228,31 +233,31 @@ class Unpatching(Batched):
 
 
 def test_what_follows_an_image_holds_the_gpu_and_not_the_image() -> None:
-    run = engine([0.0, 0.0], [1.0] * 2, backend=Stepped(1.0), executor=StepByStep(1, Unpatching()))
+    run = engine([0.0, 0.0], [1.0] * 2, backend=Stepped(1.0), executor=ContinuousBatching(1, Unpatching()))
     run.run()
-    assert run.record.facts["finish_s"].tolist() == [50.0, 102.0]
-    assert run.record.facts["start_s"].tolist() == [0.0, 52.0]
-    assert run.record.facts["energy_j"].tolist() == pytest.approx([300 * 52.0, 300 * 52.0])
+    assert run.record.request_columns["finish_s"].tolist() == [50.0, 102.0]
+    assert run.record.request_columns["start_s"].tolist() == [0.0, 52.0]
+    assert run.record.request_columns["energy_j"].tolist() == pytest.approx([300 * 52.0, 300 * 52.0])
 
 
 def test_a_formed_batch_runs_as_one_and_none_joins_it() -> None:
     """Three at once, one later: at 5 s the three set out, at 5 + 50 x 2 s they end, and the fourth has its turn."""
     run = engine(
-        [0.0, 1.0, 2.0, 50.0], [1.0] * 4, backend=Stepped(1.0, 0.5), executor=WholeBatch(8),
-        scheduler=Batching(8, 5.0),
+        [0.0, 1.0, 2.0, 50.0], [1.0] * 4, backend=Stepped(1.0, 0.5), executor=StaticBatch(8),
+        scheduler=DynamicBatching(8, 5.0),
     )  # fmt: skip
     run.run()
-    assert run.record.facts["start_s"].tolist() == [5.0, 5.0, 5.0, 105.0]
-    assert run.record.facts["finish_s"].tolist() == [105.0, 105.0, 105.0, 155.0]
-    assert run.record.facts["batch_mean"].tolist() == [3.0, 3.0, 3.0, 1.0]
-    assert run.record.facts["energy_j"].tolist() == pytest.approx([300 * 100 / 3] * 3 + [300 * 50])
+    assert run.record.request_columns["start_s"].tolist() == [5.0, 5.0, 5.0, 105.0]
+    assert run.record.request_columns["finish_s"].tolist() == [105.0, 105.0, 105.0, 155.0]
+    assert run.record.request_columns["batch_mean"].tolist() == [3.0, 3.0, 3.0, 1.0]
+    assert run.record.request_columns["energy_j"].tolist() == pytest.approx([300 * 100 / 3] * 3 + [300 * 50])
 
 
 @settings(max_examples=60)
 @given(
     gaps=st.lists(st.floats(0, 60), min_size=1, max_size=60),
     most=st.integers(1, 6),
-    wait_s=st.floats(0, 40),
+    max_wait_s=st.floats(0, 40),
     count=st.integers(1, 3),
 )
 def test_no_batch_is_over_its_size_and_nobody_waits_for_company_beside_an_idle_worker(
@@ -260,11 +265,11 @@ def test_no_batch_is_over_its_size_and_nobody_waits_for_company_beside_an_idle_w
 ) -> None:
     times = np.cumsum(gaps)
     run = engine(
-        times, np.ones(len(times)), count, backend=Stepped(0.2, 0.1), executor=WholeBatch(6),
-        scheduler=Batching(most, wait_s),
+        times, np.ones(len(times)), count, backend=Stepped(0.2, 0.1), executor=StaticBatch(6),
+        scheduler=DynamicBatching(most, wait_s),
     )  # fmt: skip
     run.run()
-    spans = run.record.ledger.spans()
+    spans = run.record.usage_log.spans()
     assert spans["batch"].sum() == len(times)
     assert spans["batch"].max() <= most
     start_s, arrival_s = columns(run, "start_s", "arrival_s")
@@ -278,7 +283,7 @@ def test_no_batch_is_over_its_size_and_nobody_waits_for_company_beside_an_idle_w
 def test_members_of_a_batch_that_begin_later_step_less() -> None:
     """MoDM in front of whole batches: a hit that skips 30 steps shares 20 with a full request, which steps on alone."""
     backend = Stepped(1.0, 0.5)
-    run = engine([0.0, 0.0], [1.0] * 2, backend=backend, executor=WholeBatch(2), scheduler=Batching(2, 1.0))
+    run = engine([0.0, 0.0], [1.0] * 2, backend=backend, executor=StaticBatch(2), scheduler=DynamicBatching(2, 1.0))
     assign = run.assign
 
     def skipping(request: Request, model: Any) -> None:
@@ -287,14 +292,14 @@ def test_members_of_a_batch_that_begin_later_step_less() -> None:
 
     run.assign = skipping  # type: ignore[method-assign]
     run.run()
-    assert run.record.facts["finish_s"].tolist() == [60.0, 60.0]  # 20 steps of 1.5 s and 30 of 1 s
-    assert run.record.facts["denoise_s"].tolist() == [60.0, 30.0]
-    assert run.record.facts["step_share_s"].tolist() == [45.0, 15.0]
+    assert run.record.request_columns["finish_s"].tolist() == [60.0, 60.0]  # 20 steps of 1.5 s and 30 of 1 s
+    assert run.record.request_columns["denoise_s"].tolist() == [60.0, 30.0]
+    assert run.record.request_columns["step_share_s"].tolist() == [45.0, 15.0]
 
 
 def test_mixed_sizes_step_together_as_the_profile_has_them() -> None:
     """On a profile with batches, three sizes at once: served, and slower than one size of as many."""
-    common = ("cluster=h800", "trace.requests=300", "executor=step-by-step", "extrapolate=warn", "shapes=trace")
+    common = ("cluster=h800", "trace.requests=300", "executor=continuous-batching", "extrapolate=warn", "shapes=trace")
     mixed = simulated(*common, "arrivals.rate_rpm=400").summary
     assert mixed["requests"]["completed"] == 300
     assert mixed["gpu"]["batch_mean"] > 1
@@ -312,7 +317,7 @@ def test_the_standalone_latency_is_one_figure() -> None:
     assert own.denoise_s.tolist() == [5.0, 2.5]
     work = Workload(Schedule(np.zeros(2)), shapes, own, deadline=2.0)
     assert list(work.limit_s) == [16.0, 11.0]
-    assert isinstance(own, Standalone)
+    assert isinstance(own, StandaloneLatency)
     assert configured()["slo"][0] == 2
 
 
@@ -328,25 +333,27 @@ def live() -> Stepped:
 def test_a_live_backend_reuses_nothing() -> None:
     cache = StepCaching([0], STEPS, 0.1)
     with pytest.raises(ConfigError, match="a live backend computes every block; add feature_cache=none"):
-        engine([0.0], [1.0], backend=live(), executor=StepByStep(1, feature_cache=cache)).run()
+        engine([0.0], [1.0], backend=live(), executor=ContinuousBatching(1, feature_cache=cache)).run()
 
 
 class Unpriced:
     """Steps that cost what they cost, and do not say so beforehand."""
 
     def __init__(self) -> None:
-        inner = Batched()
-        for name in ("bind", "bring", "prepare", "step", "holds", "boundary", "finish", "lost"):
+        inner = SameSizeSteps()
+        for name in ("bind", "load_addons", "prepare", "step", "stable_steps", "boundary", "finish", "lost"):
             setattr(self, name, getattr(inner, name))
 
 
 @pytest.mark.parametrize("kernels", [None, Kernels()])
 def test_steps_without_a_price_serve_and_are_refused_to_a_scheduler_that_asks_for_one(kernels: Kernels | None) -> None:
-    run = engine([0.0], [1.0], backend=Stepped(1.0), executor=StepByStep(1, cast(Any, Unpriced()), kernels=kernels))
+    run = engine(
+        [0.0], [1.0], backend=Stepped(1.0), executor=ContinuousBatching(1, cast(Any, Unpriced()), kernels=kernels)
+    )
     run.run()
-    assert run.record.facts["finish_s"].tolist() == [50.0]
-    executor = StepByStep(1, cast(Any, Unpriced()), kernels=kernels)
-    scheduler = Routed(LeastOutstanding(), ShortestRemaining(executor, Known()))
+    assert run.record.request_columns["finish_s"].tolist() == [50.0]
+    executor = ContinuousBatching(1, cast(Any, Unpriced()), kernels=kernels)
+    scheduler = PerWorkerQueues(LeastOutstanding(), ShortestRemaining(executor, Known()))
     with pytest.raises(ConfigError, match="Unpriced cannot say beforehand what a step costs, which the scheduler asks"):
         engine([0.0], [1.0], backend=Stepped(1.0), executor=executor, scheduler=scheduler).run()
 
@@ -364,7 +371,7 @@ def test_a_step_that_is_made_to_learn_its_price_is_of_works_that_were_begun(runs
             assert (self.begun is works) == runs
             return super().steps(works, count)
 
-    backend, executor = Strict(2.0, 1.0), StepByStep(2)
+    backend, executor = Strict(2.0, 1.0), ContinuousBatching(2)
     backend.live = runs
     run = engine([0.0], [1.0], backend=backend, executor=executor)
     run._open()
@@ -385,10 +392,10 @@ def test_a_batch_that_waits_for_its_latents_draws_the_gpus_power_meanwhile_and_t
         end = begin
 
     run = engine(
-        [0.0, 0.0], [1.0] * 2, backend=Measured(1.0, 0.5), executor=WholeBatch(2), scheduler=Batching(2, 1.0),
-        door=Direct(left_out=0.2, fetch_s=3.0),
+        [0.0, 0.0], [1.0] * 2, backend=Measured(1.0, 0.5), executor=StaticBatch(2), scheduler=DynamicBatching(2, 1.0),
+        frontend=Direct(skip_fraction=0.2, fetch_s=3.0),
     )  # fmt: skip
     run.run()
-    facts = run.record.facts
+    facts = run.record.request_columns
     assert facts["finish_s"].tolist() == [63.0, 63.0]
     assert facts["energy_j"].tolist() == [(3 * 300 + 60 * 100) / 2] * 2

@@ -36,7 +36,7 @@ def _asked(room: str) -> Iterator[str]:
 
 
 def _names(node: Any) -> list[str]:
-    """The names that an expression stands for: a literal, or a constant of sim.streams."""
+    """The names that an expression stands for: a literal, or a constant of sim.core.streams."""
     if isinstance(node, ast.Constant):
         return [node.value]
     if isinstance(node, ast.JoinedStr):

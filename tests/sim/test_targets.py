@@ -9,12 +9,12 @@ import yaml
 from omegaconf import OmegaConf
 
 from sim.cli import main
-from sim.config.build import build
-from sim.config.compose import composed
-from sim.config.plugins import named
-from sim.errors import ConfigError
-from sim.parts import Allocation, Delay, Eviction, Scheduler, Steps
-from sim.reuse.door import Reuse
+from sim.core.errors import ConfigError
+from sim.frontend.cached import CachedFrontEnd
+from sim.protocols import Allocation, Delay, Eviction, Scheduler, Steps
+from sim.run.config.build import build
+from sim.run.config.compose import composed
+from sim.run.config.plugins import named
 
 BEFORE = "harm"
 
@@ -36,8 +36,8 @@ HARM = [
     {"_target_": "joblib.dump", "value": 1, "filename": "harm"},
     {"_target_": "numpy.save", "file": "harm", "arr": [1]},
     {"_target_": "sim.verbs.run", "given": ["trace", "synth", "-o", "harm", "--requests", "10"]},
-    {"_target_": "sim.run.Path", "path": "harm"},
-    {"_target_": "sim.run.os", "path": "harm"},
+    {"_target_": "sim.run.simulate.Path", "path": "harm"},
+    {"_target_": "sim.run.simulate.os", "path": "harm"},
     {"_target_": "conf.atomic.atomic_write", "path": "harm", "error": "x"},
     {"_target_": "__main__.exit"},
     {"_target_": "nowhere.at.all"},
@@ -52,9 +52,9 @@ def test_what_makes_no_part_is_not_called(node: dict[str, Any], kind: Any, monke
     with pytest.raises(ConfigError):
         build(node, "it", kind)
     with pytest.raises(ConfigError):
-        build({"_target_": "sim.cluster.steps.StepByStep", "steps": node}, "it")
+        build({"_target_": "sim.execution.continuous_batching.ContinuousBatching", "steps": node}, "it")
     with pytest.raises(ConfigError):
-        build({"_target_": "sim.reuse.store.Store", "outages": [node]}, "it")
+        build({"_target_": "sim.cache.store.ArtifactStore", "outages": [node]}, "it")
     assert not Path("harm").exists()
 
 
@@ -70,7 +70,7 @@ def test_a_class_of_another_kind_is_refused_before_it_is_made() -> None:
     with pytest.raises(ConfigError, match="is no Steps: it lacks"):
         build({"_target_": f"{__name__}.Counted"}, "it", Steps)
     with pytest.raises(ConfigError, match="is no Reuse"):
-        build({"_target_": f"{__name__}.Counted"}, "it", Reuse)
+        build({"_target_": f"{__name__}.Counted"}, "it", CachedFrontEnd)
     assert made == []
 
 
@@ -112,8 +112,8 @@ def test_an_installed_package_offers_a_plug_in(tmp_path: Path, monkeypatch: pyte
         (5, "found 5, expected the dotted path of a class"),
         ("Fcfs", "found 'Fcfs', expected the dotted path of a class"),
         (
-            "sim.rundir.SUMMARY",
-            "found sim.rundir.SUMMARY, expected a class, or a function annotated with what it returns",
+            "sim.core.run_folder.SUMMARY",
+            "found sim.core.run_folder.SUMMARY, expected a class, or a function annotated with what it returns",
         ),
         ("os.system", "found os, expected a module of mezzotint or of a plug-in; name yours with --plugin os"),
         ("sim.nowhere.Part", r"sim.nowhere cannot be imported \(ModuleNotFoundError"),

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from sim.cli import main
-from sim.cluster.whole import WholeRequest
-from sim.gpu import Gpu
-from sim.record.timeline import write_timeline
-from sim.run import write
+from sim.core.gpu import Gpu
+from sim.execution.sequential import Sequential
+from sim.metrics.timeline import write_timeline
+from sim.run.simulate import write
 from tests.sim.lab import engine, simulated
 from tests.sim.test_cluster import Acts, Ganging
 
@@ -31,7 +31,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def lawful(events: list[dict[str, Any]]) -> float:
     """What holds of every trace; seconds of all spans."""
-    lanes: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+    buckets: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
     for event in events:
         assert event["ph"] in ("M", "X", "C", "i")
         assert isinstance(event["pid"], int)
@@ -39,14 +39,16 @@ def lawful(events: list[dict[str, Any]]) -> float:
             assert event["ts"] >= 0
         if event["ph"] == "X":
             assert event["dur"] >= 0
-            lanes[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
-    for lane in lanes.values():
-        times = np.array(sorted(lane))
+            buckets[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+    for bucket in buckets.values():
+        times = np.array(sorted(bucket))
         assert (times[1:, 0] >= times[:-1, 1] * (1 - 1e-12) - 1e-6).all()
     return sum(event["dur"] for event in events if event["ph"] == "X") / 1e6
 
 
-@pytest.mark.parametrize("executor", [("executor=whole-request",), ("executor=step-by-step", "executor.limit=1")])
+@pytest.mark.parametrize(
+    "executor", [("executor=sequential",), ("executor=continuous-batching", "executor.max_batch=1")]
+)
 def test_a_timeline_says_what_the_summary_says(tmp_path: Path, executor: tuple[str, ...]) -> None:
     outcome = simulated(*MODM, "timeline=true", *executor)
     write(outcome, tmp_path / "a")
@@ -60,13 +62,13 @@ def test_a_timeline_says_what_the_summary_says(tmp_path: Path, executor: tuple[s
     assert decisions.count("split") == 2
     assert decisions.count("order") >= 2
     served = {event["args"]["request"] for event in events if event.get("cat") == "serve"}
-    if executor == ("executor=whole-request",):
+    if executor == ("executor=sequential",):
         assert len(served) == 200
     assert (tmp_path / "a" / "timeline.json.gz").read_bytes() == (tmp_path / "b" / "timeline.json.gz").read_bytes()
 
 
 def test_a_gang_is_drawn_on_each_of_its_gpus(tmp_path: Path) -> None:
-    run = engine([0.0], [20.0], 3, scheduler=Ganging(), executor=WholeRequest({2: 2.0}))
+    run = engine([0.0], [20.0], 3, scheduler=Ganging(), executor=Sequential({2: 2.0}))
     run.run()
     path = tmp_path / "t.json.gz"
     write_timeline(run.record, path, 3, run.cluster.gpus_of, ["one"])
@@ -79,7 +81,7 @@ def test_what_json_cannot_hold_does_not_lose_the_run(tmp_path: Path) -> None:
     """A decision with NumPy's numbers, a gauge that is infinite."""
 
     def decide(run: Any, now_s: float) -> None:
-        run.decided("plan", gpus=np.int64(3), rates=[np.float64(0.5), float("inf")], why={1: Path("x")}, none=None)
+        run.log_decision("plan", gpus=np.int64(3), rates=[np.float64(0.5), float("inf")], why={1: Path("x")}, none=None)
 
     run = engine([0.0, 100.0], [1.0] * 2, controllers=[Acts((1.0, decide))])
     run.gauge("ratio", lambda now_s: float("inf"))

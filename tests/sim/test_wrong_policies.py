@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from sim.config.choices import gpus
-from sim.errors import ConfigError, SimulationError
+from sim.core.errors import ConfigError, SimulationError
+from sim.run.config.choices import gpus
 from tests.sim.lab import simulated
 
 OUTSIDE = Path(__file__).parent / "outsider"
 
 VANILLA = ("system=vanilla", "cluster.count=4", "trace.requests=200")
-STEPS = ("system=vanilla", "cluster=h100", "executor=step-by-step", "trace.requests=100")
+STEPS = ("system=vanilla", "cluster=h100", "executor=continuous-batching", "trace.requests=100")
 MODM = ("system=modm-fixed", "trace.requests=200")
 NIRVANA = ("system=nirvana-no-predictor", "cache.capacity=50", "trace.requests=300")
 
@@ -66,7 +66,7 @@ WRONG = [
     ("controller", "Installs", MODM, "{who} installs .* with 1 requests aboard"),
     ("controller", "OrdersInThePast", MODM, "{who} orders worker 0 .* at 0.0 s, and the clock stands at 60"),
     ("controller", "OrdersAll", MODM, "{who} ordered the last worker of role 'large' elsewhere at 60"),
-    ("controller", "GangOfBusy", MODM, "{who} wants worker .* in a gang, which is not idle"),
+    ("controller", "GangOfBusy", MODM, "{who} wants worker .* in a group, which is not idle"),
     ("controller", "FailsBusy", MODM, "{who} fails worker .* with 1 requests aboard"),
     ("controller", "Spins", MODM, "{who} asks for calls at 0 s without end"),
     ("controller", "SpinsLater", MODM, "{who} asks for calls at 600 s without end"),
@@ -84,10 +84,10 @@ WRONG = [
     ("admission", "Admits", NIRVANA, r"with {who}\) returned None to whether an image is kept"),
     ("admission", "AdmitsText", NIRVANA, r"with {who}\) returned 'no' to whether an image is kept"),
     ("selector", "Skips", NIRVANA, "{who} skips 70 steps"),
-    ("door.search_s", "NegativeDelay", NIRVANA, "{who} drew"),
-    ("door", "NoDoor", VANILLA, r"the door \({who}\) planned for row 0 -3 of 50 steps skipped"),
-    ("door", "NegativeDoor", VANILLA, r"the door \({who}\) takes -1.0 s to plan row 0"),
-    ("router", "AnyWorker", (*VANILLA, "scheduler=routed"), "{who} chose <object"),
+    ("frontend.search_s", "NegativeDelay", NIRVANA, "{who} drew"),
+    ("frontend", "NoDoor", VANILLA, r"the frontend \({who}\) planned for row 0 -3 of 50 steps skipped"),
+    ("frontend", "NegativeDoor", VANILLA, r"the frontend \({who}\) takes -1.0 s to plan row 0"),
+    ("router", "AnyWorker", (*VANILLA, "scheduler=per-worker"), "{who} chose <object"),
     ("allocation", "ManyRoles", VANILLA, "{who} gave the roles .* to 4 GPUs"),
 ]
 
@@ -133,20 +133,20 @@ def test_what_may_be_true_is_not_refused(
 def test_a_preempted_request_resumes_where_its_state_is_or_not_at_all() -> None:
     with pytest.raises(
         SimulationError,
-        match=r"Routed.* resumes the request in row 13, preempted by .*ShortestRemaining with 49 steps left, on worker "
+        match=r"PerWorkerQueues.* resumes the request in row 13, preempted by .*ShortestRemaining with 49 steps left, on worker "
         r"2 .* its state is on worker 0",
     ):
         simulated(
-            "scheduler=routed", "router=least-requests", "discipline=shortest-remaining", "latency=known",
-            "executor=step-by-step", "executor.limit=1", "cluster.count=3", "models=sd35l-sdxl", "controller=timetable",
+            "scheduler=per-worker", "router=least-requests", "discipline=shortest-remaining", "latency_predictor=known",
+            "executor=continuous-batching", "executor.max_batch=1", "cluster.count=3", "models=sd35l-sdxl", "controller=timetable",
             "controller.at={400:{large:1,small:2}}", "trace=mix", "trace.requests=200",
             "trace.shapes=[[1024,1024,50,1],[1024,1024,10,3]]", "shapes=trace", "arrivals.rate_rpm=6", "seed=3",
         )  # fmt: skip
 
 
 def test_a_run_costs_what_its_load_does_whatever_the_limit() -> None:
-    common = ("executor=step-by-step", "cluster=h100", "trace.requests=100")
-    large, huge = (simulated(*common, f"executor.limit={limit}").requests for limit in (10**3, 10**18))
+    common = ("executor=continuous-batching", "cluster=h100", "trace.requests=100")
+    large, huge = (simulated(*common, f"executor.max_batch={limit}").requests for limit in (10**3, 10**18))
     assert large.equals(huge)
 
 

@@ -8,20 +8,20 @@ import pytest
 from matplotlib.figure import Figure
 
 from sim.cli import main
-from sim.errors import ConfigError
-from sim.study.addons import caches
-from sim.study.addons.caches import SIZES, Curve, errors
-from sim.study.addons.page import draw
-from sim.study.addons.served import STUDY, served
-from sim.study.scorecard.finished import Runs
+from sim.core.errors import ConfigError
+from sim.papers.addons import caches
+from sim.papers.addons.caches import SIZES, Curve, errors
+from sim.papers.addons.page import draw
+from sim.papers.addons.served import STUDY, served
+from sim.papers.scorecard.finished import Runs
 from traces.table.trace import Trace, make, write
 
 
 def test_the_page_has_every_measured_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sim.study.addons.command.QUICK", 0.01)
-    monkeypatch.setattr("sim.study.addons.command.ROWS", 100)
+    monkeypatch.setattr("sim.papers.addons.command.QUICK", 0.01)
+    monkeypatch.setattr("sim.papers.addons.command.ROWS", 100)
     monkeypatch.setitem(STUDY["routing"], "rates_rpm", [30.0])
     monkeypatch.setitem(STUDY["routing"], "routers", {"by add-on": ["router=by-addons"]})
     asked = ["scorecard", "addons", "--quick", "--sizes", "1,3", "-o", str(tmp_path), "--work", str(tmp_path / "runs")]
@@ -78,7 +78,7 @@ def test_the_page_has_the_curves_of_traces_and_no_errors_of_theirs(
     row = {"name": "r", "rate_rpm": 1.0, "mean_s": 1.0, "p95_s": 2.0, "load": [0.5], "turns_s": 0.0}
     row["loads_per_request"] = {"controlnet": 0.5, "lora": 0.5}
     monkeypatch.setattr(
-        "sim.study.addons.served.served", lambda work, jobs, rows: {"rows": rows, "routing": [row], "placement": [row]}
+        "sim.papers.addons.served.served", lambda work, jobs, rows: {"rows": rows, "routing": [row], "placement": [row]}
     )
     files = [write(two_nodes(loras=ASKED), tmp_path / name).path for name in ("one.parquet", "two.parquet")]
     words = ["scorecard", "addons", "--trace", str(files[0]), "--trace", str(files[1]), "--name", "first"]
@@ -113,9 +113,9 @@ def test_the_check_fails_where_a_measured_point_is_lost(
 
     found = [curve(0.54, 0.51)]
     monkeypatch.setattr(caches, "curves", lambda sizes, share: list(found))
-    monkeypatch.setattr("sim.study.addons.served.served", lambda *_: {"rows": 1, "routing": [], "placement": []})
-    monkeypatch.setattr("sim.study.addons.page.render", lambda *_: "")
-    monkeypatch.setattr("sim.study.addons.page.draw_served", lambda _: Figure())
+    monkeypatch.setattr("sim.papers.addons.served.served", lambda *_: {"rows": 1, "routing": [], "placement": []})
+    monkeypatch.setattr("sim.papers.addons.page.render", lambda *_: "")
+    monkeypatch.setattr("sim.papers.addons.page.draw_served", lambda _: Figure())
     words = ["scorecard", "addons", "-o", str(tmp_path)]
     assert main([*words, "--check"]) == 2, "there is nothing to compare with"
     assert main(words) == 0
@@ -147,7 +147,7 @@ def test_what_was_not_measured_is_not_drawn() -> None:
 
 def test_a_run_that_failed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "sim.study.addons.served.finish", lambda points, work, jobs: Runs(tuple((point, "lost") for point in points))
+        "sim.papers.addons.served.finish", lambda points, work, jobs: Runs(tuple((point, "lost") for point in points))
     )
     with pytest.raises(ConfigError, match=r"a run failed: lost \(mezzotint run system=diffusers .*router=random"):
         served(tmp_path, 1, 10)

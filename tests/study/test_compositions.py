@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from sim.cli import main
-from sim.study.compositions import command
-from sim.study.compositions.command import NAME
-from sim.study.compositions.designs import TRAFFICS
-from sim.study.compositions.page import draw, render
-from sim.study.scorecard.finished import Finished, Runs
-from sim.study.scorecard.points import Point, composed
+from sim.papers.compositions import command
+from sim.papers.compositions.command import NAME
+from sim.papers.compositions.designs import TRAFFICS
+from sim.papers.compositions.page import draw, render
+from sim.papers.scorecard.finished import Finished, Runs
+from sim.papers.scorecard.points import Point, composed
 from tests.conftest import REPOSITORY
 
 
@@ -48,7 +48,7 @@ def test_the_page_says_what_each_brings_over_its_parts() -> None:
     assert "- modm before patched batches over patched batches: p50 -50 %, p95 +0 %, throughput +0 %, cost +0 %" in text
     assert "Per GPU they give from 5.00 to 5.00 images a minute. SwiftDiffusion has 100 % of the median" in text
     assert "the product of the two would be 1.00" in text
-    assert "Shared servers give 1.00 times the images per GPU of gangs" in text
+    assert "Shared servers give 1.00 times the images per GPU of groups" in text
     assert len(draw(facts).axes) == 3 * len(TRAFFICS)
 
 

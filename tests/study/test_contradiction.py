@@ -5,16 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.parts import Eviction
-from sim.reuse.admission import Misses
-from sim.reuse.cache import Cache
-from sim.reuse.door import Reuse
-from sim.reuse.eviction import Fifo, Lcbfu, Lfu, Lru
-from sim.reuse.selector import Thresholds
-from sim.study.scorecard.card import study
+from sim.cache.admission import Misses
+from sim.cache.cache import Cache
+from sim.cache.eviction import Fifo, Lcbfu, Lfu, Lru
+from sim.cache.selector import Thresholds
+from sim.frontend.cached import Reuse
+from sim.papers.scorecard.card import study
+from sim.protocols import Eviction
 from tests.sim.lab import engine
 from traces.arrivals.base import Schedule
-from traces.similarity.spaces import TextToText
+from traces.similarity.similarities import TextToText
 
 REQUESTS = 1_900_000
 """Of DiffusionDB's 2 million, those that NIRVANA replays."""
@@ -54,7 +54,7 @@ def test_where_nothing_is_evicted_all_policies_are_the_same_cache(seed: int, row
 def served(prompts: np.ndarray, items: int | None, eviction: Eviction) -> tuple[list[int], int]:
     """The K of every request, and how many items were evicted."""
     cache = Cache(items, TextToText(), eviction, KS)
-    door = Reuse(cache, Thresholds({5: 0.65, 10: 0.75, 15: 0.85, 20: 0.90, 25: 0.95}, strict=True), Misses())
-    run = engine(Schedule(np.zeros(1)), [1.0] * len(prompts), door=door, embeddings=lambda: prompts)
+    frontend = Reuse(cache, Thresholds({5: 0.65, 10: 0.75, 15: 0.85, 20: 0.90, 25: 0.95}, strict=True), Misses())
+    run = engine(Schedule(np.zeros(1)), [1.0] * len(prompts), frontend=frontend, embeddings=lambda: prompts)
     run.run()
-    return run.record.facts["k"].tolist(), int(run.record.facts["evictions"].sum())
+    return run.record.request_columns["k"].tolist(), int(run.record.request_columns["evictions"].sum())

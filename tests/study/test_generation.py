@@ -7,10 +7,10 @@ import pytest
 
 from backends.profile import read
 from sim.cli import main
-from sim.study.generation.cells import Cell, cells, longest, split, windows
-from sim.study.generation.command import backend
-from sim.study.generation.fit import LEAST_AROUND, fit
-from sim.study.generation.observed import Observed, begins, observed
+from sim.fit.profile.cells import Cell, cells, longest, split, windows
+from sim.fit.profile.command import backend
+from sim.fit.profile.fit import LEAST_AROUND, fit
+from sim.fit.profile.observed import Observed, begins, observed
 from traces.table.trace import Trace, make, write
 
 SIZES = ((512, 512), (512, 768), (1024, 512), (1024, 1024))

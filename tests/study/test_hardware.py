@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from sim.cli import main
-from sim.errors import ConfigError
-from sim.study.hardware import card, page, replay, routing
-from sim.study.hardware.page import draw
-from sim.study.hardware.rows import QUANTILES, Routed, Submission, routed, shipped, submissions
+from sim.core.errors import ConfigError
+from sim.papers.hardware import card, page, replay, routing
+from sim.papers.hardware.page import draw
+from sim.papers.hardware.rows import QUANTILES, PerWorkerQueues, Submission, routed, shipped, submissions
 from tests.sim.test_batch_server import finished
 from traces.arrivals.loadgen import LoadGen
 
@@ -40,7 +40,7 @@ def recursion(row: Submission, image_s: float) -> np.ndarray:
         least_s=row.min_duration_s,
     )
     times = process.schedule(np.zeros(20_000), np.random.default_rng(0)).times
-    done = finished(times.tolist(), row.gpus, row.batch_most, row.batch_limit_s, image_s)
+    done = finished(times.tolist(), row.gpus, row.max_batch, row.batch_timeout_s, image_s)
     return np.sort(np.array(done) - times)
 
 
@@ -87,7 +87,7 @@ def test_the_sensitivity_is_that_of_reruns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("row", ROUTED[:3], ids=lambda row: f"{row.rate_per_s}")
-def test_least_declared_cost_is_near_the_band_of_random_ties_with_nothing_fitted(row: Routed) -> None:
+def test_least_declared_cost_is_near_the_band_of_random_ties_with_nothing_fitted(row: PerWorkerQueues) -> None:
     found = routing.replayed(row, 20, moved=False)
     for name in card.BANDED:
         low_s, high_s = found["nine_in_ten_draws_s"][name]
@@ -102,13 +102,13 @@ def test_a_measured_value_is_in_the_band_or_so_far_outside(measured: float | Non
 
 def test_ties_are_random_whatever_the_configured_router_does() -> None:
     """Nobody recorded the ties of any planned router, so each has a band."""
-    found = routing.replayed(Routed("C", 0.64, "least-requests", {}), 10, moved=False)
+    found = routing.replayed(PerWorkerQueues("C", 0.64, "least-requests", {}), 10, moved=False)
     low_s, high_s = found["nine_in_ten_draws_s"]["mean"]
     assert low_s < high_s
 
 
 def test_the_page_never_shows_what_is_not_fitted_without_its_band() -> None:
-    made = card.make(ROWS[14:16], [Routed("A", 0.5, "least-declared-cost", {"mean": 3.0})], quick=True)
+    made = card.make(ROWS[14:16], [PerWorkerQueues("A", 0.5, "least-declared-cost", {"mean": 3.0})], quick=True)
     facts = json.loads(json.dumps(made, allow_nan=False))
     text = page.render(facts, "hardware.png")
     assert "not verified by MLCommons" in text
@@ -124,7 +124,7 @@ def test_the_page_never_shows_what_is_not_fitted_without_its_band() -> None:
 
 
 HEAD = (
-    "round,division,submitter,system,accelerator,gpus,batch_most,batch_limit_s,offline_images_per_s,schedule_rng_seed"
+    "round,division,submitter,system,accelerator,gpus,max_batch,batch_timeout_s,offline_images_per_s,schedule_rng_seed"
 )
 HEAD += ",target_qps,min_query_count,min_duration_s,scheduled_qps,mean_s,p99_s"
 GOOD = ["v9", "open", "me", "mine", "a chip", "2", "4", "1.5", "3.0", "77", "2.0", "50", "60", "", "2.4", ""]
@@ -181,7 +181,7 @@ def test_the_check_fails_where_a_committed_verdict_is_lost(
 ) -> None:
     """Of a submission, and of a routed run."""
     monkeypatch.setattr(routing, "DRAWS", 5)
-    monkeypatch.setattr("sim.study.hardware.rows.shipped", lambda name: tmp_path / name)
+    monkeypatch.setattr("sim.papers.hardware.rows.shipped", lambda name: tmp_path / name)
     routes, out = tmp_path / "llmd-routing.csv", tmp_path / "out"
     table(tmp_path).rename(tmp_path / "mlperf-sdxl-server.csv")
     routes.write_text("workload,rate_per_s,routing,mean_s\nC,0.25,least-declared-cost,4.4\n")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from backends.profile import Profile, shipped, within
-from sim.study.hardware.replay import STEPS, Replay
-from sim.study.hardware.rows import Submission, submissions
-from sim.study.hardware.rows import shipped as data
+from sim.papers.hardware.replay import STEPS, Replay
+from sim.papers.hardware.rows import Submission, submissions
+from sim.papers.hardware.rows import shipped as data
 
 ROWS = {row.name: row for row in submissions(data("mlperf-sdxl-server.csv"))}
 FACTS = json.loads((Path(__file__).parents[2] / "results" / "hardware.json").read_text())["submissions"]
@@ -54,7 +54,7 @@ def fixed_s() -> float:
     return float(np.median(found))
 
 
-def alone_s(batch: int, seconds: float) -> float:
+def standalone_s(batch: int, seconds: float) -> float:
     """Seconds of an image alone, where a batch takes fixed seconds and the rest in proportion to its images."""
     return fixed_s() + (seconds - fixed_s()) / batch
 
@@ -76,7 +76,7 @@ def test_a_server_s_batch_takes_what_its_run_was_fitted_to(profile: Profile) -> 
     name = profile.source.removeprefix("MLPerf Inference ").partition(" (SDXL")[0]
     alone, batch, *_ = profile.step
     assert STEPS * batch.seconds == pytest.approx(full_s(name), rel=1e-4)
-    assert STEPS * alone.seconds == pytest.approx(alone_s(8, full_s(name)), rel=1e-4)
+    assert STEPS * alone.seconds == pytest.approx(standalone_s(8, full_s(name)), rel=1e-4)
     assert f"fixed {fixed_s():.3f} s" in str(alone.source)
     assert "server run" in str(batch.source)
 
@@ -84,7 +84,7 @@ def test_a_server_s_batch_takes_what_its_run_was_fitted_to(profile: Profile) -> 
 @pytest.mark.parametrize("profile", NO_SERVER, **IDENTITY)
 def test_an_image_alone_follows_from_the_offline_batch_where_no_server_ran(profile: Profile) -> None:
     alone, batch = profile.step
-    assert STEPS * alone.seconds == pytest.approx(alone_s(batch.batch, STEPS * batch.seconds), rel=1e-4)
+    assert STEPS * alone.seconds == pytest.approx(standalone_s(batch.batch, STEPS * batch.seconds), rel=1e-4)
     assert f"fixed {fixed_s():.3f} s" in str(alone.source)
 
 
@@ -102,5 +102,5 @@ def test_the_fastest_request_of_a_gh200_was_in_a_batch_of_two_that_did_not_wait(
 def test_the_fixed_seconds_predict_the_fastest_requests_of_two_other_systems() -> None:
     """An H100 NVL served an image alone at once; an H100 PCIe one that had waited 1.415 s for a GPU."""
     nvl, pcie = (next(name for name in ROWS if part in name) for part in ("DL380a_H100_NVL", "C245M8_H100_PCIe"))
-    assert alone_s(8, full_s(nvl)) == pytest.approx(ROWS[nvl].measured["min"], rel=0.01)
-    assert alone_s(8, full_s(pcie)) + 1.415 == pytest.approx(ROWS[pcie].measured["min"], rel=0.01)
+    assert standalone_s(8, full_s(nvl)) == pytest.approx(ROWS[nvl].measured["min"], rel=0.01)
+    assert standalone_s(8, full_s(pcie)) + 1.415 == pytest.approx(ROWS[pcie].measured["min"], rel=0.01)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from conf.palette import COLOURS
-from sim.study.compare import thinned
-from sim.study.palette import families_of, marks
+from sim.report.compare import thinned
+from sim.report.palette import families_of, marks
 
 
 @dataclass(frozen=True)

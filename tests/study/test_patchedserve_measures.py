@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sim.study.scorecard.finished import Finished, Runs, Unmeasured
-from sim.study.scorecard.patchedserve import (
+from sim.papers.scorecard.finished import Finished, Runs, Unmeasured
+from sim.papers.scorecard.patchedserve import (
     another_size_counts,
     at_moderate_load,
     by_scheduling,
@@ -21,7 +21,7 @@ from sim.study.scorecard.patchedserve import (
     predictor_error,
     step_ratio,
 )
-from sim.study.scorecard.points import Point
+from sim.papers.scorecard.points import Point
 
 RATES = (10, 20, 30, 40)
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.cli import main
-from sim.errors import ConfigError
-from sim.study.placement.demand import Demand, head, of_service, of_trace
-from sim.study.placement.solve import GAP, LIGHT, Placement, fewest, in_turn, judged, one_each, solve
+from sim.core.errors import ConfigError
+from sim.plan.placement.demand import Demand, head, of_service, of_trace
+from sim.plan.placement.solve import GAP, LIGHT, Placement, fewest, in_turn, judged, one_each, solve
 from traces.table.trace import Trace, make, write
 
 NAMES = "abcde"
@@ -155,6 +155,6 @@ def test_the_command_takes_a_trace_that_asks_for_controlnets_over_a_time(
 
 def test_a_solver_that_does_not_end_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = SimpleNamespace(status=1, x=None, message="node limit")
-    monkeypatch.setattr("sim.study.placement.solve.milp", lambda *_, **__: ended)
+    monkeypatch.setattr("sim.plan.placement.solve.milp", lambda *_, **__: ended)
     with pytest.raises(ConfigError, match=r"did not end \(node limit\); take fewer ControlNets or servers"):
         solve(Demand(((("a",), 1.0),), 0.2), 1, 0.7, 2)

@@ -15,15 +15,15 @@ from omegaconf import OmegaConf
 from scipy.optimize import brentq
 from tqdm import tqdm
 
-import sim.run
-import sim.study.rate.points as points
+import sim.plan.capacity.points as points
+import sim.run.simulate
 from sim.cli import main
-from sim.config.compose import composed
-from sim.config.settings import check
-from sim.errors import ConfigError
-from sim.study.rate.command import find
-from sim.study.rate.search import Measure, Point, Question, interval, search
-from sim.study.runs import load_runs
+from sim.core.errors import ConfigError
+from sim.plan.capacity.command import find
+from sim.plan.capacity.search import Measure, Point, Question, interval, search
+from sim.report.runs import load_runs
+from sim.run.config.compose import composed
+from sim.run.config.settings import check
 
 FULL_S = 91.5  # a full generation of the large model on an MI210
 
@@ -138,13 +138,13 @@ def test_a_search_is_made_once_and_gives_the_same_bytes(
     """Interrupted, it goes on with the runs that are there, and another share takes them too; so does the command."""
     config = composed(["run.dir=unused", *SMALL])
     made: list[float] = []
-    simulate = sim.run.simulate
+    simulate = sim.run.simulate.simulate
 
     def counted(config: dict[str, Any], **options: Any) -> Any:
         made.append(config["arrivals"]["rate_rpm"])
         return simulate(config, **options)
 
-    monkeypatch.setattr("sim.run.simulate", counted)
+    monkeypatch.setattr("sim.run.simulate.simulate", counted)
     settings, folder = check(OmegaConf.to_container(config, resolve=True)), tmp_path / "one"  # type: ignore[arg-type]
 
     def asked(violations: float) -> dict[str, Any]:

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from matplotlib.colors import to_hex, to_rgb
 
-from sim.study import figures
-from sim.study.over_time import over_time
-from sim.study.palette import WIDTH, column, marks, short
-from sim.study.runs import Run, latency_quantiles, load_runs
+from sim.report import figures
+from sim.report.over_time import over_time
+from sim.report.palette import WIDTH, column, marks, short
+from sim.report.runs import Run, latency_quantiles, load_runs
 
 Fabricate = Callable[..., Path]
 

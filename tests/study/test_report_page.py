@@ -13,11 +13,11 @@ import pytest
 from conf.page import DASH
 from conf.printable import printable
 from sim.cli import main
-from sim.errors import ConfigError
-from sim.study.compare import beyond_noise, cells
-from sim.study.report import write_report
-from sim.study.runs import Run, load_runs
-from sim.study.tables import Entry, assumptions, columns, comparison, verdicts
+from sim.core.errors import ConfigError
+from sim.report.compare import beyond_noise, cells
+from sim.report.report import write_report
+from sim.report.runs import Run, load_runs
+from sim.report.tables import Entry, assumptions, columns, comparison, verdicts
 
 Fabricate = Callable[..., Path]
 
@@ -210,15 +210,15 @@ def test_hostile_strings_stay_text(fabricate: Fabricate) -> None:
 @pytest.mark.parametrize("name", ["\x1b[31m", "\u202enaiv", "\u7cfb\u7d71"])
 def test_no_name_acts_on_a_terminal_or_needs_a_glyph(name: str, fabricate: Fabricate, tmp_path: Path) -> None:
     """A control character is shown escaped; a script that the font lacks is no warning, and the page has the name."""
-    doors = [{"door": {"role": role}} for role in (name, "large")]
-    runs = [fabricate(f"{name}-{at}", requests=20, config=door) for at, door in enumerate(doors)]
+    doors = [{"frontend": {"role": role}} for role in (name, "large")]
+    runs = [fabricate(f"{name}-{at}", requests=20, config=frontend) for at, frontend in enumerate(doors)]
     runs.append(fabricate("own", requests=20, change=lambda summary: summary.update(system=name)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         page = write_report(runs, tmp_path)[0].read_text(encoding="utf-8")
     shown = printable(name)
     assert shown.isprintable()
-    assert f"door.role={shown}" in page
+    assert f"frontend.role={shown}" in page
     assert f'<th class="name" scope="row">{shown}' in page
     assert name in page if name.isprintable() else name not in page
 

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from sim.cli import main
-from sim.errors import ConfigError
-from sim.study.compare import cells, common_loads, hit_shares, slo_multiples
-from sim.study.results import vllm_omni
-from sim.study.runs import Run, latency_quantiles, load_runs, time_series
+from sim.core.errors import ConfigError
+from sim.report.compare import cells, common_loads, hit_shares, slo_multiples
+from sim.report.runs import Run, latency_quantiles, load_runs, time_series
+from sim.report.vllm_omni import vllm_omni
 
 Fabricate = Callable[..., Path]
 
@@ -214,7 +214,7 @@ def test_errors_name_the_place_and_what_to_do(
     (path / "config.yaml").write_text("a: [1")
     assert re.search("config.yaml: is not valid YAML", error_of(path))
     with monkeypatch.context() as patch:
-        patch.setattr("sim.record.folder.parse", denied)
+        patch.setattr("sim.metrics.run_files.parse", denied)
         assert re.search("config.yaml: cannot be read .*check its permissions$", error_of(path))
     (path / "config.yaml").write_text("- 1")
     assert re.search("config.yaml: the top level is .* expected a mapping", error_of(path))

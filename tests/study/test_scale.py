@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.cli import main
-from sim.errors import ConfigError
-from sim.run import simulate
-from sim.study.scale.command import TARGETS
-from sim.study.scale.fit import KS, Aim, Passes, aims, fit, misfit, numbers
-from sim.study.scale.replay import replay
-from sim.study.scorecard.targets import Target, load_targets
+from sim.core.errors import ConfigError
+from sim.fit.similarity_map.command import TARGETS
+from sim.fit.similarity_map.fit import KS, Aim, Passes, aims, fit, misfit, numbers
+from sim.fit.similarity_map.replay import replay
+from sim.papers.scorecard.targets import Target, load_targets
+from sim.run.simulate import simulate
 from tests.sim.lab import configured
 from traces.encoders.embeddings import embed
 from traces.encoders.ngram import HashedNgrams
 from traces.similarity.neighbours import remembered
-from traces.similarity.scale import Knots
-from traces.similarity.spaces import TextToText
+from traces.similarity.similarities import TextToText
+from traces.similarity.similarity_map import PiecewiseLinear
 from traces.sources.synthetic import Synthetic
 from traces.table.trace import write
 
@@ -65,10 +65,10 @@ def test_the_simulator_hits_and_saves_the_same(tmp_path: Path, preload: int) -> 
 
     at = dict(zip((floor, *LIMITS, 1.0), (0.65, 0.75, 0.85, 0.90, 0.95, 1.0), strict=True))
     config = configured(
-        "system=nirvana-no-predictor", "eviction=fifo", "search=exact", "database=at-once", "arrivals=closed",
+        "system=nirvana-no-predictor", "eviction=fifo", "search=exact", "index=immediate", "arrivals=closed",
         "cluster=a10g", "trace=file", f"trace.path={trace.path}", "cache.capacity=200", f"preload={preload}",
     )  # fmt: skip
-    config["scale"] = {"_target_": "traces.similarity.scale.Knots", "at": at, "source": "a test"}
+    config["scale"] = {"_target_": "traces.similarity.similarity_map.PiecewiseLinear", "at": at, "source": "a test"}
     summary = simulate(config).summary
     cache = summary["cache"]
     assert 0.1 < ours[0] < 0.9
@@ -113,7 +113,7 @@ def test_only_rows_of_role_fit_are_aimed_at() -> None:
 def test_the_command_writes_a_scale_that_a_run_takes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sim.study.scale.command.PRELOAD", 100)
+    monkeypatch.setattr("sim.fit.similarity_map.command.PRELOAD", 100)
     trace = write(Synthetic(requests=400, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
     words = ["calibrate", "scale", "--trace", str(trace.path), "--floors", "0.5,0.6", "-o", str(tmp_path)]
     assert main([*words, "--check", str(trace.path), "--rows", "300"]) == 0
@@ -121,7 +121,7 @@ def test_the_command_writes_a_scale_that_a_run_takes(
     written = yaml.safe_load((tmp_path / "ngram.yaml").read_text())
     assert written["fitted"] == written["shown"]
     del written["_target_"]
-    residuals = Knots(**{**written, "fitted": [], "shown": []})
+    residuals = PiecewiseLinear(**{**written, "fitted": [], "shown": []})
     assert residuals.to_clip(min(written["at"])) == 0.65
 
 
@@ -129,7 +129,7 @@ def test_without_another_trace_nothing_is_shown_beside(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One floor, which leaves none to be tried beside it; all requests of a trace that has no more than may be read."""
-    monkeypatch.setattr("sim.study.scale.command.PRELOAD", 100)
+    monkeypatch.setattr("sim.fit.similarity_map.command.PRELOAD", 100)
     trace = write(Synthetic(requests=200, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
     out = tmp_path / "new" / "scale"
     words = ["calibrate", "scale", "--trace", str(trace.path), "--floors", "0.5", "-o", str(out / "s.yaml")]

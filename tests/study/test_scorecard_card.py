@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from sim.cli import main
-from sim.errors import ConfigError
-from sim.run import Outcome, simulate
-from sim.study.scorecard import key, runner
-from sim.study.scorecard.card import Card, Study, judged, known, make, study, write
-from sim.study.scorecard.measures import Measured, latency_s, reduction
-from sim.study.scorecard.rows import NOT_YET, UNEXPLAINED, Row
-from sim.study.scorecard.targets import Target
-from sim.study.verdicts import lost
+from sim.core.errors import ConfigError
+from sim.papers.scorecard import key, runner
+from sim.papers.scorecard.card import Card, Study, judged, known, make, study, write
+from sim.papers.scorecard.measures import Measured, latency_s, reduction
+from sim.papers.scorecard.rows import NOT_YET, UNEXPLAINED, Row
+from sim.papers.scorecard.targets import Target
+from sim.papers.verdicts import lost
+from sim.run.simulate import Outcome, simulate
 
 COSTS, TABLE2, HITS = "nirvana-figure13", "nirvana-table2", "nirvana-figure15"
 SMALL = ("trace.requests=160", "preload=100")
@@ -203,7 +203,7 @@ def test_the_command_says_what_could_not_be_run_and_what_cannot_stay(
         refused = {TABLE2: (*SMALL, "system=nirvana,vanilla", "cluster=l20", "models=sdxl")}
         return replace(STUDY, measures={"A2": Measured((TABLE2,), latency_s("nirvana"), "")}, overrides=refused)
 
-    monkeypatch.setattr("sim.study.scorecard.card.study", tried)
+    monkeypatch.setattr("sim.papers.scorecard.card.study", tried)
     card = make(replace(STUDY, measures={}), tmp_path / "work")
     write(replace(card, columns=[replace(card.columns[0], name="log", follows_from="earlier")]), tmp_path, "scorecard")
     words = ["scorecard", "--work", str(tmp_path / "work"), "-o", str(tmp_path)]
@@ -233,7 +233,7 @@ def test_a_missing_extra_leaves_rows_not_run_and_is_no_failure(
         raise ConfigError(error)
 
     monkeypatch.setattr(runner, "simulate", refused)
-    monkeypatch.setattr("sim.study.scorecard.card.study", lambda system, *, quick: STUDY)
+    monkeypatch.setattr("sim.papers.scorecard.card.study", lambda system, *, quick: STUDY)
     words = ["scorecard", "--work", str(tmp_path / "work"), "-o", str(tmp_path)]
     assert main(words) == status
     said = capsys.readouterr()
@@ -263,7 +263,7 @@ def test_an_option_of_another_page_is_refused(
 
 
 def test_a_quick_form_leaves_no_experiment_as_long_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sim.study.scorecard.card.read_data", lambda path, form: {COSTS: None, TABLE2: ["preload=1"]})
+    monkeypatch.setattr("sim.papers.scorecard.card.read_data", lambda path, form: {COSTS: None, TABLE2: ["preload=1"]})
     with pytest.raises(ConfigError, match=r"scorecard-quick.yaml: .* is missing; say what makes it quick"):
         study("nirvana", quick=True)
 
@@ -272,7 +272,7 @@ def test_the_command_writes_and_checks(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On targets that no experiment is behind: nothing is run."""
-    monkeypatch.setattr("sim.study.scorecard.card.MEASURES", {})
+    monkeypatch.setattr("sim.papers.scorecard.card.MEASURES", {})
     words = ["scorecard", "swiftdiffusion", "-o", str(tmp_path / "out"), "--work", str(tmp_path / "work")]
     assert main(words) == 0
     said = capsys.readouterr()

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from sim.cli import main
-from sim.errors import ConfigError
-from sim.study.scorecard import key, points
-from sim.study.scorecard.card import Card, Study, beside, make, write
-from sim.study.scorecard.columns import SYNTHETIC, Feed, read_columns
-from sim.study.scorecard.finished import Runs
-from sim.study.scorecard.measures import Measured, latency_s
-from sim.study.scorecard.observations import Observation
-from sim.study.scorecard.readings import CAPACITIES as READ_AT
-from sim.study.scorecard.readings import EXPERIMENTS, READINGS, Reading, measure
-from sim.study.scorecard.targets import Target
+from sim.core.errors import ConfigError
+from sim.papers.scorecard import key, points
+from sim.papers.scorecard.card import Card, Study, beside, make, write
+from sim.papers.scorecard.columns import SYNTHETIC, Feed, read_columns
+from sim.papers.scorecard.finished import Runs
+from sim.papers.scorecard.measures import Measured, latency_s
+from sim.papers.scorecard.observations import Observation
+from sim.papers.scorecard.readings import CAPACITIES as READ_AT
+from sim.papers.scorecard.readings import EXPERIMENTS, READINGS, Reading, measure
+from sim.papers.scorecard.targets import Target
 from traces.sources.file import File
 from traces.table.trace import Trace
 from traces.table.trace import make as made_trace
@@ -151,9 +151,9 @@ def test_what_is_looked_at_beside_the_rows_names_no_file_of_the_user_s(
     tmp_path: Path, log: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Readings and observations that could not be had say why, with a command that has the file in it."""
-    monkeypatch.setattr("sim.study.scorecard.card.READ", ())
+    monkeypatch.setattr("sim.papers.scorecard.card.READ", ())
     why = f"not simulated: mezzotint run trace.path={log.path}"
-    monkeypatch.setattr("sim.study.scorecard.card.measure", lambda runs: [Reading("a", "lru", None, None, why)])
+    monkeypatch.setattr("sim.papers.scorecard.card.measure", lambda runs: [Reading("a", "lru", None, None, why)])
     table2 = {"A2": Measured((TABLE2,), latency_s("nirvana"), "")}
     looked = replace(STUDY, measures=table2, overrides={TABLE2: ("system=nirvana", "preload=80")}, beside=True)
     (column,) = make(looked, tmp_path / "work", feeds=[log]).columns

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sim.study.scorecard import key, points
+from sim.papers.scorecard import key, points
 from tests.conftest import REPOSITORY
 
-DIGEST = "from sim.study.scorecard.key import digest; print(digest({'seed': 1}))"
+DIGEST = "from sim.papers.scorecard.key import digest; print(digest({'seed': 1}))"
 
 
 @pytest.fixture

@@ -7,10 +7,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from sim.run import write
-from sim.study.scorecard.finished import Finished, Runs, Unmeasured
-from sim.study.scorecard.measures import compute_saving, hit_rate, latency_s, over_median, ratio, reduction, served_at
-from sim.study.scorecard.nirvana import (
+from sim.papers.scorecard.finished import Finished, Runs, Unmeasured
+from sim.papers.scorecard.measures import compute_saving, hit_rate, latency_s, over_median, ratio, reduction, served_at
+from sim.papers.scorecard.nirvana import (
     CAPACITIES,
     LONG_PROMPT,
     MEASURES,
@@ -19,7 +18,8 @@ from sim.study.scorecard.nirvana import (
     search_latency,
     short_prompts_do_better,
 )
-from sim.study.scorecard.points import Point
+from sim.papers.scorecard.points import Point
+from sim.run.simulate import write
 from tests.sim.lab import configured, simulated
 
 

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.study.scorecard.columns import Column
-from sim.study.scorecard.figure import REACH, draw, offsets
-from sim.study.scorecard.observations import Observation
-from sim.study.scorecard.page import render, tally
-from sim.study.scorecard.readings import Reading
-from sim.study.scorecard.rows import NOT_YET, Row
-from sim.study.scorecard.targets import Target
-from sim.study.scorecard.verdict import judge
+from sim.papers.scorecard.columns import Column
+from sim.papers.scorecard.figure import REACH, draw, offsets
+from sim.papers.scorecard.observations import Observation
+from sim.papers.scorecard.page import render, tally
+from sim.papers.scorecard.readings import Reading
+from sim.papers.scorecard.rows import NOT_YET, Row
+from sim.papers.scorecard.targets import Target
+from sim.papers.scorecard.verdict import judge
 
 
 def row(of: Target, ours: Any, reason: str | None = None) -> Row:

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sim.errors import ConfigError
-from sim.study.scorecard.card import MEASURES, study
-from sim.study.scorecard.points import sweep
-from sim.study.scorecard.targets import load_reasons, load_targets
+from sim.core.errors import ConfigError
+from sim.papers.scorecard.card import MEASURES, study
+from sim.papers.scorecard.points import sweep
+from sim.papers.scorecard.targets import load_reasons, load_targets
 
 IDS = {
     "nirvana": "N01a N01b N01c N02a N02b N02c N02d N02e N03a N03b N03c N04a N04b N05 N09 N10a N10b N17 N18 N19a N19b "

@@ -23,16 +23,16 @@ import sim.cli  # noqa: E402
 from backends.base import BackendError  # noqa: E402
 from backends.quality import ClipWeights, PickScore  # noqa: E402
 from backends.quality.clip import PICKSCORE, PICKSCORE_TOKENIZER  # noqa: E402
-from sim.commands import run_command  # noqa: E402
-from sim.config.build import build  # noqa: E402
-from sim.errors import ConfigError  # noqa: E402
-from sim.reuse.selector import Thresholds  # noqa: E402
-from sim.study.selector import live  # noqa: E402
-from sim.study.selector.journal import Scores  # noqa: E402
-from sim.study.selector.options import Options  # noqa: E402
-from sim.study.selector.page import Findings, draw  # noqa: E402
-from sim.study.selector.pairs import Pair  # noqa: E402
-from sim.study.selector.rule import Threshold  # noqa: E402
+from sim.cache.selector import Thresholds  # noqa: E402
+from sim.core.errors import ConfigError  # noqa: E402
+from sim.fit.selector import live  # noqa: E402
+from sim.fit.selector.journal import Scores  # noqa: E402
+from sim.fit.selector.options import Options  # noqa: E402
+from sim.fit.selector.page import Findings, draw  # noqa: E402
+from sim.fit.selector.pairs import Pair  # noqa: E402
+from sim.fit.selector.rule import Threshold  # noqa: E402
+from sim.run.commands import run_command  # noqa: E402
+from sim.run.config.build import build  # noqa: E402
 from tests.traces.lab import tiny_clip  # noqa: E402
 from traces.error import TraceError  # noqa: E402
 from traces.sources.synthetic import Synthetic  # noqa: E402
@@ -73,7 +73,7 @@ def falls_with_k(similarity: float, k: int) -> float:
 @pytest.fixture
 def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[Planted], Planted]:
     def put(planted: Planted) -> Planted:
-        monkeypatch.setattr("sim.study.selector.live.opened", lambda options: planted)
+        monkeypatch.setattr("sim.fit.selector.live.opened", lambda options: planted)
         return planted
 
     return put
@@ -127,7 +127,7 @@ def test_a_run_takes_the_thresholds_as_they_are(tmp_path: Path, plant: Any, smal
     assert ran["selector"] == written
     assert set(written["at_least"]) == {5, 10}
     if small:
-        assert ran["space"] == {"_target_": "traces.similarity.spaces.TextToText"}
+        assert ran["space"] == {"_target_": "traces.similarity.similarities.TextToText"}
         assert "reaches alpha = 0.95" in (tmp_path / "selector.md").read_text()
     else:
         assert ran["cache"]["latents_at"] == [5, 10]
@@ -331,6 +331,6 @@ def test_a_score_that_needs_no_weights_is_computed_and_one_that_does_reads_the_n
 
 
 def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sim.study.selector.command.find_spec", lambda name: None if name == "torchmetrics" else True)
+    monkeypatch.setattr("sim.fit.selector.command.find_spec", lambda name: None if name == "torchmetrics" else True)
     with pytest.raises(BackendError, match=r"needs torchmetrics; install with: pip install 'mezzotint\[live\]'"):
         calibrate(tmp_path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sim.study.selector.pairs import choose
+from sim.fit.selector.pairs import choose
 from traces.encoders.embeddings import embed
 from traces.encoders.ngram import HashedNgrams
 from traces.error import TraceError

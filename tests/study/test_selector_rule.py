@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.study.selector.rule import Rule, lowest, thresholds
+from sim.fit.selector.rule import Rule, lowest, thresholds
 
 KS = (5, 10, 15, 20, 25)
 

@@ -10,12 +10,12 @@ import pytest
 
 from conf.page import number
 from sim.cli import main
-from sim.errors import ConfigError
-from sim.run import simulate, write
-from sim.study.report import write_report
-from sim.study.runs import load_runs
-from sim.study.sensitivity import EXAMPLE, configuration, likely
-from sim.study.served import Served, Work, service_error
+from sim.core.errors import ConfigError
+from sim.report.report import write_report
+from sim.report.runs import load_runs
+from sim.report.sensitivity import EXAMPLE, configuration, likely
+from sim.report.served import Served, Work, service_error
+from sim.run.simulate import simulate, write
 from tests.sim.lab import configured
 
 VANILLA = (

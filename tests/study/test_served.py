@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from sim.cli import main
-from sim.record.folder import read_summaries
-from sim.study.report import write_report
-from sim.study.runs import load_runs
-from sim.study.served import served, unlike
-from sim.study.tables import comparison, unlike_work, verdicts
+from sim.metrics.run_files import read_summaries
+from sim.report.report import write_report
+from sim.report.runs import load_runs
+from sim.report.served import served, unlike
+from sim.report.tables import comparison, unlike_work, verdicts
 
 Fabricate = Callable[..., Path]
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from sim.study.scorecard.finished import Finished, Runs
-from sim.study.scorecard.points import Point
-from sim.study.scorecard.swiftdiffusion import MEASURES, over_best, per_gpu_rpm
+from sim.papers.scorecard.finished import Finished, Runs
+from sim.papers.scorecard.points import Point
+from sim.papers.scorecard.swiftdiffusion import MEASURES, over_best, per_gpu_rpm
 
 
 def runs(latency_s: dict[tuple[str, int, int], float]) -> Runs:

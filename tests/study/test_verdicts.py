@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from sim.cli import main
-from sim.errors import ConfigError
-from sim.study.addons import caches
-from sim.study.compositions import designs
-from sim.study.hardware import card
-from sim.study.stages import replay
-from sim.study.verdicts import Facts, Judged, Verdicts, committed, lost
+from sim.core.errors import ConfigError
+from sim.papers.addons import caches
+from sim.papers.compositions import designs
+from sim.papers.hardware import card
+from sim.papers.stages import replay
+from sim.papers.verdicts import Judged, RequestColumns, Verdicts, committed, lost
 from tests.conftest import REPOSITORY
 
 COMMITTED = {
@@ -22,7 +22,7 @@ COMMITTED = {
 
 @pytest.mark.parametrize("name", COMMITTED)
 def test_every_committed_file_has_verdicts_that_can_be_lost(name: str) -> None:
-    judge: Callable[[Facts], Verdicts] = COMMITTED[name]
+    judge: Callable[[RequestColumns], Verdicts] = COMMITTED[name]
     found = committed(REPOSITORY / "results" / f"{name}.json", judge)
     held = [row for row, each in found.items() if each.held]
     assert len(held) >= 5

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import conf
-from sim.config.build import build
-from sim.errors import ConfigError
+from sim.core.errors import ConfigError
+from sim.run.config.build import build
 from traces.arrivals.base import LAST_S, Arrivals, Schedule
 from traces.arrivals.closed import Closed
 from traces.arrivals.day import Day

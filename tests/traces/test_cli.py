@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import traces.sources
-from sim.commands import command_of, run_command
-from sim.errors import ConfigError
+from sim.core.errors import ConfigError
+from sim.run.commands import command_of, run_command
 from traces.describe import characterise
 from traces.error import TraceError
 from traces.table.trace import make, read, write

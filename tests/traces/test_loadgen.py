@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.config.build import build
-from sim.config.settings import check
-from sim.errors import ConfigError
-from sim.run import assemble
+from sim.core.errors import ConfigError
+from sim.run.config.build import build
+from sim.run.config.settings import check
+from sim.run.simulate import assemble
 from tests.sim.lab import configured, simulated
 from traces.arrivals.expovariate import Expovariate
 from traces.arrivals.loadgen import LoadGen

@@ -14,8 +14,8 @@ from conf.ranges import Count
 from traces.error import TraceError
 from traces.similarity.bound import Bound, fit
 from traces.similarity.search import Found, Index
+from traces.similarity.similarities import SimilaritySource
 from traces.similarity.slots import Slots
-from traces.similarity.spaces import Space
 
 TRAINED_ON = 20_000
 """Rows that the codes are learnt from."""
@@ -53,7 +53,7 @@ class Approximate:
             raise TraceError(f"search: axes={self.axes}, expected a multiple of axes_per_code={self.axes_per_code}")
         _faiss()
 
-    def open(self, space: Space, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
+    def open(self, space: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
         axes = fit(space, rows, self.axes).axes
         count = axes.shape[1] // self.axes_per_code * self.axes_per_code
         sample = np.unique(np.linspace(0, rows - 1, min(rows, TRAINED_ON)).astype(np.int64))
@@ -80,7 +80,9 @@ class Approximate:
 class ApproximateIndex:
     """Codes of what was held when the block began, minus what left since, plus what came since."""
 
-    def __init__(self, space: Space, rows: int, floor: float, bound: Bound, codes: Any, settings: Approximate) -> None:
+    def __init__(
+        self, space: SimilaritySource, rows: int, floor: float, bound: Bound, codes: Any, settings: Approximate
+    ) -> None:
         self._space = space
         self._rows = rows
         self._floor = floor

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from traces.similarity.spaces import Floats, Space
+from traces.similarity.similarities import Floats, SimilaritySource
 
 SLACK = np.float32(2e-5)
 """What rounding in single precision may take from a bound."""
@@ -37,7 +37,7 @@ class Bound:
         return np.column_stack((on_axes, np.sqrt(np.maximum(rest, 0.0)))).astype(np.float32, copy=False)
 
 
-def fit(space: Space, rows: int, axes: int) -> Bound:
+def fit(space: SimilaritySource, rows: int, axes: int) -> Bound:
     """The ``axes`` axes that hold most of the length of the vectors of ``space``: of the largest second moments.
 
     Raises:
@@ -47,7 +47,7 @@ def fit(space: Space, rows: int, axes: int) -> Bound:
     return Bound(np.ascontiguousarray(_turned(space, _sample(rows))[:, :axes]))
 
 
-def cheapest(space: Space, rows: int, floor: float, nearest: bool = False) -> Bound:
+def cheapest(space: SimilaritySource, rows: int, floor: float, nearest: bool = False) -> Bound:
     """The bound with as many axes as make a search cheapest: few keep too many pairs, more cost more for each.
 
     It is tried on a sample, what it costs counted in axes. Whatever is chosen, the same is found.
@@ -78,7 +78,7 @@ def _sample(rows: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, rows - 1, min(rows, SAMPLE)).astype(np.int64))
 
 
-def _turned(space: Space, sample: NDArray[np.int64]) -> Floats:
+def _turned(space: SimilaritySource, sample: NDArray[np.int64]) -> Floats:
     """Orthonormal axes (d, d), those first on which the vectors of the rows in ``sample`` are longest."""
     for what, given in (("query", space.queries(0, 1)), ("artifact", space.artifacts(sample[:1]))):
         if given.dtype != np.float32:

@@ -8,8 +8,8 @@ import numpy as np
 from conf.ranges import Count
 from traces.similarity.bound import Bound, cheapest
 from traces.similarity.search import Found, Index
+from traces.similarity.similarities import Floats, SimilaritySource
 from traces.similarity.slots import Slots
-from traces.similarity.spaces import Floats, Space
 
 
 @dataclass(slots=True)
@@ -18,7 +18,7 @@ class Exact:
 
     block: Count = 256
 
-    def open(self, space: Space, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
+    def open(self, space: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
         bound = cheapest(space, rows, floor, nearest=True)
         return lambda: ExactIndex(space, rows, floor, bound, self.block)
 
@@ -32,7 +32,7 @@ class ExactIndex:
     in full (traces.similarity.bound).
     """
 
-    def __init__(self, space: Space, rows: int, floor: float, bound: Bound, block: int = 256) -> None:
+    def __init__(self, space: SimilaritySource, rows: int, floor: float, bound: Bound, block: int = 256) -> None:
         self._space = space
         self._rows = rows
         self._floor = floor

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from traces.encoders.disk_cache import cached
 from traces.similarity.bound import SLACK, Bound, cheapest
-from traces.similarity.spaces import DECIMALS, Floats, Space, similarity
+from traces.similarity.similarities import DECIMALS, Floats, SimilaritySource, similarity
 
 Indices = NDArray[np.int64]
 
@@ -77,7 +77,7 @@ class Neighbours:
         return self.rows[its].tolist(), self.units[its].tolist(), bool(self.complete[row])
 
 
-def remembered(space: Space, rows: int, floor: float, most: int, content: str | None) -> Neighbours:
+def remembered(space: SimilaritySource, rows: int, floor: float, most: int, content: str | None) -> Neighbours:
     """Every row's earlier rows whose similarity is at least ``floor``, the ``most`` most similar of them.
 
     Exact: bounds leave out what cannot reach the floor, the rest is compared in full (traces.similarity.bound). Equal
@@ -96,7 +96,7 @@ def remembered(space: Space, rows: int, floor: float, most: int, content: str | 
 
 
 def _blocks(
-    space: Space, rows: int, floor: float, most: int, done: Indices, progress: bool = True
+    space: SimilaritySource, rows: int, floor: float, most: int, done: Indices, progress: bool = True
 ) -> Iterator[tuple[Indices, NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]]:
     """The neighbours of the rows after those that are ``done`` (their ends), block by block.
 
@@ -145,7 +145,7 @@ def _alike(parts: Iterable[Floats]) -> _Groups:
 
 
 def _block(
-    space: Space, bound: Bound, kept: _Groups, short: Floats, start: int, stop: int, floor: float
+    space: SimilaritySource, bound: Bound, kept: _Groups, short: Floats, start: int, stop: int, floor: float
 ) -> tuple[Indices, Indices, Indices]:
     """For queries start..stop-1: (query - start, earlier row, millionths) of all pairs at or above the floor."""
     full = space.queries(start, stop)
@@ -182,7 +182,7 @@ def _candidates(queries: Floats, artifacts: Floats, floor: float) -> tuple[Indic
     return query[order], group[order]
 
 
-def _similarities(space: Space, queries: Floats, query: Indices, row: Indices) -> NDArray[np.float64]:
+def _similarities(space: SimilaritySource, queries: Floats, query: Indices, row: Indices) -> NDArray[np.float64]:
     """`similarity` of pairs of a query and an artifact, by query: the same numbers, by a faster product.
 
     A sum in another order differs by less than 1e-12, which matters where the sixth decimal is rounded up or down.

@@ -9,8 +9,8 @@ from conf.assumption import Assumption
 from traces.encoders.images import Images, Opened
 from traces.encoders.vectors import BLOCK, unit
 from traces.error import TraceError
-from traces.similarity.scale import Identity, Scale
-from traces.similarity.spaces import Floats
+from traces.similarity.similarities import Floats
+from traces.similarity.similarity_map import Identity, SimilarityMap
 
 
 @dataclass(slots=True)
@@ -28,12 +28,12 @@ class TextToRealImage:
     _own: float = field(init=False, default=0.0, repr=False, compare=False)
     _without: int = field(init=False, default=0, repr=False, compare=False)
 
-    def bind(self, embeddings: Floats, rng: np.random.Generator, scale: Scale | None = None) -> None:
+    def bind(self, embeddings: Floats, rng: np.random.Generator, scale: SimilarityMap | None = None) -> None:
         """Check every vector and take the mean cosine of a prompt and its own image."""
         if scale is not None and not isinstance(scale, Identity):
             raise TraceError(
                 f"scale: found {type(scale).__name__}, expected the identity: real image vectors need encoder=clip, or "
-                "encoder=precomputed with vectors of the images' own model, and scale=identity"
+                "encoder=precomputed with vectors of the images' own model, and similarity_map=identity"
             )
         self._text = embeddings
         opened = self._opened = self.images.open(len(embeddings), embeddings.shape[1])

@@ -7,7 +7,7 @@ The floor is the lowest similarity that any K asks for.
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-from traces.similarity.spaces import Space
+from traces.similarity.similarities import SimilaritySource
 
 Found = tuple[int, float]
 """An entry and its similarity."""
@@ -32,7 +32,7 @@ class Index(Protocol):
 class Search(Protocol):
     """Makes indexes over one space of one trace."""
 
-    def open(self, space: Space, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
+    def open(self, space: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
         """What makes the indexes of a run.
 
         Args:

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from traces.similarity.bound import SLACK, Bound
 from traces.similarity.search import Found
-from traces.similarity.spaces import DECIMALS, Floats, Space
+from traces.similarity.similarities import DECIMALS, Floats, SimilaritySource
 
 ROWS, BLOCKS = 256, 4
 """Rows whose vectors are made at a time, and how many times as many are kept: artifacts come nearly in order."""
@@ -14,7 +14,7 @@ ROWS, BLOCKS = 256, 4
 class Slots:
     """The vectors of the artifacts held now, in rows of an array that are used again."""
 
-    def __init__(self, space: Space, rows: int, bound: Bound) -> None:
+    def __init__(self, space: SimilaritySource, rows: int, bound: Bound) -> None:
         self._space = space
         self._rows = rows
         self._bound = bound

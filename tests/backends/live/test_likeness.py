@@ -91,7 +91,7 @@ def test_a_run_reads_what_the_command_wrote(tmp_path: Path, capsys: pytest.Captu
     assert [row["width"] for row in facts["rows"]] == [64, 128]
     assert "random weights" in facts["measured_on"]
     asked = ("models=sdxl", "cluster=h100", "trace=mix", "trace.requests=20", "arrivals.rate_rpm=20")
-    ran = ("executor=step-by-step", "extrapolate=warn", "feature_cache=patch-level-measured")
+    ran = ("executor=continuous-batching", "extrapolate=warn", "feature_cache=patch-level-measured")
     read = (f"feature_cache.likeness.path={path}", "+feature_cache.likeness.names.sdxl=sd3-tiny")
     said = simulated(*asked, *ran, *read).summary["assumptions"]
     assert any(str(each["source"]).startswith("sd3 (tiny, random weights") for each in said)

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from sim.errors import SimulationError
-from sim.run import Outcome
+from sim.core.errors import SimulationError
+from sim.run.simulate import Outcome
 
 Run = Callable[..., Outcome]
 ACTIVE_W, IDLE_W = 300.0, 60.0
@@ -124,7 +124,7 @@ def test_gangs_are_disbanded_and_formed_again(run: Run) -> None:
     )  # fmt: skip
     rows = conserved(outcome)
     ordered = rows.sort_values("start_s")
-    assert (ordered.start_s.to_numpy()[1:] >= ordered.finish_s.to_numpy()[:-1] - 1e-9).all()  # six GPUs, one gang
+    assert (ordered.start_s.to_numpy()[1:] >= ordered.finish_s.to_numpy()[:-1] - 1e-9).all()  # six GPUs, one group
 
 
 def test_an_eviction_and_a_scheduler_of_a_newcomer(run: Run) -> None:
@@ -184,8 +184,8 @@ def test_a_profile_that_says_what_memory_it_takes_bounds_the_batch(run: Run, tmp
     (tmp_path / "mi210_sd3.5-large.yaml").write_text(yaml.safe_dump(profile, sort_keys=False))
     common = (
         f"backend.folder={tmp_path}", "trace.requests=8", "arrivals=closed", "arrivals.outstanding=8",
-        "cluster.count=1", "cluster.gpu.memory_bytes=64000000000", "executor=step-by-step",
+        "cluster.count=1", "cluster.gpu.memory_bytes=64000000000", "executor=continuous-batching",
     )  # fmt: skip
-    assert run(*common, "executor.limit=4").summary["requests"]["completed"] == 8
+    assert run(*common, "executor.max_batch=4").summary["requests"]["completed"] == 8
     with pytest.raises(Exception, match=r"executor .* takes 80.0 GB of the 64.0 GB .* lower the batch limit"):
-        run(*common, "executor.limit=8")
+        run(*common, "executor.max_batch=8")

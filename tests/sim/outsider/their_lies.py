@@ -6,7 +6,7 @@ The first line of a docstring says what its class does. Each is run by tests/sim
 from collections import deque
 
 from backends.base import Cost
-from sim.clock import COMPLETION
+from sim.core.clock import COMPLETION
 
 # -- executors -------------------------------------------------------------------------------------------------------
 
@@ -26,12 +26,12 @@ class Honest:
     def done(self, what):
         worker, request = what
         request.denoise_s = 10
-        self.spend(worker, request)
+        self.record_busy(worker, request)
         self.end(request)
         self.release(worker)
 
-    def spend(self, worker, request):
-        self.cluster.spend(worker, request.start_s, self.run.clock.now, "serve")
+    def record_busy(self, worker, request):
+        self.cluster.record_busy(worker, request.start_s, self.run.clock.now, "serve")
 
     def end(self, request):
         self.run.end(request)
@@ -45,15 +45,15 @@ class Unrecorded(Honest):
 
     limit = 1000
 
-    def spend(self, worker, request):
+    def record_busy(self, worker, request):
         pass
 
 
 class HalfRecorded(Honest):
     """Records the first half of its time."""
 
-    def spend(self, worker, request):
-        self.cluster.spend(worker, request.start_s, request.start_s + 5, "serve")
+    def record_busy(self, worker, request):
+        self.cluster.record_busy(worker, request.start_s, request.start_s + 5, "serve")
 
 
 class AtOnce(Honest):
@@ -100,8 +100,8 @@ class NegativeSeconds(Honest):
 class NegativeJoules(Honest):
     """Says that the GPU drew less than nothing."""
 
-    def spend(self, worker, request):
-        self.cluster.spend(worker, request.start_s, self.run.clock.now, "serve", joules=-1e9)
+    def record_busy(self, worker, request):
+        self.cluster.record_busy(worker, request.start_s, self.run.clock.now, "serve", joules=-1e9)
 
 
 class ManyJoules(Honest):
@@ -115,15 +115,15 @@ class ManyJoules(Honest):
 class BackwardSpan(Honest):
     """Records a span that ends before it begins."""
 
-    def spend(self, worker, request):
-        self.cluster.spend(worker, self.run.clock.now, request.start_s, "serve")
+    def record_busy(self, worker, request):
+        self.cluster.record_busy(worker, self.run.clock.now, request.start_s, "serve")
 
 
 class NanSpan(Honest):
     """Records a span until no time."""
 
-    def spend(self, worker, request):
-        self.cluster.spend(worker, request.start_s, float("nan"), "serve")
+    def record_busy(self, worker, request):
+        self.cluster.record_busy(worker, request.start_s, float("nan"), "serve")
 
 
 class EndsTwice(Honest):
@@ -159,7 +159,7 @@ class StepsLeft(Honest):
     """Ends a request with half of its steps left."""
 
     def end(self, request):
-        request.left //= 2
+        request.steps_left //= 2
         self.run.end(request)
 
 
@@ -186,7 +186,7 @@ class Queue:
         self.run, self.waiting = run, deque()
 
     def offer(self, request, now_s):
-        worker = self.run.cluster.roomiest()
+        worker = self.run.cluster.least_loaded()
         if worker is None:
             self.waiting.append(request)
         return worker
@@ -194,7 +194,7 @@ class Queue:
     def next(self, worker, now_s):
         return self.waiting.popleft() if self.waiting else None
 
-    def moved(self, worker, now_s):
+    def worker_changed(self, worker, now_s):
         pass
 
     def __len__(self):
@@ -241,7 +241,7 @@ class GivesTwice(Queue):
     """Queues a request that it also hands over."""
 
     def offer(self, request, now_s):
-        worker = self.run.cluster.roomiest()
+        worker = self.run.cluster.least_loaded()
         self.waiting.append(request)
         return worker
 
@@ -313,7 +313,7 @@ class Installs(Controller):
     """Puts a model on a worker that runs a request."""
 
     def act(self, workers):
-        worker = next(worker for worker in workers if worker.aboard)
+        worker = next(worker for worker in workers if worker.running)
         self.cluster.install(worker, "sdxl" if worker.model != "sdxl" else "sd3.5-large")
 
 
@@ -321,7 +321,7 @@ class OrdersInThePast(Controller):
     """Orders a role at the beginning of the run."""
 
     def act(self, workers):
-        self.cluster.order(workers[0], "small", 0.0)
+        self.cluster.change_role(workers[0], "small", 0.0)
 
 
 class OrdersAll(Controller):
@@ -329,21 +329,21 @@ class OrdersAll(Controller):
 
     def act(self, workers):
         for worker in workers:
-            self.cluster.order(worker, "small", self.clock.now)
+            self.cluster.change_role(worker, "small", self.clock.now)
 
 
 class GangOfBusy(Controller):
-    """Makes a gang of workers that run requests."""
+    """Makes a group of workers that run requests."""
 
     def act(self, workers):
-        self.cluster.gang([worker for worker in workers if worker.aboard][:2], "large", self.clock.now)
+        self.cluster.form_group([worker for worker in workers if worker.running][:2], "large", self.clock.now)
 
 
 class FailsBusy(Controller):
     """Takes a GPU out of service behind the back of the executor."""
 
     def act(self, workers):
-        self.cluster.fail(next(worker for worker in workers if worker.aboard), self.clock.now)
+        self.cluster.fail(next(worker for worker in workers if worker.running), self.clock.now)
 
 
 class Spins(Controller):
@@ -516,7 +516,7 @@ class NegativeDelay:
 
 
 class NoDoor:
-    """A front door that plans a step before the first."""
+    """A front end that plans a step before the first."""
 
     def bind(self, run):
         self.run = run
@@ -534,7 +534,7 @@ class NoDoor:
 
 
 class NegativeDoor(NoDoor):
-    """A front door that plans in less than no time."""
+    """A front end that plans in less than no time."""
 
     def admit(self, request, now_s):
         self.run.assign(request, self.run.model("large"))

@@ -2,15 +2,15 @@
 
 from collections import deque
 
-from sim.clock import COMPLETION, CONTROL
+from sim.core.clock import COMPLETION, CONTROL
 
 
 # [step batcher]
 class StepBatcher:
-    """Steps up to ``limit`` requests together; each step takes ``first_s``, and ``more_s`` for each but the first."""
+    """Steps up to ``max_batch`` requests together; each step takes ``first_s``, and ``more_s`` for each but the first."""
 
     def __init__(self, limit: int = 4, first_s: float = 1.0, more_s: float = 0.5):
-        self.limit, self.first_s, self.more_s = limit, first_s, more_s
+        self.max_batch, self.first_s, self.more_s = limit, first_s, more_s
 
     def bind(self, run):
         self.run, self.active, self.stepping = run, {}, set()
@@ -30,12 +30,12 @@ class StepBatcher:
     def stepped(self, what):
         worker, batch, from_s = what
         now_s, cluster = self.run.clock.now, self.run.cluster
-        joules = cluster.spend(worker, from_s, now_s, "steps", batch=len(batch))
+        joules = cluster.record_busy(worker, from_s, now_s, "steps", batch=len(batch))
         for request in batch:
-            request.left -= 1
+            request.steps_left -= 1
             request.energy_j += joules / len(batch)
             request.denoise_s += now_s - from_s
-        for request in [request for request in batch if request.left == 0]:
+        for request in [request for request in batch if request.steps_left == 0]:
             self.active[worker.id].remove(request)
             self.run.end(request)
             cluster.release(worker)
@@ -46,22 +46,22 @@ class StepBatcher:
 
 # [batching server]
 class BatchingServer:
-    """Runs up to ``limit`` requests as one batch, at once when it is full and else ``wait_s`` after the first came."""
+    """Runs up to ``max_batch`` requests as one batch, at once when it is full and else ``max_wait_s`` after the first came."""
 
     def __init__(self, limit: int = 8, wait_s: float = 5.0, batch_s: float = 10.0):
-        self.limit, self.wait_s, self.batch_s = limit, wait_s, batch_s
+        self.max_batch, self.max_wait_s, self.batch_s = limit, wait_s, batch_s
 
     def bind(self, run):
         self.run, self.formed = run, {}
-        self.batch_mean = run.fact("batch_mean")
+        self.batch_mean = run.add_column("batch_mean")
 
     def accept(self, worker, request):
         batch = self.formed.setdefault(worker.id, [])
         batch.append(request)
-        if len(batch) == self.limit:
+        if len(batch) == self.max_batch:
             self.start((worker, batch))
         elif len(batch) == 1:
-            self.run.clock.at(self.run.clock.now + self.wait_s, CONTROL, self.start, (worker, batch))
+            self.run.clock.at(self.run.clock.now + self.max_wait_s, CONTROL, self.start, (worker, batch))
 
     def start(self, what):
         worker, batch = what
@@ -73,7 +73,7 @@ class BatchingServer:
 
     def done(self, what):
         worker, batch, from_s = what
-        joules = self.run.cluster.spend(worker, from_s, self.run.clock.now, "serve", batch=len(batch))
+        joules = self.run.cluster.record_busy(worker, from_s, self.run.clock.now, "serve", batch=len(batch))
         self.run.cluster.reopen(worker)
         for request in batch:
             request.worker, request.start_s, self.batch_mean[request.row] = worker.id, from_s, len(batch)
@@ -101,10 +101,10 @@ class RoleFlipper:
         while True:
             yield self.run.clock.timeout(self.period_s)
             roles = [worker.role for worker in cluster.workers]
-            worker = min(cluster.workers, key=lambda worker: (worker.aboard, worker.id))
+            worker = min(cluster.workers, key=lambda worker: (worker.running, worker.id))
             other = "small" if worker.role == "large" else "large"
             if roles.count(worker.role) > 1:
-                cluster.order(worker, other, self.run.clock.now)
+                cluster.change_role(worker, other, self.run.clock.now)
 
 
 # [four GPUs each]
@@ -117,7 +117,7 @@ class FourGpusEach:
     def offer(self, request, now_s):
         idle = list(self.run.cluster.idle())
         if len(idle) >= 4:
-            return self.run.cluster.gang(idle[:4], idle[0].role, now_s)
+            return self.run.cluster.form_group(idle[:4], idle[0].role, now_s)
         self.waiting.append(request)
         return None
 
@@ -129,7 +129,7 @@ class FourGpusEach:
         self.run.cluster.disband(worker, now_s)
         return None
 
-    def moved(self, worker, now_s):
+    def worker_changed(self, worker, now_s):
         pass
 
     def __len__(self):
@@ -172,7 +172,7 @@ class ShortestFirst:
         self.cluster, self.waiting = run.cluster, []
 
     def offer(self, request, now_s):
-        worker = self.cluster.roomiest()
+        worker = self.cluster.least_loaded()
         if worker is None:
             self.waiting.append(request)
         return worker
@@ -180,11 +180,11 @@ class ShortestFirst:
     def next(self, worker, now_s):
         if not self.waiting:
             return None
-        shortest = min(self.waiting, key=lambda request: request.left)
+        shortest = min(self.waiting, key=lambda request: request.steps_left)
         self.waiting.remove(shortest)
         return shortest
 
-    def moved(self, worker, now_s):
+    def worker_changed(self, worker, now_s):
         pass
 
     def __len__(self):

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from sim.clock import COMPLETION
+from sim.core.clock import COMPLETION
 
 
 class OverfullBatcher:
@@ -11,17 +11,17 @@ class OverfullBatcher:
     limit = 4
 
     def bind(self, run):
-        self.run, self.aboard = run, []
+        self.run, self.running = run, []
 
     def accept(self, worker, request):
-        self.aboard.append(request)
+        self.running.append(request)
         self.run.cluster.release(worker)
-        if len(self.aboard) == 90:
+        if len(self.running) == 90:
             self.run.clock.at(self.run.clock.now + 1.0, COMPLETION, self.done, (worker, self.run.clock.now))
 
     def done(self, what):
         worker, from_s = what
-        self.run.cluster.spend(worker, from_s, self.run.clock.now, "steps", batch=len(self.aboard))
+        self.run.cluster.record_busy(worker, from_s, self.run.clock.now, "steps", batch=len(self.running))
 
 
 class TwoAtOnce:
@@ -37,7 +37,7 @@ class TwoAtOnce:
 
     def done(self, what):
         worker, request, from_s = what
-        self.run.cluster.spend(worker, from_s, self.run.clock.now, "serve")
+        self.run.cluster.record_busy(worker, from_s, self.run.clock.now, "serve")
         self.run.end(request)
         self.run.cluster.release(worker)
 
@@ -54,7 +54,7 @@ class OneForAll:
     def next(self, worker, now_s):
         return None
 
-    def moved(self, worker, now_s):
+    def worker_changed(self, worker, now_s):
         pass
 
     def __len__(self):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from conf.clip import ClipModel
-from sim.config.build import build
+from sim.run.config.build import build
 from tests.sim.lab import configured
 from tests.traces.lab import needs_clip, tiny_clip
 from traces.encoders.clip import Clip

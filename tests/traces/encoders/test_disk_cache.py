@@ -17,7 +17,7 @@ from traces.encoders.embeddings import embed
 from traces.encoders.ngram import HashedNgrams
 from traces.error import TraceError
 from traces.similarity.neighbours import remembered
-from traces.similarity.spaces import TextToText
+from traces.similarity.similarities import TextToText
 from traces.sources.synthetic import Synthetic
 
 ROWS, BLOCK = 20, 6

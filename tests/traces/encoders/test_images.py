@@ -13,8 +13,8 @@ import pytest
 
 from conf.assumption import Assumption
 from conf.clip import ClipModel
-from sim.config.build import build
-from sim.run import simulate
+from sim.run.config.build import build
+from sim.run.simulate import simulate
 from tests.sim.lab import configured, simulated
 from tests.traces.lab import needs_clip, tiny_clip
 from traces.encoders import images
@@ -22,8 +22,8 @@ from traces.encoders.clip import Clip
 from traces.encoders.images import ClipImages, GivenImages
 from traces.error import TraceError
 from traces.similarity.real_images import TextToRealImage
-from traces.similarity.scale import Identity, Knots
-from traces.similarity.spaces import Space, similarity
+from traces.similarity.similarities import SimilaritySource, similarity
+from traces.similarity.similarity_map import Identity, PiecewiseLinear
 from traces.table.trace import make, write
 
 Vectors = npt.NDArray[Any]
@@ -56,7 +56,7 @@ def test_the_product_is_the_cosine_itself(
 ) -> None:
     raw = rng.normal(size=(6, 8)).astype(kind)
     space = _bound(given(raw), text)
-    assert isinstance(space, Space)
+    assert isinstance(space, SimilaritySource)
     exact = raw.astype(np.float64)
     cosines = (text.astype(np.float64) * exact).sum(axis=1) / np.linalg.norm(exact, axis=1)
     found = space.artifacts(np.arange(6))
@@ -107,8 +107,10 @@ def test_vectors_that_do_not_fit_are_refused_at_bind(
 def test_a_scale_other_than_the_identity_is_refused(
     given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32]
 ) -> None:
-    with pytest.raises(TraceError, match=r"found Knots, expected the identity.*scale=identity"):
-        TextToRealImage(given(text)).bind(text, np.random.default_rng(0), Knots({0.0: 0.0, 1.0: 1.0}, "made up"))
+    with pytest.raises(TraceError, match=r"found PiecewiseLinear, expected the identity.*similarity_map=identity"):
+        TextToRealImage(given(text)).bind(
+            text, np.random.default_rng(0), PiecewiseLinear({0.0: 0.0, 1.0: 1.0}, "made up")
+        )
 
 
 @pytest.mark.parametrize(("cosine", "hit_rate"), [(0.26, 1 / 3), (0.24, 0.0)])
@@ -120,8 +122,8 @@ def test_a_run_hits_where_the_given_images_say(tmp_path: Path, cosine: float, hi
     first = [(1 - cosine**2) ** 0.5, 0, cosine]
     np.save(tmp_path / "i.npy", np.stack([first, *np.eye(3)[1:]]))
     outcome = simulated(
-        "system=modm-throughput", "space=given-images", "arrivals=trace", "trace=file",
-        f"trace.path={tmp_path / 't.parquet'}", f"space.images.path={tmp_path / 'i.npy'}",
+        "system=modm-throughput", "similarity=text-to-given-images", "arrivals=trace", "trace=file",
+        f"trace.path={tmp_path / 't.parquet'}", f"similarity.images.path={tmp_path / 'i.npy'}",
         "encoder=precomputed", f"encoder.path={tmp_path / 'v.parquet'}",
     )  # fmt: skip
     assert outcome.summary["cache"]["hit_rate"] == pytest.approx(hit_rate)
@@ -207,13 +209,13 @@ def test_a_folder_that_does_not_fit_the_trace(weights: Path, folder: Path, tmp_p
 
 
 def test_the_images_take_the_encoder_s_weights(weights: Path) -> None:
-    overrides = ["system=modm-throughput", "space=clip-images"]
-    named = ["space.images.folder=f"]
+    overrides = ["system=modm-throughput", "similarity=text-to-clip-images"]
+    named = ["similarity.images.folder=f"]
     node = configured(*overrides, *named, "encoder=clip", f"encoder.weights={weights}")["space"]
-    assert build(node, "space", Space) == TextToRealImage(ClipImages("f", str(weights)))
+    assert build(node, "space", SimilaritySource) == TextToRealImage(ClipImages("f", str(weights)))
     other = configured(*overrides, *named)["space"]
     with pytest.raises(TraceError, match="choose encoder=clip"):
-        build(other, "space", Space)
+        build(other, "space", SimilaritySource)
 
 
 def test_a_run_with_clip_on_both_sides(weights: Path, folder: Path, tmp_path: Path) -> None:
@@ -222,8 +224,8 @@ def test_a_run_with_clip_on_both_sides(weights: Path, folder: Path, tmp_path: Pa
     columns = {"request_id": list("abc"), "arrival_s": [0.0, 900, 1800], "prompt": prompts}
     write(make(columns, name="three", source="a test"), tmp_path / "t.parquet")
     config = configured(
-        "system=modm-throughput", "space=clip-images", "arrivals=trace", "trace=file",
-        f"trace.path={tmp_path / 't.parquet'}", f"space.images.folder={folder}",
+        "system=modm-throughput", "similarity=text-to-clip-images", "arrivals=trace", "trace=file",
+        f"trace.path={tmp_path / 't.parquet'}", f"similarity.images.folder={folder}",
         "encoder=clip", f"encoder.weights={weights}",
     )  # fmt: skip
     config["selector"]["at_least"] = {5: -1.0}  # random weights reach no real threshold

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sim.config.build import build
+from sim.run.config.build import build
 from tests.sim.lab import configured, simulated
 from traces.encoders.embeddings import Encoder, embed
 from traces.encoders.precomputed import Precomputed

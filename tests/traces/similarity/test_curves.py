@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.reuse.admission import All
-from sim.reuse.cache import Cache
-from sim.reuse.door import Reuse
-from sim.reuse.eviction import Fifo
-from sim.reuse.selector import Thresholds
+from sim.cache.admission import All
+from sim.cache.cache import Cache
+from sim.cache.eviction import Fifo
+from sim.cache.selector import Thresholds
+from sim.frontend.cached import Reuse
 from tests.sim.lab import engine
 from traces.similarity.neighbours import UNIT, Neighbours, remembered
-from traces.similarity.spaces import TextToText
+from traces.similarity.similarities import TextToText
 
 TABLE = {5: 0.65, 10: 0.75, 25: 0.95}
 
@@ -39,9 +39,9 @@ def test_fifo_hits_whatever_its_last_rows_reach(seed: int, rows: int, strict: bo
     space.bind(vectors, rng)
     known = remembered(space, rows, 0.65, rows, None)
     for size in (1, 2, 3, 7, 20, 119):
-        door = Reuse(Cache(size, TextToText(), Fifo()), Thresholds(dict(TABLE), strict=strict), All())
-        run = engine(np.arange(rows), np.zeros(rows), door=door, embeddings=lambda: vectors)
+        frontend = Reuse(Cache(size, TextToText(), Fifo()), Thresholds(dict(TABLE), strict=strict), All())
+        run = engine(np.arange(rows), np.zeros(rows), frontend=frontend, embeddings=lambda: vectors)
         run.run()
-        skipped = np.array(run.record.facts["skipped"])
+        skipped = np.array(run.record.request_columns["skipped"])
         for k, least in TABLE.items():
             assert (skipped >= k).mean() == pytest.approx(reached(known, size, least, strict))

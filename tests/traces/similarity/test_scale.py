@@ -6,22 +6,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traces.error import TraceError
-from traces.similarity.scale import Fitted, Identity, Knots
-from traces.similarity.spaces import Space, TextToImage, TextToText
+from traces.similarity.similarities import SimilaritySource, TextToImage, TextToText
+from traces.similarity.similarity_map import Fitted, Identity, PiecewiseLinear
 
 CUBES = st.integers(-1000, 1000).map(lambda n: n / 1000)
-KNOTS = Knots(at={0.5: 0.65, 0.8: 0.75, 0.9: 0.85, 0.97: 0.95, 1.0: 1.0}, source="made up")
+KNOTS = PiecewiseLinear(at={0.5: 0.65, 0.8: 0.75, 0.9: 0.85, 0.97: 0.95, 1.0: 1.0}, source="made up")
 
 
 @st.composite
-def knots(draw: st.DrawFn) -> Knots:
+def knots(draw: st.DrawFn) -> PiecewiseLinear:
     own = sorted(draw(st.sets(CUBES, min_size=2, max_size=6)))
     clip = sorted(draw(st.sets(CUBES, min_size=len(own), max_size=len(own))))
-    return Knots(at=dict(zip(own, clip, strict=True)), source="any")
+    return PiecewiseLinear(at=dict(zip(own, clip, strict=True)), source="any")
 
 
 @given(scale=knots(), one=CUBES, other=CUBES)
-def test_a_scale_rises_and_can_be_turned_round(scale: Knots, one: float, other: float) -> None:
+def test_a_scale_rises_and_can_be_turned_round(scale: PiecewiseLinear, one: float, other: float) -> None:
     low, high = sorted((one, other))
     assert scale.to_clip(low) <= scale.to_clip(high)
     assert (scale.to_clip(low) < scale.to_clip(high)) or high - low < 1e-6
@@ -32,7 +32,7 @@ def test_a_scale_rises_and_can_be_turned_round(scale: Knots, one: float, other: 
 
 
 def test_beyond_the_knots_the_last_lines_go_on() -> None:
-    scale = Knots(at={0.5: 0.6, 0.7: 0.7, 0.8: 0.9}, source="any")
+    scale = PiecewiseLinear(at={0.5: 0.6, 0.7: 0.7, 0.8: 0.9}, source="any")
     assert scale.to_clip(0.3) == pytest.approx(0.5)
     assert scale.to_clip(0.9) == pytest.approx(1.1)
     assert scale.from_clip(float("-inf")) == float("-inf")
@@ -41,11 +41,11 @@ def test_beyond_the_knots_the_last_lines_go_on() -> None:
 @pytest.mark.parametrize("at", [{0.5: 0.6}, {0.5: 0.6, 0.7: 0.6}, {0.5: 0.6, 0.7: 0.5}, {0.5: 0.6, 0.7: float("nan")}])
 def test_a_scale_that_does_not_rise_is_refused(at: dict[float, float]) -> None:
     with pytest.raises(TraceError, match=r"scale\.at: found .* rising"):
-        Knots(at=at, source="any")
+        PiecewiseLinear(at=at, source="any")
 
 
 def test_what_a_scale_was_fitted_on_is_said() -> None:
-    scale = Knots(at={0.5: 0.65, 1.0: 1.0}, source="by eye", fitted=[Fitted("N04a", 0.88, 0.85)])
+    scale = PiecewiseLinear(at={0.5: 0.65, 1.0: 1.0}, source="by eye", fitted=[Fitted("N04a", 0.88, 0.85)])
     points, residuals = scale.assumptions()
     assert points.value == {"0.5": 0.65, "1": 1.0}
     assert points.source == "by eye"
@@ -54,7 +54,7 @@ def test_what_a_scale_was_fitted_on_is_said() -> None:
 
 
 @pytest.mark.parametrize("space", [TextToText(), TextToImage(clip_score=0.3, spread=0.0, unrelated=0.1)])
-def test_a_space_looks_for_what_its_thresholds_mean(space: Space) -> None:
+def test_a_space_looks_for_what_its_thresholds_mean(space: SimilaritySource) -> None:
     vectors = np.array([[1, 0], [0.6, 0.8]], np.float32)
     space.bind(vectors, np.random.default_rng(0), KNOTS)
     product = float(space.artifacts(np.array([1]))[0] @ space.queries(0, 1)[0])

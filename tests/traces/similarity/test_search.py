@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from traces.error import TraceError
 from traces.similarity import neighbours
 from traces.similarity.bound import SLACK, cheapest
+from traces.similarity.cached import CachedIndex, CachedSearch
 from traces.similarity.exact import Exact
-from traces.similarity.remembered import Remembered, RememberedIndex
 from traces.similarity.search import Index
-from traces.similarity.spaces import Space, TextToImage, TextToText, similarity
+from traces.similarity.similarities import SimilaritySource, TextToImage, TextToText, similarity
 
 
 def unit(rows: np.ndarray) -> np.ndarray:
@@ -21,7 +21,7 @@ def unit(rows: np.ndarray) -> np.ndarray:
     return (rows / np.where(norms == 0, 1, norms)).astype(np.float32)
 
 
-def brute(space: Space, live: dict[int, int], row: int, floor: float) -> tuple[int, float] | None:
+def brute(space: SimilaritySource, live: dict[int, int], row: int, floor: float) -> tuple[int, float] | None:
     """Compare with everything; the highest, among equals the oldest, unless it lies below the floor."""
     if not live:
         return None
@@ -71,11 +71,11 @@ def _compare(
     actions: list[tuple[float, int]],
 ) -> None:
     rng = np.random.default_rng(seed)
-    space: Space = TextToImage(0.9, 0.0, 0.1) if image else TextToText()
+    space: SimilaritySource = TextToImage(0.9, 0.0, 0.1) if image else TextToText()
     space.bind(unit(rng.integers(-2, 3, (rows, dim)).astype(float)), rng)
     indexes: list[Index] = [
         search.open(space, rows, floor, None)()
-        for search in (Exact(block), Remembered(most=most), Remembered(longest=0))
+        for search in (Exact(block), CachedSearch(most=most), CachedSearch(longest=0))
     ]
     live, entry = dict[int, int](), 0
     for row, (chance, leave) in zip(range(rows), actions, strict=False):
@@ -113,8 +113,8 @@ def test_a_low_floor_takes_more_axes_and_a_bound_is_never_below_the_product() ->
 def test_the_cache_itself_is_searched_only_where_the_list_is_cut_and_holds_nothing_live() -> None:
     space = TextToText()
     space.bind(unit(np.array([[1, 0], [1, 0.01], [1, 0.02], [0, 1], [1, 0.03]])), np.random.default_rng(0))
-    index = Remembered(most=1).open(space, 5, 0.5, None)()
-    assert isinstance(index, RememberedIndex)
+    index = CachedSearch(most=1).open(space, 5, 0.5, None)()
+    assert isinstance(index, CachedIndex)
     for row in range(3):
         index.add(row, row)
     assert index.best(3) is None

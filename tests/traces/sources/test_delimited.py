@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sim.commands import run_command
+from sim.run.commands import run_command
 from traces.error import TraceError
 from traces.sources.delimited import Csv
 from traces.table.ingest import ORDER_ONLY

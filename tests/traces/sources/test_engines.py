@@ -37,10 +37,10 @@ def load(form: str, folder: Path) -> Trace:
 def test_ten_thousand_requests_come_back_as_they_were(form: str, tmp_path: Path) -> None:
     """All that the format has a place for, to the last bit; and what it has none for is named."""
     made = Synthetic(requests=10_000, history=0).load(np.random.default_rng(1))
-    left_out = export(made, form, tmp_path / ("t.txt" if form == "vllm-omni" else "t.jsonl"))
+    skip_fraction = export(made, form, tmp_path / ("t.txt" if form == "vllm-omni" else "t.jsonl"))
     read = load(form, tmp_path)
     held = [name for name in made.table.column_names if name in FORMATS[form][1]]
-    assert set(left_out) == {
+    assert set(skip_fraction) == {
         name for name in made.table.column_names if name not in held and made.table.column(name).null_count < 10_000
     }
     for name in held:

@@ -1,0 +1,115 @@
+"""A remote cache of LoRAs behind one link, and a disk on each node in front of it."""
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import ClassVar
+
+from backends.base import Asset
+from conf.ranges import Count, Positive, Seconds
+from sim.addons.fetch import FromDisk, Link
+from sim.protocols import LoraFetch, Run, Worker
+from traces.describe.loads import Cache, Policy
+
+Key = tuple[int, str]
+"""Worker and name: what is on its way to a worker is so once."""
+
+ROUNDING_BYTES = 1e-3
+
+
+@dataclass(slots=True)
+class SharedLink(LoraFetch):
+    """All workers fetch over one link, whose bytes a second are divided evenly among the files that are on their way
+    (processor sharing). A file that is fetched alone takes what it does over ``Link``.
+
+    Args:
+        latency_s: before the first byte; this is not shared.
+        bytes_per_s: of the link.
+    """
+
+    shared: ClassVar[bool] = True
+    latency_s: Seconds
+    bytes_per_s: Positive
+    _run: Run = field(init=False, repr=False)
+    _left: dict[Key, float] = field(init=False, default_factory=dict, repr=False)
+    _begins_s: dict[Key, float] = field(init=False, default_factory=dict, repr=False)
+    _ends_s: dict[Key, float] = field(init=False, default_factory=dict, repr=False)
+    _at_s: float = field(init=False, default=0.0)
+
+    def bind(self, run: Run) -> None:
+        self._run = run
+        said = [self.latency_s, self.bytes_per_s]
+        run.assume(
+            "fetching LoRAs over one link: seconds before the first byte, bytes per second of all", said, "fetch"
+        )
+
+    def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
+        """Others that begin meanwhile make it longer: ``expected_s``."""
+        self._advance(now_s)
+        key = (worker.id, asset.name)
+        self._left[key] = float(self._run.backend.bytes(asset) or 0)
+        self._begins_s[key] = now_s + self.latency_s
+        self._ends_s |= self._run_until(inf)[1]
+        seconds = self._ends_s[key] - now_s
+        self._run.record_load(asset, seconds)
+        return seconds
+
+    def expected_s(self, worker: Worker, asset: Asset) -> float:
+        return self._ends_s.get((worker.id, asset.name), -inf)
+
+    def _advance(self, now_s: float) -> None:
+        self._left, came = self._run_until(now_s)
+        for key in came:
+            del self._begins_s[key]
+        self._at_s = now_s
+
+    def _run_until(self, until_s: float) -> tuple[dict[Key, float], dict[Key, float]]:
+        """What is left of each at ``until_s``, and when those that are done by then were."""
+        left, ends, now_s = dict(self._left), dict[Key, float](), self._at_s
+        while left and now_s < until_s:
+            active = [key for key in left if self._begins_s[key] <= now_s]
+            begins_s = min((self._begins_s[key] for key in left if self._begins_s[key] > now_s), default=inf)
+            if active:
+                rate = self.bytes_per_s / len(active)
+                ends_s = now_s + min(left[key] for key in active) / rate
+                next_s = min(ends_s, begins_s, until_s)
+                for key in active:
+                    left[key] -= rate * (next_s - now_s)
+                    if left[key] <= ROUNDING_BYTES:
+                        ends[key] = next_s
+                        del left[key]
+            else:
+                next_s = min(begins_s, until_s)
+            now_s = next_s
+        return left, ends
+
+
+@dataclass(slots=True)
+class NodeDisk(LoraFetch):
+    """A disk on each worker keeps the LoRAs that it fetched; those that are not there come from ``remote``.
+
+    Args:
+        files: how many a disk keeps.
+        eviction: which LoRA a full disk evicts: the least recently used, or the least frequently used since it came.
+        disk: how long reading takes.
+        remote: how long fetching takes, reading included.
+    """
+
+    shared: ClassVar[bool] = True
+    files: Count
+    eviction: Policy = "lru"
+    disk: LoraFetch = field(default_factory=FromDisk)
+    remote: LoraFetch = field(default_factory=lambda: Link(0.115, 1 << 30))
+    _disks: dict[int, Cache] = field(init=False, default_factory=dict, repr=False)
+    """By worker."""
+
+    def bind(self, run: Run) -> None:
+        run.assume("LoRAs that each worker's disk keeps, and which leave", [self.files, self.eviction], "fetch")
+        self.disk.bind(run)
+        self.remote.bind(run)
+
+    def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
+        found = self._disks.setdefault(worker.id, Cache(self.files, self.eviction)).use(asset.name)
+        return (self.disk if found else self.remote).seconds(worker, asset, now_s)
+
+    def expected_s(self, worker: Worker, asset: Asset) -> float:
+        return self.remote.expected_s(worker, asset)

@@ -1,0 +1,37 @@
+"""Admission: which finished requests leave artifacts in the cache."""
+
+from dataclasses import dataclass, field
+
+from sim.core.model import in_role
+from sim.core.request import Request
+from sim.protocols import Admission, Run
+
+
+@dataclass(slots=True)
+class All(Admission):
+    """Every image that a GPU made: MoDM's cache-all."""
+
+    def admits(self, request: Request) -> bool:
+        return request.model is not None
+
+
+@dataclass(slots=True)
+class Misses(Admission):
+    """Only what was made in full: NIRVANA inserts on a miss, since a hit lacks the states before K."""
+
+    def admits(self, request: Request) -> bool:
+        return not request.hit
+
+
+@dataclass(slots=True)
+class Large(Admission):
+    """Only what the model of one role made, in full or by refining: MoDM's cache-large."""
+
+    role: str = "large"
+    _large: str = field(init=False, default="", repr=False)
+
+    def bind(self, run: Run) -> None:
+        self._large = in_role(run.models, self.role).name
+
+    def admits(self, request: Request) -> bool:
+        return request.model == self._large

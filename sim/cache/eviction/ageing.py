@@ -1,0 +1,24 @@
+"""How counts of uses begin and fade: what LFU and LCBFU share of what NIRVANA does not print."""
+
+from typing import Annotated
+
+from annotated_types import Ge, Le
+
+from conf.ranges import MOST
+from sim.protocols import Run
+
+Uses = Annotated[int, Ge(0), Le(MOST)]
+"""That an item enters with."""
+
+
+def assume(run: Run, policy: str, ageing: bool, initial_uses: int) -> None:
+    run.assume(
+        f"{policy}: uses that an item enters with",
+        initial_uses,
+        "not published; from 0, as in MoDM's artifact, what was never used is always the next to go",
+    )
+    run.assume(
+        f"{policy}: whether uses of long ago fade",
+        "dynamic ageing (LFUDA)" if ageing else "no",
+        "not published; chosen because plain counts fill a cache with what was popular once, which the paper's do not",
+    )

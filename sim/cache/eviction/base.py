@@ -1,0 +1,17 @@
+"""Items: what eviction policies judge."""
+
+from sim.protocols import Item
+
+FINAL = 0
+"""The K of a final image."""
+
+K_BITS = 14
+K_MASK = (1 << K_BITS) - 1
+ITEM_BITS = 54
+
+
+def items_of(entry: int, ks: tuple[int, ...]) -> list[Item]:
+    first = entry << K_BITS
+    if len(ks) == 1:
+        return [first | ks[0]]
+    return [first | k for k in ks]

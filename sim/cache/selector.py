@@ -1,0 +1,56 @@
+"""Step selectors: how many steps a similarity allows to skip."""
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+from conf.ranges import Number, SomeShare, Steps
+from sim.core.errors import ConfigError
+from sim.metrics.quality import AlphaFor
+
+
+@dataclass(slots=True)
+class Thresholds:
+    """A table of the lowest similarity for each K (NIRVANA, Fig. 10; MoDM, 5.2).
+
+    Args:
+        thresholds: K, from 1 to ``of_steps`` -> similarity. A larger K needs a larger similarity.
+        of_steps: the N that the table was made for; for another number of steps K keeps its share of them.
+        strict: a similarity must exceed its threshold (NIRVANA's ``>``), not just reach it (MoDM's ``>=``).
+        alpha: the share of the full run's quality that the table was made to keep; the summary counts the images
+            that fall below it, where quality is measured.
+        stored: what the table was made for, and the cache must store: latents, or final images; None fits both.
+        alpha_for: what ``alpha`` was chosen for: the models by ``large`` and ``hits``, the ``similarity``, and the table,
+            ``thresholds`` of ``of_steps``. Only there, or with higher thresholds, is it a bound (sim.metrics.quality).
+    """
+
+    thresholds: dict[Steps, Number]
+    of_steps: Steps = 50
+    strict: bool = False
+    alpha: SomeShare | None = None
+    alpha_for: AlphaFor | None = None
+    stored: Literal["latents", "images"] | None = None
+    _limits: list[float] = field(init=False, repr=False)
+    _ks: list[int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        ks = sorted(self.thresholds)
+        if not ks or ks[0] < 1 or ks[-1] > self.of_steps:
+            raise ConfigError(
+                f"selector: thresholds hold K = {ks}; expected at least one K, each from 1 to of_steps = {self.of_steps}"
+            )
+        limits = [self.thresholds[k] for k in ks]
+        if any(not low <= high for low, high in pairwise([*limits[:1], *limits])):
+            raise ConfigError(
+                f"selector: thresholds fall as K grows ({self.thresholds}); a larger K needs a larger similarity"
+            )
+        self._limits, self._ks = limits, [0, *ks]
+
+    @property
+    def floor(self) -> float:
+        return self._limits[0]
+
+    def skip(self, similarity: float) -> int:
+        reached = bisect_left if self.strict else bisect_right
+        return self._ks[reached(self._limits, similarity)]

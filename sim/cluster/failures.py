@@ -1,0 +1,78 @@
+"""GPUs that go out of service in the middle of their work, and come back."""
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import inf
+from typing import Any, Literal
+
+import simpy
+
+from conf.ranges import Positive
+from sim.core.errors import ConfigError
+from sim.core.request import FAILED
+from sim.core.streams import FAILURES
+from sim.protocols import Controller, Run, Worker
+
+
+@dataclass(slots=True)
+class Failures(Controller):
+    """Takes GPUs out of service: at given times, or at random with exponential times between failures and to repair.
+
+    What a GPU has aboard is lost, and so is what lies in its memory: when it is back it loads the model of its role.
+    Controllers still count it in the role that it will have. While it is down it draws its idle power.
+
+    Args:
+        outages: GPU, by number -> windows [from_s, until_s] in which it is down, in order and apart.
+        mean_up_s: mean seconds from a repair to the next failure of each GPU; None is no failure at random.
+        mean_down_s: mean seconds from a failure to its repair.
+        lost: what becomes of a request that a failed GPU ran: ``again`` puts it back at the end of its queue, to begin
+            anew; ``failed`` ends it.
+    """
+
+    outages: Mapping[int, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    mean_up_s: Positive | None = None
+    mean_down_s: Positive = 600.0
+    lost: Literal["again", "failed"] = "again"
+    _run: Run = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for gpu, windows in self.outages.items():
+            edges = [edge for window in windows for edge in window]
+            if not (edges and edges[0] >= 0 and all(low < high for low, high in pairwise([*edges, inf]))):
+                raise ConfigError(
+                    f"failures.outages.{gpu}: found {[list(w) for w in windows]}, expected windows [from_s, until_s] "
+                    "in order, from 0 s on, each to end before the next begins"
+                )
+
+    def bind(self, run: Run) -> None:
+        self._run = run
+        absent = sorted(set(self.outages) - set(range(run.cluster.gpus)))
+        if absent:
+            raise ConfigError(f"failures.outages: found GPU {absent[0]}, expected 0 to {run.cluster.gpus - 1}")
+        for worker in run.cluster.workers:
+            if worker.id in self.outages:
+                run.process(self._follow(worker, iter(self.outages[worker.id])))
+            elif self.mean_up_s is not None:
+                run.process(self._follow(worker, self._drawn(worker, self.mean_up_s)))
+        if self.outages or self.mean_up_s is not None:
+            run.assume("GPUs that are down draw", "their idle power", "a setting of failures=; not published")
+
+    def _drawn(self, worker: Worker, mean_up_s: float) -> Iterator[tuple[float, float]]:
+        rng, until_s = self._run.rng(FAILURES.format(worker.id)), 0.0
+        while True:
+            from_s = until_s + rng.exponential(mean_up_s)
+            until_s = from_s + rng.exponential(self.mean_down_s)
+            yield from_s, until_s
+
+    def _follow(self, worker: Worker, windows: Iterator[tuple[float, float]]) -> Generator[simpy.Event, Any, None]:
+        run = self._run
+        for from_s, until_s in windows:
+            yield run.clock.sleep_until(from_s)
+            for request in run.fail(worker):
+                if self.lost == "again":
+                    run.requeue(request)
+                else:
+                    run.end(request, FAILED, f"GPU {worker.id} failed")
+            yield run.clock.sleep_until(until_s)
+            run.cluster.repair(worker, run.clock.now)

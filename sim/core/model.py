@@ -1,0 +1,41 @@
+"""Models in their roles: what a system can serve a request with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sim.core.errors import ConfigError
+
+PIXELS = 8
+"""Pixels on a side that become one of the latent: the VAE of every latent diffusion model shrinks by 8 or more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model in a role: its name in the profiles, and the shape and steps that it is made for."""
+
+    name: str
+    steps: int
+    width: int
+    height: int
+
+    def __post_init__(self) -> None:
+        sides = (self.width, self.height)
+        if not (0 < self.steps <= 10_000 and all(0 < side <= 65_536 and side % PIXELS == 0 for side in sides)):
+            raise ConfigError(
+                f"models: {self.name}: expected 1 to 10,000 steps, and sides of {PIXELS} to 65,536 pixels in multiples "
+                f"of {PIXELS}, found {self}"
+            )
+
+
+def in_role(models: Mapping[str, Model], role: str) -> Model:
+    """The model in ``role``. Raises ConfigError where ``models`` has none."""
+    if role not in models:
+        raise ConfigError(
+            f"models: the system needs a model in role {role!r}, found only {', '.join(models)}; choose another models="
+        )
+    return models[role]
+
+
+def reference(models: Mapping[str, Model]) -> Model:
+    """The model that latency limits and savings are measured against: that of the first role, the largest."""
+    return next(iter(models.values()))

@@ -1,0 +1,482 @@
+"""The step-by-step executor: who is active on a worker may change at every boundary between two steps."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Annotated, Any, NoReturn
+
+from annotated_types import Ge
+
+from backends.base import FREE, Cost, Work, WorkFailed
+from sim.addons.inline import InlineControlNets
+from sim.addons.kernels import Kernels
+from sim.addons.shared_servers import SharedServers
+from sim.addons.steps import WithAddons, priced
+from sim.addons.sync_loading import SyncLoading
+from sim.core.clock import COMPLETION, DISPATCH
+from sim.core.culprit import caller, of, sane
+from sim.core.errors import ConfigError, SimulationError
+from sim.core.request import FAILED, MISSING, Request
+from sim.execution.loading import DoesNotFit, ensure, record_loads, seconds
+from sim.execution.same_size import SameSizeSteps
+from sim.execution.worker_batch import BatchTotals, ConstantStepCosts, Slot, WorkerBatch
+from sim.metrics.recorder import BATCH_MEAN, STEP_SHARE
+from sim.protocols import (
+    ControlNetPlacement,
+    Executor,
+    FeatureCache,
+    Loads,
+    LoraLoading,
+    RequestColumn,
+    Run,
+    StepCosts,
+    Steps,
+    StepsUntil,
+    Worker,
+)
+
+EXPECTED = "expected a Cost of 0 or more seconds, and 0 or more joules or None"
+
+
+@dataclass(slots=True)
+class ContinuousBatching(Executor):
+    """Up to ``max_batch`` requests step together; one joins or leaves at a boundary (ORCA's iteration-level scheduling).
+
+    A GPU does one thing at a time: while one request is prepared or decoded the others wait. A run of steps is planned
+    up to the first request that ends, and cut at the next boundary when one joins. A live backend makes every step.
+
+    Args:
+        max_batch: requests that are active on a worker at most.
+        batching: what the stages cost; by default as the backend has them.
+        feature_cache: what a step reuses of the one before; None computes all.
+        controlnet_placement, lora_loading: where ControlNets run, and when LoRAs come; without both, they are loaded one after another.
+        kernels: of the denoiser and its ControlNets; None is plain.
+
+    Raises ConfigError for a feature cache on a live backend, which computes all.
+    """
+
+    max_batch: Annotated[int, Ge(1)] = 16
+    batching: Steps = field(default_factory=SameSizeSteps)
+    feature_cache: FeatureCache | None = None
+    controlnet_placement: ControlNetPlacement | None = None
+    lora_loading: LoraLoading | None = None
+    kernels: Kernels | None = None
+    _run: Run = field(init=False, repr=False)
+    _share: RequestColumn = field(init=False, repr=False)
+    _batch: RequestColumn = field(init=False, repr=False)
+    _reused: RequestColumn = field(init=False, repr=False)
+    _worker_batches: dict[int, WorkerBatch] = field(init=False, default_factory=dict, repr=False)
+    _preempted: dict[Request, tuple[int, Slot, int, str]] = field(init=False, default_factory=dict, repr=False)
+    """By preempted request: its worker, its slot (``since`` is what it had), its steps left, and who preempted it."""
+
+    def __post_init__(self) -> None:
+        if self.feature_cache is not None and isinstance(self.controlnet_placement, SharedServers):
+            raise ConfigError(
+                "feature_cache: how seldom steps that reuse something call the ControlNet servers is not modelled; add "
+                "feature_cache=none, or give ControlNets GPUs of the group (controlnet_placement=service)"
+            )
+        if self.controlnet_placement is not None or self.lora_loading is not None or self.kernels is not None:
+            placement, loading = self.controlnet_placement or InlineControlNets(), self.lora_loading or SyncLoading()
+            self.batching = WithAddons(self.batching, placement, loading, self.kernels or Kernels())
+
+    def bind(self, run: Run) -> None:
+        self._run = run
+        self._share, self._batch = run.add_column(STEP_SHARE, public=False), run.add_column(BATCH_MEAN)
+        self.batching.bind(run, self.interrupt)
+        if self.feature_cache is not None:
+            if run.backend.live:
+                raise ConfigError("feature_cache: a live backend computes every block; add feature_cache=none")
+            self._reused = run.add_column("reused_share")
+            self.feature_cache.bind(run)
+
+    def accept(self, worker: Worker, request: Request) -> None:
+        worker_batch = self._worker_batches.get(worker.id)
+        if worker_batch is None:
+            worker_batch = self._worker_batches[worker.id] = WorkerBatch(worker)
+        worker_batch.joining.append(request)
+        if not worker_batch.working:
+            worker_batch.working = True
+            self._at(worker_batch, DISPATCH, self._run.clock._now)
+        elif worker_batch.planned:
+            self._interrupt(worker_batch)
+
+    def abort(self, worker: Worker, now_s: float) -> list[Request]:
+        worker_batch = self._worker_batches.pop(worker.id, None)
+        for request in [request for request, (at, *_) in self._preempted.items() if at == worker.id]:
+            del self._preempted[request]  # what it had made is gone with the GPU's memory
+            request.steps_left = request.steps - request.skipped
+        if worker_batch is None:
+            return []
+        run, lost = self._run, [slot.request for slot in worker_batch.slots]
+        due = worker_batch.due
+        pending = due is not None and run.clock.cancel(due)
+        if pending and worker_batch.staged is not None:
+            lost.append(worker_batch.staged)
+        lost += worker_batch.joining
+        if due is not None and pending and due[1] != DISPATCH:  # else its turn comes now, and nothing has begun
+            run.cluster.record_busy(worker, max(worker.busy_until_s, worker_batch.anchor_s), now_s, "request_lost")
+        for request in lost:
+            self.batching.request_lost(worker, request)
+        return lost
+
+    def interrupt(self, worker: Worker) -> None:
+        worker_batch = self._worker_batches.get(worker.id)
+        if worker_batch is not None:
+            worker_batch.changed = True
+            if worker_batch.planned:
+                self._interrupt(worker_batch)
+
+    def active(self, worker: Worker) -> Sequence[Request]:
+        worker_batch = self._worker_batches.get(worker.id)
+        return (
+            () if worker_batch is None else [slot.request for slot in worker_batch.slots if slot.request.steps_left > 0]
+        )
+
+    def joining(self, worker: Worker) -> Sequence[Request]:
+        worker_batch = self._worker_batches.get(worker.id)
+        return () if worker_batch is None else worker_batch.joining
+
+    def is_at_boundary(self, worker: Worker) -> bool:
+        worker_batch = self._worker_batches.get(worker.id)
+        return worker_batch is None or worker_batch.asking or not worker_batch.working
+
+    def at_boundary(
+        self, worker: Worker, then: Callable[[Worker], None], steps_until: StepsUntil | None = None
+    ) -> None:
+        worker_batch = self._worker_batches.get(worker.id)
+        if worker_batch is not None and worker_batch.working:
+            worker_batch.then, worker_batch.steps_until, worker_batch.asked_s = then, steps_until, self._run.clock._now
+            if worker_batch.planned:
+                self._interrupt(worker_batch)
+
+    def preempt(self, worker: Worker, request: Request) -> None:
+        worker_batch = self._worker_batches[worker.id]
+        slot = next(slot for slot in worker_batch.slots if slot.request is request)
+        worker_batch.slots.remove(slot)
+        worker_batch.changed = bool(worker_batch.slots)
+        slot.since = worker_batch.totals.minus(slot.since)
+        self._preempted[request] = worker.id, slot, request.steps_left, caller(1)
+        request.worker = MISSING
+        self._run.cluster.release(worker)
+
+    def charge_overhead(self, worker: Worker, seconds: float) -> None:
+        if not 0.0 <= seconds < inf:
+            raise SimulationError(f"{caller(1)} holds {worker} for {seconds} s; expected 0 or more seconds")
+        worker_batch = self._worker_batches.get(worker.id)
+        if worker_batch is None:
+            worker_batch = self._worker_batches[worker.id] = WorkerBatch(worker)
+        worker_batch.overhead_s += seconds
+        worker_batch.changed = True
+
+    def price(self, works: Sequence[Work]) -> Cost:
+        steps = priced(self.batching)
+        if self.feature_cache is None:
+            return steps.price(works)
+        asked = [_asking(work) for work in works]
+        of = dict(zip(asked, works, strict=True))
+        count = works[0].steps
+        step_costs = self.feature_cache.step_costs(asked, count, lambda some: steps.price([of[each] for each in some]))
+        return Cost(step_costs.seconds(count), step_costs.joules(count)).over(count)
+
+    def _at(self, worker_batch: WorkerBatch, order: int, time_s: float) -> None:
+        worker_batch.version += 1
+        clock = self._run.clock
+        worker_batch.staged = None
+        worker_batch.due = clock.at(max(time_s, clock._now), order, self._go_on, (worker_batch, worker_batch.version))
+
+    def _go_on(self, due: tuple[WorkerBatch, int]) -> None:
+        worker_batch, version = due
+        if version == worker_batch.version:
+            if worker_batch.planned:
+                self._stepped(worker_batch)
+            self._advance(worker_batch)
+
+    def _interrupt(self, worker_batch: WorkerBatch) -> None:
+        if self._run.backend.live or worker_batch.step_costs.seconds(worker_batch.planned) <= 0.0:
+            return
+        steps = worker_batch.step_costs.steps_by(self._run.clock._now - worker_batch.run_s)
+        if steps < worker_batch.planned:
+            worker_batch.planned = max(steps, 0)
+            self._at(worker_batch, COMPLETION, worker_batch.now_s(worker_batch.planned))
+
+    def _advance(self, worker_batch: WorkerBatch) -> None:
+        """At a boundary: let one go that is done, or have one join that waits, or ask who else does, or step on."""
+        done = next((slot for slot in worker_batch.slots if slot.request.steps_left <= 0), None)
+        if done is not None:
+            self._leave(worker_batch, done)
+        elif worker_batch.joining:
+            self._join(worker_batch, worker_batch.joining.popleft())
+        elif worker_batch.then is not None and worker_batch.steps_until is None:
+            then, worker_batch.then = worker_batch.then, None
+            worker_batch.asking = True
+            then(worker_batch.worker)
+            worker_batch.asking = False
+            self._advance(worker_batch)
+        elif worker_batch.changed and worker_batch.slots:
+            self._boundary(worker_batch)
+        elif worker_batch.slots:
+            self._step(worker_batch)
+        else:
+            worker_batch.working = False
+
+    def _join(self, worker_batch: WorkerBatch, request: Request) -> None:
+        run, worker = self._run, worker_batch.worker
+        if not worker_batch.slots:  # count from now
+            worker_batch.anchor_s, worker_batch.ready_s, worker_batch.other_s, worker_batch.totals = (
+                run.clock._now,
+                0.0,
+                0.0,
+                BatchTotals(),
+            )
+        if request in self._preempted:
+            slot = self._resumed(worker, request)
+            slot.since = worker_batch.totals.minus(slot.since)
+            worker_batch.slots.append(slot)
+            worker_batch.changed = True
+            self._advance(worker_batch)
+            return
+        if request.steps_left != request.steps - request.skipped:
+            raise run.policy_error(
+                "scheduler",
+                f"handed over the request in row {request.row} with {request.steps_left} steps left; its plan has "
+                f"{request.steps - request.skipped}",
+            )
+        start_s = worker_batch.now_s()
+        try:
+            loads = ensure(
+                run, worker, request, [slot.request for slot in worker_batch.slots], self.batching.load_addons
+            )
+        except DoesNotFit as failure:
+            request.start_s, request.load_s = start_s, seconds(failure.loads)
+            worker_batch.ready_s += request.load_s
+            self._stage(worker_batch, self._unprepared, (worker_batch, request, failure.loads, str(failure)), request)
+            return
+        request.start_s, request.load_s = start_s, seconds(loads)
+        worker_batch.ready_s += request.load_s
+        try:
+            cost = self.batching.prepare(worker, request, start_s)
+        except WorkFailed as failure:
+            self._stage(worker_batch, self._unprepared, (worker_batch, request, loads, str(failure)), request)
+            return
+        if not (0.0 <= cost.seconds < inf and (cost.joules is None or 0.0 <= cost.joules < inf)):
+            self._refuse(cost, "prepare")
+        worker_batch.ready_s += request.fetch_s
+        worker_batch.other_s += cost.seconds
+        slot = Slot(request, worker_batch.totals.copy())
+        for _, load in loads:
+            slot.note(load)
+        slot.note(cost)
+        self._stage(worker_batch, self._joined, (worker_batch, slot, loads, cost), request)
+
+    def _resumed(self, worker: Worker, request: Request) -> Slot:
+        at, slot, left, parker = self._preempted.pop(request)
+        found = (worker.id, worker.model, request.steps_left)
+        if found == (at, request.model, left):
+            return slot
+        raise self._run.policy_error(
+            "scheduler",
+            f"resumes the request in row {request.row}, preempted by {parker} with {left} steps left, on {worker} with "
+            f"{worker.model} and {request.steps_left} steps left; its state is on worker {at}, for {request.model}: moving "
+            "it has no cost yet, so resume it there",
+        )
+
+    def _joined(self, what: tuple[WorkerBatch, Slot, Loads, Cost]) -> None:
+        worker_batch, slot, loads, cost = what
+        request, worker, until_s = slot.request, worker_batch.worker, worker_batch.now_s()
+        from_s, _ = record_loads(self._run, worker, loads, request.start_s, until_s)
+        if request.fetch_s:
+            fetched_s = min(from_s + request.fetch_s, until_s)
+            self._run.cluster.record_busy(worker, from_s, fetched_s, "fetch", None, 1, request.row)
+            from_s = fetched_s
+        if until_s > from_s:
+            self._run.cluster.record_busy(worker, from_s, until_s, "prepare", cost.joules, 1, request.row)
+        request.decode_s = cost.seconds
+        worker_batch.slots.append(slot)
+        worker_batch.changed = True
+        self._advance(worker_batch)
+
+    def _unprepared(self, what: tuple[WorkerBatch, Request, Loads, str]) -> None:
+        worker_batch, request, loads, reason = what
+        record_loads(self._run, worker_batch.worker, loads, request.start_s, worker_batch.now_s())
+        self._fail(worker_batch, [request], reason)
+
+    def _boundary(self, worker_batch: WorkerBatch) -> None:
+        worker_batch.changed = False
+        start_s = worker_batch.now_s()
+        cost = self.batching.boundary(worker_batch.worker, [slot.request for slot in worker_batch.slots], start_s)
+        if cost is not FREE and not (0.0 <= cost.seconds < inf and (cost.joules is None or 0.0 <= cost.joules < inf)):
+            self._refuse(cost, "boundary")
+        if worker_batch.overhead_s:
+            cost, worker_batch.overhead_s = Cost(cost.seconds + worker_batch.overhead_s), 0.0
+        worker_batch.other_s += cost.seconds
+        self._stage(worker_batch, self._crossed, (worker_batch, start_s, cost))
+
+    def _crossed(self, what: tuple[WorkerBatch, float, Cost]) -> None:
+        worker_batch, start_s, cost = what
+        if cost.seconds:
+            totals, batch = worker_batch.totals, len(worker_batch.slots)
+            self._run.cluster.record_busy(
+                worker_batch.worker, start_s, worker_batch.now_s(), "boundary", cost.joules, batch
+            )
+            totals.idle_s += cost.seconds / batch
+            totals.meter(cost.seconds, cost.joules, batch)
+        self._advance(worker_batch)
+
+    def _step(self, worker_batch: WorkerBatch) -> None:
+        active = [slot.request for slot in worker_batch.slots]
+        worker_batch.run_s = worker_batch.now_s()
+        count = 1 if self._run.backend.live else min(request.steps_left for request in active)
+        try:
+            if self.feature_cache is None:
+                cost = self.batching.step(worker_batch.worker, active, worker_batch.run_s)
+                if not (0.0 <= cost.seconds < inf and (cost.joules is None or 0.0 <= cost.joules < inf)):
+                    self._refuse(cost, "step")
+                worker_batch.step_costs = ConstantStepCosts(cost)
+            else:
+                worker_batch.step_costs = self._reusing(worker_batch, active, count)
+        except WorkFailed as failure:
+            worker_batch.slots.clear()
+            self._fail(worker_batch, active, str(failure))
+            return
+        if self._run.backend.live:
+            worker_batch.steps_until = None  # the step is made: who wants to be asked is asked after it
+        elif worker_batch.steps_until is not None:
+            # Steps that reuse are shorter than the longest: it is asked early rather than late, and once an instant.
+            now_s = self._run.clock._now
+            steps_until = max(
+                worker_batch.steps_until(now_s, worker_batch.step_costs.longest_s), int(worker_batch.asked_s == now_s)
+            )
+            if steps_until < 0:
+                raise SimulationError(
+                    f"{of(worker_batch.steps_until)} says that {steps_until} steps remain until it is asked; expected 0 or more"
+                )
+            if not steps_until:
+                worker_batch.steps_until = None
+                self._advance(worker_batch)
+                return
+            count = min(count, steps_until)
+        if (holds := self.batching.stable_steps(worker_batch.worker, active)) is not None:
+            if holds < 1:
+                raise SimulationError(
+                    f"{of(self.batching)} returned {holds} from stable_steps; expected 1 or more, or None"
+                )
+            count = min(count, holds)
+        worker_batch.planned = count
+        self._at(worker_batch, COMPLETION, worker_batch.now_s(worker_batch.planned))
+
+    def _reusing(self, worker_batch: WorkerBatch, active: Sequence[Request], count: int) -> StepCosts:
+        cache = self.feature_cache
+        assert cache is not None
+        step_costs = cache.step_costs(
+            active,
+            count,
+            lambda some: sane(self.batching.step(worker_batch.worker, some, worker_batch.run_s), self.batching, "step"),
+        )
+        sane(Cost(step_costs.seconds(count), step_costs.joules(count)), cache, "step_costs")
+        return step_costs
+
+    def _refuse(self, cost: object, method: str) -> NoReturn:
+        backend = of(self._run.backend)
+        if of(self.batching).startswith("sim."):
+            raise SimulationError(f"{backend}, by {of(self.batching)}.{method}, returned {cost}; {EXPECTED}")
+        raise SimulationError(f"{of(self.batching)} returned {cost} from {method}; {EXPECTED}")
+
+    def _stepped(self, worker_batch: WorkerBatch) -> None:
+        count, batch, totals = worker_batch.planned, len(worker_batch.slots), worker_batch.totals
+        worker_batch.planned = 0
+        from_s, seconds, joules = (
+            worker_batch.now_s(),
+            worker_batch.step_costs.seconds(count),
+            worker_batch.step_costs.joules(count),
+        )
+        totals.steps_s += seconds
+        totals.share_s += seconds / batch
+        totals.batch_s += seconds * batch
+        totals.meter(seconds, joules, batch)
+        self._run.cluster.record_busy(worker_batch.worker, from_s, worker_batch.now_s(), "steps", joules, batch)
+        for slot in worker_batch.slots:
+            slot.request.steps_left -= count
+        for slot, reused in zip(worker_batch.slots, worker_batch.step_costs.reused(count), strict=False):
+            slot.reused += reused
+
+    def _leave(self, worker_batch: WorkerBatch, slot: Slot) -> None:
+        worker_batch.slots.remove(slot)
+        worker_batch.changed = bool(worker_batch.slots)
+        request, start_s = slot.request, worker_batch.now_s()
+        try:
+            before, after = self.batching.finish(worker_batch.worker, request, start_s)
+        except WorkFailed as failure:
+            self._fail(worker_batch, [request], str(failure))
+            return
+        if not (0.0 <= before.seconds < inf and (before.joules is None or 0.0 <= before.joules < inf)):
+            self._refuse(before, "finish")
+        if after is not FREE and not (
+            0.0 <= after.seconds < inf and (after.joules is None or 0.0 <= after.joules < inf)
+        ):
+            self._refuse(after, "finish")
+        worker_batch.other_s += before.seconds
+        slot.note(before)
+        slot.note(after)
+        self._tell(worker_batch, slot, before, after)
+        self._stage(worker_batch, self._out, (worker_batch, slot, start_s, before, after), request)
+
+    def _out(self, what: tuple[WorkerBatch, Slot, float, Cost, Cost]) -> None:
+        """The image is there; what comes after it still holds the GPU."""
+        worker_batch, slot, start_s, before, after = what
+        run, worker = self._run, worker_batch.worker
+        until_s = worker_batch.now_s()
+        if before.seconds:
+            run.cluster.record_busy(worker, start_s, until_s, "finish", before.joules, 1, slot.request.row)
+        run.end(slot.request)
+        worker_batch.other_s += after.seconds
+        self._stage(worker_batch, self._gone, (worker_batch, until_s, after))
+
+    def _gone(self, what: tuple[WorkerBatch, float, Cost]) -> None:
+        worker_batch, start_s, after = what
+        if after.seconds:
+            self._run.cluster.record_busy(worker_batch.worker, start_s, worker_batch.now_s(), "after", after.joules)
+        self._run.cluster.release(worker_batch.worker)
+        self._advance(worker_batch)
+
+    def _stage(
+        self,
+        worker_batch: WorkerBatch,
+        then: Callable[[Any], None],
+        what: tuple[object, ...],
+        request: Request | None = None,
+    ) -> None:
+        """Go on with ``then(what)`` when the stage that was just added is over, of ``request``, which is not active."""
+        clock = self._run.clock
+        worker_batch.staged = request
+        worker_batch.due = clock.at(max(worker_batch.now_s(), clock._now), COMPLETION, then, what)
+
+    def _fail(self, worker_batch: WorkerBatch, requests: list[Request], reason: str) -> None:
+        for request in requests:
+            self.batching.request_lost(worker_batch.worker, request)
+            self._run.end(request, FAILED, reason)
+        self._run.cluster.release(worker_batch.worker, len(requests))
+        self._advance(worker_batch)
+
+    def _tell(self, worker_batch: WorkerBatch, slot: Slot, before: Cost, after: Cost) -> None:
+        request, totals, since = slot.request, worker_batch.totals, slot.since
+        request.denoise_s = totals.steps_s - since.steps_s
+        share_s = totals.share_s - since.share_s
+        self._batch[request.row] = (
+            (totals.batch_s - since.batch_s) / request.denoise_s if request.denoise_s > 0.0 else 1.0
+        )
+        if self.feature_cache is not None:
+            self._reused[request.row] = slot.reused / max(request.steps - request.skipped, 1)
+        request.decode_s += before.seconds
+        own_s = request.load_s + request.fetch_s + share_s + request.decode_s
+        beside_s = (totals.idle_s - since.idle_s) + after.seconds
+        metered_s = totals.metered_s - since.metered_s + slot.metered_s
+        gpus = len(worker_batch.worker.gpus)
+        estimated_j = self._run.cluster.gpu.energy_j(own_s + beside_s - metered_s) * gpus
+        self._share[request.row] = share_s * gpus
+        request.energy_j = totals.joules - since.joules + slot.joules + estimated_j
+
+
+def _asking(work: Work) -> Request:
+    request = Request(work.row, 0.0, work.width, work.height, work.steps)
+    request.model, request.steps_left = work.model, work.steps
+    return request

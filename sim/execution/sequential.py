@@ -1,0 +1,157 @@
+"""The whole-request executor: a worker runs one request at a time, from load to decode (batch size 1)."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from backends.base import Cost, Work, WorkFailed, whole
+from sim.addons.assets import addons
+from sim.core.clock import COMPLETION, Clock
+from sim.core.culprit import sane
+from sim.core.request import FAILED, Request
+from sim.execution.loading import DoesNotFit, cancel_due, ensure, joules_of, record_interrupted, record_loads, seconds
+from sim.execution.speedup import Speedup, speedup_of
+from sim.metrics.recorder import STEP_SHARE
+from sim.protocols import Cluster, Executor, Loads, RequestColumn, Run, Worker
+
+
+class RequestCost(NamedTuple):
+    """A whole request after loads and fetches; where ``joules`` were not measured it draws ``watts``."""
+
+    denoise_s: float
+    other_s: float
+    busy_s: float
+    joules: float | None
+    watts: float
+
+
+@dataclass(slots=True)
+class Sequential(Executor):
+    """Load the model and add-ons that are not resident, fetch the artifact, denoise steps K..N, decode.
+
+    Production systems serve SDXL this way, since a batch of two takes nearly twice as long (SwiftDiffusion,
+    2.3), and so do NIRVANA (7.1) and MoDM's artifact.
+
+    Args:
+        speedup: GPUs of a group -> how many times faster than on one its steps are; goes before the backend's profile.
+
+    Raises ConfigError for a group of a size that has none there and was not measured.
+    """
+
+    speedup: Speedup = field(default_factory=dict)
+    _run: Run = field(init=False, repr=False)
+    _clock: Clock = field(init=False, repr=False)
+    _cluster: Cluster = field(init=False, repr=False)
+    _by_row: bool = field(init=False, repr=False)
+    _watts: float = field(init=False, repr=False)
+    _addons: bool = field(init=False, repr=False)
+    _share: RequestColumn | None = field(init=False, repr=False)
+    _known: dict[tuple[object, ...], RequestCost] = field(init=False, default_factory=dict, repr=False)
+    """By plan: rows of one are asked for once, where the backend does not tell them apart."""
+
+    def bind(self, run: Run) -> None:
+        self._run = run
+        self._clock, self._cluster, self._by_row = run.clock, run.cluster, run.backend.by_row
+        self._watts = run.cluster.gpu.energy_j(1.0)
+        self._addons = run.workload.addons is not None
+        together: Collection[int] = self.speedup or run.backend.group_sizes()
+        self._share = run.add_column(STEP_SHARE, public=False) if together else None
+
+    def accept(self, worker: Worker, request: Request) -> None:
+        clock = self._clock
+        loads: Loads | None = None
+        if worker.model != request.model or self._addons:
+            try:
+                loads = ensure(self._run, worker, request)
+            except DoesNotFit as failure:
+                self._fail(worker, request, failure.loads, str(failure))
+                return
+            request.load_s = seconds(loads)
+        key = (
+            request.model, request.width, request.height, request.steps, request.skipped, request.refine, request.addons
+        )  # fmt: skip
+        took = self._known.get(key)
+        if took is None:
+            try:
+                took = self._ask(worker, request)
+            except WorkFailed as failure:
+                self._fail(worker, request, loads, str(failure))
+                return
+            if not self._by_row:
+                self._known[key] = took
+        elif self._addons:  # what lies beside it is not the same on every worker
+            try:
+                self._check_memory(worker, self._run.work(request))
+            except WorkFailed as failure:
+                self._fail(worker, request, loads, str(failure))
+                return
+        denoise_s, other_s, busy_s, joules, watts = took
+        if len(worker.gpus) > 1:
+            denoise_s, other_s, busy_s, joules, watts = self._on_a_group(took, worker, request)
+        if request.fetch_s or loads:
+            busy_s = request.load_s + request.fetch_s + denoise_s + other_s
+        now_s = clock._now
+        request.start_s = now_s
+        request.denoise_s = denoise_s
+        request.decode_s = other_s
+        if self._share is not None:
+            self._share[request.row] = denoise_s * len(worker.gpus)
+        if joules is None:
+            request.energy_j = watts * (busy_s - request.load_s)
+        else:
+            request.energy_j = joules + watts * request.fetch_s if request.fetch_s else joules
+        worker.due = clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request, loads))
+
+    def _fail(self, worker: Worker, request: Request, loads: Loads | None, reason: str) -> None:
+        """Fail ``request`` when what it needs has come."""
+        request.start_s = self._clock._now
+        ready_s = request.start_s + seconds(loads or [])
+        worker.due = self._clock.at(ready_s, COMPLETION, self._failed, (worker, request, loads, reason))
+
+    def _done(self, ran: tuple[Worker, Request, Loads | None]) -> None:
+        worker, request, loads = ran
+        cluster = self._cluster
+        from_s, until_s, joules = request.start_s, self._clock._now, request.energy_j
+        if loads:
+            from_s, loading_j = record_loads(self._run, worker, loads, from_s, until_s)
+            request.energy_j += loading_j
+        cluster.record_busy(worker, from_s, until_s, "serve", joules, 1, request.row)
+        self._run.end(request)
+        cluster.release(worker)
+
+    def _failed(self, ran: tuple[Worker, Request, Loads | None, str]) -> None:
+        worker, request, loads, reason = ran
+        if loads:
+            record_loads(self._run, worker, loads, request.start_s, self._run.clock._now)
+        self._run.end(request, FAILED, reason)
+        self._run.cluster.release(worker)
+
+    def abort(self, worker: Worker, now_s: float) -> list[Request]:
+        taken = cancel_due(self._run, worker)
+        if taken is None:
+            return []
+        until_s, (_, request, loads, *_) = taken
+        record_interrupted(
+            self._run, worker, request.start_s, until_s, request.energy_j + joules_of(self._run, loads or [])
+        )
+        return [request]
+
+    def _ask(self, worker: Worker, request: Request) -> RequestCost:
+        work = self._run.work(request)
+        self._check_memory(worker, work)
+        cost = whole(self._run.backend, work)
+        for part in (Cost(cost.denoise_s, cost.energy_j), Cost(cost.other_s)):
+            sane(part, self._run.backend, "begin, steps or end")
+        self._run.keep_artifact(request, work)
+        return RequestCost(cost.denoise_s, cost.other_s, cost.denoise_s + cost.other_s, cost.energy_j, self._watts)
+
+    def _check_memory(self, worker: Worker, work: Work) -> None:
+        runs = [addons(work.model, work.controlnets, work.loras)]
+        self._cluster.check_memory(worker, self._run.backend.peak_bytes((work,)), runs)
+
+    def _on_a_group(self, took: RequestCost, worker: Worker, request: Request) -> RequestCost:
+        gpus = len(worker.gpus)
+        denoise_s = took.denoise_s / speedup_of(self._run, worker, request, self.speedup, "executor.speedup")
+        busy_s = denoise_s + took.other_s
+        joules = None if took.joules is None else took.joules * gpus * busy_s / took.busy_s
+        return RequestCost(denoise_s, took.other_s, busy_s, joules, took.watts * gpus)

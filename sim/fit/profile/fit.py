@@ -1,0 +1,114 @@
+"""From the seconds in a log to a profile: an affine law of the steps for each size, and a scatter about it."""
+
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backends.profile import Point, Profile
+from backends.scatter import Around, Scatter
+from sim.fit.profile.observed import Observed
+
+LEAST_CELL, LEAST_SIZE, LEAST_AROUND = 20, 40, 1000
+"""Requests that a median of one size and number of steps, a step time of one size, and a scatter rest on, at least."""
+
+RATIO = 1.2
+"""Typical seconds of requests whose scatter is measured together lie within this ratio."""
+
+PROBABILITIES = (
+    0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.825, 0.85, 0.875, 0.9, 0.925,
+    0.95, 0.96, 0.97, 0.98, 0.99, 0.995, 0.998, 1.0,
+)  # fmt: skip
+"""Dense where seconds rise fast: the slow tenth."""
+
+Floats = NDArray[np.float64]
+
+
+def fit(seen: Observed, *, gpu: str, model: str, source: str, notes: str | None = None) -> Profile:
+    """A profile of typical (median) seconds, by size and steps, with the scatter about them.
+
+    Seconds are those of a size's step times the steps, plus what does not depend on the steps: that is affine in the
+    pixels, fitted on sizes that were asked for with several numbers of steps, and stands as ``vae_decode``.
+    """
+    pixels = seen.pixels
+    fixed = _fixed(seen)
+    sizes, step_s = _steps(seen, fixed)
+    typical_s = np.polyval(fixed, pixels) + seen.steps * np.interp(pixels, sizes, step_s)
+
+    def point(size: int, seconds: float) -> Point:
+        at = pixels == size
+        shapes = Counter(zip(seen.width[at].tolist(), seen.height[at].tolist(), strict=True))
+        width, height = min(shapes, key=lambda shape: (-shapes[shape], shape))  # the most common
+        return Point(width=width, height=height, seconds=_short(seconds))
+
+    return Profile(
+        schema=1,
+        model=model,
+        gpu=gpu,
+        source=source,
+        basis="measured",
+        notes=notes,
+        step=list(map(point, sizes.tolist(), step_s.tolist())),
+        vae_decode=[
+            point(size, max(float(np.polyval(fixed, size)), 1e-6)) for size in dict.fromkeys(sizes[[0, -1]].tolist())
+        ],
+        scatter=_scatter(seen.seconds / typical_s, typical_s),
+    )
+
+
+def _fixed(seen: Observed) -> Floats:
+    """Seconds that do not depend on the steps, as a polynomial of the pixels, highest power first."""
+    sizes, found, weights = [], [], []
+    for size in np.unique(seen.pixels):
+        at = seen.pixels == size
+        steps, counts = np.unique(seen.steps[at], return_counts=True)
+        enough = counts >= LEAST_CELL
+        if enough.sum() >= 3 and steps[enough][-1] >= 2 * steps[enough][0]:
+            medians = [np.median(seen.seconds[at & (seen.steps == each)]) for each in steps[enough]]
+            sizes.append(size)
+            found.append(np.polyfit(steps[enough], medians, 1, w=np.sqrt(counts[enough]))[1])
+            weights.append(np.sqrt(counts[enough].sum()))
+    if not found:
+        return np.zeros(1)
+    return np.polyfit(sizes, found, 1 if len(found) > 2 else 0, w=weights)
+
+
+def _steps(seen: Observed, fixed: Floats) -> tuple[NDArray[np.int64], Floats]:
+    """The sizes that were asked for often, and the smallest and the largest; the median seconds of a step of each."""
+    each_s = (seen.seconds - np.polyval(fixed, seen.pixels)) / seen.steps
+    sizes, counts = np.unique(seen.pixels, return_counts=True)
+    kept = counts >= LEAST_SIZE
+    kept[[0, -1]] = True
+    step_s = np.array([np.median(each_s[seen.pixels == size]) for size in sizes[kept]])
+    return sizes[kept], np.maximum(step_s, 1e-6)
+
+
+def _scatter(factors: Floats, typical_s: Floats) -> Scatter:
+    order = np.argsort(typical_s, kind="stable")
+    factors, typical_s = factors[order], typical_s[order]
+    bounds = [0]
+    while bounds[-1] < len(factors):
+        upper = int(np.searchsorted(typical_s, typical_s[bounds[-1]] * RATIO, side="right"))
+        bounds.append(min(max(upper, bounds[-1] + LEAST_AROUND), len(factors)))
+    if len(bounds) > 2 and bounds[-1] - bounds[-2] < LEAST_AROUND:
+        del bounds[-2]
+    around: list[Around] = []
+    for low, high in pairwise(bounds):
+        middle_s = _short(float(typical_s[low:high].mean()))
+        if around and middle_s <= around[-1].seconds:
+            continue
+        around.append(Around(seconds=middle_s, factors=_quantiles(factors[low:high])))
+    return Scatter(probabilities=list(PROBABILITIES), around=around)
+
+
+def _quantiles(factors: Floats) -> list[float]:
+    """Quantiles whose last makes the mean between it and the one before what it is: nobody's record is drawn from."""
+    found = np.quantile(factors, PROBABILITIES)
+    beyond = factors[factors >= found[-2]]
+    found[-1] = max(found[-2], 2 * beyond.mean() - found[-2])
+    return [round(float(each), 4) for each in np.maximum.accumulate(found)]
+
+
+def _short(seconds: float) -> float:
+    return float(f"{seconds:.5g}")

@@ -1,0 +1,63 @@
+"""Size, steps and generation seconds of every request of a log, in order of arrival."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.core.errors import ConfigError
+from traces.table.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Requests of known size and steps in order of arrival, and the generation seconds of each; (n,) each."""
+
+    arrival_s: NDArray[np.float64]
+    width: NDArray[np.int64]
+    height: NDArray[np.int64]
+    steps: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    @property
+    def pixels(self) -> NDArray[np.int64]:
+        """Pixels per image, (n,)."""
+        return self.width * self.height
+
+    def __getitem__(self, rows: NDArray[np.bool_] | slice) -> "Observed":
+        return Observed(self.arrival_s[rows], self.width[rows], self.height[rows], self.steps[rows], self.seconds[rows])
+
+    def period(self, begins: datetime | None) -> str:
+        """Return the time of the first and of the last request in words; without ``begins``, hours of the trace."""
+        ends_s = self.arrival_s[[0, -1]].tolist()
+        if begins is None:
+            first, last = (f"{seconds / 3600:.1f}" for seconds in ends_s)
+            return f"hours {first} to {last} of the trace"
+        first, last = (f"{begins + timedelta(seconds=seconds):%Y-%m-%d %H:%M}" for seconds in ends_s)
+        return f"{first} to {last}"
+
+
+def observed(trace: Trace) -> Observed:
+    """Return the requests with a size, steps and generation seconds. Raises ConfigError for fewer than two."""
+    arrival_s, width, height, steps, seconds = (
+        trace.column(name) for name in ("arrival_s", "width", "height", "steps", "gen_s")
+    )
+    known = (width > 0) & (height > 0) & (steps > 0) & (seconds > 0)
+    if known.sum() < 2:
+        raise ConfigError(
+            f"trace {trace.name}: {int(known.sum())} of {len(trace)} requests have a size, steps and seconds, too few "
+            "to fit and to check; name a trace that tells what its service took (mezzotint trace import sd-beta)"
+        )
+    return Observed(arrival_s, width, height, steps, seconds)[known]
+
+
+def begins(trace: Trace) -> datetime | None:
+    """Return the time of the first request, which a note has in ISO 8601; None where the trace does not say it."""
+    try:
+        return datetime.fromisoformat(trace.notes.get("first_arrival"))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,112 @@
+"""`mezzotint calibrate selector`: from which similarity on may K steps be skipped? Measured on real images."""
+
+import inspect
+import sys
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backends.base import BackendError
+from conf.choice import choice
+from sim.core.errors import ConfigError
+from sim.core.streams import stream
+from sim.fit.selector.journal import measure
+from sim.fit.selector.options import Options
+from sim.fit.selector.page import Findings, publish
+from sim.fit.selector.pairs import choose
+from sim.fit.selector.rule import thresholds
+from sim.run.config.build import build
+from sim.run.config.compose import composed
+from traces.encoders.embeddings import Encoder, embed
+from traces.sources.synthetic import Synthetic
+from traces.table.trace import Trace, read
+
+if TYPE_CHECKING:
+    from backends.calibrate.machine import Machine
+    from backends.diffusers_ import ModelSpec
+
+
+def selector(**given: Any) -> None:
+    """Make images in full and from cached ones, and find for each K the lowest similarity at which quality stays above
+    alpha (NIRVANA's Algorithm 2, MoDM's rule). Every finished pair is kept, the same command goes on.
+
+    Raises:
+        ConfigError, TraceError, BackendError: the options cannot be used; or no similarity suffices at any K, in
+            which case the figure and the page are written and say why.
+    """
+    options = Options(**given)
+    # torch takes seconds to import, and is not in the base install
+    if missing := [name for name in ("torch", "diffusers", "transformers", "torchmetrics") if find_spec(name) is None]:
+        raise BackendError(f"making images needs {', '.join(missing)}; install with: pip install 'mezzotint[live]'")
+    from backends.calibrate.machine import machine
+    from backends.diffusers_.networks.architectures import architecture
+    from sim.fit.selector.live import opened
+
+    for model in filter(None, (options.large, options.small)):
+        architecture(model.family, model.variant, model.scale)
+    here = machine(options.device)
+    synthetic = Synthetic(requests=options.requests)
+    trace = read(options.trace) if options.trace else synthetic.load(stream(options.seed, "trace"))
+    encoder: Encoder = build(choice("encoder", options.encoder), "encoder")
+    pairs = choose(trace, embed(trace, encoder), options.pairs, options.seed)
+    journal, conditions = options.output / "journal.jsonl", options.conditions(trace.digest, encoder.name, here.name)
+    try:
+        scores = measure(pairs, journal, conditions, lambda: opened(options))
+    except KeyboardInterrupt:
+        print(f"mezzotint: finished pairs are kept in {journal}; the same command goes on", file=sys.stderr)
+        raise
+    similarity = np.array([each.similarity for each in scores], np.float64)
+    full = np.array([[each.full] for each in scores], np.float64)
+    made = np.array([[each.by_k[k] for k in options.ks] for each in scores], np.float64)
+    quality = np.where(full > 0, made / np.where(full > 0, full, 1.0), np.nan)
+    strict = options.refine_family is None
+    limits = thresholds(similarity, quality, options.ks, options.alpha, rule=options.rule, strict=strict)
+    facts = _facts(options, trace, encoder.name, here)
+    found = Findings(options, facts, pairs, scores, similarity, quality, limits, _published(options))
+    for path in publish(found, options.output):
+        print(path)
+    if not found.at_least:
+        raise ConfigError(
+            f"no similarity of {len(pairs)} pairs keeps quality above {options.alpha:g} at K = {options.ks[0]}, the "
+            "fewest steps to skip, so there is no table to write; lower --alpha, add a smaller K, or take --rule mean"
+        )
+
+
+selector.__signature__ = inspect.signature(Options)  # type: ignore[attr-defined]  # its options are the fields
+
+
+def _facts(options: Options, trace: Trace, encoder: str, here: "Machine") -> dict[str, str]:
+    small, (width, height) = options.small, options.size
+    rule = "every pair" if options.rule == "all" else "the mean of the pairs"
+    beyond = "reaches" if small is not None else "exceeds"
+    versions = ", ".join(f"{package} {version}" for package, version in here.versions.items())
+    similarity = "query prompt and cached image (CLIP)" if options.similarity == "image" else f"two prompts ({encoder})"
+    return {
+        "model": _words(options.large),
+        **({} if small is None else {"refined by": _words(small)}),
+        "starts from": "its latent after K steps" if small is None else "the large model's final image",
+        "metric": f"{options.metric}, {width}x{height} pixels, {options.steps} steps",
+        "rule": f"{rule} at or above the threshold {beyond} alpha = {options.alpha:g} of the full run's score",
+        "similarity": similarity,
+        "pairs": f"{options.pairs} of trace {trace.name} ({trace.digest[:12]}), seed {options.seed}",
+        "device": f"{here.name}; {versions}",
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def _words(model: "ModelSpec") -> str:
+    size = "tiny, " if model.scale == "tiny" else ""
+    return f"{model.variant or model.family} ({size}{model.dtype}, weights {model.weights})"
+
+
+def _published(options: Options) -> dict[int, float]:
+    """The thresholds of NIRVANA (of prompts) or MoDM (of prompt and image) whose share of the steps is whole."""
+    of_images = options.similarity == "image"
+    if not of_images and options.refine_family is not None:
+        return {}
+    of_system = composed([f"system={'modm-throughput' if of_images else 'nirvana'}"]).selector
+    of_steps = int(of_system.of_steps)
+    table = {int(k) * options.steps: float(limit) for k, limit in of_system.at_least.items()}
+    return {k // of_steps: limit for k, limit in table.items() if k % of_steps == 0}

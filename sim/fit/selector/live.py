@@ -1,0 +1,127 @@
+"""What a pair scores, by really making its images: in full, and from the cached artifact at each K."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from backends.base import BackendError
+from backends.diffusers_ import LiveModel, build
+from backends.quality import ClipScore, ClipWeights, Metric, MsSsim, PickScore, Psnr, Ssim
+from backends.quality.clip import PICKSCORE, PICKSCORE_TOKENIZER
+from conf.quiet import quiet
+from sim.fit.selector.journal import Scores
+from sim.fit.selector.options import Options
+from sim.fit.selector.pairs import Pair
+from traces.similarity.similarities import DECIMALS
+
+
+@dataclass(frozen=True, slots=True)
+class LivePairs:
+    """Makes and scores the images of a pair on live models.
+
+    The cached prompt and the query are each run in full on the large model. The query is then run from each K: out
+    of the cached run's latent on the large model itself (NIRVANA), or, given a small model, out of the cached run's
+    final image on that one (MoDM). With ``clip`` the pair's similarity is the cosine of the query and the cached image
+    (MoDM, 3.2), not that of the two prompts.
+
+    Under a full-reference metric both runs start from the same noise, or the score would tell noises apart and not
+    prompts; otherwise each has its own, as in serving.
+    """
+
+    large: LiveModel
+    small: LiveModel | None
+    metric: Metric
+    clip: ClipWeights | None
+    options: Options
+
+    def check(self) -> None:
+        """Raise BackendError for a size that a model or the metric cannot do, or for absent weights of the metric."""
+        for model in (self.large, self.small):
+            if model is not None:
+                model.latent_shape(*self.options.size)
+        grey = np.full((1, *self.options.size[::-1], 3), 128, np.uint8)
+        self.metric.score(grey, references=grey, prompts=["a cat"])
+        if self.clip is not None:
+            self.clip.cosines(grey, ["a cat"])
+
+    def __call__(self, pair: Pair) -> Scores:
+        """Make and score the pair's images. Raises BackendError where the device ran out of memory."""
+        try:
+            # prompts spelled in letters are longer than 77 tokens, and it would be said of each
+            with quiet("transformers"):
+                return self._scores(pair)
+        except torch.OutOfMemoryError as full:
+            raise BackendError(
+                f"{'x'.join(map(str, self.options.size))} pixels do not fit into the memory of {self.large.device}; "
+                "take a smaller --size, or --dtype bfloat16. Finished pairs are kept"
+            ) from full
+
+    def _scores(self, pair: Pair) -> Scores:
+        size, steps, ks = self.options.size, self.options.steps, self.options.ks
+        seed = self._seed(pair.query)
+        own = seed if self.metric.full_reference else self._seed(pair.cached)
+        noise = self.large.noise(*size, [seed], steps)
+        query = self.large.encode([pair.query_prompt])
+        full = self.large.decode(self.large.denoise(query, noise, steps).latents)[0]
+        needs_image = self.small is not None or self.clip is not None
+        noise = self.large.noise(*size, [own], steps)
+        last = None if needs_image else max(ks)
+        cached = self.large.denoise(self.large.encode([pair.cached_prompt]), noise, steps, last_step=last, capture=ks)
+        image = self.large.decode(cached.latents)[0] if needs_image else None
+        runner = self.small or self.large
+        query = query if self.small is None else self.small.encode([pair.query_prompt])
+        made = []
+        for k in ks:
+            if self.small is None:
+                done = self.large.denoise(query, cached.captured[k], steps, first_step=k)
+            else:
+                assert image is not None
+                done = self.small.refine(query, list(image), *size, [seed], k, steps)
+            made.append(runner.decode(done.latents)[0])
+        similarity = pair.similarity
+        if self.clip is not None:
+            assert image is not None
+            similarity = round(float(self.clip.cosines(image, [pair.query_prompt])[0]), DECIMALS)
+        # together, so that a metric sees the full image and the others under the same conditions
+        images = np.concatenate([full, *made])
+        scores = self.metric.score(
+            images, references=np.repeat(full, len(images), axis=0), prompts=[pair.query_prompt] * len(images)
+        )
+        return Scores(similarity, float(scores[0]), dict(zip(ks, scores[1:].tolist(), strict=True)))
+
+    def _seed(self, row: int) -> int:
+        return int(np.random.SeedSequence(self.options.seed, spawn_key=(row,)).generate_state(1)[0])
+
+
+def opened(options: Options) -> LivePairs:
+    """Build the models, and check them and the metric."""
+    from transformers.utils import logging
+
+    # diffusers' pipelines import image processors that say what they fall back to; the first logger of
+    # transformers sets its level, so it is asked for before that level is lowered
+    logging.get_logger()
+    with quiet("transformers"):
+        clip = None
+        if options.needs_clip:
+            given = {} if options.clip is None else {"weights": options.clip}
+            clip = ClipWeights(device=options.device, allow_hub=options.allow_hub, **given)
+        large = build(options.large, options.device)
+        small = None if options.small is None else build(options.small, options.device)
+        compared = clip if options.similarity == "image" else None
+        live = LivePairs(large, small, metric(options, clip), compared, options)
+        live.check()
+        return live
+
+
+def metric(options: Options, clip: ClipWeights | None) -> Metric:
+    """What scores an image; ``clip`` is for CLIPScore."""
+    if clip is not None and options.metric == "clipscore":
+        return ClipScore(clip)
+    if options.metric == "pickscore":
+        own = options.pickscore is None  # from the hub, where the tokenizer lies elsewhere
+        weights, tokenizer = options.pickscore or PICKSCORE, PICKSCORE_TOKENIZER if own else None
+        return PickScore(ClipWeights(weights, tokenizer, options.device, options.allow_hub))
+    if options.metric == "psnr":
+        return Psnr()
+    return MsSsim(options.device) if options.metric == "ms-ssim" else Ssim(options.device)

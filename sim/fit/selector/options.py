@@ -1,0 +1,168 @@
+"""The options of `mezzotint calibrate selector`, checked before anything long begins."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from typer import Option
+
+from sim.core.errors import ConfigError
+from sim.fit.selector.rule import Rule
+
+if TYPE_CHECKING:
+    from backends.diffusers_ import ModelSpec
+
+ALPHA, ALPHA_REFINED, ALPHA_PSNR = 0.9, 0.95, 0.3
+"""NIRVANA 5.3.1; MoDM 5.2; 30 of the 100 dB that identical images score, where differences begin to be seen."""
+
+Family = Annotated[str, Option(help="sd15, sdxl, sd3, flux or sana")]
+Variant = Annotated[str | None, Option(show_default="its usual one", help="of the family")]
+Scale = Annotated[Literal["full", "tiny"], Option(help="tiny is for a CPU")]
+Weights = Annotated[str, Option(help="random, a pipeline folder, or with --allow-hub a hub id")]
+Dtype = Annotated[
+    Literal["float32", "float16", "bfloat16"] | None, Option(show_default="by device and family", help="of its numbers")
+]
+MODEL = ("family", "variant", "scale", "weights", "dtype")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to measure and where to write it. Raises ConfigError for an option without the one that it needs."""
+
+    output: Annotated[Path, Option("-o", "--output", metavar="FOLDER", help="where the files go")]
+    trace: Annotated[
+        Path | None, Option(metavar="FILE", show_default="the synthetic one", help="a canonical trace")
+    ] = None
+    requests: Annotated[int, Option(min=2, help="of the synthetic trace")] = 10_000
+    pairs: Annotated[int, Option(min=1, help="query and cached prompt")] = 100
+    encoder: Annotated[Literal["ngram", "minilm"], Option(help="whose similarity of prompts")] = "ngram"
+    similarity: Annotated[
+        Literal["text", "image"],
+        Option(help="of the two prompts (NIRVANA), or of the query and the cached image, which needs --clip (MoDM)"),
+    ] = "text"
+    seed: Annotated[int, Option(min=0, help="decides the synthetic trace, the pairs and the noise")] = 1
+    family: Family
+    variant: Variant = None
+    scale: Scale = "full"
+    weights: Weights = "random"
+    dtype: Dtype = None
+    refine_family: Annotated[
+        str | None, Option(help="of a small model that refines the large one's images (MoDM); so the other --refine-")
+    ] = None
+    refine_variant: Variant = None
+    refine_scale: Scale = "full"
+    refine_weights: Weights = "random"
+    refine_dtype: Dtype = None
+    device: Annotated[str, Option(help="cpu, cuda or cuda:i")] = "cpu"
+    allow_hub: Annotated[bool, Option("--allow-hub", help="let weights be fetched from the hub")] = False
+    steps: Annotated[int, Option(min=2, help="of a full run")] = 50
+    skipped: Annotated[str, Option("--ks", metavar="LIST", help="steps skipped")] = "5,10,15,20,25"
+    pixels: Annotated[
+        str | None,
+        Option("--size", metavar="N|WxH", show_default="1024; 512 for sd15; 128 for tiny models", help="of an image"),
+    ] = None
+    metric: Annotated[
+        Literal["ssim", "ms-ssim", "psnr", "clipscore", "pickscore"], Option(help="what scores an image")
+    ] = "ssim"
+    clip: Annotated[
+        str | None, Option(metavar="FOLDER", help="weights of CLIP ViT-L/14, for clipscore or image similarity")
+    ] = None
+    pickscore: Annotated[str | None, Option(metavar="FOLDER", help="weights of PickScore v1, with its tokenizer")] = (
+        None
+    )
+    share: Annotated[
+        float | None,
+        Option(
+            "--alpha", min=1e-9, max=1, show_default="0.9; 0.95 with a small model; 0.3 for psnr, a share of 100 dB",
+            help="share of the full run's score that must be kept",
+        ),
+    ] = None  # fmt: skip
+    rule: Annotated[
+        Rule, Option(help="all: every pair above the threshold is good (Algorithm 2); mean: their mean is")
+    ] = "all"
+
+    def __post_init__(self) -> None:
+        if self.refine_family is None and (self.refine_variant or self.refine_dtype or self.refine_weights != "random"):
+            raise ConfigError("--refine-variant, --refine-weights and --refine-dtype need --refine-family; add it")
+        if self.needs_clip and self.clip is None and not self.allow_hub:
+            raise ConfigError(
+                "--metric clipscore and --similarity image need the weights of openai/clip-vit-large-patch14; download "
+                "that repository into a folder and name it with --clip, or add --allow-hub"
+            )
+        if self.metric == "pickscore" and self.pickscore is None and not self.allow_hub:
+            raise ConfigError(
+                "--metric pickscore needs the weights of yuvalkirstain/PickScore_v1 and the tokenizer of "
+                "laion/CLIP-ViT-H-14-laion2B-s32B-b79K; download both into one folder and name it with --pickscore, "
+                "or add --allow-hub"
+            )
+        if not 1 <= self.ks[0] <= self.ks[-1] < self.steps:
+            raise ConfigError(
+                f"--ks: found {self.skipped}, expected steps to skip from 1 to {self.steps - 1}, one less than --steps "
+                f"{self.steps}"
+            )
+        if min(self.size) < 1:
+            raise ConfigError(f"--size: found {self.pixels!r}, expected pixels such as 1024 or 1024x768")
+
+    @property
+    def needs_clip(self) -> bool:
+        """Whether the weights of CLIP are needed."""
+        return self.metric == "clipscore" or self.similarity == "image"
+
+    @property
+    def alpha(self) -> float:
+        """The share of the full run's score that must be kept."""
+        if self.share is not None:
+            return self.share
+        return ALPHA_PSNR if self.metric == "psnr" else ALPHA if self.refine_family is None else ALPHA_REFINED
+
+    @property
+    def ks(self) -> tuple[int, ...]:
+        """Steps skipped, rising."""
+        try:
+            return tuple(sorted({int(each) for each in self.skipped.split(",")}))
+        except ValueError:
+            raise ConfigError(f"--ks: found {self.skipped!r}, expected whole numbers such as 5,10,15") from None
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height; unless told, those that the published models were trained at. (0, 0) for no size."""
+        if self.pixels is None:
+            side = 128 if self.scale == "tiny" else 512 if self.family == "sd15" else 1024
+            return side, side
+        found = re.fullmatch(r"(\d+)(?:x(\d+))?", self.pixels)
+        return (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+
+    @property
+    def large(self) -> "ModelSpec":
+        """The model whose images are cached."""
+        return self._model("")
+
+    @property
+    def small(self) -> "ModelSpec | None":
+        """The model that refines them; None where the large one goes on itself."""
+        return None if self.refine_family is None else self._model("refine_")
+
+    def _model(self, prefix: str) -> "ModelSpec":
+        from backends.diffusers_ import ModelSpec
+
+        said = {name: getattr(self, prefix + name) for name in MODEL}
+        # what the published checkpoints of these two are in; the others overflow in float16
+        half = "float16" if said["family"] in ("sd15", "sdxl") else "bfloat16"
+        said["dtype"] = said["dtype"] or ("float32" if self.device == "cpu" else half)
+        return ModelSpec(**said, seed=self.seed, allow_hub=self.allow_hub)
+
+    def conditions(self, digest: str, encoder: str, device: str) -> dict[str, Any]:
+        """All that a pair's scores depend on: alpha and the rule are applied afterwards, at no cost."""
+        models = {"large": self.large, "small": self.small}
+        return {
+            "trace": digest,
+            "encoder": encoder,
+            "device": device,
+            **{which: model and {name: getattr(model, name) for name in MODEL} for which, model in models.items()},
+            **{name: getattr(self, name) for name in ("similarity", "steps", "metric", "seed")},
+            "ks": list(self.ks),
+            "size": list(self.size),
+            "scorer": {"pickscore": self.pickscore, "clipscore": self.clip}.get(self.metric),
+            "clip": self.clip if self.similarity == "image" else None,
+        }

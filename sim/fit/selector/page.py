@@ -1,0 +1,172 @@
+"""The files of a selector calibration: YAML that a run reads, the pairs as a table, a figure, a page."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from conf.atomic import atomic_files, check_ours, output_folder
+from conf.page import render
+from conf.palette import BLUE, GREY, INK, VERMILION, house_style, panels
+from sim.core.errors import ConfigError
+from sim.fit.selector.journal import Scores
+from sim.fit.selector.options import Options
+from sim.fit.selector.pairs import Pair
+from sim.fit.selector.rule import Floats, Threshold
+
+SELECTOR = "selector/measured.yaml"
+PAIRS, FIGURE, PAGE = "pairs.parquet", "selector.png", "selector.md"
+COLUMNS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """A finished calibration.
+
+    Attributes:
+        facts: what was measured and how, in words.
+        similarity: (n,), what the thresholds are about.
+        quality: (n, len(thresholds)), share of the full image's score; NaN where that is 0 or less.
+        thresholds: one per K, rising.
+        published: K -> the paper's threshold; empty where it is of another similarity.
+    """
+
+    options: Options
+    facts: Mapping[str, str]
+    pairs: Sequence[Pair]
+    scores: Sequence[Scores]
+    similarity: Floats
+    quality: Floats
+    thresholds: Sequence[Threshold]
+    published: Mapping[int, float]
+
+    @property
+    def warning(self) -> str | None:
+        """Why the numbers mean nothing; None where they do."""
+        weights = (self.options.weights, self.options.refine_weights if self.refines else None)
+        return "random weights: the images, and so these thresholds, mean nothing" if "random" in weights else None
+
+    @property
+    def refines(self) -> bool:
+        """Whether a small model refined images (MoDM), rather than the large one resuming latents (NIRVANA)."""
+        return self.options.refine_family is not None
+
+    @property
+    def paper(self) -> str:
+        """Whose the published thresholds are."""
+        return "MoDM" if self.options.similarity == "image" else "NIRVANA"
+
+    @property
+    def at_least(self) -> dict[int, float]:
+        """K -> similarity, of those that have one."""
+        return {each.k: each.at_least for each in self.thresholds if each.at_least is not None}
+
+    @property
+    def unscored(self) -> int:
+        """Pairs that have no quality."""
+        return int((~np.isfinite(self.quality).all(axis=1)).sum())
+
+    @property
+    def command(self) -> str:
+        """What runs a system with these thresholds, but for the folder."""
+        chosen = ["system=modm-throughput" if self.refines else "system=nirvana"]
+        chosen += ["selector=measured", f"encoder={self.options.encoder}"]
+        if not self.refines:
+            chosen.append(f"cache.latents_at=[{','.join(map(str, self.at_least))}]")
+        elif self.options.similarity == "text":
+            chosen.append("similarity=text-to-text")
+        return f"mezzotint run --config-dir FOLDER {' '.join(chosen)}"
+
+
+def publish(found: Findings, folder: Path) -> list[Path]:
+    """Write all files of ``found`` under ``folder``, each whole or not at all, and return them.
+
+    Where no K has a threshold there is no YAML file for a run to read, and that of an earlier call is removed. Raises
+    ConfigError where the folder cannot be written to.
+    """
+    check_ours(folder / PAGE, ConfigError, "a page of calibrate selector", b"# How many steps")
+    output_folder((folder / SELECTOR).parent, ConfigError)
+    templates = {**({SELECTOR: "measured.yaml.jinja"} if found.at_least else {}), PAGE: "page.md.jinja"}
+    files = [folder / name for name in (PAIRS, FIGURE, *templates)]
+    with atomic_files(files, ConfigError, gone=[] if found.at_least else [folder / SELECTOR]) as (pairs, image, *texts):
+        with pairs.open("wb") as file:
+            pq.write_table(_table(found), file)
+        draw(found).savefig(image, format="png")
+        for temporary, template in zip(texts, templates.values(), strict=True):
+            text = render("sim.fit.selector", template, found=found, figure=FIGURE)
+            temporary.write_text(text, encoding="utf-8")
+    return [folder / name for name in (*list(templates)[:-1], PAIRS, FIGURE, PAGE)]
+
+
+def _table(found: Findings) -> pa.Table:
+    """A row per pair and K."""
+    ks = [each.k for each in found.thresholds]
+    scores = [[each.by_k[k] for k in ks] for each in found.scores]
+    return pa.table(
+        {
+            "query": pa.array(np.repeat([pair.query for pair in found.pairs], len(ks)), pa.int64()),
+            "cached": pa.array(np.repeat([pair.cached for pair in found.pairs], len(ks)), pa.int64()),
+            "query_prompt": pa.array([pair.query_prompt for pair in found.pairs for _ in ks]),
+            "cached_prompt": pa.array([pair.cached_prompt for pair in found.pairs for _ in ks]),
+            "text_similarity": pa.array(np.repeat([pair.similarity for pair in found.pairs], len(ks))),
+            "similarity": pa.array(np.repeat(found.similarity, len(ks))),
+            "k": pa.array(np.tile(ks, len(scores)), pa.int32()),
+            "score": pa.array(np.array(scores, np.float64).reshape(-1)),
+            "full_score": pa.array(np.repeat([each.full for each in found.scores], len(ks))),
+            "quality": pa.array(found.quality.reshape(-1), from_pandas=True),
+        }
+    )
+
+
+@house_style()
+def draw(found: Findings) -> Figure:
+    """A panel for each K: one point per pair, alpha across, our threshold down, the paper's as a tick below."""
+    similarity, quality, thresholds = found.similarity, found.quality, found.thresholds
+    alpha, published = found.options.alpha, found.published
+    columns = min(COLUMNS, len(thresholds))
+    rows = -(-len(thresholds) // columns)
+    figure, axes = panels(columns, rows, width=max(4.2, 2.1 * columns + 0.6), height=2.5 * rows + 0.8)
+    finite = quality[np.isfinite(quality)]
+    reach = [published[each.k] for each in thresholds if each.k in published]
+    x_limits = _limits([*similarity, *reach], 0.04)
+    y_limits = _limits([*(finite if finite.size else (0.0, 1.0)), alpha], 0.06)
+    for index, each in enumerate(thresholds):
+        panel = axes[index // columns][index % columns]
+        panel.scatter(similarity, quality[:, index], s=12, color=BLUE, alpha=0.65, linewidths=0)
+        panel.axhline(alpha, color=INK, linestyle="--", linewidth=1.0)
+        panel.set(xlim=x_limits, ylim=y_limits)
+        said = "none"
+        if each.at_least is not None:
+            panel.axvline(each.at_least, color=VERMILION)
+            said = f"{each.at_least:.3f}"
+        if each.k in published:
+            below = panel.get_xaxis_transform()
+            panel.plot(published[each.k], 0.02, "^", transform=below, color=GREY, markersize=7, clip_on=False)
+        panel.set_title(f"K = {each.k}: {said}")
+        if index % columns == 0:
+            panel.set_ylabel("Quality, share of the full run's")
+        if index >= len(thresholds) - columns:
+            panel.set_xlabel("Similarity")
+    for index in range(len(thresholds), rows * columns):
+        axes[index // columns][index % columns].set_visible(False)
+    handles = [
+        Line2D([], [], color=BLUE, marker="o", markersize=4, linestyle="", label="a pair"),
+        Line2D([], [], color=INK, linestyle="--", linewidth=1.0, label=f"α = {alpha:g}"),
+        Line2D([], [], color=VERMILION, label="threshold measured here"),
+    ]
+    if reach:
+        handles.append(Line2D([], [], color=GREY, marker="^", linestyle="", label=f"{found.paper}'s threshold"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    if found.warning:
+        figure.suptitle(found.warning, fontsize=8.5, color=VERMILION)
+    return figure
+
+
+def _limits(values: Sequence[float], margin: float) -> tuple[float, float]:
+    air = margin * (max(values) - min(values)) + 1e-3
+    return min(values) - air, max(values) + air

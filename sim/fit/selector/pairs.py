@@ -1,0 +1,82 @@
+"""Which query meets which cached prompt: pairs whose similarities spread over the whole range."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.core.streams import stream
+from traces.error import TraceError
+from traces.similarity.similarities import DECIMALS
+from traces.table.trace import Trace
+
+BLOCK = 2000
+"""Consecutive requests that are compared with one another: sessions, whose prompts are close, stay whole."""
+
+STRATA = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A request and an earlier one whose artifact it starts from: rows of the trace, prompts, text similarity."""
+
+    query: int
+    cached: int
+    similarity: float
+    query_prompt: str
+    cached_prompt: str
+
+
+def choose(trace: Trace, embeddings: NDArray[np.float32], count: int, seed: int) -> list[Pair]:
+    """Draw ``count`` pairs by similarity, evenly from ten strata of equal width from 0 to 1 as far as each goes.
+
+    Drawn as served, with the nearest cached prompt (NIRVANA, Algorithm 2), most pairs would be of one similarity. A
+    query comes once, its partner is any earlier request; a longer draw begins with the pairs of a shorter one.
+
+    Requests without a prompt are passed over. ``embeddings`` are (n, d) float32, unit rows, of n requests. Raises
+    TraceError where the trace has too few prompts.
+    """
+    prompts = [prompt or "" for prompt in trace.prompts().to_pylist()]
+    rows = np.array([row for row, prompt in enumerate(prompts) if prompt.strip()], np.int64)
+    rng = stream(seed, "pairs")
+    blocks = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
+    pairs: list[Pair] = []
+    for index in rng.permutation(len(blocks)):
+        block = blocks[index]
+        # half of a block and on to the next: the similar ones of a block are soon used up
+        most = len(block) // 2 if len(blocks) > 1 else len(block)
+        for taken, (query, cached, similarity) in enumerate(_spread(block, embeddings[block], rng)):
+            if taken == most or len(pairs) == count:
+                break
+            pairs.append(Pair(query, cached, similarity, prompts[query], prompts[cached]))
+    if len(pairs) < count:
+        raise TraceError(
+            f"trace {trace.name}: its {len(rows)} prompts make {len(pairs)} pairs, expected {count}; take a longer "
+            "trace or fewer --pairs"
+        )
+    return pairs
+
+
+def _spread(
+    rows: NDArray[np.int64], vectors: NDArray[np.float32], rng: np.random.Generator
+) -> Iterator[tuple[int, int, float]]:
+    """(query, cached, similarity) of ``rows``, one from each stratum in turn, each query once."""
+    later, earlier = np.tril_indices(len(rows), -1)
+    # as exact as a search of the cache (ExactIndex): rounded so that ties are ties on every machine
+    double = vectors.astype(np.float64)
+    similarity = np.round((double @ double.T)[later, earlier], DECIMALS)
+    order = rng.permutation(len(later))
+    stratum = np.clip((similarity[order] * STRATA).astype(np.int64), 0, STRATA - 1)
+    waiting = [iter(order[stratum == each].tolist()) for each in reversed(range(STRATA))]
+    used: set[int] = set()
+    while waiting:
+        left = []
+        for candidates in waiting:
+            for found in candidates:
+                if int(later[found]) not in used:
+                    left.append(candidates)
+                    used.add(int(later[found]))
+                    yield int(rows[later[found]]), int(rows[earlier[found]]), float(similarity[found])
+                    break
+        waiting = left

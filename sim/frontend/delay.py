@@ -1,0 +1,117 @@
+"""Delays: how long a service takes for one request, as a number or as a distribution. The papers publish single numbers
+(NIRVANA, 4.1: l_s is of the order of 100 ms); a distribution is for those who measured their own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import inf, log, sqrt
+from typing import Annotated
+
+import numpy as np
+from annotated_types import Ge, Le
+from numpy.typing import NDArray
+
+from conf.ranges import Seconds, SomeSeconds
+from sim.core.culprit import of
+from sim.core.errors import ConfigError, SimulationError
+from sim.protocols import Delay
+
+BLOCK = 1024
+"""Requests whose delays are drawn at a time."""
+
+Z99 = 2.3263478740408408
+"""The standard normal's 99th percentile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """Always ``seconds``."""
+
+    seconds: float
+
+    def draw(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
+        return np.full(count, self.seconds)
+
+
+@dataclass(slots=True)
+class LogNormal:
+    """Log-normal seconds, given by the median and the 99th percentile, or by the mean and cv.
+
+    Args:
+        median_s, p99_s: with p99_s at least the median.
+        mean_s, cv: with cv the standard deviation over the mean.
+    """
+
+    median_s: SomeSeconds | None = None
+    p99_s: SomeSeconds | None = None
+    mean_s: SomeSeconds | None = None
+    cv: Annotated[float, Ge(0), Le(1000)] | None = None
+    _mu: float = field(init=False, repr=False)
+    _sigma: float = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        match self.median_s, self.p99_s, self.mean_s, self.cv:
+            case float(median_s), float(p99_s), None, None if 0 < median_s <= p99_s < inf:
+                self._mu, self._sigma = log(median_s), log(p99_s / median_s) / Z99
+            case None, None, float(mean_s), float(cv) if 0 < mean_s < inf and 0 <= cv < inf:
+                variance = log(1 + cv**2)
+                self._mu, self._sigma = log(mean_s) - variance / 2, sqrt(variance)
+            case _:
+                raise ConfigError(
+                    f"delay: found {self}; expected either median_s and p99_s with 0 < median_s <= p99_s, or mean_s "
+                    "and cv with mean_s > 0 and cv >= 0"
+                )
+
+    def draw(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
+        return rng.lognormal(self._mu, self._sigma, count)
+
+
+@dataclass(frozen=True, slots=True)
+class Empirical:
+    """Measured seconds: between neighbouring quantiles all values are equally likely.
+
+    Args:
+        quantiles_s: at evenly spaced probabilities from 0 (the least) to 1 (the most), two at least, not falling.
+    """
+
+    quantiles_s: Sequence[Seconds]
+
+    def __post_init__(self) -> None:
+        q = list(self.quantiles_s)
+        if len(q) < 2 or not all(0 <= low <= high < inf for low, high in pairwise(q)):
+            raise ConfigError(f"delay: quantiles_s: found {q}, expected two or more seconds that do not fall")
+
+    def draw(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
+        at = np.linspace(0.0, 1.0, len(self.quantiles_s))
+        return np.interp(rng.random(count), at, np.asarray(self.quantiles_s, np.float64))
+
+
+class Draws:
+    """One delay for every row from ``first`` on, from a random stream of its own. It does not depend on what happens to
+    other rows, so two systems with the same seed see the same service, request by request."""
+
+    def __init__(self, delay: Delay, rng: np.random.Generator, first: int = 0) -> None:
+        self._delay = delay
+        self._rng = rng
+        self._stop = first
+        self._constant = delay.seconds if isinstance(delay, Constant) else None
+        self._block: list[float] = []
+
+    def of(self, row: int) -> float:
+        """Seconds for ``row``. Rows never fall."""
+        if self._constant is not None:
+            return self._constant
+        while row >= self._stop:
+            drawn = np.asarray(self._delay.draw(self._rng, BLOCK), np.float64)
+            if drawn.shape != (BLOCK,) or not ((drawn >= 0) & (drawn < inf)).all():
+                raise SimulationError(
+                    f"{of(self._delay)} drew {drawn}; expected {BLOCK} times of 0 or more seconds, and finite"
+                )
+            self._block = drawn.tolist()
+            self._stop += BLOCK
+        return self._block[row - self._stop]
+
+
+def delay(given: float | Delay) -> Delay:
+    """``given`` as a distribution; a number is a constant."""
+    return given if isinstance(given, Delay) else Constant(given)

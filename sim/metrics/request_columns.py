@@ -1,0 +1,233 @@
+"""Facts per request, a record for each; the table of requests.parquet."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sim.core.culprit import caller
+from sim.core.errors import SimulationError
+from sim.core.request import COMPLETED, LOOKUPS, MISSING, OUTCOMES, Request
+
+REAL, WHOLE, CODE = "d", "i", "B"
+"""float64, int32 and uint8: the letters are those of struct and of NumPy. NaN and -1 stand for null."""
+
+PLANNED = {  # by the front end
+    **dict.fromkeys(("search_s", "similarity", "source_age_s", "fetch_s"), REAL),
+    **dict.fromkeys(("skipped", "k", "source"), WHOLE),
+    "lookup": CODE,
+}
+
+ENDED = {  # of every request
+    **dict.fromkeys(("arrival_s", "finish_s"), REAL),
+    **dict.fromkeys(("width", "height", "steps"), WHOLE),
+    "outcome": CODE,
+}
+
+SERVED = {
+    **dict.fromkeys(("start_s", "load_s", "denoise_s", "decode_s", "energy_j"), REAL),
+    **dict.fromkeys(("model", "worker", "left"), WHOLE),
+}
+"""What is written besides of one that is completed; the steps that are left only to be checked."""
+
+RECORD = np.dtype(list((PLANNED | ENDED | SERVED).items()), align=True)
+SIZE = RECORD.itemsize
+PLACE: dict[str, int] = {name: place[1] for name, place in (RECORD.fields or {}).items()}
+OUTCOME_AT = PLACE["outcome"]
+write_all = Struct("@" + "".join((PLANNED | ENDED | SERVED).values())).pack_into
+
+COLUMNS = (
+    *("request_id", "arrival_s", "start_s", "finish_s", "outcome", "reason", "model", "worker", "width", "height"),
+    *("steps", "skipped", "similarity", "source_id", "source_age_s", "source_age_trace_s", "search_s", "fetch_s"),
+    *("load_s", "stall_s", "denoise_s", "decode_s", "batch_mean", "quality_factor", "energy_j", "lookup"),
+)
+"""Those of requests.parquet whatever the parts declare, of which SAID are worked out and so are no facts."""
+
+SAID = ("request_id", "reason", "source_id", "source_age_trace_s", "quality_factor")
+
+NULLS = {float: np.nan, int: MISSING, bool: False}
+"""What a declared fact is of a request that it says nothing about."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestColumn:
+    """A column that one part declares and writes, by trace row.
+
+    Attributes:
+        values: (rows,) of the requests that are served, from the trace row ``first`` on.
+        public: whether it is a column of requests.parquet.
+        total: the key of the summary that has its sum; empty for none.
+    """
+
+    values: NDArray[Any]
+    first: int
+    public: bool
+    total: str = ""
+    _cells: memoryview = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_cells", memoryview(self.values))  # type: ignore[arg-type]
+
+    def __setitem__(self, row: int, value: Any) -> None:
+        if row >= self.first:  # rows that fill a cache leave no record
+            self._cells[row - self.first] = value
+
+    def __getitem__(self, row: int) -> Any:
+        if row < self.first:
+            raise SimulationError(f"trace row {row} only filled a cache and has no facts; ask from row {self.first} on")
+        return self._cells[row - self.first]
+
+
+class RequestColumns:
+    """One record per request of the run, laid end to end in a buffer that NumPy reads as columns without a copy.
+
+    What only some systems know of a request is a column of its own, declared by the part that knows it.
+
+    Args:
+        rows: requests that are served, ``first`` the trace row of the first of them.
+        models: names of all models that may serve one.
+
+    Attributes:
+        model_code: what stands for each model in the column ``model``.
+        reasons: why a request was discarded or failed, by trace row.
+        replanned: the model that was planned and another one that ran, by trace row; any is a defect of a part.
+        quality: the factor by which each image falls short of the full run's, where that is known.
+    """
+
+    def __init__(self, rows: int, models: Sequence[str], first: int = 0) -> None:
+        self.model_code = {name: code for code, name in enumerate(dict.fromkeys(models))}
+        self.first = first
+        self._buffer = bytearray(SIZE * rows)
+        self._records: NDArray[Any] = np.frombuffer(self._buffer, RECORD)
+        for name in ("similarity", "source_age_s", "start_s"):
+            self._records[name] = np.nan
+        for name in ("source", "model", "worker"):
+            self._records[name] = MISSING
+        self.reasons: dict[int, str] = {}
+        self.replanned: dict[int, tuple[str, str]] = {}
+        self.declared: dict[str, RequestColumn] = {}
+        self.quality = self.declare("quality", float, False, None)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __contains__(self, name: str) -> bool:
+        return name in PLACE or name in self.declared
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """The column ``name``, (rows,): the records themselves, not a copy."""
+        if name in self.declared:
+            return self.declared[name].values
+        column: NDArray[Any] = self._records[name]
+        return column
+
+    def _declared(self, name: str, default: float) -> NDArray[Any]:
+        """A fact that some part may declare; ``default`` of all requests where none does."""
+        return self[name] if name in self else np.full(len(self), default)
+
+    def declare(
+        self, name: str, kind: type, public: bool, default: float | int | bool | None, total: str = ""
+    ) -> RequestColumn:
+        """A column of the part's own (sim.protocols.Run.add_column).
+
+        Raises SimulationError where there is such a column already, or ``kind`` is not float, int or bool.
+        """
+        if name in self or name in SAID or kind not in NULLS:
+            wrong = f"a part declares the fact {name!r} as {kind}"
+            raise SimulationError(f"{wrong}: expected a name that is not taken, and float, int or bool")
+        fact = RequestColumn(np.full(len(self), NULLS[kind] if default is None else default), self.first, public, total)
+        self.declared[name] = fact
+        return fact
+
+    def end(self, request: Request, now_s: float, outcome: int, reason: str) -> None:
+        """Write everything that is known of ``request``, which ends now.
+
+        Raises SimulationError where it ended before.
+        """
+        at, buffer = (request.row - self.first) * SIZE, self._buffer
+        if buffer[at + OUTCOME_AT]:
+            before = OUTCOMES[buffer[at + OUTCOME_AT]]
+            twice = f"request in row {request.row} ended twice"
+            raise SimulationError(f"{twice}: {caller()} ended it at {now_s} s, and before it was {before}")
+        if outcome != COMPLETED:
+            self._cut_short(request, now_s, outcome, reason)
+            return
+        model = request.model
+        code = MISSING if model is None else self.model_code[model]
+        if model is not request.planned and model and request.planned and model != request.planned:
+            self.replanned[request.row] = request.planned, model
+        write_all(  # in one call: value by value it takes twice the time
+            buffer,
+            at,
+            request.search_s,
+            request.similarity,
+            request.source_age_s,
+            request.fetch_s,
+            request.skipped,
+            request.k,
+            request.source,
+            request.lookup,
+            request.arrival_s,
+            now_s,
+            request.width,
+            request.height,
+            request.steps,
+            outcome,
+            request.start_s,
+            request.load_s,
+            request.denoise_s,
+            request.decode_s,
+            request.energy_j,
+            code,
+            request.worker,
+            request.steps_left,
+        )
+
+    def _cut_short(self, request: Request, now_s: float, outcome: int, reason: str) -> None:
+        """Write what is known of a request that was discarded or failed: all but what serving it would have taken."""
+        row = request.row - self.first
+        if reason:
+            self.reasons[request.row] = reason
+        for name in (*PLANNED, *ENDED):
+            if name not in ("finish_s", "outcome"):
+                self._records[name][row] = getattr(request, name)
+        self._records["finish_s"][row] = now_s
+        self._records["outcome"][row] = outcome
+
+    def table(self, request_ids: pa.ChunkedArray, source_age_trace_s: NDArray[np.float64]) -> pa.Table:
+        """The table of requests.parquet, in the order of the trace.
+
+        ``request_ids`` are those of the whole trace: sources may be among the rows at its head that were not
+        served. ``source_age_trace_s`` is that of ``sim.metrics.ages``, (rows,). What is -1 or NaN here is null there.
+        """
+        reasons: list[str | None] = [None] * len(self)
+        for row, reason in self.reasons.items():
+            reasons[row - self.first] = reason
+        model, lookup = self["model"], self["lookup"].astype(np.int32)
+        worked_out = {
+            "request_id": request_ids.slice(self.first),
+            "outcome": _coded(self["outcome"].astype(np.int32), OUTCOMES),
+            "reason": pa.array(reasons, pa.string()),
+            "model": _coded(model, tuple(self.model_code)),
+            "source_id": request_ids.take(_plain(self["source"])),
+            "source_age_trace_s": _plain(source_age_trace_s),
+            "stall_s": _plain(self._declared("stall_s", 0.0)),
+            "batch_mean": _plain(np.where(model == MISSING, np.nan, self._declared("batch_mean", 1.0))),
+            "quality_factor": _plain(self["quality"]),
+            "lookup": _coded(np.where(lookup == 0, MISSING, lookup), LOOKUPS),
+        }
+        names = dict.fromkeys((*COLUMNS, *(name for name, fact in self.declared.items() if fact.public)))
+        return pa.table({name: worked_out[name] if name in worked_out else _plain(self[name]) for name in names})
+
+
+def _plain(values: NDArray[Any]) -> pa.Array:
+    return pa.array(values, mask=values == MISSING if values.dtype.kind == "i" else None, from_pandas=True)
+
+
+def _coded(codes: NDArray[np.int32], names: Sequence[str]) -> pa.Array:
+    indices = pa.array(codes, mask=codes == MISSING)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string()))

@@ -1,0 +1,178 @@
+"""Read finished runs: a summary, a configuration, a table; or one error that names the file and what is wrong in it."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
+
+from conf.document import DocumentError, parse
+from sim.core.errors import ConfigError
+from sim.core.former_names import present_config
+from sim.core.run_folder import CONFIG, SUMMARY
+from sim.metrics.summary import SCHEMA
+
+WORDS = ("outcome", "lookup")
+"""Columns of requests.parquet that hold text."""
+
+_or_null = core_schema.nullable_schema
+_ANY = core_schema.any_schema()
+_TEXT = core_schema.str_schema()
+_NUMBER = _or_null(core_schema.float_schema())
+_WHOLE = _or_null(core_schema.int_schema())
+_SHARE = _or_null(core_schema.float_schema(ge=-1e-9, le=1 + 1e-9))
+
+
+def _keys(**kinds: CoreSchema) -> CoreSchema:
+    """A mapping with these keys; older summaries have no ``models``."""
+    fields = {key: core_schema.typed_dict_field(kind, required=key != "models") for key, kind in kinds.items()}
+    return core_schema.typed_dict_schema(fields)
+
+
+_MODEL = _keys(
+    **dict.fromkeys(("role", "model"), _TEXT),
+    **dict.fromkeys(("width", "height", "steps"), _WHOLE),
+    **dict.fromkeys(("precision", "basis"), _or_null(_TEXT)),
+    service_error=_SHARE,
+)
+_SECONDS = _or_null(_keys(mean=_NUMBER, p50=_NUMBER, p99=_NUMBER))
+_PER_IMAGE = _or_null(_keys(per_image=_NUMBER))
+_BY_K = _or_null(core_schema.dict_schema(_TEXT, _SHARE))
+_SUMMARY = SchemaValidator(
+    _keys(
+        **dict.fromkeys(("schema", "system", "seed"), _ANY),
+        trace=_or_null(core_schema.dict_schema(_TEXT, _ANY)),
+        assumptions=_or_null(core_schema.list_schema(_keys(what=_ANY, value=_ANY, source=_ANY))),
+        models=_or_null(core_schema.list_schema(_MODEL)),
+        requests=_or_null(_keys(arrived=_NUMBER, completed=_NUMBER, discarded=_NUMBER, failed=_NUMBER)),
+        throughput_rpm=_NUMBER,
+        **dict.fromkeys(("latency_s", "queue_s"), _SECONDS),
+        slo=_or_null(core_schema.dict_schema(_TEXT, _or_null(_keys(limit_s=_NUMBER, violation_rate=_SHARE)))),
+        cache=_or_null(_keys(hit_rate=_SHARE, compute_saving=_NUMBER, hit_share_by_k=_BY_K)),
+        gpu=_or_null(_keys(count=_NUMBER, busy_fraction=_SHARE)),
+        **dict.fromkeys(("energy_j", "cost_usd"), _PER_IMAGE),
+    )
+)
+"""What is read of summary.json. What does not apply is null there, so an absent key is that of a damaged file."""
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """Read the summary of the run in ``folder``.
+
+    Raises ConfigError, which names file and key, where it is missing, damaged, or of another version.
+    """
+    path = folder / SUMMARY
+    try:
+        summary = json.loads(path.read_bytes(), parse_int=_integer)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise _damaged(path, f"is not valid JSON ({error})") from None
+    if not isinstance(summary, dict):
+        raise _damaged(path, f"the top level is {str(summary)[:60]!r}, expected an object")
+    schema = summary.get("schema", SCHEMA)
+    if schema != SCHEMA or isinstance(schema, bool):
+        remedy = "report it with the version of mezzotint that wrote it, or run it again with this one"
+        raise ConfigError(f"{path}: key 'schema' is {schema!r}, this version reads {SCHEMA}; {remedy}")
+    try:
+        _SUMMARY.validate_python(summary, strict=True)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        key = f"key '{'.'.join(map(str, wrong['loc']))}'"
+        if wrong["type"] == "missing":
+            raise _damaged(path, f"{key} is missing from what should be a whole summary") from None
+        expected = wrong["msg"].removeprefix("Input should be ")
+        raise _damaged(path, f"{key} is {str(wrong['input'])[:60]!r}, expected {expected} or null") from None
+    return summary
+
+
+def read_summaries(sweep: Path) -> dict[str, dict[str, Any]]:
+    """Read the summary of every run in the folder of a sweep, by the run's name; damaged ones are left out."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(sweep.glob(f"*/{SUMMARY}"), key=lambda path: (len(path.parent.name), path.parent.name)):
+        try:
+            found[path.parent.name] = read_summary(path.parent)
+        except ConfigError:
+            continue
+    return found
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read the resolved configuration of the run in ``folder``; empty where there is none. Raises ConfigError."""
+    path = folder / CONFIG
+    if not path.is_file():
+        return {}
+    try:
+        tree = parse(path.read_bytes())
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    except DocumentError as error:
+        raise _damaged(path, f"is not valid YAML ({error})") from None
+    if not isinstance(tree, dict | None):
+        raise _damaged(path, f"the top level is {str(tree)[:60]!r}, expected a mapping")
+    return present_config(tree or {})
+
+
+def read_table(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa.Table:
+    """Read columns of a run's Parquet file, of ``optional`` those that are there.
+
+    Raises ConfigError, which names file and column, where one is missing or cannot be read.
+    """
+    try:
+        with pa.OSFile(str(path)) as source, pq.ParquetFile(source) as file:  # a path with a colon is a URI to Arrow
+            names = file.schema_arrow.names
+            wanted = [*columns, *(column for column in optional if column in names)]
+            for column in wanted:
+                if names.count(column) != 1:
+                    raise _damaged(path, f"column '{column}' is {'there twice' if column in names else 'missing'}")
+            return file.read(columns=wanted)
+    except FileNotFoundError:
+        raise _damaged(path, "is missing") from None
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last of damaged names of columns
+        raise _damaged(path, f"is not a readable Parquet file ({' '.join(str(error).split())[:200]})") from None
+
+
+def read_columns(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pd.DataFrame:
+    """Read columns as ``read_table`` does, WORDS as text and all others as float64, NaN where they are null.
+
+    Raises ConfigError, too, where a column cannot be converted.
+    """
+    table = read_table(path, columns, optional)
+    found = {}
+    for name in table.column_names:
+        kind = pa.string() if name in WORDS else pa.float64()
+        try:
+            found[name] = table[name].cast(kind, safe=False).to_pandas()
+        except pa.ArrowException as error:
+            raise _damaged(path, f"column '{name}': found {' '.join(str(error).split())[:200]}") from None
+    return pd.DataFrame(found)
+
+
+def number_at(summary: Mapping[str, Any], *keys: str) -> float | None:
+    """Return the finite number under ``keys`` of a summary; None where it, or anything on the way to it, is none."""
+    value: Any = summary
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _integer(digits: str) -> int:
+    """Refuse what no float holds: nothing in a run is that large, and whatever computes with it would fail."""
+    number = int(digits)
+    float(number)
+    return number
+
+
+def _unreadable(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"{path}: cannot be read ({error.strerror}); check its permissions")
+
+
+def _damaged(path: Path, what: str) -> ConfigError:
+    return ConfigError(f"{path}: {what}; run it again, or remove {path.parent}")

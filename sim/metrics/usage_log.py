@@ -1,0 +1,64 @@
+"""What was spent on the GPUs: a record for every span in which one worked, told by the cluster and by nobody else."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_FIELDS = ("from_s", "until_s", "joules", "row", "worker", "batch", "kind", "model")
+SPAN = np.dtype({"names": _FIELDS, "formats": ["f8"] * 3 + ["i4"] * 2 + ["u2"] * 3})
+PACK = Struct("=dddiiHHH").pack
+"""A span, to be appended to the buffer; by the cluster, which is told of every one."""
+
+
+class UsageLog:
+    """Spans of work in the order in which they were told: records end to end, ``kinds`` and ``models`` by name."""
+
+    def __init__(self) -> None:
+        self.buffer = bytearray()
+        self.kinds: dict[str, int] = {}
+        self.models: dict[str, int] = {}
+
+    def spans(self) -> NDArray[Any]:
+        """All of them, (n,) of SPAN."""
+        return np.frombuffer(bytes(self.buffer), SPAN)
+
+    def inside(self, start_s: float, end_s: float, sizes: Sequence[int]) -> "GpuUsage":
+        """What was spent in the window [start_s, end_s]; ``gpu_counts`` are the GPUs of each worker, by its number."""
+        spans = self.spans()
+        took_s = spans["until_s"] - spans["from_s"]
+        inside_s = np.clip(spans["until_s"], start_s, end_s) - np.clip(spans["from_s"], start_s, end_s)
+        share = np.divide(inside_s, took_s, out=np.zeros_like(inside_s), where=took_s > 0)
+        joules = float((share * spans["joules"]).sum())
+        loads = spans["kind"] == self.kinds.get("load", -1)
+        gpu_s = inside_s * np.asarray(sizes)[spans["worker"]]
+        served = np.isin(spans["kind"], [self.kinds.get(kind, -1) for kind in ("serve", "steps")])
+        served_s = float(gpu_s[served].sum())
+        return GpuUsage(
+            busy_s=float(gpu_s.sum()),
+            joules=None if np.isnan(joules) else joules,
+            switches=int((loads & (spans["from_s"] >= start_s) & (spans["from_s"] <= end_s)).sum()),
+            switch_s=float(gpu_s[loads].sum()),
+            batch_mean=float((gpu_s * spans["batch"])[served].sum()) / served_s if served_s > 0 else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUsage:
+    """Totals over a window.
+
+    Attributes:
+        busy_s: GPU-seconds of work, a group's times its GPUs.
+        joules: of that work; None where the power is not known.
+        switches, switch_s: loads that began in it, and GPU-seconds that they took.
+        batch_mean: requests that were served at once, over the GPU-seconds that served; None where none did.
+    """
+
+    busy_s: float
+    joules: float | None
+    switches: int
+    switch_s: float
+    batch_mean: float | None

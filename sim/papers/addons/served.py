@@ -1,0 +1,57 @@
+"""Runs behind the page on add-ons: routing by add-on, and ControlNets placed by the solver and by rule."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from conf.choice import choice
+from sim.core.errors import ConfigError
+from sim.papers.scorecard.finished import Finished
+from sim.papers.scorecard.points import Point
+from sim.papers.scorecard.runner import finish
+from sim.plan.placement.command import CALL_S, STEPS
+from sim.plan.placement.demand import head, of_service
+from sim.plan.placement.solve import in_turn, one_each, solve
+
+STUDY = choice("data", "addons")
+
+
+def served(work: Path, jobs: int, rows: int) -> dict[str, Any]:
+    """Run what is missing, ``rows`` requests each. Raises ConfigError where a run failed."""
+    asked: list[tuple[str, str, float, Point]] = []
+    routing, placement, common = STUDY["routing"], STUDY["placement"], STUDY["common"]
+    for name, words in routing["routers"].items():
+        for rate in routing["rates_rpm"]:
+            words_of_rate = (f"arrivals.rate_rpm={rate:g}", f"trace.requests={rows}")
+            overrides = (*routing["overrides"], *common, *words, *words_of_rate)
+            asked.append(("routing", name, rate, Point("addons", {}, overrides)))
+    rate, servers = placement["rate_rpm"], placement["servers"]
+    demand = head(of_service("A", rate, CALL_S * STEPS), 16)
+    solved = solve(demand, servers, placement["limit"], placement["room"])
+    assert solved is not None
+    placements = {"solved": solved, "one each": one_each(demand, servers), "in turn": in_turn(demand, servers)}
+    for name, placed in placements.items():
+        plain = json.dumps(placed.servers).replace('"', "").replace(" ", "")
+        overrides = (
+            *placement["overrides"],
+            *common,
+            f"controlnet_placement.placement={plain}",
+            f"trace.requests={2 * rows}",
+        )
+        asked.append(("placement", name, rate, Point("addons", {}, overrides)))
+    outcomes = finish([point for *_, point in asked], work, jobs).outcomes
+    found: dict[str, Any] = {"rows": rows, "routing": [], "placement": []}
+    for (kind, name, rate, point), (_, outcome) in zip(asked, outcomes, strict=True):
+        if not isinstance(outcome, Finished):
+            raise ConfigError(f"scorecard addons: a run failed: {outcome} ({point.command})")
+        said: dict[str, Any] = {
+            "name": name,
+            "rate_rpm": rate,
+            "mean_s": outcome.number("latency_s", "mean"),
+            "p95_s": outcome.number("latency_s", "p95"),
+            "loads_per_request": outcome.summary["addons"]["loads_per_request"],
+        }
+        if kind == "placement":
+            said |= {"load": list(placements[name].load), "turns_s": placements[name].turns_s}
+        found[kind].append(said)
+    return found

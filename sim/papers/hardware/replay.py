@@ -1,0 +1,172 @@
+"""One MLPerf submission replayed: the server it ran, its own arrivals, and the seconds per image as the one unknown."""
+
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from backends.profile import Point as At
+from backends.profile import Profile
+from backends.profile import write as write_profile
+from sim.core.errors import ConfigError
+from sim.papers.hardware.rows import QUANTILES, SCORED, Submission
+from sim.papers.scorecard.points import Point, composed
+from sim.run.config.settings import check
+from sim.run.simulate import Assembled, assemble
+from traces.table.trace import Trace
+
+MODEL, GPU, SIZE, STEPS = "sdxl-mlperf", "submission", 1024, 20
+"""What every submission serves: 1024x1024 in 20 steps, on what its own profile calls a submission's GPU."""
+
+SERVER = (
+    *("trace=mix", "arrivals=loadgen", "scheduler=mlperf-batching", "executor=static-batch", "cluster=local"),
+    *(f"models={MODEL}", "extrapolate=warn", "slo=[]", "sample_s=1e6", "quality=alpha"),
+)
+"""The parts of the server; a batch that is not full takes its share of a full one's time (extrapolate)."""
+
+PRECISE = 1e-5
+"""To what part of itself the seconds per image are fitted: 2 % of it is up to 30 % of latency."""
+
+MOVED = (-0.03, -0.02, -0.01, 0.01, 0.02, 0.03)
+"""Changes of the service time whose effect is shown."""
+
+Floats = NDArray[np.float64]
+
+
+class Replay:
+    """The simulator set up as a submission's machine, its profile in ``folder``. Every ``factor`` is a run of its own.
+
+    ``base_s`` is what an image takes on a GPU offline, or, where that is not known, at a load of 1. Raises ConfigError
+    for a run that would not end in an hour's simulation.
+    """
+
+    def __init__(self, row: Submission, folder: Path) -> None:
+        expected = max(row.min_query_count, row.min_duration_s * row.target_qps)
+        if expected > 1e6:
+            raise ConfigError(f"{row.name}: about {expected:,.0f} requests, expected at most 1,000,000; leave it out")
+        self.row = row
+        self.base_s = row.gpus / (row.offline_images_per_s or row.target_qps)
+        profile = Profile(
+            schema=1,
+            model=MODEL,
+            gpu=GPU,
+            source=f"MLPerf Inference {row.name}, offline; not verified by MLCommons",
+            basis="published",
+            step=[At(width=SIZE, height=SIZE, batch=row.max_batch, seconds=self.base_s * row.max_batch / STEPS)],
+        )
+        write_profile(profile, folder / "submission.yaml")
+        base, least = base_config(SERVER), {"least_requests": row.min_query_count, "least_s": row.min_duration_s}
+        drawn = {"seed": row.schedule_rng_seed, "rate_rpm": 60 * row.target_qps}
+        shapes = {"shapes": [[SIZE, SIZE, STEPS, 1]], "requests": ceil(1.3 * expected) + 300}
+        self._config = base | {
+            "trace": base["trace"] | shapes,
+            "arrivals": base["arrivals"] | drawn | least,
+            "scheduler": base["scheduler"] | {"max_batch": row.max_batch, "batch_timeout_s": row.batch_timeout_s},
+            "executor": base["executor"] | {"limit": row.max_batch},
+            "cluster": {"count": row.gpus, "gpu": base["cluster"]["gpu"] | {"name": GPU}},
+            "backend": base["backend"] | {"gpu": GPU, "folder": str(folder)},
+        }
+        self._trace: Trace | None = None
+        self.times_s = self.predicted_s = np.zeros(0)
+
+    def latencies_s(self, factor: float) -> Floats:
+        """Seconds from arrival to image of every request, ascending, if an image takes ``factor`` x ``base_s``."""
+        run, latencies_s = served(self._config, factor, self._trace)
+        self._trace = run.trace
+        self.times_s = np.asarray(run.engine.record.request_columns["arrival_s"], np.float64)
+        return np.sort(latencies_s)
+
+    def predict(self, factor: float, *, moved: bool) -> dict[str, Any]:
+        """Return as JSON has it: seconds per image and of latency, p99 ``moved`` with the service time, and errors.
+
+        An error is predicted over measured, less one; None where it was not measured.
+        """
+        self.predicted_s = self.latencies_s(factor)
+        latency_s, measured = summary(self.predicted_s), self.row.measured
+        return {
+            "image_s": factor * self.base_s,
+            "latency_s": latency_s,
+            "p99_with_service_moved_s": {
+                f"{share:+.0%}": summary(self.latencies_s(factor * (1 + share)))["p99"] for share in MOVED if moved
+            },
+            "error": {
+                name: latency_s[name] / measured[name] - 1 if measured.get(name) else None for name in ("mean", *SCORED)
+            },
+        }
+
+    def fit(self) -> float:
+        """The factor at which the simulated mean, which grows with it without a jump, is the measured one.
+
+        Raises ConfigError where no seconds per image give that mean.
+        """
+        measured = self.row.measured["mean"]
+
+        def above(factor: float) -> float:
+            return float(self.latencies_s(factor).mean()) - measured
+
+        low, high = 0.9, 1.1
+        while above(low) > 0 and low > 1e-3:
+            low, high = low / 2, low
+        while above(high) < 0 and high < 1e3:
+            low, high = high, high * 2
+        if above(low) > 0 or above(high) < 0:
+            raise ConfigError(
+                f"{self.row.name}: no seconds per image give a mean of {measured:g} s with these arrivals and batches; "
+                "check mean_s, target_qps, max_batch and batch_timeout_s"
+            )
+        return float(brentq(above, low, high, rtol=PRECISE, xtol=PRECISE))
+
+
+@cache
+def base_config(overrides: tuple[str, ...]) -> dict[str, Any]:
+    """What a run with ``overrides`` is composed of; not to be changed."""
+    return composed(Point("", {}, overrides))
+
+
+def served(config: Mapping[str, Any], factor: float, trace: Trace | None = None) -> tuple[Assembled, Floats]:
+    """Run ``config`` with the service time times ``factor``: the run, and seconds from arrival to image by request."""
+    backend = {**config["backend"], "service_factor": factor}
+    run = assemble(check({**config, "backend": backend}), trace=trace)
+    run.engine.run()
+    facts = run.engine.record.request_columns
+    return run, np.asarray(facts["finish_s"], np.float64) - np.asarray(facts["arrival_s"], np.float64)
+
+
+def replayed(row: Submission, *, moved: bool = True) -> tuple[dict[str, Any], Floats]:
+    """Fit one number to the mean, predict the rest; and predict all of it with nothing fitted.
+
+    Returns the submission beside both predictions as JSON has it, with ``moved`` with their sensitivity to the service
+    time, and all latencies of the fitted one, ascending. Raises ConfigError where the row cannot be replayed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        replay = Replay(row, Path(folder))
+        factor = replay.fit()
+        unfitted = None if not row.offline_images_per_s else replay.predict(1.0, moved=moved)
+        fitted = replay.predict(factor, moved=moved)
+    times_s = replay.times_s
+    facts = {
+        "name": row.name,
+        "accelerator": row.accelerator,
+        "gpus": row.gpus,
+        "source": row.source,
+        "target_qps": row.target_qps,
+        "scheduled_qps": {"logged": row.scheduled_qps, "ours": (len(times_s) - 1) / float(times_s[-1] or 1.0)},
+        "load": fitted["image_s"] * row.target_qps / row.gpus,
+        "measured_s": dict(row.measured),
+        "fitted": fitted,
+        "unfitted": unfitted,
+    }
+    return facts, replay.predicted_s
+
+
+def summary(latencies_s: Floats) -> dict[str, float]:
+    """Mean, ends and order statistics of ascending seconds, (requests,)."""
+    levels = np.quantile(latencies_s, [*QUANTILES.values()], method="inverted_cdf").tolist()
+    ends = {"mean": float(latencies_s.mean()), "min": float(latencies_s[0]), "max": float(latencies_s[-1])}
+    return dict(zip(QUANTILES, levels, strict=True)) | ends

@@ -1,0 +1,51 @@
+"""Other readings of the paper: what NIRVANA's Table 3 becomes under each, beside the one that is the default."""
+
+from dataclasses import dataclass
+
+from sim.papers.scorecard.finished import Runs, Unmeasured
+from sim.papers.scorecard.measures import hits, per_size, saving
+
+CAPACITIES = (1_500, 15_000, 150_000)
+"""Items of the caches of Table 3 that evict."""
+
+DEFAULT = "default: uses fade, f from 1, misses alone are stored"
+
+READINGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    (DEFAULT, "nirvana-table3", ("fifo", "lru", "lfu", "lcbfu")),
+    ("uses never fade", "nirvana-table3-readings", ("lfu-plain", "lcbfu-plain")),
+    ("uses never fade, f from 0 as the artifact counts", "nirvana-table3-readings", ("lcbfu-artifact",)),
+    ("every prompt is stored", "nirvana-table3-cache-all", ("fifo", "lru", "lfu", "lcbfu")),
+)
+"""In words, the experiment, and the policies of it."""
+
+EXPERIMENTS = tuple(dict.fromkeys(experiment for _, experiment, _ in READINGS))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One eviction policy under one reading, at the caches of `CAPACITIES`; None, with a reason, if not run."""
+
+    reading: str
+    policy: str
+    hit_rate: list[float] | None
+    saving: list[float] | None
+    reason: str | None = None
+
+
+def measure(runs: Runs) -> list[Reading]:
+    """Every policy under every reading, from the runs of `EXPERIMENTS`."""
+    return [
+        _measured(words, policy, runs.of([experiment]))
+        for words, experiment, policies in READINGS
+        for policy in policies
+    ]
+
+
+def _measured(words: str, policy: str, runs: Runs) -> Reading:
+    try:
+        found, saved = (
+            [float(f"{each:.6g}") for each in per_size(of, policy, CAPACITIES)(runs)] for of in (hits, saving)
+        )
+    except Unmeasured as absent:
+        return Reading(words, policy, None, None, str(absent))
+    return Reading(words, policy, found, saved)

@@ -1,0 +1,36 @@
+"""Files of a study's page: NAME.md, NAME.json and figures, written all or none."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from conf.atomic import atomic_files, check_ours, output_folder
+from sim.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def write_page(
+    folder: Path, name: str, facts: Mapping[str, Any], text: str, figures: "Mapping[str, Figure | None]"
+) -> None:
+    """Write a study's page, its data and its figures in ``folder``, and print the paths.
+
+    Args:
+        text: the page in Markdown. A file in its place is replaced if it begins with the same line.
+        figures: by file name; a file of an earlier page is removed where there is no figure.
+
+    Raises ConfigError where the folder cannot be made, a file not written, or another page is in its place.
+    """
+    output_folder(folder, ConfigError)
+    markdown, data = folder / f"{name}.md", folder / f"{name}.json"
+    check_ours(markdown, ConfigError, "a page of this study", text.partition("\n")[0].encode())
+    drawn = {folder / file: figure for file, figure in figures.items() if figure is not None}
+    gone = [folder / file for file, figure in figures.items() if figure is None]
+    with atomic_files([*drawn, data, markdown], ConfigError, gone) as (*images, plain, page):
+        for image, figure in zip(images, drawn.values(), strict=True):
+            figure.savefig(image, format="png", metadata={"Software": None})
+        plain.write_text(json.dumps(facts, indent=1, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
+        page.write_text(text, encoding="utf-8")
+    print(markdown, data, *drawn, sep="\n")

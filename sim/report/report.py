@@ -1,0 +1,171 @@
+"""`mezzotint report`: one HTML file that needs nothing beside it, and its figures as SVG."""
+
+import base64
+import io
+import json
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Literal
+
+import matplotlib as mpl
+import typer
+from matplotlib.figure import Figure
+from tqdm import tqdm
+
+from conf.atomic import atomic_files, atomic_write, check_ours
+from conf.page import DASH, render
+from conf.palette import house_style
+from sim.core.errors import ConfigError
+from sim.core.run_folder import REQUESTS
+from sim.report import figures, tables
+from sim.report.labels import short_key
+from sim.report.over_time import MOST, over_time
+from sim.report.palette import families_of, series_of
+from sim.report.runs import Run, load_runs
+from sim.report.sensitivity import EXAMPLE, PERCENTILES, likely, rerun_s
+from sim.report.vllm_omni import vllm_omni
+
+
+def report(
+    dirs: Annotated[list[Path], typer.Argument(metavar="DIR", help="a run directory, or a folder of runs")],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="the HTML file to write, or a directory for report.html (default: report.html in the first DIR); of "
+            "vllm-omni the JSON file (default: it is printed)",
+        ),
+    ] = None,
+    format_: Annotated[
+        Literal["html", "vllm-omni"],
+        typer.Option("--format", help="vllm-omni: one run's results in the keys of vLLM-Omni's benchmark, as JSON"),
+    ] = "html",
+    title: Annotated[str | None, typer.Option(help="the report's title (default: the systems compared)")] = None,
+    reruns_s: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            metavar="S",
+            help="CPU-seconds of simulation that reruns with the service time moved may take in all, inf for no limit: "
+            "they give each latency its band",
+        ),
+    ] = 0.0,
+) -> None:
+    """Compare finished runs: one self-contained HTML file, and its figures as SVG beside it.
+
+    Raises:
+        ConfigError: the runs cannot be reported on; the message says what to do.
+    """
+    if format_ == "html":
+        print(*write_report(dirs, output, title, reruns_s), sep="\n")
+        return
+    if output is not None:
+        check_ours(output, ConfigError, "results of a run", b"{", b'"backend": "mezzotint"')
+    text = json.dumps(vllm_omni(dirs), indent=2, allow_nan=False)
+    if output is not None:
+        with atomic_write(output, ConfigError) as temporary:
+            temporary.write_text(text + "\n", encoding="utf-8")
+    print(text if output is None else output)
+
+
+_FIGURES: dict[str, tuple[str, Callable[[Sequence[Run]], Figure | None]]] = {
+    "latency": ("Latency distribution", figures.latency_distribution),
+    "slo": ("SLO violations", figures.slo_violations),
+    "hits": ("Cache hits by steps skipped", figures.hit_share),
+    "throughput": ("Throughput", figures.throughput),
+    "over_time": ("Queue and GPUs over time", over_time),
+}
+"""The title and the drawing of each figure by the name of its file; the template has the captions."""
+
+
+def write_report(
+    dirs: Sequence[Path], out: Path | None = None, title: str | None = None, reruns_s: float = 0.0
+) -> list[Path]:
+    """Compare every finished run in or below `dirs`, with the options of `mezzotint report`.
+
+    Returns the HTML file, then the SVG files in `figures` beside it; the same runs give the same bytes. Raises
+    ConfigError: no runs, runs that cannot be read, or a place that cannot be written to.
+    """
+    html = out if out is not None else dirs[0]
+    html = html / "report.html" if html.is_dir() else html
+    check_ours(html, ConfigError, "a report", b"<!DOCTYPE html>", b"mezzotint")
+    runs = load_runs(dirs)
+    bar = tqdm(_FIGURES.items(), desc="figures", unit="figure", disable=None, leave=False)  # quiet where nobody looks
+    drawn = {name: _svg(figure) for name, (_, draw) in bar if (figure := draw(runs)) is not None}
+    page = _page(runs, drawn, title or _title(runs), reruns_s)
+    folder = html.parent / "figures"
+    paths = {name: folder / f"{name}.svg" for name in _FIGURES}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        files = {paths[name]: svg for name, svg in drawn.items()} | {html: page.encode("utf-8", "backslashreplace")}
+        gone = [path for path in paths.values() if path not in files]
+        with atomic_files(list(files), ConfigError, gone) as temporaries:
+            for temporary, content in zip(temporaries, files.values(), strict=True):
+                temporary.write_bytes(content)
+    except OSError as error:
+        raise ConfigError(f"{html}: cannot be written ({error.strerror}); name another place with -o") from error
+    return [html, *(paths[name] for name in drawn)]
+
+
+def _page(runs: Sequence[Run], drawn: Mapping[str, bytes], title: str, reruns_s: float) -> str:
+    rows, groups, found = tables.comparison(runs), tables.verdicts(runs), likely(runs, reruns_s)
+    return render(
+        "sim.report",
+        "report.html.jinja",
+        title=title,
+        unlike=tables.unlike_work(runs),
+        groups=groups,
+        one_load=rows[0][0].load.label if len({cell.load.label for cell, _ in rows}) == 1 else "",
+        named=any(row["series"] for of in groups.values() for row in of),
+        columns=tables.columns(runs),
+        loads=[(load, list(of)) for load, of in groupby(rows, key=lambda row: row[0].load.label)],
+        seeds=any(len(cell.runs) > 1 for cell, _ in rows),
+        repeated=len(runs) - sum(len(cell.runs) for cell, _ in rows),
+        grows=any(run.backlog_grows for run in runs),
+        unknown_quality=tables.unknown_quality(runs),
+        dash=DASH,
+        likely=found,
+        reruns=reruns_s > 0,
+        reruns_s=sum(rerun_s(each.run) for each in found),
+        percentiles=PERCENTILES,
+        example=EXAMPLE,
+        by_others=any(model.basis == "published" for run in runs for model in run.models),
+        checks=list(dict.fromkeys(said for each in found for said in each.checked)),
+        figures=[(name, _FIGURES[name][0], base64.b64encode(svg).decode()) for name, svg in drawn.items()],
+        undrawn=[title for name, (title, _) in _FIGURES.items() if name not in drawn],
+        series=len(series_of(runs)),
+        most=MOST,
+        without_requests=[run.name for run in runs if not (run.path / REQUESTS).is_file()],
+        assumptions=tables.assumptions(runs),
+        reproduction=tables.reproduction(runs),
+    )
+
+
+def _title(runs: Sequence[Run]) -> str:
+    names = families_of(runs)
+    settings = sorted({run.setting.value for run in runs if run.setting})
+    key = next((short_key(run.setting.key) for run in runs if run.setting), "")
+    along = f", {key} from {settings[0]:,.10g} to {settings[-1]:,.10g}" if settings else ""
+    if len(names) > 4:
+        return f"{len(names)} serving systems compared{along}"
+    return (names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}") + along
+
+
+def _svg(figure: Figure) -> bytes:
+    """The figure's SVG without a date, so that equal figures are equal bytes.
+
+    Its clip paths are numbered: matplotlib names them by their place, whose last digit the layout's solver leaves open.
+    A name in a script that the font lacks is drawn as boxes; the page beside it has the name.
+    """
+    buffer = io.BytesIO()
+    with house_style(), mpl.rc_context({"svg.hashsalt": "mezzotint"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from")
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    names: dict[bytes, bytes] = {}
+    named = rb'(?<=[#"])p[0-9a-f]{10}(?=[")])'
+    return re.sub(named, lambda found: names.setdefault(found[0], b"p%d" % len(names)), buffer.getvalue())

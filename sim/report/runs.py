@@ -1,0 +1,188 @@
+"""Finished runs side by side: found, told apart, with what the figures read of their tables."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from conf.printable import printable
+from sim.core.errors import ConfigError
+from sim.core.run_folder import CLUSTER, REQUESTS, SUMMARY
+from sim.metrics.run_files import number_at, read_columns, read_config, read_summary
+from sim.report.labels import FlatConfig, Load, Scalar, Setting, flatten, labels, load_of, natural, seeds_of
+from sim.report.served import Served, Work, served
+
+Floats = NDArray[np.float64]
+
+MOST_S = 1e12
+"""What a time of a finished run is below: 30,000 years. No queue is as long either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One finished run.
+
+    `name` is its directory as the user would write it, `series` what it is called (its system, and what else tells it
+    apart from the other runs loaded with it), `config` the resolved configuration by dotted key. Where the runs vary
+    one number, `setting` is that number and `family` the series without it: the curve that the run is a point of.
+    """
+
+    path: Path
+    name: str
+    summary: Mapping[str, Any]
+    config: FlatConfig
+    system: str
+    series: str
+    load: Load
+    family: str = ""
+    setting: Setting | None = None
+
+    @property
+    def replica(self) -> tuple[Scalar, ...]:
+        """Every seed of the run; runs of one series and load that agree in it are reruns of one simulation."""
+        return seeds_of(self.config, self.seed)
+
+    @property
+    def models(self) -> tuple[Served, ...]:
+        """The models that it served with, the reference model first."""
+        return served(self.summary, self.config)
+
+    @property
+    def work(self) -> Work | None:
+        """The images that it makes, by its reference model; None where nothing tells."""
+        return next((model.work for model in self.models), None)
+
+    @property
+    def backlog_grows(self) -> bool:
+        """Whether more came than was served for as long as requests came; runs of earlier versions do not tell."""
+        backlog = self.summary.get("backlog")
+        return isinstance(backlog, Mapping) and backlog.get("grows") is True
+
+    @property
+    def seed(self) -> int | None:
+        """The run's seed, None where the summary does not tell."""
+        seed = self.summary["seed"]
+        return seed if isinstance(seed, int) else None
+
+    def number(self, *keys: str) -> float | None:
+        """The number in the summary under `keys`; None where there is none."""
+        return number_at(self.summary, *keys)
+
+
+def load_runs(dirs: Sequence[Path]) -> list[Run]:
+    """Every finished run in or below `dirs`, each once, ordered by series, load, seed and name.
+
+    Raises ConfigError of a directory that is missing or holds no run, or a run that cannot be read.
+    """
+    found: dict[Path, tuple[Path, str]] = {}
+    for directory in dirs:
+        for path in _find(directory):
+            inner = path.relative_to(directory).as_posix()
+            base = directory.name or directory.resolve().name
+            found.setdefault(path.resolve(), (path, printable(base if inner == "." else f"{base}/{inner}")))
+    places = list(found.values())
+    # Quiet where standard error is no terminal, and where the runs are read before a bar would be seen.
+    bar = tqdm(places, desc="runs", unit="run", disable=None, delay=0.5, leave=False)
+    summaries = [read_summary(path) for path, _ in bar]
+    configs = [_config(path, summary) for (path, _), summary in zip(places, summaries, strict=True)]
+    systems = [
+        printable(str(summary["system"] or config.get("system.name") or path.name))
+        for (path, _), summary, config in zip(places, summaries, configs, strict=True)
+    ]
+    runs = [
+        Run(path, name, summary, config, system, series, load_of(config), family, setting)
+        for (path, name), summary, config, system, (series, family, setting) in zip(
+            places, summaries, configs, systems, labels(systems, configs), strict=True
+        )
+    ]
+    return sorted(
+        runs, key=lambda run: (natural(run.series), run.load.order, run.seed is None, run.seed or 0, run.name)
+    )
+
+
+def latency_quantiles(run: Run, probabilities: Floats) -> Floats | None:
+    """Quantiles (s) of arrival-to-finish time over the completed requests of the measured window.
+
+    None without a requests.parquet or without one completed request.
+    """
+    if not (run.path / REQUESTS).is_file():
+        return None
+    rows = measured(run, ("arrival_s", "finish_s", "outcome"))
+    with np.errstate(over="ignore"):
+        latency = (rows.finish_s - rows.arrival_s)[rows.outcome == "completed"].to_numpy(float)
+    latency = latency[np.abs(latency) < MOST_S]
+    return np.quantile(latency, probabilities) if len(latency) else None
+
+
+def measured(run: Run, columns: Sequence[str]) -> pd.DataFrame:
+    """Columns of the requests of the measured window, by arrival: the last `requests.arrived`, after the warm-up."""
+    rows = read_columns(run.path / REQUESTS, columns)
+    arrived = run.number("requests", "arrived")
+    if arrived is None or not 0 < arrived < len(rows):
+        return rows
+    return rows.sort_values("arrival_s", kind="stable").tail(int(arrived))
+
+
+def time_series(run: Run, column: str, points: int) -> tuple[Floats, Floats] | None:
+    """Time (s) and a column of cluster.parquet, its mean over each of up to `points` equal spans; None if absent.
+
+    A row counts for as long as it stands: a pause, however long, is one row.
+    """
+    if not (run.path / CLUSTER).is_file():
+        return None
+    rows = read_columns(run.path / CLUSTER, (), ("time_s", "seconds", column))
+    if not {"time_s", column} <= set(rows):
+        return None
+    rows = rows.sort_values("time_s", kind="stable")
+    time, value = rows.time_s.to_numpy(), rows[column].to_numpy()
+    stands = rows.seconds.to_numpy() if "seconds" in rows else np.diff(time, append=time[-1:])
+    known = (np.abs(value) < MOST_S) & (np.abs(time) + np.abs(stands) < MOST_S)  # NaN is not below either
+    time, value, stands = time[known], value[known], stands[known]
+    if not len(time):
+        return None
+    if len(time) <= points or time[-1] == time[0]:
+        return time, value
+    edges = np.linspace(time[0], time[-1] + stands[-1], points + 1)
+    elapsed, area = (_inside(time, stands, edges, rate) for rate in (np.ones(len(time)), value))
+    filled = elapsed > 0
+    return ((edges[1:] + edges[:-1]) / 2)[filled], area[filled] / elapsed[filled]
+
+
+def _inside(time: Floats, stands: Floats, edges: Floats, rate: Floats) -> Floats:
+    """The integral, between each two `edges`, of what is `rate` from each `time` on for as long as it `stands`."""
+    corners = np.column_stack([time, time + stands]).ravel()
+    integral = np.column_stack([np.zeros(len(time)), rate * stands]).ravel().cumsum()
+    return np.diff(np.interp(edges, corners, integral))
+
+
+def _find(directory: Path) -> Iterator[Path]:
+    """Run directories in or below `directory`; what is hidden is a run that is still being written."""
+    if not directory.exists():
+        raise ConfigError(f"{directory}: no such directory; give the run.dir of a run, or a folder of runs")
+    if not directory.is_dir():
+        raise ConfigError(f"{directory}: is a file; give the run directory that holds it")
+    found = False
+    for here, below, files in os.walk(directory):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        if SUMMARY in files:
+            below.clear()
+            found = True
+            yield Path(here)
+    if not found:
+        remedy = "make one with `mezzotint run run.dir=PATH`, or wait until the run has ended"
+        raise ConfigError(f"{directory}: holds no finished run (no summary.json in it or below it); {remedy}")
+
+
+def _config(path: Path, summary: Mapping[str, Any]) -> FlatConfig:
+    """The resolved configuration; of a trace in a file its digest too, since files of one name may differ."""
+    config = flatten(read_config(path))
+    digest = (summary["trace"] or {}).get("digest")
+    if config.get("trace.path") and isinstance(digest, str):
+        config["trace.digest"] = digest.removeprefix("sha256:")[:12]
+    return config

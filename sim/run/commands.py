@@ -1,0 +1,133 @@
+"""The commands that have options of their own: each is a function with typed parameters, which Typer calls."""
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NoReturn
+
+import typer
+from pydantic import ValidationError
+from typer.exceptions import TyperException
+
+from sim.core.errors import ConfigError
+
+COMMANDS: dict[str, str] = {
+    "report": "sim.report.report:report",
+    "run": "sim.verbs:run",
+    "list": "sim.run.config.listing:listed",
+    "validate": "sim.verbs:validate",
+    "trace compare": "traces.cli:compare",
+    "trace describe": "traces.cli:describe",
+    "trace export": "traces.cli:export",
+    "trace import": "traces.sources.command:import_from",
+    "trace pair": "traces.cli:pair",
+    "trace synth": "traces.cli:synth",
+    **dict.fromkeys(
+        ("calibrate sd15", "calibrate sdxl", "calibrate sd3", "calibrate flux", "calibrate sana"),
+        "backends.cli:calibrate",
+    ),
+    "calibrate likeness": "backends.cli:calibrate_likeness",
+    "calibrate sglang": "backends.cli:calibrate_sglang",
+    "calibrate log": "sim.fit.profile.command:log",
+    "calibrate scale": "sim.fit.similarity_map.command:scale",
+    "calibrate selector": "sim.fit.selector.command:selector",
+    "plan placement": "sim.plan.placement.command:placement",
+    "plan rate": "sim.plan.capacity.command:rate",
+    "scorecard": "sim.papers.scorecard.command:compare",
+    "scorecard addons": "sim.papers.addons.command:compare",
+    "scorecard compositions": "sim.papers.compositions.command:compare",
+    "scorecard hardware": "sim.papers.hardware.command:replay",
+    "scorecard stages": "sim.papers.stages.command:compare",
+}
+"""The module and function of each command, by the words that call it. A module is imported when it is called."""
+
+BY_NEXT_WORD = frozenset({"trace import"})
+"""Commands whose options depend on the word after them: their function takes it and returns the function to call."""
+
+
+def overview(first: str = "") -> str:
+    """Return the commands, a line each: all, or those that begin with the word ``first``."""
+    chosen = [words for words in COMMANDS if not first or words.split()[0] == first]
+    lines = [f"  {words:<24} {_summary(COMMANDS[words])}" for words in chosen]
+    about = "Replay text-to-image traffic through published serving designs."
+    return "\n".join([f"Usage: mezzotint {first or 'COMMAND'} [OPTIONS]", "", about, "", *lines])
+
+
+def refuse_words(given: Sequence[str]) -> NoReturn:
+    """Raise ConfigError for words that are no command."""
+    if after := words_after(given[0]):
+        found = given[1] if len(given) > 1 else "nothing"
+        raise ConfigError(f"{given[0]}: found {found}, expected {' or '.join(after)}")
+    raise ConfigError(f"{given[0]}: is no command; `mezzotint --help` lists them")
+
+
+def words_after(first: str) -> list[str]:
+    """Return the second words of the commands that begin with the word ``first``."""
+    return [words.split()[1] for words in COMMANDS if words.startswith(f"{first} ")]
+
+
+def command_of(given: Sequence[str]) -> str | None:
+    """Return the longest command that ``given`` begins with, such as ``trace import``; None where there is none."""
+    found = [words for words in COMMANDS if words.split() == list(given[: len(words.split())])]
+    return max(found, key=len, default=None)
+
+
+def run_command(words: str, options: Sequence[str]) -> int:
+    """Call the function of command ``words`` with ``options``. Returns its exit status; None counts as 0.
+
+    Raises:
+        ConfigError: an option is unknown, lacks its value, or is out of its range.
+    """
+    try:
+        # not command.main, which would end on an interruption and on a closed pipe in its own way
+        with parsed(words, options) as context:
+            status: int | None = context.command.invoke(context)
+    except typer.Exit as end:  # of --help
+        return end.exit_code
+    except TyperException as error:
+        said = error.format_message().replace("Value error, ", "")
+        if isinstance(error.__cause__, ValidationError):  # which says what was expected alone
+            said += f", found {error.__cause__.errors()[0]['input']!r}."
+        raise ConfigError(f"{words}: {said} `mezzotint {words} --help` lists its options") from None
+    return status or 0
+
+
+def parsed(words: str, options: Sequence[str]) -> Any:
+    """Return a context manager: command ``words`` with its ``options`` read. Raises TyperException for a wrong one."""
+    function = function_of(words)
+    if words in BY_NEXT_WORD:
+        word = options[0] if options and not options[0].startswith("-") else None
+        function = function(word)
+        words, options = (words, options) if word is None else (f"{words} {word}", options[1:])
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(help=_description(function), context_settings={"help_option_names": ["-h", "--help"]})(function)
+    return typer.main.get_command(app).make_context(f"mezzotint {words}", list(options))
+
+
+def function_of(words: str) -> Callable[..., Any]:
+    """Import the function of command ``words``."""
+    module, _, name = COMMANDS[words].partition(":")
+    function: Callable[..., Any] = getattr(import_module(module), name)
+    return function
+
+
+def _summary(path: str) -> str:
+    """Return what a command's docstring begins with, from its source: importing all commands takes seconds."""
+    module, _, name = path.partition(":")
+    spec = find_spec(module)
+    assert spec is not None
+    functions = [
+        each for each in ast.parse(Path(str(spec.origin)).read_bytes()).body if isinstance(each, ast.FunctionDef)
+    ]
+    text = next(ast.get_docstring(each) or "" for each in functions if each.name == name)
+    return re.split(r"[.:;](?:\s|$)", " ".join(text.split()), maxsplit=1)[0]
+
+
+def _description(function: Callable[..., Any]) -> str:
+    """Return the docstring before its sections (Args, Returns, Raises)."""
+    text = inspect.getdoc(function) or ""
+    return min((text.partition(f"\n\n{section}:")[0] for section in ("Args", "Returns", "Raises", "Source")), key=len)

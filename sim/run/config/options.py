@@ -1,0 +1,106 @@
+"""What the commands that compose a configuration share: their options, and the words of the command line."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Glob, QuotedString
+from omegaconf import DictConfig, OmegaConf
+
+from sim.core.errors import ConfigError
+from sim.core.former_names import present_word
+from sim.run.config.choices import groups
+from sim.run.config.compose import Files
+from sim.run.config.override import readable
+
+MAX_JOBS = 1024
+"""Worker processes of a sweep; joblib takes the memory for all that it is told of, however few points there are."""
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[KEY=VALUE ...]", help="settings and choices; --cfg job prints all, `mezzotint list` the groups"
+    ),
+]
+ConfigDir = Annotated[
+    Path | None,
+    typer.Option("--config-dir", "-cd", metavar="DIR", help="a folder with YAML files of your own, beside the groups"),
+]
+ConfigPath = Annotated[
+    Path | None, typer.Option("--config-path", "-cp", metavar="DIR", help="the folder of a run to repeat")
+]
+ConfigName = Annotated[
+    str, typer.Option("--config-name", "-cn", metavar="NAME", help="the file in --config-path, without its ending")
+]
+Plugin = Annotated[
+    list[str] | None,
+    typer.Option(metavar="MODULE", help="a module that the configuration may name classes of; may be repeated"),
+]
+
+
+def files_of(config_dir: Path | None, config_path: Path | None, config_name: str) -> Files:
+    """Return where the configuration is. Raises ConfigError where the options exclude each other."""
+    if config_dir is not None and config_path is not None:
+        raise ConfigError("--config-dir: found beside --config-path, whose configuration is whole; leave one out")
+    if config_path is None and config_name != "config":
+        raise ConfigError("--config-name: names a file in the folder of --config-path; add that")
+    return Files(config_dir, config_path, config_name)
+
+
+def arranged(words: Sequence[str]) -> list[str]:
+    """Return overrides as Hydra reads them.
+
+    A setting of a part may be one that its file does not list, so it is added where it is absent: the part's own class
+    says which settings there are, and refuses one that is misspelt.
+
+    Raises:
+        ConfigError: a word cannot be read, or a group is given what is no choice.
+    """
+    said = [readable(word) for word in words]
+    for word in said:
+        _refuse_former(word)
+        _check_choice(word)
+        key, _, value = word.lstrip("+~").partition("=")
+        if key == "hydra.launcher.n_jobs" and value not in {"-1", *map(str, range(1, MAX_JOBS + 1))}:
+            raise ConfigError(
+                f"{key}: found {value}, expected 1 to {MAX_JOBS} processes at a time, or -1 for all cores"
+            )
+    settings = (re.match(r"(\w+)\.[^=@]+=", word) for word in said)
+    return [f"++{word}" if part and part[1] in groups() else word for word, part in zip(said, settings, strict=True)]
+
+
+def _refuse_former(word: str) -> None:
+    """Raise ConfigError for a name of an earlier version, with the present one."""
+    present = present_word(word)
+    if present == word:
+        return
+    former_key, key = (each.lstrip("+~").partition("=")[0] for each in (word, present))
+    if former_key == key:
+        raise ConfigError(f"{word} is now {present}")
+    raise ConfigError(f"{former_key}= is now {key}=; write {present}")
+
+
+def _check_choice(word: str) -> None:
+    """Raise ConfigError for a group that is given a number, a list or nothing: Hydra names neither group nor remedy."""
+    group, _, value = word.partition("=")
+    if not value or group not in groups():
+        return
+    read = OverridesParser.create().parse_override(word)
+    several = read.is_sweep_override() and not isinstance(read.value(), Glob)
+    for one in read.sweep_iterator() if several else [read.value()]:
+        if not isinstance(one, str | QuotedString | Glob | dict):
+            raise ConfigError(f"{group}: found {value}, expected one of its choices; ~{group} leaves out what may be")
+
+
+def resolved(config: DictConfig) -> dict[str, Any]:
+    """Return a configuration in plain dictionaries and lists. Raises OmegaConfBaseException for what has no value."""
+    plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    return {str(key): value for key, value in plain.items()} if isinstance(plain, dict) else {}
+
+
+def is_dated(config: DictConfig) -> bool:
+    """Return True if the run directory is named after the time, so that it must be a new one."""
+    return "${now:" in str(OmegaConf.to_container(config.run, resolve=False))

@@ -1,0 +1,48 @@
+"""``mezzotint list profiles``: what was measured on which GPU, and by whom."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from backends.base import BackendError
+from backends.profile import Profile, Timing, shipped, within
+from sim.core.errors import ConfigError
+
+
+def profiles(folder: Path | None = None) -> list[tuple[str, ...]]:
+    """A row for each shipped profile: GPU, model, sizes, batches, GPUs in parallel, source.
+
+    Args:
+        folder: a folder of further ones, which are listed in the place of shipped ones of the same GPU and model.
+
+    Raises:
+        ConfigError: a profile cannot be read.
+    """
+    try:
+        every = [*within(shipped()), *([] if folder is None else within(folder))]
+    except BackendError as error:
+        raise ConfigError(str(error)) from None
+    found = {(each.gpu, each.model): each for each in every}
+    return [("GPU", "model", "sizes", "batches", "GPUs", "source"), *(_line(found[key]) for key in sorted(found))]
+
+
+def _line(profile: Profile) -> tuple[str, ...]:
+    measured = profile.step or profile.vae_decode or profile.vae_encode
+    groups = [1, *sorted(profile.group_tables)] if profile.step else []
+    said = f"{profile.source}; {profile.dtype}" if profile.dtype else profile.source
+    return (
+        profile.gpu,
+        profile.model if profile.step else f"{profile.model} (no steps: VAE alone)",
+        _sizes(sorted({(point.width * point.height, point.width, point.height) for point in measured})),
+        ", ".join(map(str, sorted({point.batch for point in _timed(profile)}))),
+        ", ".join(map(str, groups)) or "-",
+        " ".join(said.split()),
+    )
+
+
+def _timed(profile: Profile) -> Sequence[Timing]:
+    return profile.step or [*profile.text_encode, *profile.vae_encode, *profile.vae_decode]
+
+
+def _sizes(sizes: Sequence[tuple[int, int, int]]) -> str:
+    told = [f"{width}x{height}" for _, width, height in sizes]
+    return ", ".join(told) if len(told) <= 4 else f"{len(told)} from {told[0]} to {told[-1]}"

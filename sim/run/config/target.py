@@ -1,0 +1,81 @@
+"""What a ``_target_`` names, looked at before it is called.
+
+A configuration names a class by its dotted path, and could name anything: what deletes files, what runs a command. So
+a target is resolved, and called only where it makes what is asked for.
+"""
+
+import inspect
+import typing
+from collections.abc import Sequence
+from typing import Any
+
+from typing_extensions import get_protocol_members, is_protocol
+
+from sim.core.culprit import OURS
+from sim.core.errors import ConfigError
+from sim.run.config.plugins import TARGET, imported
+
+
+def located(target: Any, key: str, kind: Any = None) -> Any:
+    """The class that ``target`` names, or the function that is annotated to return one.
+
+    Raises ConfigError, naming ``key``, for a module that is neither ours nor the user's, one that cannot be imported,
+    a name that it only imported itself, and what does not make a ``kind`` (a class or a protocol).
+    """
+    where = f"{key}.{TARGET}"
+    if not isinstance(target, str) or "." not in target:
+        raise ConfigError(f"{where}: found {target!r}, expected the dotted path of a class")
+    module, _, name = target.rpartition(".")
+    try:
+        made = getattr(imported(module, where), name)
+    except AttributeError:
+        raise ConfigError(f"{where}: the module {module} has no {name}") from None
+    product = made if inspect.isclass(made) else _returned(made)
+    if product is None:
+        raise ConfigError(f"{where}: found {target}, expected a class, or a function annotated with what it returns")
+    imported(str(made.__module__), where)  # where it was made, if the module that is named imported it
+    if made.__module__.partition(".")[0] in OURS and kind is None and not inspect.isclass(made):
+        raise ConfigError(f"{where}: found the function {target}, expected a class")
+    return _making(made, product, kind, key)
+
+
+def _returned(made: Any) -> Any:
+    """The class that a function says it returns, None where it says none."""
+    if not inspect.isfunction(made):
+        return None
+    try:
+        found = typing.get_type_hints(made).get("return")
+    except (TypeError, NameError):
+        return None
+    return found if inspect.isclass(found) and found is not type(None) else None
+
+
+def _making(made: Any, product: type, kind: Any, key: str) -> Any:
+    """``made``, if it can make a ``kind``. What an instance alone has, a limit, is looked for when there is one."""
+    if kind is None:
+        return made
+    if not is_protocol(kind):
+        if issubclass(product, kind):
+            return made
+        raise no_such(product, kind, key)
+    members = get_protocol_members(kind)
+    required = kind.__abstractmethods__ or members
+    missing = [name for name in required if not _has(product, name)]
+    methods = [name for name in missing if inspect.isfunction(inspect.getattr_static(kind, name, None))]
+    abstract = getattr(product, "__abstractmethods__", ())  # of one that inherits from the protocol
+    if methods or abstract:
+        raise no_such(product, kind, key, [*missing, *abstract])
+    for name in members - required:  # of one that does not inherit: what may be left out has a body in the protocol
+        if not hasattr(product, name):
+            setattr(product, name, inspect.getattr_static(kind, name))
+    return made
+
+
+def _has(product: type, name: str) -> bool:
+    return hasattr(product, name) or any(name in vars(base).get("__annotations__", ()) for base in product.__mro__)
+
+
+def no_such(found: type, kind: Any, key: str, lacks: Sequence[str] = ()) -> ConfigError:
+    """The error that says that ``found`` is no ``kind``, and which of its members it lacks."""
+    lacking = f": it lacks {', '.join(sorted(lacks))}" if lacks else ""
+    return ConfigError(f"{key}: {found.__module__}.{found.__qualname__} is no {kind.__name__}{lacking}")

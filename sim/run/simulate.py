@@ -1,0 +1,391 @@
+"""One simulation, from a resolved configuration to the files of a run directory."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import yaml
+from tqdm import tqdm
+
+from backends.base import Backend
+from conf.assumption import Assumption
+from sim.addons.async_loading import AsyncLoading
+from sim.cache.cache import ArtifactCache
+from sim.cluster.cluster import Cluster
+from sim.core.culprit import of
+from sim.core.errors import ConfigError, SimulationError
+from sim.core.gpu import Gpu
+from sim.core.model import Model, reference
+from sim.core.request import COMPLETED, Addons
+from sim.core.run_folder import CLUSTER, CONFIG, REQUESTS, SUMMARY, TIMELINE, Claim, claimed, config_of, holds_run
+from sim.core.slo import Limit
+from sim.core.streams import ARRIVALS, TRACE, stream
+from sim.core.workload import Shapes, SimilarityInputs, Workload, addon_bytes, standalone
+from sim.engine import Engine
+from sim.metrics.ages import on_own_clock
+from sim.metrics.quality import Judgement, Quality, unknown
+from sim.metrics.run_files import read_summary
+from sim.metrics.summary import summarise
+from sim.metrics.time_series import series
+from sim.metrics.timeline import write_timeline
+from sim.protocols import Allocation, Controller, Executor, FrontEnd, Scheduler, Selector
+from sim.protocols.cluster import SERVER
+from sim.run.config.build import build
+from sim.run.config.paths import whole_paths
+from sim.run.config.settings import Settings, System, check
+from traces.arrivals.base import Arrivals
+from traces.arrivals.trace_clock import TraceClock
+from traces.encoders.embeddings import Encoder, embed
+from traces.similarity.search import Search
+from traces.similarity.similarity_map import SimilarityMap
+from traces.sources import Source
+from traces.table.ingest import ORDER_ONLY
+from traces.table.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What the rows of a trace ask for: its prompts, and its seeds or, where it has none, the row's number."""
+
+    trace: Trace
+
+    def prompt(self, row: int) -> str:
+        """The prompt of ``row``; empty where the trace has none."""
+        return self.trace.prompts()[row].as_py() or ""
+
+    def seed(self, row: int) -> int:
+        """The seed of the noise that ``row`` starts from."""
+        seed = self.trace.table.column("seed")[row].as_py()
+        return row if seed is None else int(seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run says: the summary, a table row per request, the time series, its configuration, and, where it was
+    asked for, what writes its timeline to a path."""
+
+    summary: dict[str, Any]
+    requests: pa.Table
+    cluster: pa.Table
+    config: dict[str, Any]
+    timeline: Callable[[Path], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A run that is ready to begin: its trace, its engine, the alpha of its selector, if it has one, and what judges
+    images that it does not make."""
+
+    trace: Trace
+    engine: Engine
+    alpha: float | None
+    quality: Quality
+
+
+def simulate(config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
+    """Run one simulation.
+
+    Args:
+        config: the resolved configuration, as conf/config.yaml composes it.
+        progress: show a bar, where standard error is a terminal.
+
+    Raises:
+        ConfigError, TraceError, BackendError: the input cannot be used; one line says where and what to do.
+        SimulationError: a part did what cannot be; it is named.
+    """
+    settings = check(config)
+    return replay(settings, assemble(settings, progress=progress), config, progress=progress)
+
+
+def simulated(
+    plain: dict[str, Any], folder: Path, *, fresh: bool = False, keep: bool = False
+) -> tuple[dict[str, Any], Path, bool]:
+    """Run one simulation into a run directory.
+
+    Args:
+        fresh: where ``folder`` is taken, take another one.
+        keep: where the same run lies in ``folder``, read it instead.
+
+    Returns its summary, its folder, and whether it was read. Raises what ``simulate`` raises, and ConfigError where
+    ``folder`` cannot be used, or holds a run of another configuration.
+    """
+    with claimed(folder, fresh=fresh) as claim:
+        if keep and holds_run(folder):
+            if config_of(folder) != again(plain):
+                raise ConfigError(f"run.dir: {folder} holds a run of another configuration; remove it or name another")
+            return read_summary(folder), claim.folder, True
+        outcome = simulate(plain, progress=not keep)
+        save(outcome, claim)
+        return outcome.summary, claim.folder, False
+
+
+def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
+    """Run what ``assemble`` put together from ``config``, and say what happened. Raises what ``simulate`` raises."""
+    trace, engine, alpha = assembled.trace, assembled.engine, assembled.alpha
+    name, record = settings.system.name, engine.record
+    with tqdm(total=engine.rows, unit="req", desc=name, disable=None if progress else True) as bar:
+        engine.progress = lambda ended: bar.update(ended - bar.n)
+        simulate_s, cpu_s = engine.run()
+        _check_completed(engine, settings.warmup)
+        bar.update(engine.rows - bar.n)
+    judged: Judgement | None = None
+    if config.get("feature_cache"):
+        judged = unknown(
+            len(record.request_columns["quality"]), "feature_cache changes every image, and no table is of such ones"
+        )
+        record.request_columns["quality"][:] = judged.factor
+    elif not engine.backend.live:
+        judged = assembled.quality.judge(record, engine.models, config, alpha)
+        record.request_columns["quality"][:] = judged.factor
+    summary = summarise(
+        engine,
+        record,
+        trace,
+        seed=engine.seed,
+        simulate_s=simulate_s,
+        cpu_s=cpu_s,
+        system=name,
+        slo=settings.slo,
+        warmup=settings.warmup,
+        services=settings.system.services,
+        alpha=alpha,
+        judged=judged,
+    )
+    ids = trace.table.column("request_id")
+
+    def timeline(path: Path) -> None:
+        write_timeline(record, path, engine.cluster.gpus, engine.cluster.gpus_of, ids.to_pylist())
+
+    kept = timeline if settings.timeline else None
+    table = record.request_columns.table(ids, on_own_clock(record.request_columns, trace))
+    return Outcome(summary, table, series(record), again(config), kept)
+
+
+def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None = None) -> Assembled:
+    """Load the trace and put the system together, ready to run. Raises what ``simulate`` raises.
+
+    Args:
+        trace: what an earlier call with the same ``trace`` and ``seed`` loaded, which need not be loaded again.
+    """
+    system, parts = settings.system, settings.parts()
+    frontend: FrontEnd = parts.get("frontend", FrontEnd)
+    scheduler: Scheduler = parts.get("scheduler", Scheduler)
+    executor: Executor = parts.get("executor", Executor)
+    allocation: Allocation = parts.get("allocation", Allocation)
+    controllers = [parts.get(group, Controller) for group in ("failures", "controller")]
+    parts.refuse_unread(system.name)
+    selector: Selector | None = parts.get("selector", Selector)
+    cache = parts.get("cache")
+    if isinstance(cache, ArtifactCache) and selector is not None:
+        cache.refuse_unstored(selector)
+    quality: Quality = build(settings.quality, "quality", Quality)
+    if trace is None:
+        source: Source = build(settings.trace, "trace", Source)
+        trace = source.load(stream(settings.seed, TRACE))
+    _check_left(trace, settings)
+    models: dict[str, Model] = {role: build(m, f"models.{role}", Model) for role, m in settings.models.items()}
+    backend: Backend = build(settings.backend, "backend", Backend)
+    backend.open(Rows(trace))
+    arrivals: Arrivals = build(settings.arrivals, "arrivals", Arrivals)
+    _check_times(trace, arrivals)
+    encoder: Encoder = build(settings.encoder, "encoder", Encoder)
+
+    def embeddings() -> np.ndarray[Any, Any]:
+        engine.assume(
+            "similarity of prompts",
+            f"cosine of {encoder.name}",
+            "the encoder's cosine, carried to the scale that thresholds are on",
+        )
+        return embed(rows, encoder, progress=None if progress else False)
+
+    schedule = arrivals.schedule(trace.arrival_s[settings.preload :], stream(settings.seed, ARRIVALS))
+    if schedule.rows is not None:
+        trace = trace.head(settings.preload + schedule.rows)
+    _check_left(trace, settings)
+    rows = trace
+    shapes, native = _shapes(trace, reference(models), settings.shapes), settings.shapes == "model"
+    roles = allocation.roles(settings.cluster.count, models, backend)
+    _check_roles(allocation, roles, settings.cluster.count, models)
+    engine = Engine(
+        workload=Workload(
+            schedule,
+            shapes,
+            standalone(backend, reference(models), shapes, native),
+            native,
+            settings.preload,
+            *_deadline(settings.slo),
+            _addons(trace) if settings.addons == "serve" else None,
+            addon_bytes(trace),
+        ),
+        similarity=SimilarityInputs(
+            embeddings,
+            build(settings.search, "search", Search),
+            build(settings.similarity_map, "similarity_map", SimilarityMap),
+            f"{trace.digest} {encoder.name}",
+        ),
+        models=models,
+        cluster=Cluster(build(settings.cluster.gpu, "cluster.gpu", Gpu), roles, models, backend),
+        backend=backend,
+        frontend=frontend,
+        scheduler=scheduler,
+        executor=executor,
+        controllers=[each for each in controllers if each is not None],
+        seed=settings.seed,
+        sample_s=settings.sample_s,
+    )
+    _assume(engine, trace, system, settings.addons, allocation.assumptions())
+    return Assembled(trace, engine, None if selector is None else selector.alpha, quality)
+
+
+def _check_times(trace: Trace, arrivals: Arrivals) -> None:
+    if isinstance(arrivals, TraceClock) and trace.notes.get("arrival_s") == ORDER_ONLY:
+        raise ConfigError(
+            f"arrivals=trace: {trace.path or trace.name} has an order of requests and no times to replay; choose others"
+            ", such as arrivals=poisson arrivals.rate_rpm=10, or map its column of times in `mezzotint trace import`"
+        )
+
+
+def _check_roles(allocation: Allocation, roles: list[str], gpus: int, models: Mapping[str, Model]) -> None:
+    known = {*models, SERVER}
+    if len(roles) != gpus or not known.issuperset(roles) or set(roles) <= {SERVER}:
+        raise SimulationError(
+            f"{of(allocation)} gave the roles {roles} to {gpus} GPUs; expected one of {', '.join(sorted(known))} for "
+            "each, and a model on one"
+        )
+
+
+def _check_completed(engine: Engine, warmup: int) -> None:
+    facts = engine.record.request_columns
+    outcome = facts["outcome"][warmup:]
+    if (outcome == COMPLETED).any():
+        return
+    reasons = Counter(reason for row, reason in facts.reasons.items() if row >= facts.first + warmup)
+    why = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common(3)) or "no reason was given"
+    raise ConfigError(f"none of the {len(outcome)} requests to measure was completed: {why}")
+
+
+def _check_left(trace: Trace, settings: Settings) -> None:
+    if len(trace) - settings.preload - settings.warmup <= 0:
+        raise ConfigError(
+            f"preload={settings.preload} and warmup={settings.warmup} leave nothing of the {len(trace)} requests of "
+            f"{trace.name} to measure; lower them or take a longer trace"
+        )
+
+
+def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated: list[Assumption]) -> None:
+    if trace.notes.get("synthetic"):
+        engine.assume("the trace is synthetic", trace.name, trace.source)
+    if "arrival_s" in trace.notes:
+        engine.assume("arrival times of the trace", trace.notes["arrival_s"], trace.source)
+    images = trace.column("images")
+    if (images > 1).any():
+        engine.assume("images per request", 1, f"{int((images > 1).sum())} requests ask for more; one is served")
+    lists = (trace.table.column(name) for name in ("controlnets", "loras"))
+    asking = np.logical_or.reduce([pc.fill_null(pc.list_value_length(each), 0).to_numpy() > 0 for each in lists])
+    if asking.any() and addons == "ignore":
+        engine.assume(
+            "add-ons (ControlNets, LoRAs) served",
+            0,
+            f"addons=ignore; {int(asking.sum())} requests ask for some",
+        )
+    elif asking.any():
+        steps = getattr(engine.executor, "batching", None)
+        if not isinstance(getattr(steps, "lora_loading", None), AsyncLoading):
+            engine.assume(
+                "seconds to take LoRAs out of a model's weights again", 0, "nobody published them; not charged"
+            )
+        if engine.cluster.gpu.memory_bytes is None:
+            engine.assume(
+                "GPU memory for ControlNets",
+                "not bounded",
+                "cluster.gpu.memory_bytes is null; what was loaded stays",
+            )
+    for said in (*system.assumptions, *allocated):
+        try:
+            json.dumps(said.value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            found = f"the value of {said.what!r}: {error}; found {said.value!r}"
+            raise ConfigError(f"system.assumptions: {found}") from None
+        engine.assume(said.what, said.value, said.source)
+
+
+def again(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration as config.yaml holds it: a run directory has to be named, paths are whole, and Hydra keeps out
+    of it. ``mezzotint run --config-path DIR --config-name config run.dir=NEW`` reads it as it is."""
+    quiet = [{f"override hydra/{group}": "none"} for group in ("job_logging", "hydra_logging")]
+    return {
+        "defaults": [*quiet, {"override hydra/launcher": "joblib"}, "_self_"],
+        **{key: whole_paths(value) for key, value in config.items() if key not in ("defaults", "hydra", "run")},
+        "run": {"dir": "???"},
+        "hydra": {
+            "output_subdir": None,
+            "job": {"chdir": False},
+            "run": {"dir": "."},
+            "sweep": {"dir": "${run.dir}", "subdir": "${hydra.job.num}"},
+        },
+    }
+
+
+def write(outcome: Outcome, folder: Path) -> None:
+    """Claim ``folder``, waiting for whoever has it, and ``save`` there. Raises what ``claimed`` and ``save`` raise."""
+    with claimed(folder, wait=True) as claim:
+        save(outcome, claim)
+
+
+def save(outcome: Outcome, claim: Claim) -> None:
+    """Write the files of a run and put them in their place, all at one instant: a run that was there before is replaced
+    as a whole or, where writing fails, left as it was. Raises ConfigError, naming the folder, where they cannot be
+    written."""
+    home = claim.staging
+    try:
+        for table, name in ((outcome.requests, REQUESTS), (outcome.cluster, CLUSTER)):
+            with (home / name).open("wb") as file:
+                pq.write_table(table, file)
+        if outcome.timeline is not None:
+            outcome.timeline(home / TIMELINE)
+        (home / CONFIG).write_text(yaml.safe_dump(outcome.config, sort_keys=False), encoding="utf-8")
+        said = json.dumps(outcome.summary, indent=2, allow_nan=False)
+        (home / SUMMARY).write_text(f"{said}\n", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"run.dir: {claim.folder} cannot be written ({error.strerror or error}); free the disk or name another one"
+        ) from error
+    claim.publish()
+
+
+def _addons(trace: Trace) -> Callable[[int], Addons | None]:
+    """Trace row -> the add-ons that it asks for."""
+    controlnets, loras = (trace.table.column(name).combine_chunks() for name in ("controlnets", "loras"))
+
+    def of(row: int) -> Addons | None:
+        asked = Addons(tuple(controlnets[row].as_py() or ()), tuple(loras[row].as_py() or ()))
+        return asked if any(asked) else None
+
+    return of
+
+
+def _deadline(slo: Sequence[Limit]) -> tuple[float, float]:
+    """The first limit as a deadline: a multiple of the standalone latency, and seconds. Infinite is none."""
+    limit = slo[0] if slo else Limit("x", math.inf)
+    return (limit.value, math.inf) if limit.unit == "x" else (math.inf, limit.value)
+
+
+def _shapes(trace: Trace, large: Model, shapes: str) -> Shapes:
+    """Width, height and steps of every row: the reference model's own, or the trace's where it has them."""
+    own = (large.width, large.height, large.steps)
+    if shapes == "model":
+        width, height, steps = (np.full(len(trace), value, np.int32) for value in own)
+    else:
+        asked = (trace.column(name) for name in ("width", "height", "steps"))
+        width, height, steps = (
+            np.where(column > 0, column, value).astype(np.int32) for column, value in zip(asked, own, strict=True)
+        )
+    return width, height, steps

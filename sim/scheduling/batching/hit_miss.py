@@ -1,0 +1,48 @@
+"""MoDM in front of whole batches: batches of hits and batches of misses (executor=static-batch)."""
+
+from dataclasses import dataclass, field
+
+from conf.ranges import Count, Seconds
+from sim.core.request import MISSING, Request
+from sim.protocols import Run, Scheduler, Worker
+from sim.scheduling.batching.former import BatchFormer
+from sim.scheduling.hit_miss import refine_on
+
+
+@dataclass(slots=True)
+class HitMissBatching(Scheduler):
+    """Workers of one role take batches of misses, all others batches of hits; no batch has both, so it has one model.
+
+    A hit is refined on the model of whichever worker takes it. A batch of ``max_batch`` requests need not wait; after
+    ``max_wait_s`` seconds a request sets out with whoever is there. With ``large_takes_hits`` a worker for misses of which
+    no batch is due takes one of hits (MoDM's quality mode).
+
+    Raises ConfigError for a batch above what the executor takes.
+    """
+
+    max_batch: Count = 8
+    max_wait_s: Seconds = 5.0
+    large_takes_hits: bool = False
+    miss_role: str = "large"
+    _former: BatchFormer = field(init=False, repr=False)
+    _run: Run = field(init=False, repr=False)
+
+    def bind(self, run: Run) -> None:
+        self._run = run
+        smaller = [role for role in run.models if role != self.miss_role]
+        takers = {"miss": [self.miss_role], "hit": [*smaller, self.miss_role] if self.large_takes_hits else smaller}
+        kind = lambda request: "miss" if request.source == MISSING else "hit"  # noqa: E731
+        self._former = BatchFormer(run, self.max_batch, self.max_wait_s, takers, kind)
+
+    def offer(self, request: Request, now_s: float) -> Worker | None:
+        self._former.add(request, now_s)
+        return None
+
+    def next(self, worker: Worker, now_s: float) -> Request | None:
+        request = self._former.next(worker, now_s)
+        if request is not None and request.source != MISSING:
+            refine_on(self._run, worker, request)
+        return request
+
+    def __len__(self) -> int:
+        return len(self._former)

@@ -1,0 +1,39 @@
+"""First in, first out: who came to a worker first is next there."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sim.core.request import Request
+from sim.protocols import Discipline, Worker
+
+
+@dataclass(slots=True)
+class Fifo(Discipline):
+    """Whoever waits joins in the order of coming, as soon as there is room."""
+
+    _queues: dict[Worker, deque[Request]] = field(init=False, default_factory=dict, repr=False)
+    _waiting: int = field(init=False, default=0, repr=False)
+
+    def add(self, worker: Worker, request: Request, now_s: float) -> None:
+        self._queues.setdefault(worker, deque()).append(request)
+        self._waiting += 1
+
+    def first(self, worker: Worker) -> Request | None:
+        queue = self._queues.get(worker)
+        return queue[0] if queue else None
+
+    def next(self, worker: Worker, now_s: float) -> Request | None:
+        queue = self._queues.get(worker)
+        if not queue:
+            return None
+        self._waiting -= 1
+        return queue.popleft()
+
+    def leave(self, worker: Worker) -> Sequence[Request]:
+        left = self._queues.pop(worker, ())
+        self._waiting -= len(left)
+        return left
+
+    def __len__(self) -> int:
+        return self._waiting

@@ -1,0 +1,50 @@
+"""A cap on the batch by size: fewer of the larger images step together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from conf.ranges import Count
+from sim.core.request import Request
+from sim.protocols import Discipline, Run, Stepper, Worker
+from sim.scheduling.disciplines.fifo import Fifo
+
+
+@dataclass(slots=True)
+class PixelBudget(Discipline):
+    """First in, first out, while a batch has at most ``max_pixels`` and fits into memory; a larger image goes alone."""
+
+    executor: Stepper
+    max_pixels: Count = 4 * 1024 * 1024
+    _run: Run = field(init=False, repr=False)
+    _queue: Fifo = field(init=False, default_factory=Fifo, repr=False)
+
+    def bind(self, run: Run) -> None:
+        self._run = run
+
+    def add(self, worker: Worker, request: Request, now_s: float) -> None:
+        self._queue.add(worker, request, now_s)
+
+    def next(self, worker: Worker, now_s: float) -> Request | None:
+        first = self._queue.first(worker)
+        if first is None:
+            return None
+        batch = [*self.executor.active(worker), *self.executor.joining(worker), first]
+        over = sum(request.width * request.height for request in batch) > self.max_pixels
+        if len(batch) > 1 and (over or not fits(self._run, worker, batch)):
+            return None
+        return self._queue.next(worker, now_s)
+
+    def leave(self, worker: Worker) -> Sequence[Request]:
+        return self._queue.leave(worker)
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+
+def fits(run: Run, worker: Worker, batch: Sequence[Request]) -> bool:
+    """Whether ``batch`` can step and be decoded on ``worker``; it can where nobody measured what it takes."""
+    most = run.cluster.gpu.memory_bytes
+    if most is None or not run.backend.measures_memory:
+        return True
+    peak = run.backend.peak_bytes([run.work(request) for request in batch])
+    return peak is None or peak <= most

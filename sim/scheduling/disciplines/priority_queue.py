@@ -1,0 +1,41 @@
+"""Queues in the order of a rank, one at every worker."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from sim.core.request import Request
+from sim.protocols import Worker
+
+Entry = tuple[float, int, Request]
+
+
+@dataclass(slots=True)
+class PriorityQueue:
+    """Of those that wait at a worker, the one of the least rank is next."""
+
+    _queues: dict[Worker, list[Entry]] = field(init=False, default_factory=dict, repr=False)
+    _waiting: int = field(init=False, default=0, repr=False)
+
+    def add(self, worker: Worker, rank: float, request: Request) -> None:
+        heappush(self._queues.setdefault(worker, []), (rank, request.row, request))
+        self._waiting += 1
+
+    def first(self, worker: Worker) -> Entry | None:
+        queue = self._queues.get(worker)
+        return queue[0] if queue else None
+
+    def next(self, worker: Worker) -> Request | None:
+        queue = self._queues.get(worker)
+        if not queue:
+            return None
+        self._waiting -= 1
+        return heappop(queue)[2]
+
+    def leave(self, worker: Worker) -> Sequence[Request]:
+        left = [request for _, _, request in self._queues.pop(worker, ())]
+        self._waiting -= len(left)
+        return sorted(left, key=lambda request: request.row)
+
+    def __len__(self) -> int:
+        return self._waiting

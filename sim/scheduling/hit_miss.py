@@ -1,0 +1,66 @@
+"""MoDM's shared queues: hits in one, misses in another (MoDM, 5; its artifact's request scheduler)."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from sim.core.request import MISSING, Request
+from sim.protocols import Run, Scheduler, Worker
+
+
+@dataclass(slots=True)
+class HitMiss(Scheduler):
+    """Workers of ``miss_role`` take misses, all others take hits; each queue in order.
+
+    A hit is refined on the model of whichever worker takes it. With ``large_takes_hits`` a worker for misses that finds
+    none takes a hit (MoDM's quality mode); in throughput mode it does not.
+    """
+
+    large_takes_hits: bool = False
+    miss_role: str = "large"
+    _misses: deque[Request] = field(init=False, default_factory=deque, repr=False)
+    _hits: deque[Request] = field(init=False, default_factory=deque, repr=False)
+    _run: Run = field(init=False, repr=False)
+    _hit_roles: list[str] = field(init=False, default_factory=list, repr=False)
+
+    def bind(self, run: Run) -> None:
+        self._run = run
+        self._hit_roles = [role for role in run.models if role != self.miss_role]
+        if self.large_takes_hits:
+            self._hit_roles.append(self.miss_role)
+
+    def offer(self, request: Request, now_s: float) -> Worker | None:
+        least_loaded = self._run.cluster.least_loaded
+        if request.source == MISSING:
+            worker = least_loaded(self.miss_role)
+            if worker is None:
+                self._misses.append(request)
+            return worker
+        for role in self._hit_roles:
+            worker = least_loaded(role)
+            if worker is not None:
+                refine_on(self._run, worker, request)
+                return worker
+        self._hits.append(request)
+        return None
+
+    def next(self, worker: Worker, now_s: float) -> Request | None:
+        if worker.role == self.miss_role:
+            if self._misses:
+                return self._misses.popleft()
+            if not self.large_takes_hits:
+                return None
+        if not self._hits:
+            return None
+        request = self._hits.popleft()
+        refine_on(self._run, worker, request)
+        return request
+
+    def __len__(self) -> int:
+        return len(self._misses) + len(self._hits)
+
+
+def refine_on(run: Run, worker: Worker, request: Request) -> None:
+    """Plan ``request``, a hit, for the model of the role of ``worker``."""
+    model = run.models[worker.role]
+    if request.model != model.name:
+        run.assign(request, model)
