@@ -106,13 +106,14 @@ def simulate(config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
 
 
 def simulated(
-    plain: dict[str, Any], folder: Path, *, fresh: bool = False, keep: bool = False
+    plain: dict[str, Any], folder: Path, *, fresh: bool = False, keep: bool = False, progress: bool = True
 ) -> tuple[dict[str, Any], Path, bool]:
     """Run one simulation into a run directory.
 
     Args:
         fresh: where ``folder`` is taken, take another one.
         keep: where the same run lies in ``folder``, read it instead.
+        progress: show a bar, on a terminal.
 
     Returns its summary, its folder, and whether it was read. Raises what ``simulate`` raises, and ConfigError where
     ``folder`` cannot be used, or holds a run of another configuration.
@@ -122,7 +123,7 @@ def simulated(
             if config_of(folder) != again(plain):
                 raise ConfigError(f"run.dir: {folder} holds a run of another configuration; remove it or name another")
             return read_summary(folder), claim.folder, True
-        outcome = simulate(plain, progress=not keep)
+        outcome = simulate(plain, progress=progress and not keep)
         save(outcome, claim)
         return outcome.summary, claim.folder, False
 

@@ -189,7 +189,8 @@ def _store_gpus() -> None:
 def _check_primary(files: Files) -> dict[str, Any] | None:
     """Return the configuration of an earlier version's run in present names; None where it has no former names.
 
-    Raises ConfigError for a file that is no YAML, or that tells Hydra what no run's config.yaml does. Hydra follows the search path of a primary file before it can be looked at, and imports the packages in it.
+    Raises ConfigError for a file that is no YAML, or that tells Hydra what no run's config.yaml does. Hydra follows
+    the search path of a primary file before it can be looked at, and imports the packages in it.
     """
     file = Path(files.folder or ".", f"{files.name.removesuffix('.yaml')}.yaml")
     if not file.is_file():

@@ -1,0 +1,118 @@
+"""Run simulations and sweeps, load finished ones, and list the choices."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pandas as pd
+
+from mezzotint.results import Run, Sweep
+from sim.core.errors import ConfigError
+from sim.run.config import choices as config_choices
+from sim.run.config.compose import Files, composed
+from sim.run.config.options import arranged, resolved
+from sim.run.config.plugins import named
+from sim.run.simulate import simulated
+from sim.verbs import point
+from sim.verbs import sweep as run_sweep
+
+
+def run(
+    *overrides: str,
+    folder: str | Path | None = None,
+    config_dir: str | Path | None = None,
+    plugins: tuple[str, ...] = (),
+    progress: bool = False,
+    **keys: Any,
+) -> Run:
+    """Run one simulation.
+
+    Args:
+        overrides: ``KEY=VALUE`` as on the command line, such as ``"system=nirvana"``.
+        folder: the run folder to write; None writes a temporary one, which goes with the result.
+        config_dir: a folder with configuration groups of your own.
+        plugins: modules whose classes the configuration may name.
+        progress: show a progress bar, on a terminal.
+        keys: overrides without dots, such as ``seed=3``; others by ``**{"arrivals.rate_rpm": 20}``.
+
+    Raises:
+        ConfigError, TraceError, BackendError: the input cannot be used; the message says where and what to do.
+        SimulationError: a policy did what cannot be; the message names it.
+    """
+    temporary, place = _place(folder)
+    words = arranged([*overrides, *_overrides(keys), f"run.dir={place}"])
+    with named(list(plugins)):
+        plain = resolved(composed(words, _files(config_dir)))
+        _, path, _ = simulated(plain, place, progress=progress)
+    return Run(path, _temporary=temporary)
+
+
+def sweep(
+    *overrides: str,
+    folder: str | Path | None = None,
+    jobs: int = 1,
+    config_dir: str | Path | None = None,
+    plugins: tuple[str, ...] = (),
+    **keys: Any,
+) -> Sweep:
+    """Run every combination of comma-separated values, such as ``"system=vanilla,nirvana"``.
+
+    Args:
+        folder: the sweep's folder; the same call on it goes on where an interrupted one stopped. None: temporary.
+        jobs: simulations at a time.
+
+    The other arguments are those of ``run``. Raises what ``run`` raises, and ConfigError if a point failed.
+    """
+    temporary, place = _place(folder)
+    words = [*overrides, *_overrides(keys), f"run.dir={place}", f"hydra.launcher.n_jobs={jobs}"]
+    with named(list(plugins)):
+        if run_sweep(point, arranged(words), _files(config_dir)):
+            raise ConfigError(f"{place}: a point of the sweep failed; its message is above")
+    return Sweep.of(place, temporary)
+
+
+def load(folder: str | Path) -> Run | Sweep:
+    """Load a run folder, or a folder of runs as a Sweep. Raises ConfigError if it holds no run."""
+    path = Path(folder)
+    return Run(path) if (path / "summary.json").is_file() else Sweep.of(path)
+
+
+def choices(group: str | None = None, config_dir: str | Path | None = None) -> pd.DataFrame:
+    """Return the choices of a configuration group, or the groups: columns ``name`` and ``description``.
+
+    Raises ConfigError for a group that does not exist.
+    """
+    if group is None:
+        rows = [(name, each.line) for name, each in config_choices.groups().items()]
+    elif group not in config_choices.groups():
+        raise ConfigError(f"{group}: is no group; expected one of {', '.join(config_choices.groups())}")
+    else:
+        own = None if config_dir is None else Path(config_dir)
+        rows = [(each.name, each.line) for each in config_choices.choices(group, own)]
+    return pd.DataFrame(rows, columns=["name", "description"])
+
+
+def _files(config_dir: str | Path | None) -> Files:
+    return Files(None if config_dir is None else Path(config_dir))
+
+
+def _place(folder: str | Path | None) -> tuple["TemporaryDirectory[str] | None", Path]:
+    if folder is not None:
+        return None, Path(folder)
+    temporary = TemporaryDirectory(prefix="mezzotint-", ignore_cleanup_errors=True)
+    return temporary, Path(temporary.name) / "run"
+
+
+def _overrides(keys: Mapping[str, Any]) -> list[str]:
+    """Spell Python values as the command line does."""
+    return [f"{key}={value if isinstance(value, str) else _spelled(value)}" for key, value in keys.items()]
+
+
+def _spelled(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{key}:{_spelled(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(_spelled, value)) + "]"
+    return str(value) if isinstance(value, Path) else json.dumps(value)

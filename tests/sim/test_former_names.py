@@ -1,0 +1,77 @@
+"""Names of the version before: a word of the command line is answered with the present one, an old run still runs."""
+
+import json
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from sim.cli import main
+from sim.core.former_names import present_config, present_word, table
+from sim.metrics.run_files import read_config
+from sim.run.config.choices import choices, groups
+from tests.identity.forms import former_word
+
+RUNS = Path(__file__).with_name("former_runs")
+EXPECTED = json.loads((RUNS / "expected.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("door=nirvana", "door= is now frontend=; write frontend=nirvana"),
+        ("door.search_s=0.2", "door.search_s= is now frontend.search_s=; write frontend.search_s=0.2"),
+        ("executor=whole-batch", "executor=whole-batch is now executor=static-batch"),
+        ("executor=whole-request,step-by-step", "is now executor=sequential,continuous-batching"),
+        ("executor.limit=4", "executor.limit= is now executor.max_batch=; write executor.max_batch=4"),
+        ("space=image", "space= is now similarity=; write similarity=text-to-image"),
+        ("~predictor", "predictor= is now match_predictor="),
+        ("selector.alpha_for.at_least={5: 0.7}", "write selector.alpha_for.thresholds={5: 0.7}"),
+    ],
+)
+def test_a_former_word_is_answered_with_the_present_one(
+    word: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", word]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["frontend=nirvana", "executor=sequential", "+trace.service=A", "~cache", "seed=1,2"])
+def test_a_present_word_stays(word: str) -> None:
+    assert present_word(word) == word
+
+
+@pytest.mark.parametrize("word", ["door=nirvana", "executor.limit=4", "executor=step-by-step", "space=text", "seed=3"])
+def test_former_and_present_words_are_each_other_s_reverse(word: str) -> None:
+    assert former_word(present_word(word)) == word
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_run_of_the_version_before_runs_from_its_config_yaml(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", f"--config-path={RUNS}", f"--config-name={name}", f"run.dir={tmp_path / 'run'}"]
+    assert main(words) == 0, capsys.readouterr().err
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    found = {key: summary["latency_s"][key] for key in ("mean", "p99")}
+    found |= {"hit_rate": summary["cache"]["hit_rate"], "energy_j": summary["energy_j"]["per_image"]}
+    known = {key: value for key, value in EXPECTED[name].items() if value is not None}
+    assert {key: found[key] for key in known} == pytest.approx(known, rel=1e-12)
+
+
+def test_a_report_reads_a_former_run_in_present_names(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text((RUNS / "nirvana.yaml").read_text())
+    config = read_config(tmp_path)
+    assert config["frontend"]["_target_"] == "sim.frontend.cached.CachedFrontEnd"
+    assert config["cache"]["evict_by"] == "prompt"
+    assert not {*table()["groups"]} & {*config}
+    assert present_config(config) == config
+
+
+def test_every_present_name_of_the_table_exists() -> None:
+    assert {*table()["groups"].values()} <= {*groups()}
+    for group, names in table()["choices"].items():
+        assert {*names.values()} <= {choice.name for choice in choices(group)}
+    for path in table()["classes"].values():
+        module, _, name = path.rpartition(".")
+        assert hasattr(import_module(module), name), path

@@ -1,0 +1,85 @@
+"""The Python interface gives what the command line writes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+import mezzotint
+from sim.cli import main
+
+SMALL = ("system=nirvana", "cluster=h100", "arrivals.rate_rpm=20", "trace.requests=200")
+
+
+def test_a_run_has_what_the_command_line_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = mezzotint.run(*SMALL, seed=3)
+    assert main(["run", *SMALL, "seed=3", f"run.dir={tmp_path / 'run'}"]) == 0
+    capsys.readouterr()
+    again = mezzotint.load(tmp_path / "run")
+    assert isinstance(again, mezzotint.Run)
+    pd.testing.assert_frame_equal(run.requests, again.requests)
+    pd.testing.assert_frame_equal(run.time_series, again.time_series)
+    assert {**run.summary, "wall": None} == {**again.summary, "wall": None}
+    assert len(run.requests) == 200
+    assert run.config["seed"] == 3
+    assert "nirvana" in run._repr_html_()
+
+
+@pytest.mark.parametrize("name", ["latency", "slo", "hits", "throughput", "over_time"])
+def test_every_plot_is_a_figure(name: str, nirvana: mezzotint.Run) -> None:
+    assert isinstance(getattr(nirvana.plot, name)(), Figure)
+
+
+@pytest.fixture(scope="module")
+def nirvana() -> mezzotint.Run:
+    return mezzotint.run(*SMALL)
+
+
+def test_a_plot_without_data_is_refused() -> None:
+    with pytest.raises(mezzotint.ConfigError, match="hits"):
+        mezzotint.run("trace.requests=30").plot.hits()
+
+
+def test_a_sweep_is_a_table_and_goes_on_in_its_folder(tmp_path: Path) -> None:
+    words = ("system=vanilla,nirvana", "trace.requests=50")
+    sweep = mezzotint.sweep(*words, folder=tmp_path / "sweep", **{"arrivals.rate_rpm": 9})
+    assert list(sweep.table["system"]) == ["vanilla", "nirvana"]
+    assert sweep.table["throughput_rpm"].gt(0).all()
+    stamps = [(run.folder / "summary.json").stat().st_mtime_ns for run in sweep]
+    again = mezzotint.sweep(*words, folder=tmp_path / "sweep", **{"arrivals.rate_rpm": 9})
+    assert [(run.folder / "summary.json").stat().st_mtime_ns for run in again] == stamps
+    loaded = mezzotint.load(tmp_path / "sweep")
+    assert isinstance(loaded, mezzotint.Sweep)
+    pd.testing.assert_frame_equal(loaded.table, sweep.table)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [({"door": "nirvana"}, "frontend"), ({"cluster": "h1"}, "h1"), ({"arrivals.rate_rpm": [1]}, "rate_rpm")],
+)
+def test_wrong_keys_are_named(keys: dict[str, object], message: str) -> None:
+    with pytest.raises(Exception, match=message):
+        mezzotint.run(**keys)
+
+
+def test_choices_are_those_of_the_command_line() -> None:
+    assert {"frontend", "eviction"} <= {*mezzotint.choices()["name"]}
+    assert {"lru", "lcbfu"} <= {*mezzotint.choices("eviction")["name"]}
+    with pytest.raises(mezzotint.ConfigError, match="no group"):
+        mezzotint.choices("door")
+
+
+def test_a_temporary_run_goes_with_its_object() -> None:
+    run = mezzotint.run("trace.requests=20")
+    folder = run.folder
+    assert folder.is_dir()
+    del run
+    assert not folder.exists()
+
+
+def test_importing_it_needs_only_the_base_install() -> None:
+    code = "import mezzotint, sys; assert not {'torch', 'diffusers', 'transformers'} & {*sys.modules}"
+    subprocess.run([sys.executable, "-P", "-c", code], check=True, cwd=Path(__file__).parents[1])
