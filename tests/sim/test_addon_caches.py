@@ -179,7 +179,7 @@ def test_on_a_shared_link_requests_stall_that_do_not_on_links_of_their_own() -> 
         "system=swiftdiffusion", "cluster=h800", "cluster.count=4", "trace=add-ons", "trace.controlnets=0",
         "trace.loras=1", "trace.requests=4", "arrivals=closed", "arrivals.outstanding=4", "lora_loading.max_steps_without=5",
     )  # fmt: skip
-    alone, together = (simulate(configured(*common, f"fetch={fetch}")) for fetch in ("link", "shared-link"))
+    alone, together = (simulate(configured(*common, f"lora_fetch={fetch}")) for fetch in ("link", "shared-link"))
     size, rate = 340_500_000, 2**30
     begins = alone.requests.to_pandas().stall_s
     stalls = together.requests.to_pandas().stall_s

@@ -108,7 +108,7 @@ def test_a_lora_is_merged_at_the_first_boundary_after_it_came_or_waited_for(came
     fetch = f"{{_target_: sim.addons.fetch.Measured, quantiles: [{came_s}, {came_s}]}}"
     outcome = served(
         "swiftdiffusion", 0, 1, "~kernels", "~fetch",
-        f"+fetch={fetch}", f"lora_loading.max_steps_without={bound}", requests=2,
+        f"+lora_fetch={fetch}", f"lora_loading.max_steps_without={bound}", requests=2,
     )  # fmt: skip
     found = rows(outcome)
     last = min(bound, N - 1)

@@ -79,7 +79,7 @@ def test_gpt_caches_own_encoder_retrieves() -> None:
 
 def test_crs_looks_at_images_where_pinecone_looks_at_prompts() -> None:
     """The same threshold on both sides' own scales, and the same prompts: other images are found."""
-    image, text = (rows("crs", f"space={space}") for space in ("image", "text"))
+    image, text = (rows("crs", f"similarity={each}") for each in ("text-to-image", "text-to-text"))
     assert image.similarity.max() < 0.5 < text.similarity.max()
     assert image.source_id.notna().sum() != text.source_id.notna().sum()
 

@@ -83,7 +83,7 @@ def test_a_number_is_a_constant_and_said_to_be_one() -> None:
         ("frontend.search_s={_target_: sim.frontend.delay.LogNormal, median_s: 2, p99_s: 1}", "expected either"),
         ("frontend.search_s={_target_: sim.frontend.delay.Empirical, quantiles_s: [1, 0.5]}", "that do not fall"),
         (
-            "frontend.search_s={_target_: sim.cache.selector.Thresholds, at_least: {5: 0.5}}",
+            "frontend.search_s={_target_: sim.cache.selector.Thresholds, thresholds: {5: 0.5}}",
             "is no Delay: it lacks draw",
         ),
     ],

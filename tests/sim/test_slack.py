@@ -114,7 +114,7 @@ class Reading:
             if i != place and (each.steps_left, i) < (request.steps_left, place)
         )
         if candidate is not None:
-            own_s += self.before_s + (self.after_s(candidate) if candidate.left < request.steps_left else 0.0)
+            own_s += self.before_s + (self.after_s(candidate) if candidate.steps_left < request.steps_left else 0.0)
         return own_s
 
     def next(self, worker: Worker, now_s: float) -> Request | None:

@@ -88,11 +88,11 @@ def test_a_planted_crossing_comes_out_of_the_yaml(tmp_path: Path, plant: Any, ca
     assert isinstance(built, Thresholds)
     table = pq.read_table(tmp_path / "pairs.parquet").to_pandas()
     assert len(table) == 60 * 5
-    for k, limit in built.at_least.items():
+    for k, limit in built.thresholds.items():
         rows = table[table["k"] == k]
         assert limit == rows.loc[rows["similarity"] > 1 - 2.5 / k + 1e-9, "similarity"].min()
         np.testing.assert_allclose(rows["quality"], [falls_with_k(s, k) for s in rows["similarity"]])
-        assert built.skip(limit) == max(other for other, low in built.at_least.items() if low <= limit)
+        assert built.skip(limit) == max(other for other, low in built.thresholds.items() if low <= limit)
     assert (built.of_steps, built.strict) == (50, False)
     head = (tmp_path / "selector" / "measured.yaml").read_text()
     for said in ("random weights", "sdxl (tiny", "ssim", "alpha = 0.9", "60 of trace synthetic", "date: 20", "device:"):
@@ -125,7 +125,7 @@ def test_a_run_takes_the_thresholds_as_they_are(tmp_path: Path, plant: Any, smal
     ran = yaml.safe_load((folder / "config.yaml").read_text())
     written = yaml.safe_load((tmp_path / "selector" / "measured.yaml").read_text())
     assert ran["selector"] == written
-    assert set(written["at_least"]) == {5, 10}
+    assert set(written["thresholds"]) == {5, 10}
     if small:
         assert ran["space"] == {"_target_": "traces.similarity.similarities.TextToText"}
         assert "reaches alpha = 0.95" in (tmp_path / "selector.md").read_text()
@@ -181,7 +181,7 @@ def test_where_nothing_suffices_the_page_says_so_and_no_stale_table_stays(tmp_pa
     calibrate(tmp_path, "--pairs", "8")
     head = (tmp_path / "selector" / "measured.yaml").read_text()
     assert "K = 10, 15, 20, 25: left out" in head
-    assert set(yaml.safe_load(head)["at_least"]) == {5}
+    assert set(yaml.safe_load(head)["thresholds"]) == {5}
     with pytest.raises(ConfigError, match=r"K = 5.*lower --alpha"):
         calibrate(tmp_path, "--pairs", "8", "--alpha", "1")
     assert "none suffices" in (tmp_path / "selector.md").read_text()
@@ -290,7 +290,7 @@ def test_a_larger_k_that_would_do_with_less_is_told_to_be_raised(tmp_path: Path,
     plant(Planted(lambda similarity, k: 1.0 if k == 10 else falls_with_k(similarity, 25)))
     assert calibrate(tmp_path, "--pairs", "40", "--ks", "5,10", "--weights", str(tmp_path), "--alpha", "0.5") == 0
     text = (tmp_path / "selector" / "measured.yaml").read_text()
-    limits = yaml.safe_load(text)["at_least"]
+    limits = yaml.safe_load(text)["thresholds"]
     assert limits[5] == limits[10]
     page = (tmp_path / "selector.md").read_text()
     assert f"| 5 | {limits[5]:.4f} |" in page

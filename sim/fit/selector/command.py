@@ -108,5 +108,5 @@ def _published(options: Options) -> dict[int, float]:
         return {}
     of_system = composed([f"system={'modm-throughput' if of_images else 'nirvana'}"]).selector
     of_steps = int(of_system.of_steps)
-    table = {int(k) * options.steps: float(limit) for k, limit in of_system.at_least.items()}
+    table = {int(k) * options.steps: float(limit) for k, limit in of_system.thresholds.items()}
     return {k // of_steps: limit for k, limit in table.items() if k % of_steps == 0}

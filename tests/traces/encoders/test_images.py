@@ -228,7 +228,7 @@ def test_a_run_with_clip_on_both_sides(weights: Path, folder: Path, tmp_path: Pa
         f"trace.path={tmp_path / 't.parquet'}", f"similarity.images.folder={folder}",
         "encoder=clip", f"encoder.weights={weights}",
     )  # fmt: skip
-    config["selector"]["at_least"] = {5: -1.0}  # random weights reach no real threshold
+    config["selector"]["thresholds"] = {5: -1.0}  # random weights reach no real threshold
     outcome = simulate(config)
     text = Clip(str(weights)).encode(prompts, False)
     cosines = text @ ClipImages(str(folder), str(weights)).open(3, 24).rows.T
