@@ -59,7 +59,7 @@ def drawing(strategy: st.SearchStrategy[Input]) -> Callable[[int, str, int], Inp
     """What draws inputs: the one of a seed, a kind and a number is the same every time, whatever was drawn before."""
     found: list[Input] = []
 
-    @settings(index=None, suppress_health_check=list(HealthCheck))
+    @settings(database=None, suppress_health_check=list(HealthCheck))
     @given(strategy)
     def collect(one: Input) -> None:
         found.append(one)

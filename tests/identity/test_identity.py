@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.identity import differences, forms
-from tests.identity.cases import Case, table
+from tests.identity.cases import Case
 from tests.identity.trees import HERE, Failed, checkout, commit
 
 COLUMNS = {"request_id": ["a", "b", "c"], "start_s": [0.0, 1.5, float("nan")], "worker": [0, None, 2]}
@@ -58,55 +58,23 @@ def test_of_summaries_all_but_the_wall_times_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("present", "former"),
     [
-        ("eviction@system.door.cache.eviction=lru", "eviction=lru"),
-        ("space@system.door.cache.space=text", "space=text"),
-        ("predictor@system.door.predictor=none", "predictor=none"),
-        ("system.door.cache.capacity=500", "cache.capacity=500"),
-        ("system.door.cache.eviction.initial=0", "eviction.initial=0"),
-        ("system.door.cache.space.images.path=a=b.npy", "space.images.path=a=b.npy"),
-        ("system.door.database.outages=[[1,2],[3,4]]", "database.outages=[[1,2],[3,4]]"),
-        ("system.door.search_s={_target_: a.B, median_s: 0.1}", "door.search_s={_target_: a.B, median_s: 0.1}"),
-        ("+system.door.store.outages=[]", "+store.outages=[]"),
-        ("system.door.admission._target_=sim.reuse.admission.Large", "admission=cache-large"),
-        ("system.scheduler.large_takes_hits=true", "scheduler.large_takes_hits=true"),
-        ("system.allocation.large=5", "allocation.large=5"),
+        ("frontend=nirvana", "door=nirvana"),
+        ("executor=static-batch", "executor=whole-batch"),
+        ("executor.max_batch=4", "executor.limit=4"),
+        ("similarity=text-to-image", "space=image"),
+        ("+store.outages=[]", "+store.outages=[]"),
+        (
+            "frontend.search_s={_target_: sim.frontend.delay.LogNormal}",
+            "door.search_s={_target_: sim.reuse.delay.LogNormal}",
+        ),
         ("system=nirvana", "system=nirvana"),
-        ("system.name=mine", "system.name=mine"),
-        ("encoder=ngram", "encoder=ngram"),
-        ("search.most=2", "search.most=2"),
-        ("trace.requests=2000", "trace.requests=2000"),
     ],
 )
-def test_an_override_of_the_old_form_in_the_new_one(old: str, new: str) -> None:
-    assert forms.new(old) == new
-
-
-def test_no_case_keeps_anything_of_the_old_form_in_the_new_one() -> None:
-    for case in table():
-        keys = [override.partition("=")[0] for override in case.overrides(new=True)]
-        assert not [key for key in keys if key.startswith("system.") or "@" in key], case.name
-
-
-def test_a_case_may_say_what_its_new_form_is() -> None:
-    case = Case("both", "system.door.cache.capacity=5", "cache.capacity=5 'door.at={a: 1}'")
-    assert case.overrides(new=False) == ["system.door.cache.capacity=5"]
-    assert case.overrides(new=True) == ["cache.capacity=5", "door.at={a: 1}"]
-
-
-@pytest.mark.parametrize(
-    ("defaults", "new"),
-    [
-        ("[trace: synthetic, system: vanilla, _self_]", False),
-        ("[trace: synthetic, scheduler: fcfs, system: vanilla, _self_]", True),
-        ("[/scheduler@scheduler: fcfs]", True),
-    ],
-)
-def test_the_form_is_told_from_the_configuration(tmp_path: Path, defaults: str, new: bool) -> None:
-    (tmp_path / "conf").mkdir()
-    (tmp_path / "conf" / "config.yaml").write_text(f"defaults: {defaults}\n")
-    assert forms.is_new(tmp_path) is new
+def test_an_override_in_the_names_of_the_version_before(present: str, former: str) -> None:
+    assert forms.former_word(present) == former
+    assert Case("one", f"'{present}'").overrides(present=False) == [former]
 
 
 def test_the_working_tree_runs_as_it_stands(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def finished(times: Sequence[float], gpus: int, most: int, limit_s: float, image
     gaps=st.lists(st.integers(0, 4000), min_size=1, max_size=60),
     gpus=st.integers(1, 4),
     most=st.integers(1, 8),
-    max_batch=st.integers(0, 5003),
+    limit=st.integers(0, 5003),
     image=st.integers(1, 4999),
 )
 def test_every_image_is_done_when_the_recursion_says(

@@ -92,7 +92,7 @@ def test_quality_is_measured_against_the_full_run(tmp_path: Path) -> None:
     rows = outcome.requests.to_pandas()
     factor = rows.quality_factor
     assert (factor.notna() == rows.source_id.notna()).all()
-    assert factor.dropna().is_at_boundary(-1, 1).all()
+    assert factor.dropna().between(-1, 1).all()
     said = outcome.summary["quality"]
     assert said["basis"] == "ssim against the full run of sd1.5-tiny, same seed"
     assert said["factor_mean"] == pytest.approx(factor.mean())

@@ -232,7 +232,7 @@ def test_the_warm_up_is_left_out_of_the_measured_window() -> None:
     kept = rows.iloc[200:]
     assert part.summary["latency_s"]["mean"] == pytest.approx((kept.finish_s - kept.arrival_s).mean())
     start, end = kept.arrival_s.iloc[0], kept.finish_s.max()
-    inside = rows.finish_s.is_at_boundary(start, end).sum()
+    inside = rows.finish_s.between(start, end).sum()
     assert part.summary["throughput_rpm"] == pytest.approx(60 * inside / (end - start))
     ended = rows.start_s + 91.5  # all that a GPU does for a request of vanilla
     busy = (ended.clip(start, end) - rows.start_s.clip(start, end)).sum()
@@ -249,7 +249,7 @@ def test_a_full_image_takes_the_same_joules_whatever_the_warm_up(warmup: int) ->
     outcome = simulated("system=vanilla", "arrivals.rate_rpm=14", "trace.requests=4000", f"warmup={warmup}")
     rows, said = outcome.requests.to_pandas(), outcome.summary
     start, end = rows.arrival_s[warmup], rows.finish_s.max()
-    images = int(rows.finish_s.is_at_boundary(start, end, inclusive="right").sum())
+    images = int(rows.finish_s.between(start, end, inclusive="right").sum())
     assert images > 4000 - warmup or not warmup
     idle_s = 16 * (end - start) - (rows.finish_s.clip(start, end) - rows.start_s.clip(start, end)).sum()
     expected = 300 * 91.5 + 60 * idle_s / images

@@ -181,7 +181,7 @@ def test_an_outage_in_mid_run_loses_no_request_and_shows_in_the_time_series() ->
     )  # fmt: skip
     rows, series, said = run.requests.to_pandas(), run.cluster.to_pandas(), run.summary
     assert said["requests"] == {"arrived": 900, "completed": 900, "discarded": 0, "failed": 0}
-    during = rows.arrival_s.is_at_boundary(from_s, until_s, inclusive="left")
+    during = rows.arrival_s.between(from_s, until_s, inclusive="left")
     assert (rows.lookup[during] == "no database").all()
     assert (rows.skipped[during] == 0).all()
     assert (rows.search_s[during] == 2).all()
@@ -190,7 +190,7 @@ def test_an_outage_in_mid_run_loses_no_request_and_shows_in_the_time_series() ->
     for part in (rows.arrival_s < from_s, rows.arrival_s >= until_s):
         assert (rows.lookup[part] == "hit").mean() > 0.1
     assert said["cache"]["fallbacks"] == {"index": during.sum(), "store": 0}
-    up = ~series.time_s.is_at_boundary(from_s, until_s, inclusive="left")
+    up = ~series.time_s.between(from_s, until_s, inclusive="left")
     assert (series.database_up == up).all()
     assert series.store_up.all()
     assert (series.hits.diff()[(~up) & (~up).shift(fill_value=False)] == 0).all()
