@@ -23,7 +23,7 @@ from sim.cli import main
 from sim.refusal import is_refused, refuse
 from sim.run import save, simulate
 from sim.rundir import CLUSTER, CONFIG, REQUESTS, SUMMARY, claimed
-from tests.fuzz.inputs import Input, digest
+from tests.fuzz.inputs import Input, digest, lay
 from tests.fuzz.values import MARK
 
 LONGEST = 1500
@@ -56,7 +56,7 @@ def judged(given: Input, folder: Path) -> Verdict:
 
 
 def _judged(given: Input, folder: Path) -> Verdict:
-    given.lay(folder)
+    lay(given.files, folder)
     before = _contents(folder)
     verdict = Verdict(0)
     try:

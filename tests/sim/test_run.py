@@ -19,56 +19,29 @@ from traces.table.trace import make
 from traces.table.trace import write as write_trace
 
 SCHEMA = {
-    "schema": None,
-    "system": None,
-    "seed": None,
-    "trace": ["name", "source", "requests", "span_s", "digest"],
-    "models": None,
-    "assumptions": None,
-    "requests": ["arrived", "completed", "discarded", "failed"],
-    "throughput_rpm": None,
-    "throughput_until_last_arrival_rpm": None,
-    "backlog": ["grows", "per_hour", "at_last_arrival", "note"],
-    "latency_s": ["mean", "p50", "p90", "p95", "p99", "max"],
-    "queue_s": ["mean", "p50", "p90", "p95", "p99", "max"],
-    "slo": ["2x", "4x"],
-    "cache": [
-        "lookups",
-        "hits",
-        "hit_rate",
-        "hit_share_by_k",
-        "compute_saving",
-        "holes",
-        "evictions",
-        "stale",
-        "fallbacks",
-        "source_age_s",
-        "predictor",
-        "source_age_trace_s",
-    ],
-    "addons": ["loads_per_request", "stall_s", "stalled_share"],
-    "gpu": ["count", "busy_fraction", "seconds", "switches", "switch_s", "batch_mean", "step_saving"],
-    "energy_j": ["per_image", "total"],
-    "cost_usd": ["per_image", "total", "by"],
-    "quality": ["factor_mean", "below_alpha_share", "basis", "reason", "published"],
-    "wall": ["simulate_s", "cpu_s", "requests_per_cpu_s"],
+    **dict.fromkeys(("schema", "system", "seed")),
+    "trace": "name source requests span_s digest",
+    **dict.fromkeys(("models", "assumptions")),
+    "requests": "arrived completed discarded failed",
+    **dict.fromkeys(("throughput_rpm", "throughput_until_last_arrival_rpm")),
+    "backlog": "grows per_hour at_last_arrival note",
+    "latency_s": "mean p50 p90 p95 p99 max",
+    "queue_s": "mean p50 p90 p95 p99 max",
+    "slo": "2x 4x",
+    "cache": "lookups hits hit_rate hit_share_by_k compute_saving holes evictions stale fallbacks source_age_s"
+    " predictor source_age_trace_s",
+    "addons": "loads_per_request stall_s stalled_share",
+    "gpu": "count busy_fraction seconds switches switch_s batch_mean step_saving",
+    "energy_j": "per_image total",
+    "cost_usd": "per_image total by",
+    "quality": "factor_mean below_alpha_share basis reason published",
+    "wall": "simulate_s cpu_s requests_per_cpu_s",
 }
-COLUMNS = [
-    *("request_id", "arrival_s", "start_s", "finish_s", "outcome", "reason", "model", "worker", "width", "height"),
-    *("steps", "skipped", "similarity", "source_id", "source_age_s", "source_age_trace_s"),
-    *(
-        "search_s",
-        "fetch_s",
-        "load_s",
-        "stall_s",
-        "denoise_s",
-        "decode_s",
-        "batch_mean",
-        "quality_factor",
-        "energy_j",
-        "lookup",
-    ),
-]
+COLUMNS = (
+    "request_id arrival_s start_s finish_s outcome reason model worker width height steps skipped similarity source_id"
+    " source_age_s source_age_trace_s search_s fetch_s load_s stall_s denoise_s decode_s batch_mean quality_factor"
+    " energy_j lookup"
+)
 SYSTEMS = ("vanilla", "small-model", "pinecone", "nirvana", "nirvana-no-predictor", "modm-fixed", "modm-throughput")
 
 
@@ -90,8 +63,8 @@ def test_the_summary_has_every_key_of_the_schema(finished: dict[str, Outcome], s
     assert list(summary) == list(SCHEMA)
     for key, inner in SCHEMA.items():
         if inner is not None:
-            assert list(summary[key]) == inner
-    assert finished[system].requests.column_names == COLUMNS
+            assert list(summary[key]) == inner.split()
+    assert finished[system].requests.column_names == COLUMNS.split()
     json.dumps(summary, allow_nan=False)
 
 
@@ -361,36 +334,17 @@ def test_shapes_of_the_trace_change_the_times_and_the_limits() -> None:
     ("overrides", "message"),
     [
         (["preload=100", "trace.requests=100"], "leave nothing of the 100 requests"),
-        (["warmup=100", "trace.requests=100"], "leave nothing of the 100 requests"),
         (["system=modm-throughput", "cluster.count=1"], "at least 2 GPUs"),
-        (["system=modm-fixed", "cluster.count=1"], "at least 2 GPUs"),
         (["system=modm-fixed", "allocation.large=16"], "expected 1 to 15"),
         (["system=small-model", "cluster=h800"], "needs a model in role 'small'"),
-        (["door.role=huge"], "needs a model in role 'huge'"),
-        (["door._target_=sim.nowhere.Door"], "sim.nowhere cannot be imported"),
         (["door._target_=sim.reuse.door.Nothing"], "has no Nothing"),
         (["+door.colour=red"], "door.colour: .* takes no such setting; it takes role"),
-        (["~cluster.gpu.idle_w"], "cluster.gpu.idle_w: .* needs this setting"),
-        (["cluster.gpu.idle_w=900"], "active_w >= idle_w"),
-        (["system=nirvana", "admission._target_=sim.reuse.store.Store"], "is no Admission: it lacks admits"),
         (["system=nirvana", "~cache._target_"], "cache: expected a mapping with _target_, found"),
         (["slo=[2,2.0000001]"], "slo: .*differ"),
         (["run.dir=null"], r"run\.dir: "),
         (["run="], "run: "),
-        (["cluster.gpu.usd_per_gpu_h=inf"], r"cluster\.gpu\.usd_per_gpu_h: found inf"),
         (["models.large.steps=99999999999"], "10,000 steps"),
-        (
-            ["system=modm-fixed", "allocation.hit_rate=1", "allocation.steps_left=0"],
-            "no work to split",
-        ),
-        (
-            ["scheduler._target_=sim.reuse.door.Direct"],
-            "scheduler: sim.reuse.door.Direct is no Scheduler: it lacks __len__, next, offer",
-        ),
-        (["scheduler._target_=.foo.bar"], "expected a module of mezzotint or of a plug-in"),
-        (["scheduler._target_=builtins.int"], "scheduler"),
-        (["sample_s=0"], "sample_s: input should be greater than or equal to 0.001"),
-        (["slo=[2,-1]"], r"slo\.1: "),
+        (["system=modm-fixed", "allocation.hit_rate=1", "allocation.steps_left=0"], "no work to split"),
     ],
 )
 def test_settings_that_do_not_fit_are_named(overrides: list[str], message: str) -> None:
