@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
@@ -42,14 +42,14 @@ class Side:
 
     def folder(self, case: Case) -> Path:
         """The run directory of ``case``."""
-        return self.outputs / f"{case.name}-{_digest(case.overrides(self.tree.new))}"
+        return self.outputs / f"{case.name}-{_digest(case.overrides)}"
 
     def runs(self, cases: Iterable[Case], jobs: int) -> Iterator[tuple[Case, str | None]]:
         """Run each case, but for one that is kept. Yields each when it is done, with what failed."""
         found = [case for case in cases if self.kept and (self.folder(case) / LAST).exists()]
         yield from ((case, None) for case in found)
         left = [case for case in cases if case not in found]
-        commands = [["run", *case.overrides(self.tree.new), f"run.dir={self.folder(case)}"] for case in left]
+        commands = [["run", *case.overrides, f"run.dir={self.folder(case)}"] for case in left]
         for number, failure in self.tree.runs(commands, jobs):
             yield left[number], failure
 
@@ -137,7 +137,7 @@ def _environment() -> str:
     return _digest([sys.version, *installed])
 
 
-def _digest(words: list[str]) -> str:
+def _digest(words: Sequence[str]) -> str:
     return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:12]
 
 

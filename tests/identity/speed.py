@@ -87,7 +87,7 @@ def _timed(args: argparse.Namespace, temporary: Path) -> dict[Case, list[tuple[f
 def _cpu_s(tree: Tree, case: Case) -> float:
     """The CPU-seconds that one run of ``case`` says its engine took."""
     trace = ("trace=file", f"trace.path={CASES[case]}.parquet", "arrivals=poisson")
-    tree.mezzotint("run", *case.overrides(tree.new), *trace, "run.dir=run")
+    tree.mezzotint("run", *case.overrides, *trace, "run.dir=run")
     seconds: float = json.loads((tree.work / "run" / "summary.json").read_text(encoding="utf-8"))["wall"]["cpu_s"]
     return seconds
 

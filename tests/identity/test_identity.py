@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.identity import differences
-from tests.identity.cases import table
 from tests.identity.trees import HERE, checkout
 
 
@@ -29,12 +28,6 @@ def test_a_changed_value_is_found_by_row_column_and_key(tmp_path: Path) -> None:
         "cluster.parquet": moved,
         "summary.json": "system: 'vanilla', then 'nirvana' (keys that differ: 1)",
     }
-
-
-def test_no_case_keeps_anything_of_the_old_form_in_the_new_one() -> None:
-    for case in table():
-        keys = [override.partition("=")[0] for override in case.overrides(new=True)]
-        assert not [key for key in keys if key.startswith("system.") or "@" in key], case.name
 
 
 def test_the_working_tree_runs_as_it_stands(tmp_path: Path) -> None:

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
-from tests.identity.forms import is_new
-
 REPOSITORY = Path(__file__).resolve().parents[2]
 HERE = "."
 """Names the working tree as it stands, in the place of a commit."""
@@ -40,7 +38,6 @@ class Tree:
     work: Path
     remembered: Path
     entry: str
-    new: bool
 
     def mezzotint(self, *words: str) -> None:
         """Run one command line as ``mezzotint`` was in this tree. Raises Failed."""
@@ -108,7 +105,7 @@ def checkout(revision: str, folder: Path) -> Tree:
         with tarfile.open(fileobj=BytesIO(_git("archive", "--format=tar", found))) as files:
             files.extractall(code, filter="data")
     project = tomllib.loads((code / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return Tree(code, work, remembered, project["scripts"]["mezzotint"], is_new(code))
+    return Tree(code, work, remembered, project["scripts"]["mezzotint"])
 
 
 def _git(*words: str) -> bytes:

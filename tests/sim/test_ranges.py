@@ -51,16 +51,6 @@ def test_a_whole_number_is_a_float_and_a_whole_float_is_one(value: int) -> None:
         assert validated(float(value), int) == value
 
 
-@given(st.floats(allow_nan=True))
-def test_a_range_takes_what_is_in_it(value: float) -> None:
-    hint = Annotated[float, Gt(0), Le(1)]
-    if 0 < value <= 1:
-        assert validated(value, hint) == value
-    else:
-        with pytest.raises(ValidationError):
-            validated(value, hint)
-
-
 def test_a_range_is_said_in_words() -> None:
     assert spelled(Annotated[float, Gt(0), Le(1)] | None) == "float over 0 and at most 1 or null"
     assert spelled(dict[Annotated[int, Ge(1)], float]) == "dict[int at least 1, float]"

@@ -22,7 +22,6 @@ from traces.error import TraceError
 from traces.table.trace import ADDON_BYTES, make
 
 EVICTION, MONITOR = "sim.reuse.eviction", "sim.control.monitor.GlobalMonitor"
-FORECAST = "sim.control.forecast.HoltWinters"
 GPU = {"name": "x", "active_w": 100.0, "idle_w": 60.0, "source": "made up"}
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
@@ -46,28 +45,15 @@ CACHE = {"space": {"_target_": "traces.similarity.spaces.TextToText"}, "eviction
 
 OUTSIDE: list[tuple[str, str, str, Any, dict[str, Any]]] = [
     ("executor", "sim.cluster.steps.StepByStep", "limit", 0, {}),
-    ("executor", "sim.cluster.batch.WholeBatch", "limit", 0, {}),
     *(("executor", "sim.cluster.whole.WholeRequest", "speedup", each, {}) for each in ({1: 2.0}, {2: 0.0})),
     ("steps", "sim.cluster.batched.Batched", "speedup", {2: 1.5, 4: -1.0}, {}),
-    *(("scheduler", "sim.schedule.batching.Batching", *each, {}) for each in (("most", 0), ("wait_s", inf))),
-    ("scheduler", "sim.schedule.hit_miss_batching.HitMissBatching", "wait_s", -1.0, {}),
-    ("scheduler", "sim.schedule.batch_server.BatchServer", "batch_most", 0, {}),
     ("scheduler", "sim.schedule.batch_server.BatchServer", "batch_limit_s", nan, {}),
     ("scheduler", "sim.schedule.gangs.Gangs", "sizes", [1, 2, -1], {}),
     ("allocation", "sim.cluster.allocation.FixedSplit", "hit_rate", 1.1, {}),
-    ("allocation", "sim.cluster.allocation.FixedSplit", "steps_left", -0.1, {}),
-    *(("failures", "sim.control.failures.Failures", name, 0.0, {}) for name in ("mean_up_s", "mean_down_s")),
-    *(("controller", MONITOR, name, 0, {}) for name in ("period_s", "safety", "patience", "ahead", "batch")),
-    *(("controller", MONITOR, *each, {}) for each in (("margin", 1.0), ("kp", -1.0), ("period_s", inf))),
-    *(("forecast", FORECAST, *each, {}) for each in (("alpha", 1.5), ("phi", -0.1), ("gamma", nan), ("season_s", 0.0))),
     *(("cluster.gpu", "sim.gpu.Gpu", *each, GPU) for each in (("memory_bytes", 0), ("gpus_per_instance", 0))),
     ("cluster.gpu", "sim.gpu.Gpu", "usd_per_gpu_h", -1.0, GPU),
-    *(("database", "sim.reuse.database.Database", *each, {}) for each in (("batch", 0), ("per_10k_s", -1.0))),
-    ("store", "sim.reuse.store.Store", "timeout_s", -0.5, {}),
     ("cache", "sim.reuse.cache.Cache", "capacity", -5, CACHE),
     ("cache", "sim.reuse.cache.Cache", "latents_at", [0, 5], CACHE | {"capacity": 5}),
-    *(("eviction", f"{EVICTION}.{name}", "initial_uses", -1, {}) for name in ("Lfu", "Lcbfu")),
-    ("eviction", f"{EVICTION}.Optimum", "most", 0, {}),
     *(("likeness", "sim.reuse.features.likeness.Assumed", "shares", {"sdxl": each}, {}) for each in ({}, {0: 0.5})),
     *(("predictor", "sim.reuse.predictor.OneClassSvm", *each, {}) for each in (("nu", 0.0), ("gamma", inf))),
 ]

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from backends.base import Asset, Cost, Work
@@ -14,7 +13,7 @@ from sim.record.summary import Window, models
 from sim.request import Request
 from sim.reuse.door import Direct
 from sim.run import Outcome, write
-from tests.sim.lab import Given, configured, engine, simulated
+from tests.sim.lab import Given, engine, simulated
 from traces.table.trace import make
 from traces.table.trace import write as write_trace
 
@@ -350,27 +349,3 @@ def test_shapes_of_the_trace_change_the_times_and_the_limits() -> None:
 def test_settings_that_do_not_fit_are_named(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         simulated(*overrides)
-
-
-def test_a_disk_that_cannot_be_written_leaves_the_older_run_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    outcome = simulated("trace.requests=50")
-    write(outcome, tmp_path)
-    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(pq, "write_table", full)
-    with pytest.raises(ValueError, match=r"cannot be written \(No space left on device"):
-        write(outcome, tmp_path)
-    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
-
-
-def test_config_yaml_is_the_run_again(tmp_path: Path) -> None:
-    outcome = simulated("system=nirvana", "trace.requests=80")
-    asked = configured("system=nirvana", "trace.requests=80")
-    asked.pop("run")
-    assert asked.items() <= outcome.config.items()
-    assert outcome.config.keys() - asked.keys() == {"defaults", "hydra", "run"}

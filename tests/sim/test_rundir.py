@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -254,29 +253,16 @@ def test_a_terminal_is_shown_how_many_points_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Finished ones and failed ones, however fast they come: after the last of them the bar is full."""
-
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    shown = Terminal()
+    shown = io.StringIO()
     monkeypatch.setattr(sys, "stderr", shown)
     monkeypatch.setattr("sim.sweep.LOOK_S", 0.001)
-    (tmp_path / "sweep").mkdir()
-    with counted(tmp_path / "sweep", 3):
-        mark(tmp_path / "sweep", 0, "done", "one")
-        mark(tmp_path / "sweep", 1, "failed", "two")
-        until = time.monotonic() + 20
-        while "2/3" not in shown.getvalue() and time.monotonic() < until:
-            time.sleep(0.01)
-        assert "2/3" in shown.getvalue(), "while the sweep runs"
-        mark(tmp_path / "sweep", 2, "kept", "three")
-    assert capsys.readouterr().out == "one\nthree\n"
-    assert "two\n" in shown.getvalue()
-    assert "sweep: 100%" in shown.getvalue()
-    assert "3/3" in shown.getvalue()
+    for terminal in (True, False):
+        monkeypatch.setattr(shown, "isatty", lambda terminal=terminal: terminal)
+        with claimed_sweep(tmp_path / "sweep", []), counted(tmp_path / "sweep", 3):
+            for number, how in enumerate(("done", "failed", "kept")):
+                mark(tmp_path / "sweep", number, how, f"point {number}")
+        assert capsys.readouterr().out == "point 0\npoint 2\n"
+        assert "point 1\n" in shown.getvalue()
+        assert ("3/3" in shown.getvalue()) == terminal
+        shown.truncate(0)
     assert not [each for each in threading.enumerate() if "look" in each.name], "nobody looks any more"
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with claimed_sweep(tmp_path / "again", []), counted(tmp_path / "again", 1):
-        mark(tmp_path / "again", 0, "done", "one")
-    assert sys.stderr.getvalue() == "", "no terminal"  # type: ignore[attr-defined]

@@ -1,6 +1,5 @@
 """`mezzotint trace` from the command line."""
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -23,24 +22,6 @@ def mezzotint(*words: str | Path) -> int:
     command = command_of(given)
     assert command is not None
     return run_command(command, given[len(command.split()) :])
-
-
-def test_import_diffusiondb(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "ddb.parquet"
-    table = data / "diffusiondb" / "metadata_1k.csv"
-    assert mezzotint("trace", "import", "diffusiondb", table, "-o", out, "--seed", "3", "--name", "mine") == 0
-    assert "1,000 requests" in capsys.readouterr().out
-    trace = read(out)
-    assert trace.name == "mine"
-    assert trace.notes["seed"] == 3
-    assert mezzotint("trace", "describe", out) == 0
-    text = capsys.readouterr().out
-    for fact in ("173", "512x512 63.5%", "917 distinct", "8.3%", trace.digest, "2.48 requests/min"):
-        assert fact in text
-    assert mezzotint("trace", "describe", out, "--json") == 0
-    facts = json.loads(capsys.readouterr().out)
-    assert facts["requests"] == 1000
-    assert facts == json.loads(json.dumps(characterise(trace).facts()))
 
 
 def test_import_csv(text_file: TextFile, tmp_path: Path) -> None:
@@ -99,13 +80,6 @@ def test_requests_that_cannot_be_met(
         mezzotint("trace", *words)
     assert "\n" not in str(caught.value)
     assert os.listdir(tmp_path) == ["t.csv"]
-
-
-def test_a_device_is_not_replaced(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(TraceError, match="pipe: is a device or a pipe"):
-        mezzotint("trace", "synth", "-o", tmp_path / "pipe")
-    assert (tmp_path / "pipe").is_fifo()
 
 
 MINE = """

@@ -97,22 +97,6 @@ def test_bad_input_is_one_clear_error(
     assert re.search(message, said[0])
 
 
-def test_too_little_memory_is_one_clear_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("backends.diffusers_.device.memory.available_bytes", lambda device: 1000)
-    assert main(["calibrate", "sdxl", *QUICK, "-o", str(tmp_path)]) == 2
-    assert "needs at least" in capsys.readouterr().err
-
-
-def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "file").write_text("not a folder")
-    assert main(["calibrate", "sdxl", *QUICK, "-o", str(tmp_path / "file" / "out")]) == 2
-    said = capsys.readouterr().err
-    assert "cannot be written" in said
-    assert "--output" in said
-
-
 WITHOUT = """
 import sys
 from importlib.machinery import PathFinder

@@ -3,7 +3,6 @@
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,34 +63,6 @@ def test_an_interrupted_computation_goes_on_after_its_last_whole_block(home: Pat
     assert same(1) == [0, 6, 12, 18][blocks:]
     assert same(1) == []
     assert same(2) == [0, 6, 12, 18]
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data(), blocks=st.sampled_from([1, 2, 99]))
-def test_whatever_is_flipped_cut_or_swapped_the_arrays_are_the_same(
-    home: Path, data: st.DataObject, blocks: int
-) -> None:
-    shutil.rmtree(home, ignore_errors=True)
-    same(2)
-    other = sorted(path for path in home.rglob("*") if path.is_file())
-    with suppress(KeyboardInterrupt):
-        values(1, blocks)
-    files = sorted(path for path in home.rglob("*") if path.is_file() and path not in other)
-    path = data.draw(st.sampled_from(files))
-    content = bytearray(path.read_bytes())
-    at, flipped = data.draw(st.integers(0, len(content) - 1)), data.draw(st.integers(0, 256))
-    if flipped == 256:  # another entry's files
-        for mine, theirs in zip(files, other, strict=True):
-            shutil.copy(theirs, mine)
-    elif flipped:
-        content[at] ^= flipped
-        path.write_bytes(content)
-    elif data.draw(st.booleans()):
-        path.write_bytes(content[:at])
-    else:
-        path.unlink()
-    same(1)
-    assert same(1) == []
 
 
 def test_a_damaged_entry_is_told(home: Path, capsys: Said) -> None:

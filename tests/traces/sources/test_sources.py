@@ -1,6 +1,5 @@
 """Published tables become canonical traces, and malformed ones are refused by row and column."""
 
-import gzip
 import os
 import subprocess
 import sys
@@ -188,12 +187,6 @@ def test_without_network_a_file_is_asked_for() -> None:
     assert "download metadata.parquet" in ended.stderr.strip().splitlines()[-1]
 
 
-def test_file_gives_back_what_was_written(trace: Trace, tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
-    write(trace, path)
-    assert File(path=str(path)).load(seeded()).digest == trace.digest
-
-
 def test_a_file_is_taken_whole_or_from_its_head(trace: Trace, tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     write(trace, path)
@@ -226,37 +219,6 @@ def test_csv_with_a_map(text_file: TextFile) -> None:
 
 
 @pytest.mark.parametrize(
-    ("clock", "cells", "expected"),
-    [
-        ("auto", ["3", "1.5"], [1.5, 3.0]),
-        ("seconds", ["3", "1e3"], [3.0, 1000.0]),
-        ("unix", ["1700000003.5", "1700000001"], [0.0, 2.5]),
-        ("auto", ["2024-01-02", "2024-01-01"], [0.0, 86400.0]),
-        ("timestamp", ["2024-01-01T00:00:00Z", "2024-01-01T01:00:00+01:00"], [0.0, 0.0]),
-    ],
-)
-def test_csv_clocks(text_file: TextFile, clock: Any, cells: list[str], expected: list[float]) -> None:
-    path = text_file("\n".join(["arrival_s", *cells]))
-    assert Csv(path=str(path), arrival=clock).load(seeded()).arrival_s.tolist() == expected
-
-
-def test_csv_without_arrivals_is_only_an_order(text_file: TextFile) -> None:
-    trace = Csv(path=str(text_file("prompt\nb\na\n"))).load(seeded())
-    assert trace.arrival_s.tolist() == [0.0, 1.0]
-    assert trace.prompts().to_pylist() == ["b", "a"]
-    assert "needs an arrival process" in trace.notes["arrival_s"]
-
-
-def test_csv_may_be_gzipped_and_marked(tmp_path: Path) -> None:
-    text = "\ufeffprompt,arrival_s\nna\u00efve,1\nNA,2\n".encode()
-    (tmp_path / "t.csv").write_bytes(text)
-    (tmp_path / "z").write_bytes(gzip.compress(text))
-    plain, zipped = (Csv(path=str(tmp_path / name)).load(seeded()) for name in ("t.csv", "z"))
-    assert plain.digest == zipped.digest
-    assert plain.prompts().to_pylist() == ["na\u00efve", "NA"]
-
-
-@pytest.mark.parametrize(
     ("text", "options", "message"),
     [
         ("", {}, "cannot be read as delimited text"),
@@ -282,24 +244,3 @@ def test_settings_of_csv() -> None:
     for wrong in ({"delimiter": ""}, {"delimiter": "::"}, {"quote": "''"}):
         with pytest.raises(TraceError, match=r"x\.csv: \w+="):
             Csv(path="x.csv", **wrong)  # type: ignore[arg-type]
-
-
-def test_other_published_tables(data: Path) -> None:
-    requests = Csv(
-        path=str(data / "gentd26" / "lora_request_trace.csv"),
-        columns={
-            "arrival_s": "gmt_create",
-            "user_id": "groupId",
-            "images": "num_images_per_prompt",
-            "steps": "num_inference_steps",
-        },
-    ).load(seeded())
-    assert len(requests) == 17_764
-    assert (np.diff(requests.arrival_s) >= 0).all()
-    prompts = Csv(
-        path=str(data / "partiprompts" / "PartiPrompts.tsv"),
-        delimiter="\t",
-        quote=None,
-        columns={"prompt": "Prompt"},
-    ).load(seeded())
-    assert len(prompts) == 1_632

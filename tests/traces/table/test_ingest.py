@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from traces.error import TraceError
 from traces.sources.delimited import Csv
 from traces.table import ingest
-from traces.table.digest import BLOCK, content_digest
 from traces.table.ingest import ROWS, Batch, Reading, gather, since_earliest, store
 from traces.table.trace import read
 from traces.table.validation import Origin
@@ -32,15 +31,6 @@ def reading(batches: list[tuple[list[float], dict[str, Any]]], **more: Any) -> R
             first += len(times)
 
     return Reading(where="t", name="n", source="s", batches=parts(), **more)
-
-
-@pytest.mark.parametrize("rows", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1])
-def test_the_digest_does_not_depend_on_chunks(rows: int) -> None:
-    texts = [None if i % 7 == 0 else str(i) for i in range(rows)]
-    lists = [None if i % 5 == 0 else ["a", None][: i % 3] for i in range(rows)]
-    table = pa.table({"t": pa.array(texts, pa.string()), "l": pa.array(lists, pa.list_(pa.string()))})
-    pieces = [table.slice(start, 999) for start in range(0, rows, 999)]
-    assert content_digest(pa.concat_tables([table.slice(0, 0), *pieces])) == content_digest(table)
 
 
 cells = st.fixed_dictionaries(
