@@ -34,6 +34,7 @@ def test_every_profile_is_listed_with_who_measured_it(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize("profile", SHIPPED, ids=lambda each: f"{each.gpu}_{each.model}")
 def test_every_shipped_profile_states_its_basis_and_where_its_error_is_known_from(profile: Profile) -> None:
     assert profile.basis is not None
+    assert len(profile.source) > 20
     if profile.service_error is not None:
         assert "service_error: " in (profile.validation or "")
 

@@ -249,6 +249,9 @@ def test_an_experiment_replays_a_trace_of_one_s_own() -> None:
         ),
         (["run", "-m", "seed=1,2", "--cfg", "job"], "-m: found beside --cfg"),
         (["trace", "synth", "--requests", "10", "-o", LONG], "File name too long"),
+        (["run", "trace=file", f"trace.path={LONG}"], "File name too long"),
+        (["run", "é=1"], "é=1: cannot be read as KEY=VALUE"),
+        (["run", "system=small-model", "scheduler._target_=sim.schedule.hit_miss.HitMiss"], "no worker may run"),
         (["report", "nowhere"], "nowhere"),
     ],
 )
@@ -275,6 +278,8 @@ def test_words_that_are_no_command_end_with_2(words: list[str]) -> None:
 def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("mezzotint 0.")
+    assert main(["run", "--cfg=job", "system=nirvana"]) == 0
+    assert "selector" in capsys.readouterr().out
     assert main(["--help"]) == 0
     said = capsys.readouterr().out
     assert all(f"  {words} " in said for words in COMMANDS)

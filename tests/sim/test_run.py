@@ -340,6 +340,8 @@ def test_shapes_of_the_trace_change_the_times_and_the_limits() -> None:
         (["+door.colour=red"], "door.colour: .* takes no such setting; it takes role"),
         (["system=nirvana", "~cache._target_"], "cache: expected a mapping with _target_, found"),
         (["slo=[2,2.0000001]"], "slo: .*differ"),
+        (["slo=[2,-1]"], r"slo\.1: "),
+        (["~cluster.gpu.idle_w"], "cluster.gpu.idle_w: .* needs this setting"),
         (["run.dir=null"], r"run\.dir: "),
         (["run="], "run: "),
         (["models.large.steps=99999999999"], "10,000 steps"),

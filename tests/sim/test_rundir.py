@@ -122,6 +122,20 @@ def test_a_kill_while_a_run_is_replaced_loses_neither(moment: int, tmp_path: Pat
     assert names(out) == [CONFIG, REQUESTS, SUMMARY]
 
 
+def test_writers_that_wait_take_turns(tmp_path: Path) -> None:
+    def write(name: str) -> None:
+        for number in range(20):
+            put(tmp_path / "out", f"{name}{number}", wait=True)
+
+    writers = [threading.Thread(target=write, args=(name,)) for name in "ab"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert names(tmp_path) == ["out"]
+    assert (tmp_path / "out" / CONFIG).read_text() == (tmp_path / "out" / REQUESTS).read_text()
+
+
 @pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])  # an NFS, a FUSE, a Lustre mount
 @pytest.mark.filterwarnings("ignore:flock not supported")
 def test_a_file_system_without_locks_is_written_all_the_same(

@@ -231,6 +231,9 @@ def test_refining_on_another_family_with_a_score_of_prompts(tmp_path: Path) -> N
     ("words", "refused", "message"),
     [
         ("--family dalle", BackendError, r"unknown model family 'dalle'; live families are"),
+        ("--ks five", ConfigError, r"whole numbers"),
+        ("--size 8by8", ConfigError, r"--size: found '8by8'"),
+        ("--trace nowhere.parquet", TraceError, r"nowhere.parquet"),
         ("--ks 5,50", ConfigError, r"--ks: found 5,50, .*1 to 49"),
         ("--alpha 0", ConfigError, r"--alpha.*found '0'"),
         ("--pairs 500", TraceError, r"200 prompts make 199 pairs, expected 500"),

@@ -63,6 +63,8 @@ def test_every_importer_takes_what_it_should(importer: str, tmp_path: Path) -> N
         ("csv", b"arrival_s\n2024-01-01T00:00+02:00\n2024-01-01\n", "row 1, column arrival_s: .* with no zone"),
         ("diffusiondb", DDB.replace(b",512,512", b",nan,512", 1), "row 0, column width: found 'nan'"),
         ("diffusiondb", DDB.replace(b"+00:00\n", b"\n", 1), "row 1, column timestamp: .* with a zone"),
+        ("diffusiondb as parquet", parquet_bytes(user_name=[1, 2]), "column user_name: found type int64"),
+        ("diffusiondb as parquet", parquet_bytes(timestamp=["a", "b"]), "row 0, column timestamp: found 'a'"),
         ("diffusiondb as parquet", parquet_bytes(width=[512.0, np.nan]), "column width"),
         ("diffusiondb as parquet", parquet_bytes(timestamp=ZONES), "row 1, column timestamp: .* with no zone"),
         ("diffusiondb as parquet", parquet_bytes(image_name=["a", "a"]), "row 1, .*found 'a', which row 0 has"),

@@ -132,11 +132,6 @@ def test_malformed_mjhq(text_file: TextFile, text: str, options: dict[str, Any],
     assert "m.json" in str(caught.value)
 
 
-def test_settings_of_mjhq() -> None:
-    with pytest.raises(TraceError, match="mjhq: requests="):
-        Mjhq(path="x", requests=15)
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

@@ -157,23 +157,6 @@ def test_the_limits_of_a_reader_are_held_to_their_ranges(tmp_path: Path) -> None
         File(path=tmp_path / "a.parquet", requests=0).load(seeded())
 
 
-@pytest.mark.parametrize(
-    ("columns", "options", "message"),
-    [
-        ({"timestamp": None}, {}, "column 'timestamp' is missing"),
-        ({"timestamp": ["a", "b", "c", "d"]}, {}, "row 0, column timestamp: found 'a', expected a time"),
-        ({"user_name": [1, 2, 3, 4]}, {}, "column user_name: found type int64, expected text"),
-        ({"image_nsfw": None}, {"nsfw_max": 0.5}, "column 'image_nsfw' is missing"),
-    ],
-)
-def test_malformed_diffusiondb(
-    parquet: Callable[..., str], columns: dict[str, Any], options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(TraceError, match=message) as caught:
-        DiffusionDB(path=parquet(**columns), **options).load(seeded())
-    assert "metadata.parquet" in str(caught.value)
-
-
 def test_without_network_a_file_is_asked_for() -> None:
     pytest.importorskip("datasets")
     # offline mode is read once, at import, so it takes a fresh process
@@ -238,9 +221,3 @@ def test_malformed_csv(text_file: TextFile, text: str, options: dict[str, Any], 
         Csv(path=str(path), **options).load(seeded())
     assert "t.csv" in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_settings_of_csv() -> None:
-    for wrong in ({"delimiter": ""}, {"delimiter": "::"}, {"quote": "''"}):
-        with pytest.raises(TraceError, match=r"x\.csv: \w+="):
-            Csv(path="x.csv", **wrong)  # type: ignore[arg-type]
