@@ -249,7 +249,7 @@ def test_an_experiment_replays_a_trace_of_one_s_own() -> None:
         ),
         (["run", "-m", "seed=1,2", "--cfg", "job"], "-m: found beside --cfg"),
         (["trace", "synth", "--requests", "10", "-o", LONG], "File name too long"),
-        (["run", "trace=file", f"trace.path={LONG}"], "File name too long"),
+        (["run", f"--config-dir={LONG}"], "File name too long"),
         (["run", "é=1"], "é=1: cannot be read as KEY=VALUE"),
         (["run", "system=small-model", "scheduler._target_=sim.schedule.hit_miss.HitMiss"], "no worker may run"),
         (["report", "nowhere"], "nowhere"),
