@@ -2,24 +2,13 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from reprlib import repr as shortened
 from typing import Any, Literal, Protocol, runtime_checkable
-
-from pydantic import ValidationError
 
 from conf.assumption import Assumption
 
 
 class BackendError(ValueError):
     """A profile or a live pipeline cannot answer: the message names the file, the key and the remedy."""
-
-
-def first_error(error: ValidationError) -> str:
-    """Return the first error of what a user's file holds: its key, if it has one, what is wrong, and what was found."""
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"])
-    found = "" if first["type"] == "missing" else f", found {shortened(first['input'])}"
-    return f"{key}: {first['msg']}{found}".removeprefix(": ")
 
 
 class WorkFailed(RuntimeError):

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from backends.base import BackendError, first_error
+from backends.base import BackendError
 from backends.profile import Point, Profile, Timing
+from conf.validation import first_error
 
 LARGEST = 1 << 26
 """Bytes of the file, at most; theirs have an eighth of a million."""

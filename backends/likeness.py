@@ -7,8 +7,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from backends.base import BackendError, first_error
+from backends.base import BackendError
 from conf.atomic import atomic_write
+from conf.validation import first_error
 
 Share = Annotated[float, Field(ge=0, le=1)]
 

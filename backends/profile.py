@@ -12,12 +12,13 @@ from typing import Annotated, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from backends.base import BackendError, first_error
+from backends.base import BackendError
 from backends.patched import LONGEST_S, PatchTiming
 from backends.scatter import Scatter
 from backends.table import Table
 from conf.atomic import atomic_write, check_ours
 from conf.document import DocumentError, parse
+from conf.validation import first_error
 
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_S)]
 Count = Annotated[int, Field(gt=0, lt=2**53)]

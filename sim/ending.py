@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -10,6 +11,9 @@ from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 from typing import Any
+
+AGAIN_S = 0.01
+"""Until a signal is sent again whose exception Python dropped."""
 
 LOOK_S = 0.2
 """Between two looks of a worker process at whether the process that it works for is still there."""
@@ -21,12 +25,25 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def told_to_stop() -> Iterator[None]:
-    """SIGTERM ends the block as Ctrl-C does, so that what was begun is put away and worker processes end."""
-    before = signal.signal(signal.SIGTERM, _stop)
+    """SIGTERM ends the block as Ctrl-C does, so that what was begun is put away and worker processes end.
+
+    Python drops an exception that is raised in a finalizer or a weak reference's callback; the signal is sent again.
+    """
+    before, hook = signal.signal(signal.SIGTERM, _stop), sys.unraisablehook
+
+    def send_again(dropped: "sys.UnraisableHookArgs") -> None:
+        if isinstance(dropped.exc_value, KeyboardInterrupt):
+            number = signal.SIGTERM if isinstance(dropped.exc_value, Terminated) else signal.SIGINT
+            threading.Timer(AGAIN_S, os.kill, (os.getpid(), number)).start()
+        else:
+            hook(dropped)
+
+    sys.unraisablehook = send_again
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+        sys.unraisablehook = hook
 
 
 def interruption(error: BaseException | None) -> KeyboardInterrupt | None:

@@ -9,8 +9,9 @@ from typing import Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from backends.base import BackendError, first_error
+from backends.base import BackendError
 from backends.calibrate.plan import Cell
+from conf.validation import first_error
 
 E = TypeVar("E", bound=BaseModel)
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
 from conf.assumption import Assumption
+from conf.validation import first_error
 from sim.config.build import Parts
 from sim.config.choices import groups
 from sim.config.typed import Real, Truth, Whole
@@ -108,8 +109,4 @@ def check(config: Mapping[str, Any]) -> Settings:
         checked: Settings = _WITH_PARTS.model_validate(config)
         return checked
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        found = "" if first["type"] == "missing" else f", found {first['input']!r}"
-        message = first["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"{key}: {message[0].lower()}{message[1:]}{found}") from None
+        raise ConfigError(first_error(error)) from None

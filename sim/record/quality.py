@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from conf.validation import first_error
 from sim.errors import ConfigError
 from sim.model import Model, reference
 from sim.record.design import Design, checked, departure
@@ -311,7 +312,4 @@ def _validated(kind: type[Checked], node: Any, key: str) -> Checked:
     try:
         return kind.model_validate(node)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join((key, *(str(part) for part in first["loc"])))
-        found = "" if first["type"] == "missing" else f", found {first['input']!r}"
-        raise ConfigError(f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}{found}") from None
+        raise ConfigError(first_error(error, key)) from None

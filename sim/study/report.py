@@ -102,7 +102,7 @@ def write_report(
     paths = {name: folder / f"{name}.svg" for name in _FIGURES}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        files = {paths[name]: svg for name, svg in drawn.items()} | {html: page.encode()}
+        files = {paths[name]: svg for name, svg in drawn.items()} | {html: page.encode("utf-8", "backslashreplace")}
         gone = [path for path in paths.values() if path not in files]
         with atomic_files(list(files), ConfigError, gone) as temporaries:
             for temporary, content in zip(temporaries, files.values(), strict=True):

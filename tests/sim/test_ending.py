@@ -11,7 +11,7 @@ import pytest
 from omegaconf.errors import ConfigAttributeError
 
 from sim.cli import main
-from sim.ending import Terminated
+from sim.ending import Terminated, told_to_stop
 
 POINTS = 4
 MARK = "MEZZOTINT_TEST"
@@ -45,6 +45,22 @@ def test_a_sweep_that_is_terminated_takes_its_processes_along_and_goes_on(
     assert main(words) == 0
     assert len(list(folder.glob("*/summary.json"))) == POINTS
     assert all(path.read_bytes() == was for path, was in done.items())
+
+
+@pytest.mark.parametrize(("number", "stop"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)])
+def test_a_signal_that_comes_in_a_finalizer_is_not_lost(number: int, stop: type[KeyboardInterrupt]) -> None:
+    class Finalized:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), number)
+            time.sleep(0.1)  # the handler's exception is raised in here, and dropped
+
+    def drop() -> None:
+        with told_to_stop():
+            Finalized()
+            time.sleep(5)
+
+    with pytest.raises(stop):
+        drop()
 
 
 def in_a_library(stop: type[KeyboardInterrupt]) -> None:

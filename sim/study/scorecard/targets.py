@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError, model_validator
 
 from conf.document import DocumentError, parse
+from conf.validation import first_error
 from sim.errors import ConfigError
 
 Role = Literal["predict", "fit", "input", "order", "contradicted"]
@@ -137,6 +138,4 @@ def read_data(path: Path, form: Any) -> Any:
     except DocumentError as error:
         raise ConfigError(f"{path}: is not valid YAML ({error}); correct the file") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise ConfigError(f"{path}: {where}: {first['msg']}, found {first['input']!r}; correct the file") from None
+        raise ConfigError(f"{path}: {first_error(error)}; correct the file") from None
