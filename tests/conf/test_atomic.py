@@ -44,14 +44,11 @@ def test_what_could_never_be_written_is_refused_first(tmp_path: Path) -> None:
 
 
 def test_an_output_folder_is_made_with_its_parents_or_refused_by_name(tmp_path: Path) -> None:
-    class Refused(ValueError):
-        pass
-
     place = tmp_path / "a/b"
-    output_folder(place, Refused)
-    output_folder(place, Refused)
+    output_folder(place, OwnError)
+    output_folder(place, OwnError)
     assert place.is_dir()
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(Refused, match=f"^{file}: cannot be used .*; name another folder with -o$"):
-        output_folder(file, Refused)
+    with pytest.raises(OwnError, match=f"^{file}: cannot be used .*; name another folder with -o$"):
+        output_folder(file, OwnError)

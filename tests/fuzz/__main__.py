@@ -16,7 +16,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from tests.fuzz import caches, config, importers, profiles, rundirs
-from tests.fuzz.inputs import Input, drawing
+from tests.fuzz.inputs import Input, drawing, lay
 from tests.fuzz.pool import judge_all
 
 KINDS = {
@@ -78,7 +78,7 @@ def main() -> int:
                 continue
             folder = args.keep / f"{kind}-{args.seed}-{number}"
             folder.mkdir(parents=True, exist_ok=True)
-            given.lay(folder)
+            lay(given.files, folder)
             again = f"python -m tests.fuzz --seed {args.seed} --only {kind} --at {number}"
             lines = [f"{kind} {number} [{given.covers}]", *(f"  {each}" for each in wrong)]
             text = "\n".join([*lines, f"  cd {folder} && {given.spelled()[:500]}", f"  {again}"])

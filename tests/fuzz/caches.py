@@ -6,11 +6,9 @@ from hypothesis import strategies as st
 
 from sim.core.run_folder import REQUESTS
 from tests.fuzz.bytes_ import damaged
-from tests.fuzz.config import written
+from tests.fuzz.config import AGAIN, written
 from tests.fuzz.fixtures import SMALL, TRACE, composed, config_file, finished, trace
 from tests.fuzz.inputs import Input, digest
-
-AGAIN = ("run", "--config-path", ".", "--config-name", "config", "run.dir=out")
 
 
 @cache

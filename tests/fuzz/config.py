@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sim.run.config.choices import choices, groups
 from tests.fuzz.bytes_ import damaged
-from tests.fuzz.fixtures import NEEDS_MORE, SMALL, TRACE, Tree, composed, config_file, recipes, runs, trace
+from tests.fuzz.fixtures import NEEDS_MORE, SMALL, TRACE, composed, config_file, recipes, runs, trace
 from tests.fuzz.inputs import Input
 from tests.fuzz.values import Hostile, hostile, only_yaml, texts
 
@@ -241,11 +241,3 @@ def inputs(about: Sequence[tuple[str, ...]] | None = None) -> st.SearchStrategy[
     whole, quick = words.flatmap(lambda each: shared(each, False)), words.flatmap(shared)
     others = (words.flatmap(typed), words.flatmap(damaged_file), strange_words(), folders(), crossed())
     return st.one_of(*(quick for _ in range(20)), whole, *others)
-
-
-def keys(about: Sequence[tuple[str, ...]] | None = None) -> set[str]:
-    """Every key that there is to try."""
-    return {covered(path) for words in about or recipes() for paths_ in _keys(words).values() for path in paths_}
-
-
-__all__ = ["Tree", "bomb", "covered", "inputs", "keys", "paths", "replaced", "written"]

@@ -3,30 +3,25 @@
 import contextlib
 import io
 import os
-import pickle
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import yaml
 from omegaconf import OmegaConf
 
-import conf
-from conf.atomic import atomic_write
 from sim.cli import main
 from sim.core.errors import REFUSED
 from sim.run.config.choices import choices, groups
 from sim.run.config.compose import composed as compose
 from sim.run.simulate import again, simulate
-from tests.fuzz.inputs import digest
+from tests.fuzz.inputs import lay
 
 Tree = dict[str, Any]
-
-KEPT = Path(conf.__file__).parents[1] / "results" / "runs" / "composed"
-"""Composing the configurations of all choices takes a minute, and is done once."""
 
 TRACE = "base.parquet"
 
@@ -45,26 +40,15 @@ NEEDS_MORE = {
 @contextlib.contextmanager
 def working(folder: Path) -> Iterator[None]:
     """Work in ``folder``, with a cache of its own there."""
-    before, kept = os.getcwd(), os.environ.get("MEZZOTINT_CACHE")
-    os.chdir(folder)
-    os.environ["MEZZOTINT_CACHE"] = str(folder / "cache")
-    try:
+    with contextlib.chdir(folder), patch.dict(os.environ, MEZZOTINT_CACHE=str(folder / "cache")):
         yield
-    finally:
-        os.chdir(before)
-        if kept is None:
-            del os.environ["MEZZOTINT_CACHE"]
-        else:
-            os.environ["MEZZOTINT_CACHE"] = kept
 
 
 def made(commands: Sequence[Sequence[str]], files: Mapping[str, bytes]) -> dict[str, bytes]:
     """What lies in a folder after ``commands`` were given there, by path."""
     with tempfile.TemporaryDirectory() as name, working(Path(name)), contextlib.redirect_stdout(io.StringIO()):
         folder = Path(name)
-        for path, content in files.items():
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_bytes(content)
+        lay(files.items(), folder)
         for words in commands:
             assert main(list(words)) == 0, words
         return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
@@ -80,22 +64,8 @@ def trace() -> bytes:
 @cache
 def composed(words: tuple[str, ...]) -> Tree:
     """The configuration that ``words`` compose, resolved, as ``--cfg job`` prints it."""
-    kept = KEPT / f"{digest(repr((_version(), words)).encode())}.pickle"
-    if not kept.is_file():
-        config = OmegaConf.to_container(compose([*words, "run.dir=out"]), resolve=True)
-        with atomic_write(kept, RuntimeError) as part:
-            part.write_bytes(pickle.dumps(config))
-    found: Tree = pickle.loads(kept.read_bytes())
+    found: Tree = OmegaConf.to_container(compose([*words, "run.dir=out"]), resolve=True)
     return found
-
-
-@cache
-def _version() -> str:
-    """Of the configurations and what composes them."""
-    KEPT.mkdir(parents=True, exist_ok=True)
-    (KEPT / ".gitignore").write_text("*")
-    files = sorted(p for p in Path(conf.__file__).parent.rglob("*.yaml"))
-    return digest(b"".join(p.read_bytes() for p in files))
 
 
 def config_file(config: Tree) -> Tree:
@@ -125,18 +95,17 @@ def runs(words: tuple[str, ...]) -> bool:
 def systems() -> dict[str, dict[str, str]]:
     """The choices that each system makes itself or has of the system that it begins from, by group."""
     files = {f.name.removesuffix(".yaml"): f.read_text() for f in (resources.files("conf") / "system").iterdir()}
-    said = {name: yaml.safe_load(text).get("defaults", []) for name, text in files.items()}
 
     def of(name: str) -> dict[str, str]:
         own: dict[str, str] = {}
-        for entry in said[name]:
-            if isinstance(entry, str) and entry != "_self_":
-                own |= of(entry)
-            elif isinstance(entry, dict):
+        for entry in yaml.safe_load(files[name]).get("defaults", []):
+            if isinstance(entry, dict):
                 own |= {k.removeprefix("override /"): v for k, v in entry.items() if k.startswith("override /")}
+            elif entry != "_self_":
+                own |= of(entry)
         return own
 
-    return {name: of(name) for name in said}
+    return {name: of(name) for name in files}
 
 
 def needed(group: str) -> list[str]:

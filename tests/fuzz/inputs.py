@@ -3,7 +3,7 @@
 import hashlib
 import random
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,15 +39,16 @@ class Input:
     covers: str = ""
     quick: bool = False
 
-    def lay(self, folder: Path) -> None:
-        """Write the files into ``folder``."""
-        for name, content in self.files:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(content)
-
     def spelled(self) -> str:
         """The commands as a shell takes them."""
         return " && ".join(shlex.join(["mezzotint", *words]) for words in self.commands)
+
+
+def lay(files: Iterable[tuple[str, bytes]], folder: Path) -> None:
+    """Write files, content by path, into ``folder``."""
+    for name, content in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
 
 
 def digest(content: bytes) -> str:

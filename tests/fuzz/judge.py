@@ -10,10 +10,11 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow.parquet as pq
 from hydra.core.global_hydra import GlobalHydra
@@ -23,7 +24,7 @@ from sim.cli import main
 from sim.core.run_folder import CLUSTER, CONFIG, REQUESTS, SUMMARY, claimed
 from sim.run.refusal import is_refused, refuse
 from sim.run.simulate import save, simulate
-from tests.fuzz.inputs import Input, digest
+from tests.fuzz.inputs import Input, digest, lay
 from tests.fuzz.values import MARK
 
 LONGEST = 1500
@@ -56,7 +57,7 @@ def judged(given: Input, folder: Path) -> Verdict:
 
 
 def _judged(given: Input, folder: Path) -> Verdict:
-    given.lay(folder)
+    lay(given.files, folder)
     before = _contents(folder)
     verdict = Verdict(0)
     try:
@@ -101,12 +102,16 @@ def told(
     """One command, in ``folder``: its exit status, and what it said on standard output and standard error."""
     out = io.TextIOWrapper(io.BytesIO(), "utf-8", "strict", write_through=True)
     err = io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace", write_through=True)
-    kept = os.getcwd(), dict(os.environ), list(sys.path), list(sys.argv), set(sys.modules)
-    os.chdir(folder)
-    os.environ["MEZZOTINT_CACHE"] = str(folder / "cache")
+    path, argv = list(sys.path), list(sys.argv)
     status: int | None = None
     try:
-        with redirect_stdout(out), redirect_stderr(err), warnings.catch_warnings():
+        with (
+            chdir(folder),
+            patch.dict(os.environ, MEZZOTINT_CACHE=str(folder / "cache")),
+            redirect_stdout(out),
+            redirect_stderr(err),
+            warnings.catch_warnings(),
+        ):
             warnings.simplefilter("always", RuntimeWarning)
             status = command(list(words))
     except SystemExit as stop:
@@ -119,10 +124,7 @@ def told(
         status = 2
         err = io.TextIOWrapper(io.BytesIO())
     finally:
-        os.chdir(kept[0])
-        os.environ.clear()
-        os.environ.update(kept[1])
-        sys.path[:], sys.argv[:] = kept[2], kept[3]
+        sys.path[:], sys.argv[:] = path, argv
         GlobalHydra.instance().clear()
     return status, *(each.buffer.getvalue().decode() for each in (out, err))  # type: ignore[attr-defined]
 

@@ -7,6 +7,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -63,20 +64,23 @@ def _work(pipe: Connection, trouble: str) -> None:
 
 
 class _Worker:
-    """One process and what it is busy with."""
+    """One process and the input that it judges, if any."""
 
-    def __init__(self, context: Any, trouble: Path) -> None:
+    def __init__(self, context: Any, trouble: Path, rest: Iterator[tuple[int, Input]]) -> None:
         self.trouble = trouble
         self.pipe, other = context.Pipe()
         self.process = context.Process(target=_work, args=(other, str(trouble)), daemon=True)
         self.process.start()
         other.close()
-        self.busy: tuple[int, Input] | None = None
-        self.since = 0.0
+        self.give(next(rest, None))
 
-    def give(self, number: int, given: Input) -> None:
-        self.busy, self.since = (number, given), time.monotonic()
-        self.pipe.send(given)
+    def give(self, numbered: tuple[int, Input] | None) -> None:
+        self.busy, self.since = numbered, time.monotonic()
+        if numbered:
+            self.pipe.send(numbered[1])
+
+    def is_late(self) -> bool:
+        return time.monotonic() - self.since > WALL_S
 
     def stop(self) -> None:
         self.pipe.close()
@@ -92,9 +96,7 @@ class _Worker:
         at = f" at {' < '.join(where[:4])}" if where else ""
         if code is None:
             return f"no end in {WALL_S} s by the clock"
-        if code == -signal.SIGXCPU:
-            return f"over {CPU_S} s of a processor{at}"
-        return f"the process ended with {code}{at}"
+        return f"over {CPU_S} s of a processor{at}" if code == -signal.SIGXCPU else f"the process ended with {code}{at}"
 
 
 def judge_all(
@@ -105,33 +107,24 @@ def judge_all(
     context.set_forkserver_preload(list(PRELOADED))
     rest = iter(inputs)
     with tempfile.TemporaryDirectory(prefix="mezzotint-fuzz-") as name:
-        workers = [_Worker(context, Path(name, f"trouble{n}")) for n in range(jobs)]
+        workers = [_Worker(context, Path(name, f"trouble{n}"), rest) for n in range(jobs)]
         try:
-            for worker in workers:
-                _next(worker, rest)
-            while busy := [w for w in workers if w.busy]:
-                ready = wait([w.pipe for w in busy], timeout=1)
+            while busy := [worker for worker in workers if worker.busy]:
+                ready = wait([worker.pipe for worker in busy], timeout=1)
                 for worker in busy:
-                    late = time.monotonic() - worker.since > WALL_S
-                    if worker.pipe not in ready and not late:
+                    if worker.pipe not in ready and not worker.is_late():
                         continue
                     assert worker.busy is not None
                     number, given = worker.busy
-                    try:
-                        if late and worker.pipe not in ready:
-                            raise EOFError
-                        yield number, given, *worker.pipe.recv()
-                    except (EOFError, ConnectionResetError):
-                        yield number, given, None, "", [worker.ended()]
-                        workers[workers.index(worker)] = worker = _Worker(context, worker.trouble)
-                    _next(worker, rest)
+                    found = None
+                    if worker.pipe in ready:
+                        with suppress(EOFError, ConnectionResetError):
+                            found = worker.pipe.recv()
+                    yield number, given, *(found or (None, "", [worker.ended()]))
+                    if found:
+                        worker.give(next(rest, None))
+                    else:
+                        workers[workers.index(worker)] = _Worker(context, worker.trouble, rest)
         finally:
             for worker in workers:
                 worker.stop()
-
-
-def _next(worker: _Worker, rest: Iterator[tuple[int, Input]]) -> None:
-    worker.busy = None
-    for number, given in rest:
-        worker.give(number, given)
-        return

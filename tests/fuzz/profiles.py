@@ -7,12 +7,10 @@ import yaml
 from hypothesis import strategies as st
 
 from tests.fuzz.bytes_ import damaged
-from tests.fuzz.config import bomb, covered, must_refuse, names_of, paths, value_at, written
+from tests.fuzz.config import AGAIN, bomb, covered, must_refuse, names_of, paths, value_at, written
 from tests.fuzz.fixtures import SMALL, TRACE, Tree, composed, config_file, trace
 from tests.fuzz.inputs import Input
 from tests.fuzz.values import hostile, only_yaml
-
-AGAIN = ("run", "--config-path", ".", "--config-name", "config", "run.dir=out")
 
 MEASURED = """
 schema: 1

@@ -14,21 +14,10 @@ def tables(before: Path, after: Path) -> str | None:
     if before.read_bytes() == after.read_bytes():
         return None
     old, new = pq.read_table(before), pq.read_table(after)
-    if old.column_names != new.column_names:
-        gone = [name for name in old.column_names if name not in new.column_names]
-        come = [name for name in new.column_names if name not in old.column_names]
-        return (
-            f"columns: {', '.join(gone) or 'none'} gone, {', '.join(come) or 'none'} new"
-            if gone or come
-            else "columns: in another order"
-        )
-    types = [
-        f"{field.name}: {field.type}, then {new.field(field.name).type}"
-        for field in old.schema
-        if field.type != new.field(field.name).type
-    ]
-    if types:
-        return f"types: {'; '.join(types)}"
+    if old.schema != new.schema:
+        gone = [str(field) for field in old.schema if field not in list(new.schema)]
+        come = [str(field) for field in new.schema if field not in list(old.schema)]
+        return f"columns: {', '.join(gone) or 'none'} gone, {', '.join(come) or 'none'} new"
     first = {name: row for name in old.column_names if (row := _first(old.column(name), new.column(name))) is not None}
     if first:
         column = min(first, key=lambda name: first[name])

@@ -17,10 +17,10 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 pytest.importorskip("peft")
 
-from backends.diffusers_ import ModelSpec, build  # noqa: E402
-from backends.diffusers_.addons import library  # noqa: E402
-from backends.diffusers_.addons.library import AddOns  # noqa: E402
-from backends.diffusers_.addons.lora import LoraLoading, read_lora, write_random_lora  # noqa: E402
+from backends.diffusers_ import ModelSpec, build
+from backends.diffusers_.addons import library
+from backends.diffusers_.addons.library import AddOns
+from backends.diffusers_.addons.lora import LoraLoading, read_lora, write_random_lora
 
 STEPS = 8
 BOUND = 2

@@ -22,7 +22,6 @@ from traces.error import TraceError
 from traces.table.trace import ADDON_BYTES, make
 
 EVICTION, MONITOR = "sim.cache.eviction", "sim.control.monitor.GlobalMonitor"
-FORECAST = "sim.control.forecast.HoltWinters"
 GPU = {"name": "x", "active_w": 100.0, "idle_w": 60.0, "source": "made up"}
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
@@ -49,31 +48,15 @@ CACHE = {
 
 OUTSIDE: list[tuple[str, str, str, Any, dict[str, Any]]] = [
     ("executor", "sim.execution.continuous_batching.ContinuousBatching", "max_batch", 0, {}),
-    ("executor", "sim.execution.static_batch.StaticBatch", "max_batch", 0, {}),
     *(("executor", "sim.execution.sequential.Sequential", "speedup", each, {}) for each in ({1: 2.0}, {2: 0.0})),
     ("steps", "sim.execution.same_size.SameSizeSteps", "speedup", {2: 1.5, 4: -1.0}, {}),
-    *(
-        ("scheduler", "sim.scheduling.batching.dynamic.DynamicBatching", *each, {})
-        for each in (("most", 0), ("max_wait_s", inf))
-    ),
-    ("scheduler", "sim.scheduling.batching.hit_miss.HitMissBatching", "max_wait_s", -1.0, {}),
-    ("scheduler", "sim.scheduling.batching.mlperf.MlperfBatching", "max_batch", 0, {}),
     ("scheduler", "sim.scheduling.batching.mlperf.MlperfBatching", "batch_timeout_s", nan, {}),
     ("scheduler", "sim.scheduling.groups.WorkerGroups", "sizes", [1, 2, -1], {}),
     ("allocation", "sim.cluster.allocation.FixedSplit", "hit_rate", 1.1, {}),
-    ("allocation", "sim.cluster.allocation.FixedSplit", "steps_left", -0.1, {}),
-    *(("failures", "sim.cluster.failures.Failures", name, 0.0, {}) for name in ("mean_up_s", "mean_down_s")),
-    *(("controller", MONITOR, name, 0, {}) for name in ("period_s", "safety", "patience", "ahead", "batch")),
-    *(("controller", MONITOR, *each, {}) for each in (("margin", 1.0), ("kp", -1.0), ("period_s", inf))),
-    *(("forecast", FORECAST, *each, {}) for each in (("alpha", 1.5), ("phi", -0.1), ("gamma", nan), ("season_s", 0.0))),
     *(("cluster.gpu", "sim.core.gpu.Gpu", *each, GPU) for each in (("memory_bytes", 0), ("gpus_per_instance", 0))),
     ("cluster.gpu", "sim.core.gpu.Gpu", "usd_per_gpu_h", -1.0, GPU),
-    *(("index", "sim.cache.index.VectorIndex", *each, {}) for each in (("batch", 0), ("per_10k_s", -1.0))),
-    ("store", "sim.cache.store.ArtifactStore", "timeout_s", -0.5, {}),
     ("cache", "sim.cache.cache.ArtifactCache", "capacity", -5, CACHE),
     ("cache", "sim.cache.cache.ArtifactCache", "latents_at", [0, 5], CACHE | {"capacity": 5}),
-    *(("eviction", f"{EVICTION}.{name}", "initial_uses", -1, {}) for name in ("Lfu", "Lcbfu")),
-    ("eviction", f"{EVICTION}.Optimum", "most", 0, {}),
     *(
         ("likeness", "sim.execution.feature_cache.likeness.Assumed", "shares", {"sdxl": each}, {})
         for each in ({}, {0: 0.5})

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from backends.base import Asset, Cost, Work
@@ -14,61 +13,34 @@ from sim.core.request import Request
 from sim.frontend.cached import Direct
 from sim.metrics.summary import Window, models
 from sim.run.simulate import Outcome, write
-from tests.sim.lab import Given, configured, engine, simulated
+from tests.sim.lab import Given, engine, simulated
 from traces.table.trace import make
 from traces.table.trace import write as write_trace
 
 SCHEMA = {
-    "schema": None,
-    "system": None,
-    "seed": None,
-    "trace": ["name", "source", "requests", "span_s", "digest"],
-    "models": None,
-    "assumptions": None,
-    "requests": ["arrived", "completed", "discarded", "failed"],
-    "throughput_rpm": None,
-    "throughput_until_last_arrival_rpm": None,
-    "backlog": ["grows", "per_hour", "at_last_arrival", "note"],
-    "latency_s": ["mean", "p50", "p90", "p95", "p99", "max"],
-    "queue_s": ["mean", "p50", "p90", "p95", "p99", "max"],
-    "slo": ["2x", "4x"],
-    "cache": [
-        "lookups",
-        "hits",
-        "hit_rate",
-        "hit_share_by_k",
-        "compute_saving",
-        "holes",
-        "evictions",
-        "stale",
-        "fallbacks",
-        "source_age_s",
-        "match_predictor",
-        "source_age_trace_s",
-    ],
-    "addons": ["loads_per_request", "stall_s", "stalled_share"],
-    "gpu": ["count", "busy_fraction", "seconds", "switches", "switch_s", "batch_mean", "step_saving"],
-    "energy_j": ["per_image", "total"],
-    "cost_usd": ["per_image", "total", "by"],
-    "quality": ["factor_mean", "below_alpha_share", "basis", "reason", "published"],
-    "wall": ["simulate_s", "cpu_s", "requests_per_cpu_s"],
+    **dict.fromkeys(("schema", "system", "seed")),
+    "trace": "name source requests span_s digest",
+    **dict.fromkeys(("models", "assumptions")),
+    "requests": "arrived completed discarded failed",
+    **dict.fromkeys(("throughput_rpm", "throughput_until_last_arrival_rpm")),
+    "backlog": "grows per_hour at_last_arrival note",
+    "latency_s": "mean p50 p90 p95 p99 max",
+    "queue_s": "mean p50 p90 p95 p99 max",
+    "slo": "2x 4x",
+    "cache": "lookups hits hit_rate hit_share_by_k compute_saving holes evictions stale fallbacks source_age_s"
+    " predictor source_age_trace_s",
+    "addons": "loads_per_request stall_s stalled_share",
+    "gpu": "count busy_fraction seconds switches switch_s batch_mean step_saving",
+    "energy_j": "per_image total",
+    "cost_usd": "per_image total by",
+    "quality": "factor_mean below_alpha_share basis reason published",
+    "wall": "simulate_s cpu_s requests_per_cpu_s",
 }
-COLUMNS = [
-    *("request_id", "arrival_s", "start_s", "finish_s", "outcome", "reason", "model", "worker", "width", "height"),
-    *("steps", "skipped", "similarity", "source_id", "source_age_s", "source_age_trace_s"),
-    *(
-        "search_s",
-        "fetch_s",
-        "load_s",
-        "stall_s",
-        "denoise_s",
-        "decode_s",
-        "batch_mean",
-        "quality_factor",
-        "energy_j",
-        "lookup",
-    ),
-]
+COLUMNS = (
+    "request_id arrival_s start_s finish_s outcome reason model worker width height steps skipped similarity source_id"
+    " source_age_s source_age_trace_s search_s fetch_s load_s stall_s denoise_s decode_s batch_mean quality_factor"
+    " energy_j lookup"
+)
 SYSTEMS = ("vanilla", "small-model", "pinecone", "nirvana", "nirvana-no-predictor", "modm-fixed", "modm-throughput")
 
 
@@ -90,8 +62,8 @@ def test_the_summary_has_every_key_of_the_schema(finished: dict[str, Outcome], s
     assert list(summary) == list(SCHEMA)
     for key, inner in SCHEMA.items():
         if inner is not None:
-            assert list(summary[key]) == inner
-    assert finished[system].requests.column_names == COLUMNS
+            assert list(summary[key]) == inner.split()
+    assert finished[system].requests.column_names == COLUMNS.split()
     json.dumps(summary, allow_nan=False)
 
 
@@ -361,62 +333,21 @@ def test_shapes_of_the_trace_change_the_times_and_the_limits() -> None:
     ("overrides", "message"),
     [
         (["preload=100", "trace.requests=100"], "leave nothing of the 100 requests"),
-        (["warmup=100", "trace.requests=100"], "leave nothing of the 100 requests"),
         (["system=modm-throughput", "cluster.count=1"], "at least 2 GPUs"),
-        (["system=modm-fixed", "cluster.count=1"], "at least 2 GPUs"),
         (["system=modm-fixed", "allocation.large=16"], "expected 1 to 15"),
         (["system=small-model", "cluster=h800"], "needs a model in role 'small'"),
-        (["frontend.role=huge"], "needs a model in role 'huge'"),
-        (["frontend._target_=sim.nowhere.FrontEnd"], "sim.nowhere cannot be imported"),
         (["frontend._target_=sim.frontend.cached.Nothing"], "has no Nothing"),
         (["+frontend.colour=red"], "frontend.colour: .* takes no such setting; it takes role"),
-        (["~cluster.gpu.idle_w"], "cluster.gpu.idle_w: .* needs this setting"),
-        (["cluster.gpu.idle_w=900"], "active_w >= idle_w"),
-        (["system=nirvana", "admission._target_=sim.cache.store.ArtifactStore"], "is no Admission: it lacks admits"),
         (["system=nirvana", "~cache._target_"], "cache: expected a mapping with _target_, found"),
         (["slo=[2,2.0000001]"], "slo: .*differ"),
+        (["slo=[2,-1]"], r"slo\.1: "),
+        (["~cluster.gpu.idle_w"], "cluster.gpu.idle_w: .* needs this setting"),
         (["run.dir=null"], r"run\.dir: "),
         (["run="], "run: "),
-        (["cluster.gpu.usd_per_gpu_h=inf"], r"cluster\.gpu\.usd_per_gpu_h: found inf"),
         (["models.large.steps=99999999999"], "10,000 steps"),
-        (
-            ["system=modm-fixed", "allocation.hit_rate=1", "allocation.steps_left=0"],
-            "no work to split",
-        ),
-        (
-            ["scheduler._target_=sim.frontend.cached.Direct"],
-            "scheduler: sim.frontend.cached.Direct is no Scheduler: it lacks __len__, next, offer",
-        ),
-        (["scheduler._target_=.foo.bar"], "expected a module of mezzotint or of a plug-in"),
-        (["scheduler._target_=builtins.int"], "scheduler"),
-        (["sample_s=0"], "sample_s: input should be greater than or equal to 0.001"),
-        (["slo=[2,-1]"], r"slo\.1: "),
+        (["system=modm-fixed", "allocation.hit_rate=1", "allocation.steps_left=0"], "no work to split"),
     ],
 )
 def test_settings_that_do_not_fit_are_named(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         simulated(*overrides)
-
-
-def test_a_disk_that_cannot_be_written_leaves_the_older_run_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    outcome = simulated("trace.requests=50")
-    write(outcome, tmp_path)
-    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(pq, "write_table", full)
-    with pytest.raises(ValueError, match=r"cannot be written \(No space left on device"):
-        write(outcome, tmp_path)
-    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
-
-
-def test_config_yaml_is_the_run_again(tmp_path: Path) -> None:
-    outcome = simulated("system=nirvana", "trace.requests=80")
-    asked = configured("system=nirvana", "trace.requests=80")
-    asked.pop("run")
-    assert asked.items() <= outcome.config.items()
-    assert outcome.config.keys() - asked.keys() == {"defaults", "hydra", "run"}

@@ -6,10 +6,8 @@ import itertools
 import json
 import multiprocessing
 import os
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -77,14 +75,17 @@ def test_the_folder_that_one_stands_in_stays_the_same_folder(tmp_path: Path) -> 
 
 
 def test_one_directory_has_one_writer(tmp_path: Path) -> None:
+    """A new folder is numbered after those that others write into, or have filled."""
+    (tmp_path / "out-2").write_text("mine")
     with claimed(tmp_path / "out") as first:
         with pytest.raises(ConfigError, match="is being written by another run"):
             put(tmp_path / "out", "second")
-        assert put(tmp_path / "out", "third", fresh=True) == tmp_path / "out-2"
+        assert put(tmp_path / "out", "third", fresh=True) == tmp_path / "out-3"
         (first.staging / CONFIG).write_text("first")
         first.publish()
-    assert names(tmp_path) == ["out", "out-2"]
-    assert put(tmp_path / "out", "fourth", fresh=True) == tmp_path / "out-3"
+    assert names(tmp_path) == ["out", "out-2", "out-3"]
+    assert [unclaimed(tmp_path / "out").name for _ in range(2)] == ["out-4", "out-5"]
+    assert unclaimed(tmp_path / "not/yet/there").is_dir()
 
 
 def test_what_failed_leaves_nothing_not_even_the_parents_that_it_made(tmp_path: Path) -> None:
@@ -149,30 +150,6 @@ def test_a_file_system_without_locks_is_written_all_the_same(
     with claimed_sweep(tmp_path / "sweep", []):
         mark(tmp_path / "sweep", 0, "done", "line")
     assert (tmp_path / "out" / CONFIG).read_text() == "two"
-    assert names(tmp_path) == ["out"]
-
-
-HOLD = """
-import sys, time
-from pathlib import Path
-from sim.core.run_folder import claimed
-with claimed(Path(sys.argv[1])) as place:
-    (place.staging / "half").write_text("half")
-    print("held", flush=True)
-    time.sleep(60)
-"""
-
-
-def test_what_a_killed_run_left_is_nobodys(tmp_path: Path) -> None:
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, "out"], stdout=subprocess.PIPE, env={**os.environ})
-    assert holder.stdout is not None
-    holder.stdout.readline()
-    with pytest.raises(ConfigError, match="is being written by another run"):
-        put(Path("out"), "mine")
-    holder.kill()
-    holder.wait()
-    assert len(names(tmp_path)) == 1
-    put(Path("out"), "mine")
     assert names(tmp_path) == ["out"]
 
 
@@ -249,16 +226,6 @@ def test_a_folder_has_one_sweep_at_a_time_and_only_its_own(tmp_path: Path) -> No
     assert names(tmp_path) == ["mine.txt"]
 
 
-def test_a_new_folder_is_numbered_after_those_that_are_taken(tmp_path: Path) -> None:
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "deep/out-2").write_text("mine")
-    made = [unclaimed(tmp_path / "deep/out") for _ in range(3)]
-    assert [folder.name for folder in made] == ["out", "out-3", "out-4"]
-    assert unclaimed(tmp_path / "not/yet/there") == tmp_path / "not/yet/there"
-    assert (tmp_path / "not/yet/there").is_dir()
-    assert (tmp_path / "deep/out-2").read_text() == "mine"
-
-
 def test_a_file_is_no_run_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     for write in (check_folder, unclaimed, lambda folder: put(folder, "theirs")):
@@ -281,58 +248,35 @@ def test_images_of_a_live_backend_stay_beside_the_run(tmp_path: Path) -> None:
     assert names(tmp_path) == ["out"]
 
 
-def test_a_folder_that_is_empty_or_holds_a_report_is_a_sweep_s(tmp_path: Path) -> None:
-    folder = tmp_path / "sweep"
-    (folder / "figures").mkdir(parents=True)
-    (folder / "report.html").write_text("page")
-    with claimed_sweep(folder, ["seed=1,2"]):
-        assert is_claimed(folder)
-    assert (folder / "report.html").read_text() == "page"
-    (tmp_path / "empty").mkdir()
-    with claimed_sweep(tmp_path / "empty", []):
-        pass
-    assert names(tmp_path) == ["sweep"]
-
-
 def test_points_that_failed_are_forgotten_when_the_sweep_goes_on(tmp_path: Path) -> None:
+    """In a folder that was empty or holds a report, which stays."""
     folder, words = tmp_path / "sweep", ["seed=1,2,3"]
-    (folder / "report.html").parent.mkdir()
+    (folder / "figures").mkdir(parents=True)
     (folder / "report.html").write_text("page")
     for _ in range(2):
         with claimed_sweep(folder, words):
+            assert is_claimed(folder)
             assert not finished_points(folder)
             for number in (2, 10, 1):
                 mark(folder, number, "failed", "why")
             assert finished_points(folder)["failed"] == 3
+    assert (folder / "report.html").read_text() == "page"
 
 
 def test_a_terminal_is_shown_how_many_points_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Finished ones and failed ones, however fast they come: after the last of them the bar is full."""
-
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    shown = Terminal()
+    shown = io.StringIO()
     monkeypatch.setattr(sys, "stderr", shown)
     monkeypatch.setattr("sim.run.sweep_folder.LOOK_S", 0.001)
-    (tmp_path / "sweep").mkdir()
-    with counted(tmp_path / "sweep", 3):
-        mark(tmp_path / "sweep", 0, "done", "one")
-        mark(tmp_path / "sweep", 1, "failed", "two")
-        until = time.monotonic() + 20
-        while "2/3" not in shown.getvalue() and time.monotonic() < until:
-            time.sleep(0.01)
-        assert "2/3" in shown.getvalue(), "while the sweep runs"
-        mark(tmp_path / "sweep", 2, "kept", "three")
-    assert capsys.readouterr().out == "one\nthree\n"
-    assert "two\n" in shown.getvalue()
-    assert "sweep: 100%" in shown.getvalue()
-    assert "3/3" in shown.getvalue()
+    for terminal in (True, False):
+        monkeypatch.setattr(shown, "isatty", lambda terminal=terminal: terminal)
+        with claimed_sweep(tmp_path / "sweep", []), counted(tmp_path / "sweep", 3):
+            for number, how in enumerate(("done", "failed", "kept")):
+                mark(tmp_path / "sweep", number, how, f"point {number}")
+        assert capsys.readouterr().out == "point 0\npoint 2\n"
+        assert "point 1\n" in shown.getvalue()
+        assert ("3/3" in shown.getvalue()) == terminal
+        shown.truncate(0)
     assert not [each for each in threading.enumerate() if "look" in each.name], "nobody looks any more"
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with claimed_sweep(tmp_path / "again", []), counted(tmp_path / "again", 1):
-        mark(tmp_path / "again", 0, "done", "one")
-    assert sys.stderr.getvalue() == "", "no terminal"  # type: ignore[attr-defined]

@@ -189,7 +189,7 @@ def test_batches_of_one_wait_as_crommelin_says(servers: int) -> None:
 class Patching(SameSizeSteps):
     """An add-on comes ``after_s`` after its request; it is patched in at the next boundary, in ``patch_s``."""
 
-    __slots__ = ("after_s", "interrupt", "due", "patch_s", "run", "waits")
+    __slots__ = ("after_s", "due", "interrupt", "patch_s", "run", "waits")
 
     def __init__(self, after_s: float, patch_s: float) -> None:
         super().__init__()

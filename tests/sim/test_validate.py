@@ -50,11 +50,6 @@ def test_what_is_usual_gives_way_to_a_trace_of_one_s_own(tmp_path: Path, capsys:
     assert "nowhere.parquet: no such file" in capsys.readouterr().err
 
 
-def test_help_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["validate", "--help"]) == 0
-    assert "print the error" in " ".join(capsys.readouterr().out.split())
-
-
 TEN_STEPS = tuple(
     f"models.{role}.{key}={value}"
     for role in ("large", "small")

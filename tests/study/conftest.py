@@ -18,12 +18,7 @@ SYSTEMS: dict[str, tuple[float, float | None, dict[str, float] | None, float | N
     "vanilla": (91.5, None, None, None),
     "pinecone": (91.5, 0.14, {"50": 1.0}, 0.14),
     "nirvana": (91.5, 0.78, {"5": 0.3, "10": 0.25, "15": 0.2, "20": 0.15, "25": 0.1}, 0.19),
-    "modm-throughput": (
-        55.0,
-        0.71,
-        {"5": 0.12, "10": 0.2, "15": 0.2, "20": 0.18, "25": 0.2, "30": 0.1},
-        0.55,
-    ),
+    "modm-throughput": (55.0, 0.71, {"5": 0.12, "10": 0.2, "15": 0.2, "20": 0.18, "25": 0.2, "30": 0.1}, 0.55),
 }
 
 
@@ -56,62 +51,36 @@ def summary_of(system: str, times: dict[str, Any], *, seed: int, gpus: int, warm
     span = kept["finish_s"].max() - kept["arrival_s"].min()
     busy = (kept["finish_s"] - kept["start_s"]).sum() / span / gpus
     count = len(latency)
-    cache = (
-        {
-            "lookups": count,
-            "hits": round(count * hit_rate),
-            "hit_rate": hit_rate,
-            "hit_share_by_k": by_k,
-            "compute_saving": saving,
-            "holes": 0,
-            "evictions": 3,
-            "source_age_s": {"p50": 80.0, "p90": 4000.0},
-            "source_age_trace_s": {"p50": 150.0, "p90": 9000.0},
-        }
-        if hit_rate is not None
-        else None
-    )
+    cache = {
+        "lookups": count, "hits": round(count * hit_rate), "hit_rate": hit_rate, "hit_share_by_k": by_k,
+        "compute_saving": saving, "holes": 0, "evictions": 3, "source_age_s": {"p50": 80.0, "p90": 4000.0},
+        "source_age_trace_s": {"p50": 150.0, "p90": 9000.0},
+    } if hit_rate is not None else None  # fmt: skip
+    trace = {"name": "synthetic", "source": "built in", "requests": len(times["arrival_s"]), "span_s": 1e4}
+    late = {multiple: latency > multiple * 91.5 for multiple in (2, 4)}
+    seconds = service_s * (1 - (saving or 0))
     return {
         "schema": 1,
         "system": system,
         "seed": seed,
-        "trace": {
-            "name": "synthetic",
-            "source": "built in",
-            "requests": len(times["arrival_s"]),
-            "span_s": 1e4,
-            "digest": f"sha256:{'0f1e2d3c' * 8}",
-        },
+        "trace": trace | {"digest": f"sha256:{'0f1e2d3c' * 8}"},
         "assumptions": [
-            {
-                "what": "text-to-image similarity",
-                "value": "modelled: N(0.27, 0.03)",
-                "source": "MoDM, figure 4",
-            },
+            {"what": "text-to-image similarity", "value": "modelled: N(0.27, 0.03)", "source": "MoDM, figure 4"},
             {"what": "model switch time", "value": 12.5, "source": None},
         ],
         "requests": {"arrived": count, "completed": count, "discarded": 0, "failed": 0},
         "throughput_rpm": 60 * count / span,
         "latency_s": spread(latency),
         "queue_s": spread(kept["start_s"] - kept["arrival_s"]),
-        "slo": {
-            f"{multiple}x": {
-                "limit_s": multiple * 91.5,
-                "violation_rate": float((latency > multiple * 91.5).mean()),
-            }
-            for multiple in (2, 4)
-        },
+        "slo": {f"{n}x": {"limit_s": n * 91.5, "violation_rate": float(late[n].mean())} for n in late},
         "cache": cache,
         "addons": None,
         "gpu": {
-            "count": gpus,
-            "busy_fraction": min(1.0, busy),
-            "seconds": span * gpus,
-            "switches": 0,
-            "switch_s": 0.0,
+            **{"count": gpus, "busy_fraction": min(1.0, busy), "seconds": span * gpus},
+            **{"switches": 0, "switch_s": 0.0},
         },
-        "energy_j": {"per_image": 300 * service_s * (1 - (saving or 0)), "total": 1e6},
-        "cost_usd": {"per_image": 0.0004 * service_s * (1 - (saving or 0)), "total": 10.0},
+        "energy_j": {"per_image": 300 * seconds, "total": 1e6},
+        "cost_usd": {"per_image": 0.0004 * seconds, "total": 10.0},
         "quality": {"factor_mean": None, "below_alpha_share": None, "basis": None},
         "wall": {"simulate_s": 0.1, "cpu_s": 0.1, "requests_per_cpu_s": 1e4},
     }

@@ -104,10 +104,8 @@ def test_the_command_says_what_a_run_takes(capsys: pytest.CaptureFixture[str]) -
     said = json.loads(capsys.readouterr().out)
     assert max(said["solved"]["load"]) <= 0.7
     for wrong, named in (
-        (["--limit", "2"], "--limit"),
         (["--servers", "1"], "give more --servers"),
         (["--service", "C"], "--service: found 'C'"),
-        (["--limit", "nan"], "'--limit': Input should be less than or equal to 1, found 'nan'"),
         (["--trace", "t.parquet"], "expected one of --service and --trace"),
     ):
         assert main([*asked, *wrong]) == 2

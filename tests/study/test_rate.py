@@ -218,25 +218,14 @@ def test_a_run_of_another_configuration_is_not_taken_for_a_search_s_own(tmp_path
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["rate", "--violations", "1.5"], "'--violations': Input should be less than or equal to 1, found '1.5'"),
         (["rate", "--violations", "1"], "--violations: found 1, expected a share of the requests under 1"),
-        (["rate", "--violations", "nan"], "found 'nan'"),
         (["rate", "--slo", "fast"], "'--slo': expected a multiple of the standalone latency"),
         (["rate", "--slo", "3x"], "--slo 3x: the runs measure slo=[2x,4x]; add slo=[3x]"),
-        (["rate", "--slo", "10s"], "--slo 10s: the runs measure slo=[2x,4x]; add slo=[10s]"),
-        (["rate", "--from", "0"], "'--from': Input should be greater than"),
         (["rate", "--to", "0.05"], "--to: found 0.05, expected a rate above that of --from, 0.1"),
-        (["rate", "--tolerance", "0"], "'--tolerance': Input should be greater than"),
-        (["rate", "--replications", "1"], "'--replications': Input should be greater than or equal to 2, found '1'"),
-        (["rate", "--jobs", "0"], "'--jobs': Input should be greater than"),
-        (["rate", "-m", "seed=1,2"], "No such option: -m"),
         (["rate", "arrivals.rate_rpm=3"], "arrivals.rate_rpm=3: is what is searched for"),
         (["rate", "arrivals=closed"], "arrivals.rate_rpm: traces.arrivals.closed.Closed has no rate"),
         (["rate", "arrivals=loadgen"], "arrivals.seed: these arrivals are the same whatever the run's seed"),
-        (["rate", "cluster.count=none"], "cluster.count"),
-        (["rate", "system=none-such"], "none-such"),
         (["cheapest"], "plan: found cheapest, expected placement or rate"),
-        ([], "plan: found nothing, expected placement or rate"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_searched_for_is_one_line(

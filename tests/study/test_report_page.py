@@ -13,7 +13,6 @@ import pytest
 from conf.page import DASH
 from conf.printable import printable
 from sim.cli import main
-from sim.core.errors import ConfigError
 from sim.report.compare import beyond_noise, cells
 from sim.report.report import write_report
 from sim.report.runs import Run, load_runs
@@ -300,9 +299,7 @@ def test_the_command_prints_what_it_wrote(four: Path, tmp_path: Path, capsys: py
     ("words", "told"),
     [
         (["gone"], "gone: no such directory"),
-        ([], "Missing argument"),
         ([".", "--reruns-s", "-1"], "--reruns-s"),
-        ([".", "--reruns-s", "soon"], "valid number"),
         ([".", "--format", "pdf"], "'vllm-omni'"),
     ],
 )
@@ -313,12 +310,6 @@ def test_what_cannot_be_reported_on_is_one_line(
     said = capsys.readouterr().err
     assert told in said
     assert said.count("\n") == 1
-
-
-def test_a_place_that_cannot_be_written_is_named(four: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot be written"):
-        write_report([four], tmp_path / "file" / "report.html")
 
 
 def test_an_assumption_that_a_run_states_twice_is_listed_once(fabricate: Fabricate, tmp_path: Path) -> None:

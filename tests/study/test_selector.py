@@ -19,24 +19,24 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 pytest.importorskip("torchmetrics")
 
-import sim.cli  # noqa: E402
-from backends.base import BackendError  # noqa: E402
-from backends.quality import ClipWeights, PickScore  # noqa: E402
-from backends.quality.clip import PICKSCORE, PICKSCORE_TOKENIZER  # noqa: E402
-from sim.cache.selector import Thresholds  # noqa: E402
-from sim.core.errors import ConfigError  # noqa: E402
-from sim.fit.selector import live  # noqa: E402
-from sim.fit.selector.journal import Scores  # noqa: E402
-from sim.fit.selector.options import Options  # noqa: E402
-from sim.fit.selector.page import Findings, draw  # noqa: E402
-from sim.fit.selector.pairs import Pair  # noqa: E402
-from sim.fit.selector.rule import Threshold  # noqa: E402
-from sim.run.commands import run_command  # noqa: E402
-from sim.run.config.build import build  # noqa: E402
-from tests.traces.lab import tiny_clip  # noqa: E402
-from traces.error import TraceError  # noqa: E402
-from traces.sources.synthetic import Synthetic  # noqa: E402
-from traces.table.trace import write  # noqa: E402
+import sim.cli
+from backends.base import BackendError
+from backends.quality import ClipWeights, PickScore
+from backends.quality.clip import PICKSCORE, PICKSCORE_TOKENIZER
+from sim.cache.selector import Thresholds
+from sim.core.errors import ConfigError
+from sim.fit.selector import live
+from sim.fit.selector.journal import Scores
+from sim.fit.selector.options import Options
+from sim.fit.selector.page import Findings, draw
+from sim.fit.selector.pairs import Pair
+from sim.fit.selector.rule import Threshold
+from sim.run.commands import run_command
+from sim.run.config.build import build
+from tests.traces.lab import tiny_clip
+from traces.error import TraceError
+from traces.sources.synthetic import Synthetic
+from traces.table.trace import write
 
 TINY = ["--family", "sdxl", "--scale", "tiny", "--size", "64", "--requests", "200"]
 
@@ -230,30 +230,19 @@ def test_refining_on_another_family_with_a_score_of_prompts(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "refused", "message"),
     [
-        ("--metric lpips", ConfigError, r"'--metric': 'lpips' is not one of 'ssim'"),
         ("--family dalle", BackendError, r"unknown model family 'dalle'; live families are"),
-        ("--refine-family dalle", BackendError, r"'dalle'"),
-        ("--variant big", BackendError, r"no tiny variant 'big'"),
-        ("--ks 5,50", ConfigError, r"--ks: found 5,50, .*1 to 49"),
-        ("--ks 0", ConfigError, r"--ks"),
         ("--ks five", ConfigError, r"whole numbers"),
-        ("--alpha 0", ConfigError, r"--alpha.*found '0'"),
-        ("--alpha 1.5", ConfigError, r"--alpha"),
-        ("--alpha nan", ConfigError, r"--alpha"),
-        ("--pairs 0", ConfigError, r"--pairs.*found '0'"),
-        ("--pairs 500", TraceError, r"200 prompts make 199 pairs, expected 500"),
-        ("--trace nowhere.parquet", TraceError, r"nowhere.parquet"),
-        ("--encoder bert", ConfigError, r"--encoder"),
         ("--size 8by8", ConfigError, r"--size: found '8by8'"),
+        ("--trace nowhere.parquet", TraceError, r"nowhere.parquet"),
+        ("--ks 5,50", ConfigError, r"--ks: found 5,50, .*1 to 49"),
+        ("--alpha 0", ConfigError, r"--alpha.*found '0'"),
+        ("--pairs 500", TraceError, r"200 prompts make 199 pairs, expected 500"),
         ("--size 30 --pairs 2", BackendError, r"multiples of"),
         ("--metric ms-ssim --pairs 2", BackendError, r"64x64.*least side is 176"),
         ("--metric clipscore", ConfigError, r"openai/clip-vit-large-patch14.*--clip"),
         ("--metric pickscore", ConfigError, r"PickScore_v1.*--pickscore"),
         ("--metric clipscore --clip nowhere --pairs 2", BackendError, r"nowhere: a CLIP model.*--clip"),
         ("--refine-dtype float32", ConfigError, r"need --refine-family"),
-        ("--device tpu0", BackendError, r"tpu0"),
-        ("--dtype int8", ConfigError, r"--dtype.*'int8' is not one of"),
-        ("--weights nowhere --pairs 2", BackendError, r"'nowhere' is not a folder"),
     ],
 )
 def test_what_cannot_be_done_is_one_message(tmp_path: Path, words: str, refused: type[Exception], message: str) -> None:

@@ -21,7 +21,6 @@ from traces.describe.likeness import likeness
 from traces.describe.repeats import repeats
 from traces.describe.rhythm import rhythm
 from traces.encoders.ngram import HashedNgrams
-from traces.error import TraceError
 from traces.sources.synthetic import Synthetic
 from traces.table.ingest import ORDER_ONLY
 from traces.table.trace import Trace, make
@@ -285,12 +284,6 @@ def test_compare_and_describe_from_the_command_line(
     )
     assert mezzotint("trace", "describe", made, "--json", "--figures", tmp_path / "g") == 0
     assert json.loads(capsys.readouterr().out)["requests"] == 120
-
-
-def test_figures_do_not_replace_a_file(tmp_path: Path) -> None:
-    write_trace(of_prompts(["a", "b"]), tmp_path / "t")
-    with pytest.raises(TraceError, match="is a file, expected a folder"):
-        mezzotint("trace", "describe", tmp_path / "t", "--figures", tmp_path / "t")
 
 
 def test_the_encoder_is_a_choice(

@@ -14,23 +14,18 @@ pynvml = pytest.importorskip("pynvml")
 pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
-from backends.calibrate import Cell  # noqa: E402
-from backends.calibrate.bench import Bench  # noqa: E402
-from backends.calibrate.machine import Machine, machine, open_nvml, short_name, spelled  # noqa: E402
-from backends.calibrate.session import complete  # noqa: E402
+from backends.calibrate import Cell
+from backends.calibrate.bench import Bench
+from backends.calibrate.machine import Machine, machine, open_nvml, short_name, spelled
+from backends.calibrate.session import complete
 
 
 @pytest.mark.parametrize(
     ("device", "name"),
     [
         ("NVIDIA H100 80GB HBM3", "h100"),
-        ("NVIDIA H200", "h200"),
-        ("NVIDIA A10G", "a10g"),
         ("NVIDIA A100-SXM4-80GB", "a100"),
         ("Tesla V100-SXM2-16GB", "v100"),
-        ("NVIDIA L40S", "l40s"),
-        ("NVIDIA GH200 480GB", "gh200"),
-        ("AMD Instinct MI210", "mi210"),
         ("NVIDIA RTX A6000", "a6000"),
         ("NVIDIA GeForce RTX 4090", "rtx-4090"),
     ],

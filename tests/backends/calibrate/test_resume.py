@@ -12,12 +12,12 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
-from backends.base import BackendError  # noqa: E402
-from backends.calibrate import Cell, grid  # noqa: E402
-from backends.calibrate.session import Interrupted, complete, unmeasured  # noqa: E402
-from backends.profile import read  # noqa: E402
+from backends.base import BackendError
+from backends.calibrate import Cell, grid
+from backends.calibrate.session import Interrupted, complete, unmeasured
+from backends.profile import read
 
-from .conftest import files  # noqa: E402
+from .conftest import files
 
 ADD_ONS = {"lora_rank": 4, "controlnets": (0, 1, 3)}
 
@@ -29,7 +29,7 @@ def _undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr("backends.calibrate.page.draw", lambda profile, references, path: path.touch())
 
 
-@pytest.mark.parametrize("cut", [0, 1, 7, 21])
+@pytest.mark.parametrize("cut", [0, 7, 21])
 def test_cut_after_any_cell_the_same_grid_is_completed(plan: Any, stub: Any, tmp_path: Path, cut: int) -> None:
     wanted = plan(**ADD_ONS)
     cells = wanted.cells(True)
@@ -69,7 +69,7 @@ def test_fresh_starts_anew(plan: Any, stub: Any, tmp_path: Path) -> None:
     assert again.calls == Counter(plan().cells(True))
 
 
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.5, 0.77, 0.999])
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.999])
 def test_a_journal_cut_at_any_byte_loses_only_its_last_cell(
     plan: Any, stub: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], share: float
 ) -> None:

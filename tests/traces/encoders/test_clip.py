@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,6 @@ import numpy as np
 import pytest
 
 from conf.clip import ClipModel
-from sim.run.config.build import build
-from tests.sim.lab import configured
 from tests.traces.lab import needs_clip, tiny_clip
 from traces.encoders.clip import Clip
 from traces.encoders.embeddings import Encoder, embed
@@ -148,9 +145,6 @@ def _configured(**changed: Any) -> Any:
         (_cut, "cannot be read as a CLIP model"),
         (_lacking, "lacks 1 of the text model's tensors"),
         (_configured(model_type="bert"), "model of type 'bert', expected CLIP's text side"),
-        (_configured(projection_dim=25), "cannot be read as a CLIP model"),
-        (_configured(projection_dim="x"), "projection_dim='x', expected a whole number"),
-        (lambda copy: (copy / "config.json").write_text("{"), r"config\.json: cannot be read"),
         (lambda copy: (copy / "model.safetensors").unlink(), r"found no model\*\.safetensors"),
     ],
 )
@@ -167,17 +161,3 @@ def test_a_device_that_is_not_there(folder: Path) -> None:
         pytest.skip("there is such a device")
     with pytest.raises(TraceError, match="device 'cuda' cannot be used"):
         Clip(str(folder), device="cuda").encode(["a"], False)
-
-
-def test_without_its_packages_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "config.json").write_text('{"model_type": "clip"}')
-    (tmp_path / "model.safetensors").write_bytes(b"")
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(TraceError, match=r"pip install 'mezzotint\[text\]'"):
-        Clip(str(tmp_path)).encode(["a"], False)
-
-
-def test_the_configuration_names_real_settings(folder: Path) -> None:
-    assert Clip(**{k: v for k, v in configured("encoder=clip")["encoder"].items() if k != "_target_"}) == Clip()
-    node = configured("encoder=clip", f"encoder.weights={folder}")["encoder"]
-    assert build(node, "encoder", Encoder) == Clip(str(folder))

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sim.run.config.build import build
-from tests.sim.lab import configured, simulated
+from tests.sim.lab import simulated
 from traces.encoders.embeddings import Encoder, embed
 from traces.encoders.precomputed import Precomputed
 from traces.encoders.vectors import BLOCK
@@ -94,15 +93,10 @@ def test_prompts_without_a_vector_are_counted_and_the_first_is_named(stored: Cal
     ("vectors", "message"),
     [
         ([[1.0, 0], [np.nan, 0], [0, 1], [0, 0]], "row 1: found a vector with a number that is not finite"),
-        ([[1.0, 0], [np.inf, 0], [0, 1], [0, 0]], "row 1: .*not finite"),
-        ([[1.0, 0], [1e300, 0], [0, 1], [0, 0]], "row 1: .*too large"),
         ([[1.0, 0], [0, 0], [0, 1], [0, 0]], "row 1: found a vector of zeros for 'a blue fox'"),
         ([[1.0, 0], [0, 1], [0], [0, 0]], "row 2, column vector: found 1 numbers, expected 2"),
         ([[1.0, 0], None, [0, 1], [0, 0]], "row 1, column vector: found null, expected 2"),
-        ([[1.0, 0], [None, 1.0], [0, 1], [0, 0]], "row 1, column vector: found a null among"),
-        ([[], [1.0], [1.0], [1.0]], "row 0, column vector: found 0 numbers"),
         ([1.0, 2, 3, 4], "column vector: found double, expected lists of numbers"),
-        ([["a"]] * 4, "column vector: found list.*expected lists of numbers"),
     ],
 )
 def test_vectors_that_cannot_be_right_are_refused(stored: Callable[..., str], vectors: Any, message: str) -> None:
@@ -128,11 +122,7 @@ def test_files_that_are_not_what_they_should_be(tmp_path: Path, stored: Callable
     refused(Precomputed(str(tmp_path / "cut.parquet")), r"cut\.parquet: cannot be read as Parquet")
     pq.write_table(pa.table({"text": ["a"], "vector": [[1.0]]}), tmp_path / "t.parquet")
     refused(Precomputed(str(tmp_path / "t.parquet")), "found columns text, vector, expected one named prompt")
-    refused(Precomputed(stored([1, 2, 3, 4])), "column prompt: found int64, expected text")
-    refused(Precomputed(stored([], pa.array([], pa.list_(pa.float32())))), "found no rows")
     refused(_array(tmp_path, VECTORS[:2]), "found 4 prompts, expected 2")
-    refused(_array(tmp_path, VECTORS[0]), r"found float64 \(3,\), expected one array of real numbers")
-    refused(_array(tmp_path, np.array([["a"] * 3] * 4)), "found <U1")
     (tmp_path / "v.npy").write_bytes(b"")
     refused(Precomputed(str(tmp_path / "v.npy"), str(tmp_path / "p.parquet")), "cannot be read")
     for path, prompts in (("v.npy", None), ("v.parquet", "p.parquet")):
@@ -171,8 +161,3 @@ def test_a_run_finds_what_the_given_vectors_say(tmp_path: Path, cosine: float, h
     run = ["system=nirvana", "trace=file", f"trace.path={trace.path}", "arrivals=trace", "encoder=precomputed"]
     outcome = simulated(*run, f"encoder.path={path}")
     assert outcome.summary["cache"]["hit_rate"] == hits / 4
-
-
-def test_the_configuration_names_real_settings(stored: Callable[..., str]) -> None:
-    node = configured("encoder=precomputed", f"encoder.path={stored()}")["encoder"]
-    assert build(node, "encoder", Encoder) == Precomputed(stored())

@@ -14,7 +14,7 @@ import pytest
 from traces.error import TraceError
 from traces.sources.gentd26 import GenTD26
 from traces.sources.katz import Katz
-from traces.table.trace import Trace, read
+from traces.table.trace import Trace
 
 TextFile = Callable[..., Path]
 
@@ -93,15 +93,9 @@ def test_gentd26_in_small(text_file: TextFile) -> None:
     ("text", "options", "message"),
     [
         ("a,b\n1,2\n", {}, "column 'num_inference_steps' is missing"),
-        (TIMED, {}, "found no rows"),
         (TIMED + "2024-11-15 10:00:00,T,S,3,g,4,30,m,-1\n", {}, "row 0, column num_lora: found -1, expected 0 to 1000"),
-        (TIMED + "2024-11-15 10:00:00,T,S,3,g,4,30,m,1e9\n", {}, "row 0, column num_lora: found '1e9'"),
         (TIMED + "noon,T,S,3,g,4,30,m,1\n", {}, "row 0, column gmt_create: found 'noon', expected a time"),
-        (TIMED + ",T,S,3,g,4,30,m,1\n", {}, "row 0, column gmt_create: found null"),
-        (TIMED + "2024-11-15 10:00:00,T,S,3,g,0,30,m,1\n", {}, "row 0, column num_images_per_prompt: found 0"),
         (UNTIMED + "T,3,4,30,m,[]\n", {"drop_failed": True}, "has no times, status and kinds"),
-        (UNTIMED + "T,3,4,30,m,\"[{'scale': 1.0}]\"\n", {}, "row 0, column lora_args: found"),
-        (UNTIMED + 'T,3,4,30,m,[]\nT,3,4,30,m,"' + "[" * 9000 + '"\n', {}, "row 1, column lora_args: found"),
         (UNTIMED + "T,3,4,30,m,__import__('os')\n", {}, "row 0, column lora_args: found"),
     ],
 )
@@ -176,22 +170,12 @@ def test_katz_by_service_and_node(katz: Callable[..., Katz]) -> None:
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        ([], "found no rows"),
         ([7], "row 0: found 7, expected a valid dict"),
         ([record(), {"timestamp": 1}], "row 1, column ip: found nothing, expected a value"),
         ([record(), record(timestamp=5)], "row 1, column timestamp: found 5, expected text as in the rows before"),
-        ([record(timestamp=True)], "row 0, column timestamp: found True, expected a time"),
         ([record(timestamp=5), record(timestamp=5e12)], "row 1, column timestamp: found 5000000000000.0, expected sec"),
-        ([record(timestamp=1e300)], "row 0, column timestamp: found 1e"),
-        ([record(timestamp="soon")], "row 0, column timestamp: found 'soon'"),
-        ([record(timestamp=None)], "row 0, column timestamp: found None"),
-        ([record(), record(timestamp="2024-03-01 00:00:00Z")], "row 1, column timestamp: found .* with a zone"),
         ([record(ip=None)], "row 0, column ip: found None"),
-        ([record(scene_id=["A"])], "row 0, column scene_id: found"),
         ([record(loras="l1")], "row 0, column loras: found 'l1', expected a valid list"),
-        ([record(loras=[{"id": 1}])], "row 0, column loras: found"),
-        ([record(base_model_id={})], "row 0, column base_model_id: found"),
-        ([record(ip="\0")], "row 0, column request_id: found .* without NUL"),
     ],
 )
 def test_malformed_katz(katz: Callable[..., Katz], records: list[Any], message: str) -> None:
@@ -199,15 +183,3 @@ def test_malformed_katz(katz: Callable[..., Katz], records: list[Any], message: 
         load(katz(*records))
     assert "trace.json" in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_katz_sorts_half_a_million(tmp_path: Path) -> None:
-    """A twentieth of it."""
-    from traces.table.ingest import store
-
-    times = np.random.default_rng(0).permutation(25_000)
-    path = tmp_path / "t.json"
-    path.write_text("\n".join(json.dumps(record(timestamp=int(time))) for time in times))
-    written = store(Katz(path=str(path)).read(np.random.default_rng(0)), tmp_path / "o")
-    assert len(written) == 25_000
-    assert (np.diff(read(tmp_path / "o").arrival_s) == 1.0).all()

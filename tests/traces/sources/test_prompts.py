@@ -66,19 +66,12 @@ def test_prompts_as_json(text_file: TextFile, name: str, text: str) -> None:
     ("name", "text", "message"),
     [
         ("p.txt", "", "found no rows"),
-        ("p.txt", "\n \n", "found no rows"),
-        ("p.txt", "a\nb\0c\n", "row 1, column prompt: found .* without NUL"),
-        ("p.json", "", "found no rows"),
         ("p.json", "[]", "found no rows"),
         ("p.json", '["a", 3]', "row 1, column prompt: found 3, expected a text"),
-        ("p.json", '["a", {"text": "b"}]', "row 1, column prompt: found {'text': 'b'}"),
         ("p.json", '["a", "b', "value 1: cannot be read as JSON"),
-        ("p.json", '["a" "b"]', "value 1: found '\"', expected a comma"),
         ("p.json", '["a"] "b"', "value 1: found more text after the closing"),
         ("p.json", '["\\ud800"]', "value 0: found half of a surrogate pair"),
-        ("p.json", "[NaN]", "value 0: cannot be read as JSON"),
         ("p.json", "[" * 100_000, "value 0: found values nested too deeply"),
-        ("p.json", '{"prompt": ' * 100_000, "value 0: found values nested too deeply"),
     ],
 )
 def test_malformed_prompts(text_file: TextFile, name: str, text: str, message: str) -> None:
@@ -127,13 +120,8 @@ def test_mjhq(text_file: TextFile) -> None:
     ("text", "options", "message"),
     [
         ("[]", {}, "expected a JSON object"),
-        ("{}", {}, "found no rows"),
         ('{"a": 1}', {}, "row 0: found 1, expected a valid dict"),
-        ('{"a": {"category": "x"}}', {}, "row 0, column prompt: found"),
         ('{"a": {"category": "x", "prompt": "p"}', {}, "found the end of the file, expected a comma or }"),
-        ("{1: 2}", {}, "expected the name of a member"),
-        ('{"a" 1}', {}, "expected a colon"),
-        ('{"a": {"category": "x", "prompt": "p"}, "a": {"category": "x", "prompt": "p"}}', {}, "row 1, column request"),
         (json.dumps(mjhq()), {"requests": 50}, "found 40 prompts in 10 categories, expected 5 or more"),
         (json.dumps(mjhq(categories=9)), {"requests": 10}, "in 9 categories"),
     ],
@@ -144,23 +132,13 @@ def test_malformed_mjhq(text_file: TextFile, text: str, options: dict[str, Any],
     assert "m.json" in str(caught.value)
 
 
-def test_settings_of_mjhq() -> None:
-    with pytest.raises(TraceError, match="mjhq: requests="):
-        Mjhq(path="x", requests=15)
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("t.csv", b"a fox\n", "is a table by its name"),
-        ("t.TSV.gz", b"a fox\n", "is a table by its name"),
         ("t.txt", b"prompt,arrival_s\na fox,1\n", r"row 0: found 'prompt,arrival_s', the header .* commas"),
         ("t.txt", b"Prompt\tCategory\tChallenge\tNote\na\tb\tc\td\n", r"header .*tabs.*--delimiter '\\t'"),
-        ("t.txt", b"id;text\n1;a fox\n", "header .*semicolons"),
-        ("t.txt", b'\xef\xbb\xbf"prompt"\n"a, b"\n', "header of a table;"),
         ("t.txt", b'{"prompt": "a fox"}\n', "JSON"),
-        ("t.txt", b'[\n "a fox"\n]\n', "JSON"),
-        ("t.txt", b'["a fox", "a hare"]', "JSON"),
         ("t.txt", b"PAR1\x15\x04\x15\n", "is Parquet, expected text"),
     ],
 )

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from traces.error import TraceError
 from traces.sources.sd_beta import SdBeta
-from traces.table.ingest import store
 from traces.table.trace import Trace, read
 
 HEAD = "est_unix_s,channel,idx,user,prompt,width,height,steps,cfg,sampler,n_images,seed,gen_seconds\n"
@@ -66,14 +65,6 @@ def test_what_a_message_asked_for(tmp_path: Path) -> None:
 def test_the_first_arrival_is_of_the_requests_that_are_kept(tmp_path: Path) -> None:
     path = log(tmp_path, [(1660000000, "a", 1), (1660003600, "a", 2), (1660003605, "b", 1)])
     assert load(path, since="2022-08-09T00:00").notes["first_arrival"] == "2022-08-09T00:06:40Z"
-
-
-def test_streamed_is_the_same(tmp_path: Path) -> None:
-    path = log(tmp_path, [(5, "a", 1), (3, "b", 4), (4, "a", 2), (9, "b", 6)])
-    whole = load(path)
-    written = store(SdBeta(path=str(path)).read(np.random.default_rng(0)), tmp_path / "o.parquet")
-    assert read(written.path).digest == written.digest == whole.digest
-    assert whole.notes["raised_estimates"] == 1
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from traces.error import TraceError
 from traces.sources.delimited import Csv
 from traces.table import ingest
-from traces.table.digest import BLOCK, content_digest
 from traces.table.ingest import ROWS, Batch, Reading, gather, since_earliest, store
-from traces.table.trace import make, read
+from traces.table.trace import read
 from traces.table.validation import Origin
 
 in_a_folder = settings(
@@ -32,15 +31,6 @@ def reading(batches: list[tuple[list[float], dict[str, Any]]], **more: Any) -> R
             first += len(times)
 
     return Reading(where="t", name="n", source="s", batches=parts(), **more)
-
-
-@pytest.mark.parametrize("rows", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1])
-def test_the_digest_does_not_depend_on_chunks(rows: int) -> None:
-    texts = [None if i % 7 == 0 else str(i) for i in range(rows)]
-    lists = [None if i % 5 == 0 else ["a", None][: i % 3] for i in range(rows)]
-    table = pa.table({"t": pa.array(texts, pa.string()), "l": pa.array(lists, pa.list_(pa.string()))})
-    pieces = [table.slice(start, 999) for start in range(0, rows, 999)]
-    assert content_digest(pa.concat_tables([table.slice(0, 0), *pieces])) == content_digest(table)
 
 
 cells = st.fixed_dictionaries(
@@ -107,13 +97,6 @@ def test_arrivals_before_1970_count_from_the_earliest() -> None:
     assert trace.prompts().to_pylist() == ["a", "b"]
 
 
-def test_a_source_without_requests_is_refused(tmp_path: Path) -> None:
-    for bring in (gather, lambda opened: store(opened, tmp_path / "o")):
-        with pytest.raises(TraceError, match="found no rows"):
-            bring(reading([([], {})]))
-    assert os.listdir(tmp_path) == []
-
-
 def test_a_source_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "o").write_text("old")
     with pytest.raises(TraceError, match="t: row 2, column width: found -1"):
@@ -122,17 +105,3 @@ def test_a_source_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
         store(reading([([1.0], {})], notes={"x": object()}), tmp_path / "o")
     assert (tmp_path / "o").read_text() == "old"
     assert os.listdir(tmp_path) == ["o"]
-
-
-def test_a_name_as_long_as_may_be_is_written_and_a_longer_one_refused(tmp_path: Path) -> None:
-    store(reading([([1.0], {})]), tmp_path / ("x" * 240))
-    with pytest.raises(TraceError, match="xxx"):
-        store(reading([([1.0], {})]), tmp_path / ("x" * 300))
-    assert os.listdir(tmp_path) == ["x" * 240]
-
-
-def test_a_time_that_python_has_not_is_refused_by_its_row() -> None:
-    """Arrow holds years that Python's datetime does not."""
-    far = pa.array([10**17], pa.timestamp("ms"))
-    with pytest.raises(TraceError, match="column steps: found <pyarrow"):
-        make({"request_id": ["a"], "arrival_s": [0.0], "prompt": ["x"], "steps": far}, name="n", source="s")
