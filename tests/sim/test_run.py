@@ -11,7 +11,7 @@ import pytest
 from backends.base import Asset, Cost, Work
 from sim.core.errors import ConfigError
 from sim.core.request import Request
-from sim.frontend.cached import Direct
+from sim.frontend.direct import Direct
 from sim.metrics.summary import Window, models
 from sim.run.simulate import Outcome, write
 from tests.sim.lab import Given, configured, engine, simulated
@@ -384,8 +384,8 @@ def test_shapes_of_the_trace_change_the_times_and_the_limits() -> None:
             "no work to split",
         ),
         (
-            ["scheduler._target_=sim.frontend.cached.Direct"],
-            "scheduler: sim.frontend.cached.Direct is no Scheduler: it lacks __len__, next, offer",
+            ["scheduler._target_=sim.frontend.direct.Direct"],
+            "scheduler: sim.frontend.direct.Direct is no Scheduler: it lacks __len__, next, offer",
         ),
         (["scheduler._target_=.foo.bar"], "expected a module of mezzotint or of a plug-in"),
         (["scheduler._target_=builtins.int"], "scheduler"),
