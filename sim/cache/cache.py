@@ -17,7 +17,7 @@ from traces.similarity.similarities import SimilaritySource
 
 @dataclass(slots=True)
 class Match:
-    """Most similar entry for a request; ``row`` made it, and is None if the entry is evicted but still indexed."""
+    """Most similar entry for a request, and the trace ``row`` that made it: None if it is evicted but still indexed."""
 
     entry: int
     row: int | None
@@ -57,8 +57,8 @@ class ArtifactCache:
             until it fits (MoDM's artifact); this leaves the cache somewhat below its capacity.
 
     An entry that has lost some states has holes: a request takes the largest stored K' up to its own K (5.4). If there
-    is none, it is a miss and its states become a new entry (MoDM's artifact; the paper has no rule). An entry without
-    states leaves the index.
+    is none, the request is a miss and its states become a new entry (MoDM's artifact; the paper has no rule). An entry
+    without states leaves the index.
 
     Only a request of the same width, height and number of steps can resume a latent, so each such shape is searched on
     its own. Final images are resized, so all are searched together.

@@ -57,12 +57,13 @@ class GlobalMonitor(Controller):
 
     If no split with the present small model serves the load, the monitor steps down to the next smaller one at once. It
     steps back up when the larger one has served the load with ``margin`` for ``patience`` windows in a row (MoDM, 7.2
-    and Fig. 10; its artifact ends the run instead). If even the smallest cannot, GPUs are split by the load.
+    and Fig. 10; its artifact ends the run instead). If even the smallest cannot, GPUs are split in
+    proportion to the load.
 
     Args:
         mode: ``quality`` (equations 9 and 10) or ``throughput`` (11 and 12).
         period_s: length of a window; 180 s in MoDM's artifact.
-        kp, ki, kd, max_integral: of the PID (sim.control.pid.Pid), which counts time in minutes.
+        kp, ki, kd, max_integral: settings of the PID (sim.control.pid.Pid), which counts time in minutes.
         safety: usable share of the capacity left for hits in quality mode; the artifact takes 0.9, the paper 1.
         miss_role: role that takes misses; the other roles, in the models' order, are the ladder of small ones.
         margin: share of the capacity that must be free before it steps back up.

@@ -12,8 +12,8 @@ def gpus_in_role(cluster: Cluster, role: str, now_s: float = 0.0) -> int:
 
 
 def apply_split(cluster: Cluster, split: Mapping[str, int], now_s: float) -> None:
-    """Order the workers with the fewest running requests to change role until ``split`` is met, which must add up to
-    the cluster. A worker that changes drains and loads (Cluster.change_role)."""
+    """Order the workers with the fewest running requests to change role until ``split`` is met. It must add up to the
+    cluster. A worker that changes role drains and loads (Cluster.change_role)."""
     counts = Counter(worker.role for worker in cluster.workers)
     wanted = [role for role, count in split.items() for _ in range(count - counts[role])]
     for worker in sorted(cluster.workers, key=lambda worker: worker.running):

@@ -16,7 +16,7 @@ class RisingKeys:
     """Priority queue of items by key, a whole number; among equals the oldest entry, of an entry the smallest K.
 
     Every item has one record, ``key << ITEM_BITS | item``, with its key when the queue last looked at it. A rise is
-    noted beside the record and corrects it only at the front: before that the item cannot have the lowest key.
+    noted apart from the record and corrects it only at the front: before that the item cannot have the lowest key.
 
     Items that never rose wait in a lane, in increasing order: O(1) for a handful of lanes. Items that rose are in a
     heap: O(log m) for m of them. A byte per entry tells if one of its items ever rose; bytes of neighbouring entries
@@ -39,7 +39,7 @@ class RisingKeys:
         self._drained: list[Lane] = []
         self._heap: list[int] = []
         self._risen: dict[Item, tuple[int, int]] = {}  # current record and uses of items that rose
-        self._touched = bytearray()  # by entry
+        self._touched = bytearray()  # per entry: 1 if an item ever rose
         self.last = 0
 
     def lane(self, k: int) -> Lane:
