@@ -71,8 +71,8 @@ class GlobalMonitor(Controller):
         forecast: forecast of the next windows' rate; None takes the last window's (MoDM).
         ahead: number of windows to look ahead with a forecast.
         batch: batch size whose throughput counts as a GPU's (MoDM profiles 1).
-        drain: True if waiting requests are the load of a window without arrivals, so that no GPU idles beside the other
-            model's queue after the last arrival (as in the artifact).
+        drain: True if waiting requests are the load of a window without arrivals. Then no GPU idles after the last
+            arrival while the other model has a queue (as in the artifact).
     """
 
     mode: Literal["quality", "throughput"] = "quality"

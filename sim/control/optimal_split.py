@@ -55,7 +55,7 @@ class Fleet:
         rungs = range(len(self.small_rpm))
         return [Split(n, rung) for rung in rungs for n in range(1, self.max_large + 1) if n < self.gpus or rung == 0]
 
-    def loading(self, before: Split, after: Split) -> tuple[int, int]:
+    def gpus_to_load(self, before: Split, after: Split) -> tuple[int, int]:
         """Return the numbers of GPUs that load the large model, and that load a small one."""
         small, small_before = self.gpus - after.large, self.gpus - before.large
         unchanged = min(small, small_before) if before.rung == after.rung else 0
@@ -64,15 +64,15 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Weights of a GPU-minute of work ``waiting`` at the end of a window, and of a GPU with a ``small`` model, whose
-    images are worse (0 if only throughput counts). Loading a model counts 1."""
+    """Weights of a GPU-minute of work ``waiting`` at the end of a window, and of a GPU with a ``small`` model.
+    ``small`` stands for worse images: 0 if only throughput counts. Loading a model counts 1."""
 
     waiting: float = 10.0
     small: float = 1.0
 
 
 class WindowCapacity(NamedTuple):
-    """Capacities of a split in one window, in full generations, and its cost without any load."""
+    """Capacities of a split in one window, in full generations, and its cost before any request comes."""
 
     large: float
     small: float
@@ -82,7 +82,7 @@ class WindowCapacity(NamedTuple):
 
 def window_capacity(fleet: Fleet, weights: Weights, before: Split, after: Split) -> WindowCapacity:
     """Return the capacity of a window at whose start ``before`` becomes ``after``; loading GPUs serve afterwards."""
-    to_large, to_small = fleet.loading(before, after)
+    to_large, to_small = fleet.gpus_to_load(before, after)
     minutes, small = fleet.minutes, fleet.gpus - after.large
     large_load, small_load = (
         min(load_s / 60, minutes) for load_s in (fleet.large_load_s, fleet.small_load_s[after.rung])
@@ -96,7 +96,7 @@ def window_capacity(fleet: Fleet, weights: Weights, before: Split, after: Split)
     )
 
 
-def serve(
+def serve_window(
     fleet: Fleet, weights: Weights, capacity: WindowCapacity, demand: Demand, misses: Reals, hits: Reals
 ) -> tuple[Reals, Reals, Reals]:
     """Serve one window from each of the backlogs ``misses`` and ``hits`` (n,), in full generations; return the cost of
@@ -115,7 +115,7 @@ def plan_cost(fleet: Fleet, weights: Weights, start: Split, load: Sequence[Deman
     total, misses, hits = np.zeros(1), np.zeros(1), np.zeros(1)
     for before, after, demand in zip([start, *plan], plan, load, strict=False):
         capacity = window_capacity(fleet, weights, before, after)
-        window_cost, misses, hits = serve(fleet, weights, capacity, demand, misses, hits)
+        window_cost, misses, hits = serve_window(fleet, weights, capacity, demand, misses, hits)
         total = total + window_cost
     return float(total[0])
 
@@ -152,7 +152,7 @@ def best_plan(fleet: Fleet, weights: Weights, start: Split, load: Sequence[Deman
             parts: list[tuple[Reals, Reals, Reals]] = []
             for before, way in ways.items():
                 capacity = window_capacity(fleet, weights, before, after)
-                window_cost, misses, hits = serve(fleet, weights, capacity, demand, way.misses, way.hits)
+                window_cost, misses, hits = serve_window(fleet, weights, capacity, demand, way.misses, way.hits)
                 parts.append((way.cost + window_cost, misses, hits))
                 origins += [(before, number) for number in range(len(way.cost))]
             total, misses, hits = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -182,12 +182,12 @@ def _unbeaten(total: Reals, misses: Reals, hits: Reals, max_kept: int) -> tuple[
     """Return the numbers of unbeaten ways, cheapest first, at most ``max_kept``; and True if these are all."""
     order = np.lexsort((hits, misses, total))
     misses, hits = misses[order], hits[order]
-    alive = np.ones(len(order), np.bool_)
+    unbeaten = np.ones(len(order), np.bool_)
     kept: list[int] = []
-    while alive.any():
+    while unbeaten.any():
         if len(kept) == max_kept:
             return order[kept], False
-        first = int(alive.argmax())
+        first = int(unbeaten.argmax())
         kept.append(first)
-        alive &= ~((misses >= misses[first]) & (hits >= hits[first]))
+        unbeaten &= ~((misses >= misses[first]) & (hits >= hits[first]))
     return order[kept], True

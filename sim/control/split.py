@@ -16,8 +16,8 @@ class Demand(NamedTuple):
 
 
 def demand(rate_rpm: float, hit_rate: float, left: float) -> Demand:
-    """Return W_miss = (1 - h) R and W_hit = h R q (equations 7 and 8): ``rate_rpm`` is R, ``hit_rate`` h, and ``left``
-    q, the share of the steps that a hit runs."""
+    """Return W_miss = (1 - h) R and W_hit = h R q (equations 7 and 8). ``rate_rpm`` is R, ``hit_rate`` h, and ``left``
+    q: the share of the steps that a hit runs."""
     return Demand((1 - hit_rate) * rate_rpm, hit_rate * rate_rpm * left)
 
 

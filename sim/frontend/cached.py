@@ -32,7 +32,7 @@ class CachedFrontEnd(FrontEnd):
     """Embed the prompt, predict a match, search the cache, and start from an artifact that is similar enough.
 
     Serves NIRVANA (latents, K by text similarity, one model), MoDM (final images, K by text-to-image similarity, hits
-    on the small model) and retrieval (K = N: the image found is the answer).
+    on the small model) and retrieval. In retrieval K = N: the image found is the answer.
 
     Everything is decided when the request arrives. The request is generated in full if no match is predicted or found,
     or if a service is down (after its timeout). The same happens if the artifact was deleted before the index learnt of

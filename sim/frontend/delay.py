@@ -1,5 +1,5 @@
-"""Delays of a service for one request: a number, as the papers publish (NIRVANA, 4.1: l_s is of the order of 100 ms),
-or a distribution, for a measured service."""
+"""Delays of a service for one request. The papers publish single numbers (NIRVANA, 4.1: l_s is of the order of 100 ms);
+a measured service has a distribution."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.control.hindsight import Hindsight, recorded_demand
-from sim.control.optimal_split import Fleet, Split, Weights, best_plan, plan_cost, serve, window_capacity
+from sim.control.optimal_split import Fleet, Split, Weights, best_plan, plan_cost, serve_window, window_capacity
 from sim.control.pid import Pid
 from sim.control.split import Demand, demand, quality_split, throughput_split
 from sim.core.errors import ConfigError
@@ -82,7 +82,7 @@ def test_a_window_leaves_nothing_waiting_just_where_the_monitors_rule_holds(flee
     for split in fleet.splits():
         if split.rung == 0:
             able = window_capacity(fleet, Weights(), split, split)
-            _, misses, hits = serve(fleet, Weights(), able, asked, nothing, nothing)
+            _, misses, hits = serve_window(fleet, Weights(), able, asked, nothing, nothing)
             some = some or float(misses[0] + hits[0]) <= 1e-9
     if fleet.shared and asked.miss_rpm + asked.hit_rpm > 1e-6:
         slightly = (Demand(asked.miss_rpm * f, asked.hit_rpm * f) for f in (1 - 1e-6, 1 + 1e-6))

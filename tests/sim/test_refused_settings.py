@@ -73,7 +73,7 @@ OUTSIDE: list[tuple[str, str, str, Any, dict[str, Any]]] = [
     ("cache", "sim.cache.cache.ArtifactCache", "capacity", -5, CACHE),
     ("cache", "sim.cache.cache.ArtifactCache", "latents_at", [0, 5], CACHE | {"capacity": 5}),
     *(("eviction", f"{EVICTION}.{name}", "initial_uses", -1, {}) for name in ("Lfu", "Lcbfu")),
-    ("eviction", f"{EVICTION}.Optimum", "most", 0, {}),
+    ("eviction", f"{EVICTION}.Optimum", "max_neighbours", 0, {}),
     *(
         ("likeness", "sim.execution.feature_cache.likeness.Assumed", "shares", {"sdxl": each}, {})
         for each in ({}, {0: 0.5})

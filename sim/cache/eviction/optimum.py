@@ -52,12 +52,12 @@ class Optimum(Eviction):
             )
         self._run = run
         rows = run.workload.preload + run.workload.rows
-        known = remembered(
+        neighbours = remembered(
             similarity, rows, similarity.product(selector.floor), self.max_neighbours, run.similarity.content
         )
-        self._uses = possible_uses(known, similarity, selector, self._shapes(rows))
+        self._uses = possible_uses(neighbours, similarity, selector, self._shapes(rows))
         run.assume("eviction", "offline optimum", "a yardstick: it knows every request to come")
-        incomplete = int((~known.complete).sum())
+        incomplete = int((~neighbours.complete).sum())
         if incomplete:
             run.assume(
                 "offline optimum: rows of which only the most similar neighbours are known",
@@ -137,14 +137,14 @@ class PossibleUses:
 
 
 def possible_uses(
-    known: Neighbours, similarity: SimilaritySource, selector: Selector, shapes: NDArray[np.int64]
+    neighbours: Neighbours, similarity: SimilaritySource, selector: Selector, shapes: NDArray[np.int64]
 ) -> PossibleUses:
-    """Invert ``known``, every row's earlier neighbours; rows of one shape have one number in ``shapes`` (n,)."""
-    rows = len(known.ends)
-    uses = np.repeat(np.arange(rows), np.diff(known.ends, prepend=0))
-    order = np.argsort(known.rows, kind="stable")
-    units, unit_of = np.unique(known.units, return_inverse=True)
+    """Invert ``neighbours``, every row's earlier neighbours; rows of one shape have one number in ``shapes`` (n,)."""
+    rows = len(neighbours.ends)
+    uses = np.repeat(np.arange(rows), np.diff(neighbours.ends, prepend=0))
+    order = np.argsort(neighbours.rows, kind="stable")
+    units, unit_of = np.unique(neighbours.units, return_inverse=True)
     skips = np.array([selector.skip(similarity.similar(unit / UNIT)) for unit in units.tolist()], np.int64)[unit_of]
-    same_shape = shapes[uses] == shapes[known.rows]
-    ends = np.cumsum(np.bincount(known.rows, minlength=rows))
+    same_shape = shapes[uses] == shapes[neighbours.rows]
+    ends = np.cumsum(np.bincount(neighbours.rows, minlength=rows))
     return PossibleUses(ends, uses[order], skips[order], same_shape[order])

@@ -19,9 +19,9 @@ class RisingKeys:
     noted apart from the record and corrects it only at the front: before that the item cannot have the lowest key.
 
     Items that never rose wait in a lane, in increasing order: O(1) for a handful of lanes. Items that rose are in a
-    heap: O(log m) for m of them. A byte per entry tells if one of its items ever rose; bytes of neighbouring entries
-    share a cache line, so most items are popped from the processor's cache. About 45 bytes per item, 170 more per item
-    that rose, and a byte per entry ever made.
+    heap: O(log m) for m of them. A byte per entry tells if one of its items ever rose. Neighbouring entries share a
+    cache line, so most items are popped without leaving the processor's cache. About 45 bytes per item, 170 more per
+    item that rose, and a byte per entry ever made.
 
     Attributes:
         last: key of the last popped item; 0 before. Popped keys increase as long as no new key is below it.
