@@ -40,7 +40,7 @@ from sim.core.workload import Similarity, Workload, standalone
 from sim.engine import Engine
 from sim.execution.continuous_batching import ContinuousBatching
 from sim.execution.patched import PatchedSteps
-from sim.frontend.cached import Direct
+from sim.frontend.direct import Direct
 from sim.papers.scorecard.card import runs_of, study
 from sim.papers.scorecard.finished import Finished, Runs
 from sim.papers.scorecard.modm import by_rate

@@ -1,4 +1,4 @@
-"""Admission: which finished requests leave artifacts in the cache."""
+"""Admission: decide which finished requests leave artifacts in the cache."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from sim.protocols import Admission, Run
 
 @dataclass(slots=True)
 class All(Admission):
-    """Every image that a GPU made: MoDM's cache-all."""
+    """Admit every image that a GPU made: MoDM's cache-all."""
 
     def admits(self, request: Request) -> bool:
         return request.model is not None
@@ -17,7 +17,7 @@ class All(Admission):
 
 @dataclass(slots=True)
 class Misses(Admission):
-    """Only what was made in full: NIRVANA inserts on a miss, since a hit lacks the states before K."""
+    """Admit only full generations: NIRVANA inserts on a miss, since a hit lacks the states before K."""
 
     def admits(self, request: Request) -> bool:
         return not request.hit
@@ -25,13 +25,13 @@ class Misses(Admission):
 
 @dataclass(slots=True)
 class Large(Admission):
-    """Only what the model of one role made, in full or by refining: MoDM's cache-large."""
+    """Admit only images of the model of one role, made in full or by refining: MoDM's cache-large."""
 
     role: str = "large"
-    _large: str = field(init=False, default="", repr=False)
+    _model: str = field(init=False, default="", repr=False)
 
     def bind(self, run: Run) -> None:
-        self._large = in_role(run.models, self.role).name
+        self._model = in_role(run.models, self.role).name
 
     def admits(self, request: Request) -> bool:
-        return request.model == self._large
+        return request.model == self._model

@@ -1,5 +1,5 @@
-"""The vector database: which entries a search can find, and from when on. It is updated in batches, in the background
-(NIRVANA, 5.4: cache-maintainer), so a new entry is found late, and a deleted one is still found for a while."""
+"""Vector index, updated in batches in the background (NIRVANA, 5.4: cache-maintainer): a new entry is found late, and a
+deleted one is still found for a while."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -14,23 +14,23 @@ from traces.similarity.search import Found, Index
 
 @dataclass(slots=True)
 class VectorIndex:
-    """A vector database that is updated in batches, one after the other, while it goes on answering.
+    """Vector index that is updated in batches, one after the other, while it keeps answering.
 
-    A batch begins as soon as none is under way and ``batch`` records wait, or the oldest has waited ``period_s``.
-    It takes the oldest ``batch`` records at most, and all of them are seen when it is done. During an outage
-    records wait, and a batch that an outage cuts begins again after it. By default the database knows at once.
+    A batch starts if none is running and ``batch`` records wait, or the oldest record has waited ``period_s``. It takes
+    the oldest ``batch`` records at most, and they take effect together when it is done. During an outage records wait,
+    and a batch that an outage interrupts starts again after it. By default updates are immediate.
 
-    What is due is applied when somebody next asks, in the order and at the times at which it fell due.
+    Due updates are applied at the next call, in the order and at the times at which they fell due.
 
     Args:
-        batch: records, insertions and deletions together.
-        period_s: seconds that a record waits at most for its batch to fill; null waits for a full one.
+        batch: records in a batch, insertions and deletions together.
+        period_s: longest wait of a record for its batch to fill, in seconds; null waits for a full one.
         per_10k_s: seconds to apply 10,000 records (NIRVANA, 5.4: 7.5 s).
         outages: windows [from_s, until_s] on the run's clock, in seconds, in order.
-        timeout_s: how long a request waits for a database that is down before it is generated in full.
+        timeout_s: seconds that a request waits for an index that is down before it is generated in full.
 
     Attributes:
-        due_s: when ``advance`` has something to do next; infinity where nothing waits.
+        due_s: when ``advance`` next has an update to apply or a batch to start; infinity if nothing waits.
     """
 
     batch: Count = 1
@@ -43,101 +43,101 @@ class VectorIndex:
     _make: Callable[[], Index] = field(init=False, repr=False)
     _watcher: Watcher | None = field(init=False, default=None, repr=False)
     _waiting: deque[Change] = field(init=False, default_factory=deque, repr=False)
-    _under_way: list[Change] = field(init=False, default_factory=list, repr=False)
+    _running_batch: list[Change] = field(init=False, default_factory=list, repr=False)
     due_s: float = field(init=False, default=inf, repr=False)
-    _at_once: bool = field(init=False)
+    _immediate: bool = field(init=False)
     _serving: bool = field(init=False, default=False)
-    _known_at_once: bool = field(init=False, default=False)
-    """Whether nobody else is told of what is stored."""
+    _bypasses_batches: bool = field(init=False, default=False)
+    """True if updates are immediate and no watcher is registered (fast path)."""
 
     def __post_init__(self) -> None:
         self.outage = Outages(self.outages, "index.outages")
-        self._at_once = (self.batch == 1 or self.period_s == 0) and self.per_10k_s == 0 and not self.outages
+        self._immediate = (self.batch == 1 or self.period_s == 0) and self.per_10k_s == 0 and not self.outages
 
     def open(self, make: Callable[[], Index], watcher: Watcher | None = None) -> None:
-        """Begin empty, with nothing to be found before ``settle``: ``make`` gives the indexes
-        (traces.similarity.search), ``watcher`` is told of what is applied."""
+        """Open empty; nothing is found before ``start_serving``. ``make`` makes the index of one shape
+        (traces.similarity.search), and ``watcher`` is notified of applied changes."""
         self._make = make
         self._watcher = watcher
 
     def __len__(self) -> int:
-        """Records that can be found."""
+        """Return the number of entries that can be found."""
         return sum(len(index) for index in self._indexes.values())
 
     def add(self, shape: Shape, entry: int, row: int, now_s: float) -> None:
-        """The cache stored ``entry``. Entries are given in increasing order."""
-        if self._known_at_once:
-            self._index(shape).add(entry, row)
+        """Add ``entry``, which the cache stored. Entries come in increasing order."""
+        if self._bypasses_batches:
+            self._index_of(shape).add(entry, row)
         else:
-            self._ask((now_s, shape, entry, row, True), now_s)
+            self._submit((now_s, shape, entry, row, True), now_s)
 
     def remove(self, shape: Shape, entry: int, row: int, now_s: float) -> None:
-        """The cache let ``entry`` go."""
-        if self._known_at_once:
-            self._index(shape).remove(entry)
+        """Remove ``entry``, which the cache evicted."""
+        if self._bypasses_batches:
+            self._index_of(shape).remove(entry)
         else:
-            self._ask((now_s, shape, entry, row, False), now_s)
+            self._submit((now_s, shape, entry, row, False), now_s)
 
-    def best(self, shape: Shape, row: int, now_s: float) -> Found | None:
-        """The most similar entry that can be found now; None where none reaches the floor."""
+    def find(self, shape: Shape, row: int, now_s: float) -> Found | None:
+        """Return the most similar entry that can be found now; None if none reaches the floor."""
         if self.due_s <= now_s:
             self.advance(now_s)
         index = self._indexes.get(shape)
         return None if index is None else index.best(row)
 
-    def settle(self, now_s: float) -> None:
-        """Begin to serve: what filled the cache before the start is there when it starts."""
+    def start_serving(self, now_s: float) -> None:
+        """Start serving, with the entries that filled the cache before the start."""
         self._serving = True
-        self._known_at_once = self._at_once and self._watcher is None
+        self._bypasses_batches = self._immediate and self._watcher is None
         changes = list(self._waiting)
         self._waiting.clear()
         if changes:
             self._apply(changes, now_s)
 
-    def _ask(self, change: Change, now_s: float) -> None:
-        if self._at_once and self._serving:
+    def _submit(self, change: Change, now_s: float) -> None:
+        if self._immediate and self._serving:
             self._apply((change,), now_s)
             return
         if self.due_s <= now_s:
             self.advance(now_s)
         waiting = self._waiting
         waiting.append(change)
-        if self._serving and not self._under_way:
+        if self._serving and not self._running_batch:
             if 1 < len(waiting) < self.batch:
-                return  # when the next batch begins was said as the oldest came
-            self._begin(now_s)
+                return  # due_s was set when the oldest record came
+            self._start_batch(now_s)
             if self.due_s <= now_s:
                 self.advance(now_s)
 
     def advance(self, now_s: float) -> None:
-        """Apply what is due by ``now_s``, which never falls."""
+        """Apply the updates due by ``now_s``, which never falls."""
         while self.due_s <= now_s:
-            at_s = self.due_s
-            if self._under_way:
-                self._apply(self._under_way, at_s)
-                self._under_way = []
-            self._begin(at_s)
+            due_s = self.due_s
+            if self._running_batch:
+                self._apply(self._running_batch, due_s)
+                self._running_batch = []
+            self._start_batch(due_s)
 
-    def _begin(self, now_s: float) -> None:
-        """Begin the next batch if there is one to begin, else say when there will be."""
+    def _start_batch(self, now_s: float) -> None:
+        """Start the next batch if it can start now, else set ``due_s`` to when it can."""
         waiting = self._waiting
         if not waiting:
             self.due_s = inf
             return
         if len(waiting) < self.batch:
-            latest_s = inf if self.period_s is None else waiting[0][0] + self.period_s
-            if now_s < latest_s:
-                self.due_s = latest_s
+            start_s = inf if self.period_s is None else waiting[0][0] + self.period_s
+            if now_s < start_s:
+                self.due_s = start_s
                 return
         if len(waiting) <= self.batch:
-            self._under_way = list(waiting)
+            self._running_batch = list(waiting)
             waiting.clear()
         else:
-            self._under_way = [waiting.popleft() for _ in range(self.batch)]
-        takes_s = len(self._under_way) * self.per_10k_s / 10_000
-        self.due_s = self.outage.done_s(now_s, takes_s) if self.outages else now_s + takes_s
+            self._running_batch = [waiting.popleft() for _ in range(self.batch)]
+        takes_s = len(self._running_batch) * self.per_10k_s / 10_000
+        self.due_s = self.outage.completion_s(now_s, takes_s) if self.outages else now_s + takes_s
 
-    def _index(self, shape: Shape) -> Index:
+    def _index_of(self, shape: Shape) -> Index:
         index = self._indexes.get(shape)
         if index is None:
             index = self._indexes[shape] = self._make()
@@ -146,8 +146,8 @@ class VectorIndex:
     def _apply(self, changes: Sequence[Change], now_s: float) -> None:
         for _, shape, entry, row, insert in changes:
             if insert:
-                self._index(shape).add(entry, row)
+                self._index_of(shape).add(entry, row)
             else:
-                self._index(shape).remove(entry)
+                self._index_of(shape).remove(entry)
         if self._watcher is not None:
             self._watcher.applied(changes, now_s)

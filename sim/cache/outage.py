@@ -1,4 +1,4 @@
-"""Outages: when a service does not answer."""
+"""Outages of a service."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -31,21 +31,21 @@ class Outages:
         self._coming = iter(self.windows)
         self._edges = edges
 
-    def down(self, now_s: float) -> bool:
-        """Whether the service is down at ``now_s``, which never falls."""
+    def is_down(self, now_s: float) -> bool:
+        """Return True if the service is down at ``now_s``, which never falls."""
         if not self.windows:
             return False
         while self._until_s <= now_s:
             self._from_s, self._until_s = next(self._coming, (inf, inf))
         return self._from_s <= now_s
 
-    def done_s(self, start_s: float, seconds: float) -> float:
-        """When work of ``seconds`` that is first tried at ``start_s`` is done; an outage makes it begin again."""
+    def completion_s(self, start_s: float, seconds: float) -> float:
+        """Return when work of ``seconds`` that starts at ``start_s`` is done; an outage makes it start again."""
         for from_s, until_s in self.windows:
             if start_s < until_s and (from_s <= start_s or from_s < start_s + seconds):
                 start_s = until_s
         return start_s + seconds
 
-    def up_at(self, time_s: float) -> bool:
-        """Whether the service answers at ``time_s``, whatever was asked before."""
+    def is_up(self, time_s: float) -> bool:
+        """Return True if the service answers at ``time_s``; times may come in any order."""
         return bisect_right(self._edges, time_s) % 2 == 0

@@ -1,4 +1,4 @@
-"""Step selectors: how many steps a similarity allows to skip."""
+"""Step selectors: turn a similarity into the number of steps to skip."""
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
@@ -12,17 +12,17 @@ from sim.metrics.quality import AlphaFor
 
 @dataclass(slots=True)
 class Thresholds:
-    """A table of the lowest similarity for each K (NIRVANA, Fig. 10; MoDM, 5.2).
+    """Select K from a table of the lowest similarity for each K (NIRVANA, Fig. 10; MoDM, 5.2).
 
     Args:
         thresholds: K, from 1 to ``of_steps`` -> similarity. A larger K needs a larger similarity.
-        of_steps: the N that the table was made for; for another number of steps K keeps its share of them.
-        strict: a similarity must exceed its threshold (NIRVANA's ``>``), not just reach it (MoDM's ``>=``).
-        alpha: the share of the full run's quality that the table was made to keep; the summary counts the images
-            that fall below it, where quality is measured.
-        stored: what the table was made for, and the cache must store: latents, or final images; None fits both.
-        alpha_for: what ``alpha`` was chosen for: the models by ``large`` and ``hits``, the ``similarity``, and the table,
-            ``thresholds`` of ``of_steps``. Only there, or with higher thresholds, is it a bound (sim.metrics.quality).
+        of_steps: the N that the table was made for; with another number of steps K keeps its share of them.
+        strict: True if a similarity must exceed its threshold (NIRVANA's ``>``), not just reach it (MoDM's ``>=``).
+        alpha: share of the full run's quality that the table was made to keep. The summary counts the images below it,
+            if quality is measured.
+        stored: artifacts that the table was made for and the cache must store, latents or images; None fits both.
+        alpha_for: models, ``similarity`` and table that ``alpha`` was chosen for. It is a bound only there, or with
+            higher thresholds (sim.metrics.quality).
     """
 
     thresholds: dict[Steps, Number]
@@ -38,12 +38,12 @@ class Thresholds:
         ks = sorted(self.thresholds)
         if not ks or ks[0] < 1 or ks[-1] > self.of_steps:
             raise ConfigError(
-                f"selector: thresholds hold K = {ks}; expected at least one K, each from 1 to of_steps = {self.of_steps}"
+                f"selector.thresholds: found K = {ks}; expected one or more, each from 1 to of_steps = {self.of_steps}"
             )
         limits = [self.thresholds[k] for k in ks]
         if any(not low <= high for low, high in pairwise([*limits[:1], *limits])):
             raise ConfigError(
-                f"selector: thresholds fall as K grows ({self.thresholds}); a larger K needs a larger similarity"
+                f"selector.thresholds: found {self.thresholds}, expected numbers that do not fall as K grows"
             )
         self._limits, self._ks = limits, [0, *ks]
 

@@ -1,4 +1,4 @@
-"""The artifact store: where latents and images lie, apart from the database that finds them."""
+"""Artifact store: holds latents and images, apart from the index that finds them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ from sim.cache.outage import Outages
 
 @dataclass(slots=True)
 class ArtifactStore:
-    """A file store (NIRVANA's EFS, 5.3) that may be out of service; a fetch takes the front end's ``fetch_s``. What is
-    written during an outage is there when the store is back.
+    """File store (NIRVANA's EFS, 5.3) with outages; a fetch takes the front end's ``fetch_s``. Artifacts written during
+    an outage are there when the store is back.
 
     Args:
         outages: windows [from_s, until_s] on the run's clock, in seconds, in order.
-        timeout_s: how long a request waits for a store that is down before it is generated in full.
+        timeout_s: seconds that a request waits for a store that is down before it is generated in full.
     """
 
     outages: Sequence[tuple[Seconds, Seconds]] = ()

@@ -1,4 +1,4 @@
-"""Forecasts of the load: what the next windows will bring, from those before them."""
+"""Forecasts of the request rate in the next windows, from the windows before them."""
 
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -9,31 +9,31 @@ from sim.core.errors import ConfigError
 
 @runtime_checkable
 class Forecast(Protocol):
-    """Expects a rate of each window from those that were seen."""
+    """Forecast of the request rate, window by window."""
 
     def begin(self, period_s: float) -> None:
-        """Windows of ``period_s`` are to be told, from the first one of the run on."""
+        """Start with windows of ``period_s``, the first of which begins with the run."""
 
     def observed(self, rate_rpm: float) -> None:
-        """The next window is over, and so many requests a minute came in it."""
+        """Take the request rate of the window that just ended, in requests a minute."""
 
     def expected(self, ahead: int) -> float:
-        """The rate of the window ``ahead`` (1 is the next) windows after the last one seen, in requests a minute."""
+        """Return the rate ``ahead`` windows after the last observed one (1 is the next), in requests a minute."""
 
 
 @dataclass(slots=True)
 class HoltWinters:
     """Exponential smoothing with a damped trend and an additive season (Holt 1957, Winters 1960): the day's shape.
 
-    Until a whole season was seen it expects what the last window had. Then level, trend and deviations begin from that
-    season, and each window moves them: l' = alpha (y - s) + (1 - alpha)(l + phi b), b' = beta (l' - l) + (1 - beta) phi
-    b and s' = gamma (y - l') + (1 - gamma) s.
+    Until a whole season was observed it expects the rate of the last window. That season sets the first level, trend
+    and deviations. Each later window moves them: l' = alpha (y - s) + (1 - alpha)(l + phi b). Trend and season follow:
+    b' = beta (l' - l) + (1 - beta) phi b. s' = gamma (y - l') + (1 - gamma) s.
 
     Args:
-        season_s: what repeats, a day; two windows at least.
-        alpha, beta, gamma: how much of a window goes into level, trend and season.
-        phi: how much of the trend is left a window later.
-        smooth: windows, an odd number, over which the first season is averaged, since a window's count is noise too.
+        season_s: length of the season in seconds, a day; two windows at least.
+        alpha, beta, gamma: weights of a new window in level, trend and season.
+        phi: share of the trend that is left a window later.
+        smooth: number of windows, odd, to average the first season over: a window's count is noisy.
     """
 
     season_s: SomeSeconds = 86400.0
@@ -42,10 +42,10 @@ class HoltWinters:
     gamma: Share = 0.3
     phi: Share = 0.9
     smooth: Count = 5
-    _seen: list[float] = field(init=False, default_factory=list, repr=False)
+    _first_rates: list[float] = field(init=False, default_factory=list, repr=False)
     _season: list[float] = field(init=False, default_factory=list, repr=False)
     _windows: int = field(init=False, default=0, repr=False)
-    _at: int = field(init=False, default=0, repr=False)
+    _observed: int = field(init=False, default=0, repr=False)
     _level: float = field(init=False, default=0.0, repr=False)
     _trend: float = field(init=False, default=0.0, repr=False)
 
@@ -61,26 +61,26 @@ class HoltWinters:
             )
 
     def observed(self, rate_rpm: float) -> None:
-        at, self._at = self._at % self._windows, self._at + 1
+        place, self._observed = self._observed % self._windows, self._observed + 1
         if not self._season:
-            self._seen.append(rate_rpm)
-            if len(self._seen) == self._windows:
+            self._first_rates.append(rate_rpm)
+            if len(self._first_rates) == self._windows:
                 self._begin_season()
             return
-        season, before = self._season[at], self._level
-        self._level = self.alpha * (rate_rpm - season) + (1 - self.alpha) * (before + self.phi * self._trend)
-        self._trend = self.beta * (self._level - before) + (1 - self.beta) * self.phi * self._trend
-        self._season[at] = self.gamma * (rate_rpm - self._level) + (1 - self.gamma) * season
+        season, last_level = self._season[place], self._level
+        self._level = self.alpha * (rate_rpm - season) + (1 - self.alpha) * (last_level + self.phi * self._trend)
+        self._trend = self.beta * (self._level - last_level) + (1 - self.beta) * self.phi * self._trend
+        self._season[place] = self.gamma * (rate_rpm - self._level) + (1 - self.gamma) * season
 
     def _begin_season(self) -> None:
-        seen, half, windows = self._seen, self.smooth // 2, self._windows
-        self._level = sum(seen) / windows
-        near = [[seen[(at + by) % windows] for by in range(-half, half + 1)] for at in range(windows)]
-        self._season = [sum(rates) / self.smooth - self._level for rates in near]
+        rates, half, windows = self._first_rates, self.smooth // 2, self._windows
+        self._level = sum(rates) / windows
+        around = [[rates[(place + i) % windows] for i in range(-half, half + 1)] for place in range(windows)]
+        self._season = [sum(near) / self.smooth - self._level for near in around]
 
     def expected(self, ahead: int) -> float:
         if not self._season:
-            return self._seen[-1] if self._seen else 0.0
+            return self._first_rates[-1] if self._first_rates else 0.0
         trend = self._trend * sum(self.phi**n for n in range(1, ahead + 1))
-        season = self._season[(self._at + ahead - 1) % self._windows]
+        season = self._season[(self._observed + ahead - 1) % self._windows]
         return max(0.0, self._level + trend + season)

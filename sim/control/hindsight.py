@@ -1,4 +1,4 @@
-"""A controller that knows what is to come: it follows the best splits for what a finished run recorded."""
+"""Controller with hindsight: it follows the best splits for the load that a finished run recorded."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,9 +10,9 @@ import numpy as np
 
 from backends.base import Asset
 from conf.ranges import Amount, Count, SomeSeconds
-from sim.control.monitor import Window
-from sim.control.optimal_split import Fleet, Plan, Split, Weights, best
-from sim.control.roles import serving
+from sim.control.monitor import WindowCounts
+from sim.control.optimal_split import Fleet, Split, SplitPlan, Weights, best_plan
+from sim.control.roles import gpus_in_role
 from sim.control.split import Demand
 from sim.control.timetable import Timetable
 from sim.core.errors import ConfigError
@@ -26,19 +26,19 @@ from sim.protocols import Controller, Run
 
 @dataclass(slots=True)
 class Hindsight(Controller):
-    """Splits the cluster as is best for a load that is known beforehand (sim.control.optimal_split): a yardstick.
+    """Split the cluster in the best way for a load known beforehand (sim.control.optimal_split): a yardstick.
 
-    What comes in each window it reads from a finished run of the same trace and arrivals: the requests, which of them
-    were hits, and the steps that those had left. Under other splits its own run may have a few other hits.
+    A finished run of the same trace and arrivals gives the load of each window: requests, hits, and the steps that hits
+    had left. Under other splits this run may have a few other hits.
 
     Args:
-        folder: the run directory of that run.
-        mode: ``quality`` counts the GPU-time that small models hold, and large ones take hits; ``throughput`` does not.
+        folder: run directory of that run.
+        mode: ``quality`` counts the GPU time that small models hold, and large ones take hits; ``throughput`` does not.
         period_s: length of a window.
         waiting, small: weights of the objective (sim.control.optimal_split.Weights); in throughput mode ``small`` is 0.
         max_kept: ways that the search keeps for each split.
-        batch: requests that a GPU serves at once, whose throughput counts as its.
-        miss_role: the role that takes misses.
+        batch: batch size whose throughput counts as a GPU's.
+        miss_role: role that takes misses.
     """
 
     folder: str
@@ -49,7 +49,7 @@ class Hindsight(Controller):
     max_kept: Count = 200
     batch: Count = 1
     miss_role: str = "large"
-    plan: Plan = field(init=False, repr=False)
+    plan: SplitPlan = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
         in_role(run.models, self.miss_role)
@@ -57,24 +57,26 @@ class Hindsight(Controller):
         if not ladder:
             raise ConfigError("controller: GPUs are split between two models or more; choose another models=")
         cluster = run.cluster
-        start = Split(serving(cluster, self.miss_role), int(np.argmax([serving(cluster, role) for role in ladder])))
-        load = recorded(Path(self.folder), self.period_s)
+        start = Split(
+            gpus_in_role(cluster, self.miss_role), int(np.argmax([gpus_in_role(cluster, role) for role in ladder]))
+        )
+        load = recorded_demand(Path(self.folder), self.period_s)
         fleet = self._fleet(run, ladder)
-        self.plan = best(fleet, Weights(self.waiting, self._small), start, load, self.max_kept)
+        self.plan = best_plan(fleet, Weights(self.waiting, self._small), start, load, self.max_kept)
         for role in run.models:
-            run.gauge(f"gpus_{role}", partial(serving, cluster, role))
-        kept = f"the cheapest of {self.max_kept} ways kept for each split"
-        found = "no plan is cheaper" if self.plan.exact else kept
+            run.gauge(f"gpus_{role}", partial(gpus_in_role, cluster, role))
+        truncated = f"the cheapest of {self.max_kept} ways kept for each split"
+        found = "no plan is cheaper" if self.plan.exact else truncated
         run.assume(
             "splits planned in hindsight, their cost [GPU-min]",
             [len(load), round(self.plan.cost, 3)],
             f"sim.control.optimal_split, weights: waiting {self.waiting:g}, small {self._small:g}, loading 1; {found}",
         )
-        at = {
+        splits = {
             number * self.period_s: {self.miss_role: split.large, ladder[split.rung]: cluster.gpus - split.large}
             for number, split in enumerate(self.plan.splits)
         }
-        Timetable(at).bind(run)
+        Timetable(splits).bind(run)
 
     @property
     def _small(self) -> float:
@@ -101,9 +103,9 @@ class Hindsight(Controller):
         )
 
 
-def recorded(folder: Path, period_s: float) -> list[Demand]:
-    """The load of each window of a finished run, from 0 s to its last arrival. Raises ConfigError where there is
-    none."""
+def recorded_demand(folder: Path, period_s: float) -> list[Demand]:
+    """Return the load of each window of the run in ``folder``, from 0 s to its last arrival. Raises ConfigError if
+    there is none."""
     try:
         rows = read_columns(folder / REQUESTS, ("arrival_s", "lookup", "skipped", "steps"))
     except ConfigError as error:
@@ -111,9 +113,10 @@ def recorded(folder: Path, period_s: float) -> list[Demand]:
     arrival_s, skipped, steps = (rows[name].to_numpy() for name in ("arrival_s", "skipped", "steps"))
     hit = (rows["lookup"] == LOOKUPS[HIT]).to_numpy()
     left = np.where(hit, 1 - skipped / steps, 0.0)
-    at = arrival_s // period_s
-    ends = np.searchsorted(at, np.arange(at[-1] + 1), side="right").tolist()  # rows are in the order of arrival
+    window = arrival_s // period_s
+    ends = np.searchsorted(window, np.arange(window[-1] + 1), side="right").tolist()  # rows are in the order of arrival
     spans = [slice(first, end) for first, end in pairwise([0, *ends])]
     return [
-        Window(span.stop - span.start, int(hit[span].sum()), float(left[span].sum())).demand(period_s) for span in spans
+        WindowCounts(span.stop - span.start, int(hit[span].sum()), float(left[span].sum())).demand(period_s)
+        for span in spans
     ]

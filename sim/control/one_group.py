@@ -1,4 +1,4 @@
-"""All GPUs serve every request together."""
+"""Controller that makes all GPUs one worker group."""
 
 from dataclasses import dataclass
 
@@ -7,8 +7,7 @@ from sim.protocols import Controller, Run
 
 @dataclass(slots=True)
 class OneGroup(Controller):
-    """The whole cluster is one group from the start, in ``role``: Distrifusion serves one request at a time on all
-    GPUs."""
+    """Form one group of the whole cluster at the start, in ``role`` (Distrifusion: all GPUs serve one request)."""
 
     role: str = "large"
 

@@ -1,4 +1,4 @@
-"""A timetable of splits: how many GPUs serve which role, from when on."""
+"""Timetable of splits: the number of GPUs in each role, from given times on."""
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 import simpy
 
-from sim.control.roles import bring
+from sim.control.roles import apply_split
 from sim.core.errors import ConfigError
 from sim.core.model import in_role
 from sim.protocols import Controller, Run
@@ -15,11 +15,11 @@ from sim.protocols import Controller, Run
 
 @dataclass(slots=True)
 class Timetable(Controller):
-    """Follows a plan that is known beforehand: a day's shape, or the best split in hindsight.
+    """Follow splits planned beforehand: a day's shape, or the best splits in hindsight.
 
     Args:
-        at: seconds of the run -> role -> GPUs, which add up to the cluster. At each of the times workers are ordered so
-            (sim.control.roles.bring).
+        at: seconds of the run -> role -> GPUs, which add up to the cluster. At each time workers are ordered to change
+            roles (sim.control.roles.apply_split).
     """
 
     at: dict[float, dict[str, int]]
@@ -41,4 +41,4 @@ class Timetable(Controller):
         for time_s in sorted(self.at):
             yield self._run.clock.sleep_until(time_s)
             self._run.log_decision("split", **self.at[time_s])
-            bring(self._run.cluster, self.at[time_s], self._run.clock.now)
+            apply_split(self._run.cluster, self.at[time_s], self._run.clock.now)

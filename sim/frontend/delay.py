@@ -1,5 +1,5 @@
-"""Delays: how long a service takes for one request, as a number or as a distribution. The papers publish single numbers
-(NIRVANA, 4.1: l_s is of the order of 100 ms); a distribution is for those who measured their own."""
+"""Delays of a service for one request. The papers publish single numbers (NIRVANA, 4.1: l_s is of the order of 100 ms);
+a measured service has a distribution."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from sim.core.errors import ConfigError, SimulationError
 from sim.protocols import Delay
 
 BLOCK = 1024
-"""Requests whose delays are drawn at a time."""
+"""Delays drawn at a time."""
 
 Z99 = 2.3263478740408408
 """The standard normal's 99th percentile."""
@@ -25,7 +25,7 @@ Z99 = 2.3263478740408408
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Always ``seconds``."""
+    """Constant delay of ``seconds``."""
 
     seconds: float
 
@@ -35,11 +35,11 @@ class Constant:
 
 @dataclass(slots=True)
 class LogNormal:
-    """Log-normal seconds, given by the median and the 99th percentile, or by the mean and cv.
+    """Log-normal delay, given by the median and the 99th percentile, or by the mean and cv.
 
     Args:
-        median_s, p99_s: with p99_s at least the median.
-        mean_s, cv: with cv the standard deviation over the mean.
+        median_s, p99_s: seconds; p99_s is at least the median.
+        mean_s, cv: seconds; cv is the standard deviation over the mean.
     """
 
     median_s: SomeSeconds | None = None
@@ -68,10 +68,10 @@ class LogNormal:
 
 @dataclass(frozen=True, slots=True)
 class Empirical:
-    """Measured seconds: between neighbouring quantiles all values are equally likely.
+    """Measured delay: values between neighbouring quantiles are equally likely.
 
     Args:
-        quantiles_s: at evenly spaced probabilities from 0 (the least) to 1 (the most), two at least, not falling.
+        quantiles_s: seconds at evenly spaced probabilities from 0 (minimum) to 1 (maximum); two or more, not falling.
     """
 
     quantiles_s: Sequence[Seconds]
@@ -82,13 +82,13 @@ class Empirical:
             raise ConfigError(f"delay: quantiles_s: found {q}, expected two or more seconds that do not fall")
 
     def draw(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
-        at = np.linspace(0.0, 1.0, len(self.quantiles_s))
-        return np.interp(rng.random(count), at, np.asarray(self.quantiles_s, np.float64))
+        probabilities = np.linspace(0.0, 1.0, len(self.quantiles_s))
+        return np.interp(rng.random(count), probabilities, np.asarray(self.quantiles_s, np.float64))
 
 
-class Draws:
-    """One delay for every row from ``first`` on, from a random stream of its own. It does not depend on what happens to
-    other rows, so two systems with the same seed see the same service, request by request."""
+class RowDelays:
+    """Delay of each row from ``first`` on, from a random stream of its own. It does not depend on other rows, so
+    systems with the same seed see the same delays."""
 
     def __init__(self, delay: Delay, rng: np.random.Generator, first: int = 0) -> None:
         self._delay = delay
@@ -97,8 +97,8 @@ class Draws:
         self._constant = delay.seconds if isinstance(delay, Constant) else None
         self._block: list[float] = []
 
-    def of(self, row: int) -> float:
-        """Seconds for ``row``. Rows never fall."""
+    def for_row(self, row: int) -> float:
+        """Return the seconds for ``row``. Rows never fall."""
         if self._constant is not None:
             return self._constant
         while row >= self._stop:
@@ -112,6 +112,6 @@ class Draws:
         return self._block[row - self._stop]
 
 
-def delay(given: float | Delay) -> Delay:
-    """``given`` as a distribution; a number is a constant."""
-    return given if isinstance(given, Delay) else Constant(given)
+def as_delay(setting: float | Delay) -> Delay:
+    """Return ``setting`` as a distribution; a number is a constant."""
+    return setting if isinstance(setting, Delay) else Constant(setting)

@@ -1,4 +1,4 @@
-"""Match predictors: whether a search is worth its time (NIRVANA, 5.2)."""
+"""Match predictors: decide if a search is worth its time (NIRVANA, 5.2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,15 +19,15 @@ from sim.protocols import Change, Log, MatchPredictor, Run, Selector
 from traces.similarity.similarities import SimilaritySource
 
 BLOCK = 512
-"""Coming rows that are decided at a time."""
+"""Rows per call of the decision function."""
 
-STRETCH, LEAST_STRETCH = 1000, 50
-"""Prompts that a threshold is chosen on: at most, and at least."""
+MAX_HOLDOUT, MIN_HOLDOUT = 1000, 50
+"""Bounds on the number of held-out prompts that a threshold is chosen on."""
 
 
 @dataclass(slots=True)
 class Always(MatchPredictor):
-    """No predictor: every prompt is searched for."""
+    """Search for every prompt."""
 
     def expects(self, row: int, now_s: float) -> bool:
         return True
@@ -35,25 +35,25 @@ class Always(MatchPredictor):
 
 @dataclass(slots=True)
 class OneClassSvm(MatchPredictor):
-    """A one-class SVM of the vectors in the database; outliers are not searched for (NIRVANA, 5.2 and 6).
+    """One-class SVM of the indexed vectors; outliers are not searched for (NIRVANA, 5.2 and 6).
 
-    Linear, trained by stochastic gradient descent (scikit-learn's SGDOneClassSVM), or on a Nystroem map of the
-    Gaussian kernel where ``landmarks`` are given. It is trained beside the requests, with a batch of the
-    database's changes; the new model is in force when training is done, and before the first one every prompt is
-    searched for. Predicting takes no time (5.2: orders of magnitude less than a search).
+    It is linear and trained by stochastic gradient descent (scikit-learn's SGDOneClassSVM); with ``landmarks`` it works
+    on a Nystroem map of the Gaussian kernel. It is trained in the background, after a batch of index changes. A new
+    model is used once its training is done; before the first one every prompt is searched for. Predicting takes no time
+    (5.2: orders of magnitude less than a search).
 
     Args:
         nu: bound on the share of training errors, over 0 and at most 1 (6: 0.001).
-        threshold: what the decision function must exceed; 0 is scikit-learn's own. Null chooses one, as 7.7 does (by
-            latency overhead; its value is not printed), once: when it is first trained, on the last fifth of the
-            preloaded prompts, and on what a search for each finds among those before them.
-        retrain_share: insertions and deletions over vectors at the last training (5.2: 0.05).
+        threshold: value that the decision function must exceed; 0 is scikit-learn's own. Null chooses the one of least
+            latency overhead, as 7.7 does (its value is not printed). It is chosen once, at the first training: the last
+            fifth of the preloaded prompts is held out and searched for among those before them.
+        retrain_share: insertions and deletions per vector of the last training that start the next one (5.2: 0.05).
         per_10k_s: simulated seconds to train on 10,000 vectors (5.4: 0.04).
-        sample: vectors that are trained on at most, drawn anew each time; null is all, whose seconds it always takes.
-        landmarks: vectors that the kernel's map is made of; null is linear.
-        gamma: of the kernel exp(-gamma |x - y|^2), with ``landmarks``.
-        search_s: seconds of a search in vain, where no threshold is given (l_s, 4.1).
-        selector: says how many steps a match spares; needed where no threshold is given.
+        sample: largest number of training vectors, drawn anew each time; null is all, whose seconds it always takes.
+        landmarks: number of vectors that the kernel's map is made of; null is linear.
+        gamma: gamma of the kernel exp(-gamma |x - y|^2), with ``landmarks``.
+        search_s: seconds wasted by a search without a match, to choose a threshold with (l_s, 4.1).
+        selector: similarity -> steps that a match saves; needed to choose a threshold.
     """
 
     nu: Annotated[float, Ge(1e-6), Le(1)] = 0.001
@@ -65,18 +65,18 @@ class OneClassSvm(MatchPredictor):
     gamma: Annotated[float, Ge(1e-6), Le(1e6)] = 1.0
     search_s: Annotated[float, Ge(1e-6), Le(1e6)] = 0.1
     selector: Selector | None = None
-    _stretch: NDArray[np.int64] | None = field(init=False, default=None, repr=False)
-    _asked: Any = field(init=False, default=None, repr=False)
-    _searched: int = field(init=False, default=0)
+    _holdout: NDArray[np.int64] | None = field(init=False, default=None, repr=False)
+    _holdout_queries: Any = field(init=False, default=None, repr=False)
+    _searched_holdouts: int = field(init=False, default=0)
     _run: Run = field(init=False, repr=False)
     _trainings: Log = field(init=False, repr=False)
     _similarity: SimilaritySource = field(init=False, repr=False)
     _rng: np.random.Generator = field(init=False, repr=False)
     _rows: dict[int, int] = field(init=False, default_factory=dict, repr=False)
-    _changed: int = field(init=False, default=0)
+    _changes: int = field(init=False, default=0)
     _trained_on: int = field(init=False, default=0)
-    _model: "Trained | None" = field(init=False, default=None, repr=False)
-    _coming: "Trained | None" = field(init=False, default=None, repr=False)
+    _model: "TrainedSvm | None" = field(init=False, default=None, repr=False)
+    _pending_model: "TrainedSvm | None" = field(init=False, default=None, repr=False)
     _ready_s: float = field(init=False, default=inf)
     _start: int = field(init=False, default=0)
     _block: list[bool] = field(init=False, default_factory=list, repr=False)
@@ -87,10 +87,10 @@ class OneClassSvm(MatchPredictor):
                 "match_predictor.threshold: found null, for which a selector is needed; add selector=nirvana"
             )
 
-    def bind(self, run: Run, space: SimilaritySource) -> None:
+    def bind(self, run: Run, similarity: SimilaritySource) -> None:
         self._run = run
         self._trainings = run.log(TRAININGS)
-        self._similarity = space
+        self._similarity = similarity
         self._rng = run.rng(PREDICTOR)
         if self.threshold is None:
             run.assume(
@@ -109,82 +109,83 @@ class OneClassSvm(MatchPredictor):
                 self._rows[entry] = row
             else:
                 del self._rows[entry]
-        self._changed += len(changes)
+        self._changes += len(changes)
         if self._rows and now_s >= self._ready_s:
-            self._take_over()
-        if self._coming is None and self._rows and self._changed > self.retrain_share * self._trained_on:
+            self._activate_pending()
+        if self._pending_model is None and self._rows and self._changes > self.retrain_share * self._trained_on:
             self._train(now_s)
 
     def expects(self, row: int, now_s: float) -> bool:
         if now_s >= self._ready_s:
-            self._take_over()
+            self._activate_pending()
         if self._model is None:
             return True
-        at = row - self._start
-        if at >= len(self._block):
-            self._start, at = row, 0
+        offset = row - self._start
+        if offset >= len(self._block):
+            self._start, offset = row, 0
             work = self._run.workload
             stop = min(row + BLOCK, work.preload + work.rows)
-            self._block = (self._model.scores(self._similarity.queries(row, stop)) > self._model.line).tolist()
-        return self._block[at]
+            self._block = (self._model.scores(self._similarity.queries(row, stop)) > self._model.threshold).tolist()
+        return self._block[offset]
 
-    def _take_over(self) -> None:
-        self._model, self._coming, self._ready_s = self._coming, None, inf
+    def _activate_pending(self) -> None:
+        self._model, self._pending_model, self._ready_s = self._pending_model, None, inf
         self._start, self._block = 0, []
 
     def _train(self, now_s: float) -> None:
         rows = np.fromiter(self._rows.values(), np.int64, len(self._rows))
-        self._trained_on, self._changed = len(rows), 0
-        if self.threshold is None and self._stretch is None:
-            self._choose(np.sort(rows))
+        self._trained_on, self._changes = len(rows), 0
+        if self.threshold is None and self._holdout is None:
+            self._choose_threshold(np.sort(rows))
         seconds = self._trained_on * self.per_10k_s / 10_000
-        self._coming = self._learnt(rows)
+        self._pending_model = self._fit(rows)
         self._ready_s = now_s + seconds
         self._trainings.add(now_s, seconds)
 
-    def _learnt(self, rows: NDArray[np.int64]) -> "Trained":
-        if self._stretch is not None:
-            rows = np.setdiff1d(rows, self._stretch)
+    def _fit(self, rows: NDArray[np.int64]) -> "TrainedSvm":
+        if self._holdout is not None:
+            rows = np.setdiff1d(rows, self._holdout)
         if self.sample is not None and len(rows) > self.sample:
             rows = np.sort(self._rng.choice(rows, self.sample, replace=False))
-        trained = Trained(self._similarity.artifacts(rows), self, int(self._rng.integers(2**31)))
-        if self._asked is not None:
-            trained.line = self._line(np.sort(trained.scores(self._asked)))
+        trained = TrainedSvm(self._similarity.artifacts(rows), self, int(self._rng.integers(2**31)))
+        if self._holdout_queries is not None:
+            trained.threshold = self._matching_threshold(np.sort(trained.scores(self._holdout_queries)))
         return trained
 
-    def _line(self, scores: NDArray[np.float64]) -> float:
-        """The line above which ``scores``, ascending, hold as many of the stretch as were chosen: scores have no
-        scale."""
-        spared = len(scores) - self._searched
-        return float(scores[spared - 1]) if spared else -inf
+    def _matching_threshold(self, scores: NDArray[np.float64]) -> float:
+        """Return the threshold that as many held-out ``scores``, ascending, exceed as when it was chosen. The number is
+        kept and not the threshold, since models differ in the scale of their scores."""
+        skipped = len(scores) - self._searched_holdouts
+        return float(scores[skipped - 1]) if skipped else -inf
 
-    def _choose(self, rows: NDArray[np.int64]) -> None:
-        """Choose how many of the last ``rows``, ascending, to search for. They are never learnt: a prompt that was
-        would be more like the class than one that comes."""
-        stretch = min(STRETCH, len(rows) // 5)
-        if stretch < LEAST_STRETCH:
+    def _choose_threshold(self, rows: NDArray[np.int64]) -> None:
+        """Choose how many of the last ``rows``, ascending, to search for. They are never trained on: a training prompt
+        scores higher than a new one."""
+        holdout = min(MAX_HOLDOUT, len(rows) // 5)
+        if holdout < MIN_HOLDOUT:
             return
         assert self.selector is not None
-        earlier = rows[:-stretch]
-        asked = np.concatenate([self._similarity.queries(row, row + 1) for row in rows[-stretch:].tolist()])
-        nearest = np.full(stretch, -inf)
+        earlier = rows[:-holdout]
+        queries = np.concatenate([self._similarity.queries(row, row + 1) for row in rows[-holdout:].tolist()])
+        nearest = np.full(holdout, -inf)
         for start in range(0, len(earlier), BLOCK):
-            near = asked @ self._similarity.artifacts(earlier[start : start + BLOCK]).T
-            np.maximum(nearest, near.max(1), out=nearest)
-        spared = [
-            self.selector.skip(self._similarity.similar(near)) / self.selector.of_steps for near in nearest.tolist()
+            products = queries @ self._similarity.artifacts(earlier[start : start + BLOCK]).T
+            np.maximum(nearest, products.max(1), out=nearest)
+        saved = [
+            self.selector.skip(self._similarity.similar(product)) / self.selector.of_steps
+            for product in nearest.tolist()
         ]
         run = self._run
-        forgone = np.array(spared) * standalone_s(run.backend, reference(run.models)) / self.search_s
+        forgone = np.array(saved) * standalone_s(run.backend, reference(run.models)) / self.search_s
         if forgone.all() or not forgone.any():
             return
-        scores = np.asarray(self._learnt(earlier).scores(asked), np.float64)
-        self._searched = int((scores > cheapest(scores, forgone)).sum())
-        self._stretch, self._asked = rows[-stretch:], asked
+        scores = np.asarray(self._fit(earlier).scores(queries), np.float64)
+        self._searched_holdouts = int((scores > cheapest_threshold(scores, forgone)).sum())
+        self._holdout, self._holdout_queries = rows[-holdout:], queries
 
 
-class Trained:
-    """A trained one-class SVM: ``vectors`` (n, d) are the class."""
+class TrainedSvm:
+    """One-class SVM trained on ``vectors`` (n, d)."""
 
     def __init__(self, vectors: Any, settings: OneClassSvm, seed: int) -> None:
         from sklearn.kernel_approximation import Nystroem  # a slow import, not always needed
@@ -196,26 +197,26 @@ class Trained:
             self._map = Nystroem(gamma=settings.gamma, n_components=landmarks, random_state=seed)
             vectors = self._map.fit_transform(vectors)
         self._svm = SGDOneClassSVM(nu=settings.nu, random_state=seed).fit(vectors)
-        self.line = settings.threshold or 0.0
+        self.threshold = settings.threshold or 0.0
 
     def scores(self, vectors: Any) -> Any:
-        """The decision function of ``vectors`` (n, d), shape (n,): what is more like the class scores higher."""
+        """Return the decision function of ``vectors`` (n, d), shape (n,); higher is more like the training vectors."""
         return self._svm.decision_function(vectors if self._map is None else self._map.transform(vectors))
 
 
-def cheapest(scores: NDArray[np.float64], forgone: NDArray[np.float64]) -> float:
-    """The threshold whose errors add the least latency (NIRVANA, 7.7, Figure 18); of equal ones the lowest.
+def cheapest_threshold(scores: NDArray[np.float64], forgone: NDArray[np.float64]) -> float:
+    """Return the threshold whose errors add the least latency (NIRVANA, 7.7, Figure 18); of equal ones the lowest.
 
     Args:
-        scores: of the decision function, (n,); what scores more than the threshold is searched for.
-        forgone: what not to search for each costs, in searches, (n,); 0 where a search finds nothing.
+        scores: scores of prompts, (n,); a prompt above the threshold is searched for.
+        forgone: cost of not searching for each prompt, in searches, (n,); 0 if a search finds nothing.
     """
     order = np.argsort(-scores, kind="stable")
     lost = forgone[order]
     cost = np.cumsum(lost == 0) + (lost.sum() - np.cumsum(lost))
     ordered = scores[order]
-    # a line can be drawn only where scores differ, and below all of them
+    # A threshold separates only scores that differ, or lies below all of them.
     below = np.append(ordered[1:], ordered[-1] - 1.0)
     cost[ordered == below] = np.inf
-    at = len(cost) - 1 - int(np.argmin(cost[::-1]))
-    return float((ordered[at] + below[at]) / 2)
+    last = len(cost) - 1 - int(np.argmin(cost[::-1]))
+    return float((ordered[last] + below[last]) / 2)

@@ -22,7 +22,7 @@ from sim.core.model import Model
 from sim.engine import Engine
 from sim.execution.continuous_batching import ContinuousBatching
 from sim.execution.patched import PatchedSteps
-from sim.frontend.cached import Reuse
+from sim.frontend.cached import CachedFrontEnd
 from sim.protocols import Run
 from sim.run.config.settings import check
 from sim.run.simulate import assemble
@@ -113,7 +113,7 @@ def test_vanilla_with_40_000_waiting(benchmark: Benchmark) -> None:
 class Filled:
     """A front end whose cache was filled before the clock starts, so that only what follows is timed."""
 
-    def __init__(self, frontend: Reuse) -> None:
+    def __init__(self, frontend: CachedFrontEnd) -> None:
         self.admit, self.completed, self.insert = frontend.admit, frontend.completed, frontend.insert
 
     def bind(self, run: Run) -> None:
@@ -123,7 +123,7 @@ class Filled:
 def filled(engine: Engine) -> Engine:
     """``engine`` with its caches filled."""
     frontend = engine.frontend
-    assert isinstance(frontend, Reuse)
+    assert isinstance(frontend, CachedFrontEnd)
     frontend.bind(engine)
     engine.frontend = Filled(frontend)
     return engine
@@ -144,7 +144,7 @@ def test_a_10k_cache(benchmark: Benchmark, system: str, search: str) -> None:
     assembled = assemble(settings)
     first = assembled.engine
     vectors = first.similarity.embeddings()
-    assert isinstance(first.frontend, Reuse)
+    assert isinstance(first.frontend, CachedFrontEnd)
     first.frontend.bind(first)  # finds the neighbours, once
 
     def make() -> Engine:

@@ -14,7 +14,7 @@ from sim.core.model import Model
 from sim.core.workload import SimilarityInputs, StandaloneLatency, Workload
 from sim.engine import Engine
 from sim.execution.sequential import Sequential
-from sim.frontend.cached import Direct
+from sim.frontend.direct import Direct
 from sim.run.config.compose import composed
 from sim.run.simulate import Outcome, simulate
 from sim.scheduling.fcfs import Fcfs

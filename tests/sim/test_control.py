@@ -8,7 +8,7 @@ import pytest
 
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.request import Request
-from sim.frontend.cached import Direct
+from sim.frontend.direct import Direct
 from sim.metrics.time_series import series
 from tests.sim.lab import engine, simulated
 from tests.sim.test_cluster import Acts
@@ -196,9 +196,7 @@ def test_a_fact_that_is_there_already_is_refused(taken: str) -> None:
         run.add_column(taken)
 
 
-@pytest.mark.parametrize(
-    "taken", ["time_s", "request_ended", "lookups", "hits", "fallbacks", "busy", "queued", "twice"]
-)
+@pytest.mark.parametrize("taken", ["time_s", "ended", "lookups", "hits", "fallbacks", "busy", "queued", "twice"])
 def test_a_gauge_that_is_there_already_is_refused(taken: str) -> None:
     run = engine([0.0], [1.0])
     run._open()

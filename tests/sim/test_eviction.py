@@ -235,4 +235,4 @@ def test_what_is_assumed_is_said() -> None:
 def test_nirvana_evicts_by_lcbfu_unless_told_otherwise() -> None:
     config = configured("system=nirvana")
     assert config["eviction"] == {"_target_": "sim.cache.eviction.Lcbfu", "ageing": True, "initial_uses": 1}
-    assert config["cache"]["room"] == "items"
+    assert config["cache"]["evict_by"] == "items"

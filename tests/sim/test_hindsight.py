@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.control.hindsight import Hindsight, recorded
-from sim.control.optimal_split import Fleet, Split, Weights, best, cost, served, window
+from sim.control.hindsight import Hindsight, recorded_demand
+from sim.control.optimal_split import Fleet, Split, Weights, best_plan, plan_cost, serve_window, window_capacity
 from sim.control.pid import Pid
 from sim.control.split import Demand, demand, quality_split, throughput_split
 from sim.core.errors import ConfigError
@@ -45,11 +45,11 @@ weights = st.builds(Weights, st.floats(0, 20), st.floats(0, 3))
 @given(fleets(3), weights, loads, st.data())
 def test_no_plan_is_cheaper(fleet: Fleet, weigh: Weights, load: list[Demand], data: st.DataObject) -> None:
     start = data.draw(st.sampled_from(fleet.splits()))
-    found = best(fleet, weigh, start, load)
-    every = [cost(fleet, weigh, start, load, plan) for plan in product(fleet.splits(), repeat=len(load))]
+    found = best_plan(fleet, weigh, start, load)
+    every = [plan_cost(fleet, weigh, start, load, plan) for plan in product(fleet.splits(), repeat=len(load))]
     assert found.exact
     assert found.cost == pytest.approx(min(every))
-    assert cost(fleet, weigh, start, load, found.splits) == pytest.approx(found.cost)
+    assert plan_cost(fleet, weigh, start, load, found.splits) == pytest.approx(found.cost)
 
 
 @settings(max_examples=60)
@@ -58,7 +58,7 @@ def test_it_is_never_worse_than_the_monitor_in_its_own_objective(
     fleet: Fleet, weigh: Weights, load: list[Demand]
 ) -> None:
     """The monitor sees each window when it is over, and its PID lags; both begin with all that may be large."""
-    start = Split(fleet.most)
+    start = Split(fleet.max_large)
     pid, now, plan = Pid(), start.large, []
     pid.x = float(now)
     for asked in load:
@@ -67,11 +67,11 @@ def test_it_is_never_worse_than_the_monitor_in_its_own_objective(
         if fleet.shared:
             wanted = quality_split(fleet.gpus, asked, fleet.large_rpm, fleet.small_rpm[0], 0.9)
         if wanted is None:
-            wanted = throughput_split(fleet.gpus, asked, fleet.large_rpm, fleet.small_rpm[0], fleet.most)
-        now = min(max(round(pid.update(wanted, fleet.minutes, fleet.gpus)), 1), fleet.most)
-    found = best(fleet, weigh, start, load)
-    assert found.cost <= cost(fleet, weigh, start, load, plan) + 1e-9
-    assert all(1 <= split.large <= fleet.most for split in found.splits)
+            wanted = throughput_split(fleet.gpus, asked, fleet.large_rpm, fleet.small_rpm[0], fleet.max_large)
+        now = min(max(round(pid.update(wanted, fleet.minutes, fleet.gpus)), 1), fleet.max_large)
+    found = best_plan(fleet, weigh, start, load)
+    assert found.cost <= plan_cost(fleet, weigh, start, load, plan) + 1e-9
+    assert all(1 <= split.large <= fleet.max_large for split in found.splits)
 
 
 @given(fleets(6), st.builds(demand, st.floats(0, 60), st.floats(0, 1), st.floats(0.1, 1)))
@@ -81,8 +81,8 @@ def test_a_window_leaves_nothing_waiting_just_where_the_monitors_rule_holds(flee
     some = False
     for split in fleet.splits():
         if split.rung == 0:
-            able = window(fleet, Weights(), split, split)
-            _, misses, hits = served(fleet, Weights(), able, asked, nothing, nothing)
+            able = window_capacity(fleet, Weights(), split, split)
+            _, misses, hits = serve_window(fleet, Weights(), able, asked, nothing, nothing)
             some = some or float(misses[0] + hits[0]) <= 1e-9
     if fleet.shared and asked.miss_rpm + asked.hit_rpm > 1e-6:
         slightly = (Demand(asked.miss_rpm * f, asked.hit_rpm * f) for f in (1 - 1e-6, 1 + 1e-6))
@@ -94,18 +94,18 @@ def test_a_window_leaves_nothing_waiting_just_where_the_monitors_rule_holds(flee
 def test_a_search_that_keeps_too_little_says_so() -> None:
     fleet = Fleet(6, 0.7, (3.6, 9.0), 20.0, (20.0, 5.0), 180.0, 6)
     load = [demand(rate, 0.6, 0.8) for rate in (4, 30, 8, 30, 2, 30, 9)]
-    whole, few = (best(fleet, Weights(3.0), Split(6), load, kept) for kept in (500, 1))
+    whole, few = (best_plan(fleet, Weights(3.0), Split(6), load, kept) for kept in (500, 1))
     assert whole.exact
     assert not few.exact
     assert few.cost >= whole.cost - 1e-9
-    assert cost(fleet, Weights(3.0), Split(6), load, few.splits) == pytest.approx(few.cost)
+    assert plan_cost(fleet, Weights(3.0), Split(6), load, few.splits) == pytest.approx(few.cost)
 
 
 def test_by_hand_it_moves_before_the_load_comes_and_back_after_it() -> None:
     """A window of two GPU-loads of hits, two GPUs: the second is small just then, if loading is cheap."""
     fleet = Fleet(2, 1.0, (10.0,), 6.0, (6.0,), 60.0, 2)
     load = [Demand(0.5, 0.0), Demand(1.0, 8.0), Demand(0.5, 0.0)]
-    assert [split.large for split in best(fleet, Weights(10.0, 1.0), Split(2), load).splits] == [2, 1, 2]
+    assert [split.large for split in best_plan(fleet, Weights(10.0, 1.0), Split(2), load).splits] == [2, 1, 2]
 
 
 RUN = ("system=modm-quality", "trace.requests=500", "preload=200", "arrivals=ramp", "arrivals.end_rpm=24")
@@ -114,7 +114,7 @@ RUN = ("system=modm-quality", "trace.requests=500", "preload=200", "arrivals=ram
 def test_a_run_follows_the_plan_and_its_load_is_what_was_recorded(tmp_path: Path) -> None:
     first = simulated(*RUN, "controller.kp=1", "controller.ki=0", "controller.kd=0")
     write(first, tmp_path / "first")
-    load = recorded(tmp_path / "first", 180.0)
+    load = recorded_demand(tmp_path / "first", 180.0)
     rows = first.requests.to_pandas()
     work = ((rows.steps - rows.skipped) / rows.steps).sum()
     assert 3 * sum(each.miss_rpm + each.hit_rpm for each in load) == pytest.approx(work)

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from backends.base import Cost
 from sim.cluster.failures import Failures
-from sim.control.monitor import GlobalMonitor, Window
-from sim.control.roles import bring
+from sim.control.monitor import GlobalMonitor, WindowCounts
+from sim.control.roles import apply_split
 from sim.control.split import Demand
 from sim.core.errors import ConfigError
 from sim.core.model import Model
 from sim.core.request import COMPLETED, HIT, MISS, Request
 from sim.execution.sequential import Sequential
 from sim.execution.static_batch import StaticBatch
-from sim.frontend.cached import Direct
+from sim.frontend.direct import Direct
 from sim.protocols import Run
 from sim.scheduling.batching.hit_miss import HitMissBatching
 from sim.scheduling.hit_miss import HitMiss
@@ -248,7 +248,7 @@ def test_bringing_the_cluster_to_a_split_moves_no_more_than_it_must() -> None:
     moves = []
 
     def split(run: Any, now_s: float) -> None:
-        bring(run.cluster, {"large": 1, "small": 2, "smallest": 1}, now_s)
+        apply_split(run.cluster, {"large": 1, "small": 2, "smallest": 1}, now_s)
         moves.append([worker.role for worker in run.cluster.workers])
 
     run = engine(
@@ -277,7 +277,7 @@ def test_the_monitor_serves_what_a_split_for_another_load_cannot(watched: tuple[
 
 def test_a_window_without_requests_asks_for_nothing() -> None:
     """Equations 7 and 8 divide by the requests and by the hits of a window: neither need be there."""
-    assert Window().demand(60.0) == Demand(0.0, 0.0)
-    missed = Window()
+    assert WindowCounts().demand(60.0) == Demand(0.0, 0.0)
+    missed = WindowCounts()
     missed.add(Request(0, 0.0, 64, 64, 50))
     assert missed.demand(60.0) == Demand(1.0, 0.0)

@@ -15,7 +15,7 @@ from sim.core.errors import ConfigError
 from sim.core.request import FORGONE_MATCH, HIT, MISS, PREDICTED_MISS, Request
 from sim.engine import Engine
 from sim.frontend.cached import CachedFrontEnd
-from sim.frontend.match_predictor import Always, OneClassSvm, cheapest
+from sim.frontend.match_predictor import Always, OneClassSvm, cheapest_threshold
 from sim.metrics.recorder import TRAININGS
 from sim.metrics.summary import Window
 from sim.protocols import Change, MatchPredictor, Run
@@ -85,7 +85,7 @@ def counted(run: Engine) -> dict[str, int]:
 def check_proportions(without: Engine, run: Engine) -> None:
     """NIRVANA, 5.2: recall is the share of the hits that is kept, 1 - precision that of the searches in vain."""
     before, after = counted(without), counted(run)
-    said = Window(run, run.record, 0).cache()["match_predictor"]
+    said = Window(run, run.record, 0).cache()["predictor"]
     searches = after["hits"] + after["in_vain"]
     assert after["hits"] + after["forgone"] == before["hits"]
     assert after["in_vain"] + after["spared"] == before["in_vain"]
@@ -116,11 +116,11 @@ def test_the_one_class_svm_spares_searches_in_vain_and_costs_hits(landmarks: int
     without = served(vectors, Always())
     run = served(vectors, OneClassSvm(nu=0.1, per_10k_s=0.0, landmarks=landmarks))
     check_proportions(without, run)
-    said = Window(run, run.record, 0).cache()["match_predictor"]
+    said = Window(run, run.record, 0).cache()["predictor"]
     assert 0 < counted(run)["in_vain"] < 0.5 * counted(without)["in_vain"]
     assert 0 < counted(run)["forgone"] < 0.5 * counted(without)["hits"]
     assert said["precision"] > counted(without)["hits"] / 600
-    silent = Window(without, without.record, 0).cache()["match_predictor"]
+    silent = Window(without, without.record, 0).cache()["predictor"]
     assert silent["wasted_searches"] == counted(without)["in_vain"]
     assert {silent[key] for key in ("precision", "recall", "predicted_misses", "retrainings", "retrain_s")} == {None}
 
@@ -128,7 +128,7 @@ def test_the_one_class_svm_spares_searches_in_vain_and_costs_hits(landmarks: int
 def test_it_decides_what_scikit_learn_decides() -> None:
     vectors = prompts(2, PRELOAD + 200)
     run = served(vectors, OneClassSvm(nu=0.3, per_10k_s=0.0))
-    svm = SGDOneClassSVM(nu=0.3, random_state=int(run.rng("match_predictor").integers(2**31))).fit(vectors[:PRELOAD])
+    svm = SGDOneClassSVM(nu=0.3, random_state=int(run.rng("predictor").integers(2**31))).fit(vectors[:PRELOAD])
     outlier = np.isin(run.record.request_columns["lookup"], (PREDICTED_MISS, FORGONE_MATCH))
     np.testing.assert_array_equal(outlier, svm.predict(vectors[PRELOAD:]) < 0)
     assert 0 < outlier.sum() < 200
@@ -197,13 +197,13 @@ def test_nirvana_has_the_predictor_and_can_do_without() -> None:
     )
     said = [run.summary["cache"] for run in (paper, kernel, without)]
     assert [cache["lookups"] for cache in said] == [400] * 3
-    assert said[0]["match_predictor"]["retrainings"] > 0
-    assert said[1]["match_predictor"]["wasted_search_s"] < said[2]["match_predictor"]["wasted_search_s"]
+    assert said[0]["predictor"]["retrainings"] > 0
+    assert said[1]["predictor"]["wasted_search_s"] < said[2]["predictor"]["wasted_search_s"]
     assert said[1]["hits"] < said[2]["hits"]
-    assert said[2]["match_predictor"]["precision"] is None
+    assert said[2]["predictor"]["precision"] is None
     rows = kernel.requests.to_pandas()
     predicted = rows.lookup.isin(["predicted miss", "forgone match"])
-    assert predicted.sum() == said[1]["match_predictor"]["predicted_misses"] > 0
+    assert predicted.sum() == said[1]["predictor"]["predicted_misses"] > 0
     assert (rows.search_s[predicted] == 0).all()
     assert (rows.skipped[predicted] == 0).all()
 
@@ -228,7 +228,7 @@ def test_no_line_that_searches_costs_less_than_the_one_that_is_drawn(
         searched = scores > line
         return float((searched & (forgone == 0)).sum() + forgone[~searched].sum())
 
-    assert cost(cheapest(scores, forgone)) == min(cost(line) for line in scores - 0.5)
+    assert cost(cheapest_threshold(scores, forgone)) == min(cost(line) for line in scores - 0.5)
 
 
 def test_a_threshold_is_chosen_on_what_was_preloaded_alone() -> None:
@@ -243,6 +243,6 @@ def test_a_threshold_is_chosen_on_what_was_preloaded_alone() -> None:
         )
         run = served(rows, predictor)
         check_proportions(served(rows, Always()), run)
-        chosen.append(predictor._searched)
+        chosen.append(predictor._searched_holdouts)
     assert chosen[0] == chosen[1]
     assert 0 < chosen[0] < PRELOAD // 5

@@ -13,7 +13,7 @@ from sim.core.errors import ConfigError, SimulationError
 from sim.core.gpu import Gpu
 from sim.core.workload import addon_bytes
 from sim.execution.feature_cache.overhead import Overhead
-from sim.frontend.delay import Constant, LogNormal, delay
+from sim.frontend.delay import Constant, LogNormal, as_delay
 from sim.metrics.design import checked
 from sim.metrics.request_columns import RequestColumn
 from sim.run.config.build import build
@@ -80,7 +80,7 @@ def test_a_setting_outside_its_range_is_named(
 def test_what_is_on_the_edge_of_a_range_is_taken() -> None:
     assert Gpu("x", None, None, "not known").energy_j(3.0) != 0.0
     assert GlobalMonitor(safety=1.0, margin=0.0, patience=1).safety == 1.0
-    assert delay(Constant(2.0)) == Constant(2.0)
+    assert as_delay(Constant(2.0)) == Constant(2.0)
     assert checked({"selector": ["nirvana"]}, "quality.designs.x") is None
 
 

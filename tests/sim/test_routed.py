@@ -14,7 +14,7 @@ from sim.core.errors import ConfigError
 from sim.core.model import Model
 from sim.core.request import Addons, Request
 from sim.execution.sequential import Sequential
-from sim.frontend.cached import Direct
+from sim.frontend.direct import Direct
 from sim.protocols import Router
 from sim.scheduling.routing.addons import ByAddons
 from sim.scheduling.routing.per_worker import PerWorkerQueues

@@ -10,7 +10,7 @@ import pytest
 from backends.base import Asset, Cost, Work
 from sim.core.errors import ConfigError
 from sim.core.request import Request
-from sim.frontend.cached import Direct
+from sim.frontend.direct import Direct
 from sim.metrics.summary import Window, models
 from sim.run.simulate import Outcome, write
 from tests.sim.lab import Given, engine, simulated

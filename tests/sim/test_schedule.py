@@ -13,7 +13,7 @@ from sim.cluster.allocation import ControlNetServers, FewSmall, FixedSplit
 from sim.core.errors import ConfigError
 from sim.core.model import Model
 from sim.core.request import Request
-from sim.frontend.cached import Direct
+from sim.frontend.direct import Direct
 from sim.protocols import Run
 from sim.scheduling.disciplines.pixel_budget import fits
 from sim.scheduling.hit_miss import HitMiss

@@ -1,4 +1,4 @@
-"""The vector database and the store: what is found late, found though gone, or not at all for a while."""
+"""The vector index and the store: what is found late, found though gone, or not at all for a while."""
 
 from collections.abc import Sequence
 from math import inf, sqrt
@@ -81,23 +81,23 @@ def test_a_change_is_seen_when_its_batch_is_done(
     steps: list[tuple[int, str]], batch: int, period_s: float | None, each_s: float, outages: Windows
 ) -> None:
     """What is found at any time is what a replay of the batches, worked out beforehand, would hold."""
-    database = VectorIndex(batch, period_s, 10_000 * each_s, outages)
-    database.open(Held)
-    database.settle(0.0)
+    index = VectorIndex(batch, period_s, 10_000 * each_s, outages)
+    index.open(Held)
+    index.start_serving(0.0)
     now_s, entry, live, changes, looks = 0.0, 0, [], [], []
     for gap, what in steps:
         now_s += gap
         if what == "add":
-            database.add(None, entry, entry, now_s)
+            index.add(None, entry, entry, now_s)
             changes.append((now_s, entry, True))
             live.append(entry)
             entry += 1
         elif what == "remove" and live:
             gone = live.pop(0)
-            database.remove(None, gone, gone, now_s)
+            index.remove(None, gone, gone, now_s)
             changes.append((now_s, gone, False))
         elif what == "best":
-            found = database.best(None, 0, now_s)
+            found = index.find(None, 0, now_s)
             looks.append((now_s, len(changes), found[0] if found else frozenset()))
     seen = seen_from([at for at, _, _ in changes], batch, inf if period_s is None else period_s, each_s, outages)
     for at_s, asked, found in looks:
@@ -137,8 +137,8 @@ def test_what_was_preloaded_is_there_at_the_start() -> None:
     assert list(run.record.request_columns["lookup"]) == [HIT, HIT]
 
 
-def test_what_is_deleted_is_found_until_the_database_knows_and_costs_a_search_and_a_fetch() -> None:
-    """Room for one image: the second prompt's pushes the first one out, which the database learns 1.5 s later."""
+def test_what_is_deleted_is_found_until_the_index_knows_and_costs_a_search_and_a_fetch() -> None:
+    """Room for one image: the second prompt's pushes the first one out, which the index learns 1.5 s later."""
     slow = VectorIndex(batch=100, period_s=1.5)
     run = served([0, 1, 0, 0], frontend(1, index=slow, search_s=0.1, fetch_s=0.2, admission=Misses()), preload=1)
     assert [LOOKUPS[code] for code in run.record.request_columns["lookup"]] == ["miss", "stale", "hit"]
@@ -149,7 +149,7 @@ def test_what_is_deleted_is_found_until_the_database_knows_and_costs_a_search_an
     assert [LOOKUPS[code] for code in instant.record.request_columns["lookup"]] == ["miss", "miss", "hit"]
 
 
-def test_a_database_that_is_down_is_waited_for_and_learns_afterwards() -> None:
+def test_an_index_that_is_down_is_waited_for_and_learns_afterwards() -> None:
     """The image made in the outage is found after it; in it every request is generated in full."""
     front = frontend(index=VectorIndex(outages=[(0.5, 3.5)], timeout_s=0.25), search_s=0.1)
     run = served([0, 0, 1, 1, 1, 0], front)
@@ -173,7 +173,7 @@ def test_a_store_that_is_down_is_asked_only_where_something_was_found() -> None:
 
 
 def test_an_outage_in_mid_run_loses_no_request_and_shows_in_the_time_series() -> None:
-    """NIRVANA through an outage of its database: full generations meanwhile, hits before and after."""
+    """NIRVANA through an outage of its index: full generations meanwhile, hits before and after."""
     from_s, until_s = 1800.0, 3600.0
     run = simulated(
         "system=nirvana-no-predictor", "trace.requests=1200", "preload=300", "arrivals.rate_rpm=10",
@@ -189,7 +189,7 @@ def test_an_outage_in_mid_run_loses_no_request_and_shows_in_the_time_series() ->
     assert not (rows.lookup[~during] == "no database").any()
     for part in (rows.arrival_s < from_s, rows.arrival_s >= until_s):
         assert (rows.lookup[part] == "hit").mean() > 0.1
-    assert said["cache"]["fallbacks"] == {"index": during.sum(), "store": 0}
+    assert said["cache"]["fallbacks"] == {"database": during.sum(), "store": 0}
     up = ~series.time_s.between(from_s, until_s, inclusive="left")
     assert (series.database_up == up).all()
     assert series.store_up.all()
@@ -265,10 +265,10 @@ def test_every_request_ends_once_in_the_time_its_plan_takes_and_the_same_again(
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("index.batch=0", r"database\.batch: found 0, expected int at least 1"),
-        ("index.period_s=-1", r"database\.period_s: found -1, expected float at least 0"),
-        ("index.outages=[[5,2]]", r"database\.outages: found \[\[5\.0, 2\.0\]\], expected windows"),
-        ("index.outages=[[1,5],[4,8]]", r"database\.outages: .*each to end before the next begins"),
+        ("index.batch=0", r"index\.batch: found 0, expected int at least 1"),
+        ("index.period_s=-1", r"index\.period_s: found -1, expected float at least 0"),
+        ("index.outages=[[5,2]]", r"index\.outages: found \[\[5\.0, 2\.0\]\], expected windows"),
+        ("index.outages=[[1,5],[4,8]]", r"index\.outages: .*each to end before the next begins"),
         ("store.outages=[[-1,5]]", r"store\.outages: "),
         ("store.timeout_s=inf", r"store\.timeout_s: found inf"),
         ("store.outages=7", r"store\.outages: found 7, expected"),

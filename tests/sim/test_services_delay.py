@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.core.errors import ConfigError
-from sim.frontend.delay import Constant, Delay, Draws, Empirical, LogNormal
+from sim.frontend.delay import Constant, Delay, Empirical, LogNormal, RowDelays
 from tests.sim.lab import simulated
 
 MANY = 200_000
@@ -45,9 +45,9 @@ def test_an_empirical_delay_has_its_quantiles_and_the_mean_of_its_pieces(quantil
 @given(rows=st.sets(st.integers(0, 5000), min_size=1, max_size=20))
 def test_a_row_takes_as_long_whoever_else_was_asked(rows: set[int]) -> None:
     delay = LogNormal(median_s=0.1, p99_s=0.4)
-    some, every = (Draws(delay, np.random.default_rng(1)) for _ in range(2))
-    wanted = {row: every.of(row) for row in range(max(rows) + 1)}
-    assert all(some.of(row) == wanted[row] for row in sorted(rows))
+    some, every = (RowDelays(delay, np.random.default_rng(1)) for _ in range(2))
+    wanted = {row: every.for_row(row) for row in range(max(rows) + 1)}
+    assert all(some.for_row(row) == wanted[row] for row in sorted(rows))
 
 
 SPREAD = "frontend.search_s={_target_: sim.frontend.delay.LogNormal, median_s: 0.1, p99_s: 0.4}"

@@ -18,7 +18,7 @@ from sim.execution.continuous_batching import ContinuousBatching
 from sim.execution.feature_cache.steps import StepCaching
 from sim.execution.same_size import SameSizeSteps
 from sim.execution.static_batch import StaticBatch
-from sim.frontend.cached import Direct
+from sim.frontend.direct import Direct
 from sim.protocols import Worker
 from sim.scheduling.batching.dynamic import DynamicBatching
 from sim.scheduling.disciplines.shortest_remaining import ShortestRemaining

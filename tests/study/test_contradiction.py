@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.cache.admission import Misses
-from sim.cache.cache import Cache
+from sim.cache.cache import ArtifactCache
 from sim.cache.eviction import Fifo, Lcbfu, Lfu, Lru
 from sim.cache.selector import Thresholds
-from sim.frontend.cached import Reuse
+from sim.frontend.cached import CachedFrontEnd
 from sim.papers.scorecard.card import study
 from sim.protocols import Eviction
 from tests.sim.lab import engine
@@ -53,8 +53,10 @@ def test_where_nothing_is_evicted_all_policies_are_the_same_cache(seed: int, row
 
 def served(prompts: np.ndarray, items: int | None, eviction: Eviction) -> tuple[list[int], int]:
     """The K of every request, and how many items were evicted."""
-    cache = Cache(items, TextToText(), eviction, KS)
-    frontend = Reuse(cache, Thresholds({5: 0.65, 10: 0.75, 15: 0.85, 20: 0.90, 25: 0.95}, strict=True), Misses())
+    cache = ArtifactCache(items, TextToText(), eviction, KS)
+    frontend = CachedFrontEnd(
+        cache, Thresholds({5: 0.65, 10: 0.75, 15: 0.85, 20: 0.90, 25: 0.95}, strict=True), Misses()
+    )
     run = engine(Schedule(np.zeros(1)), [1.0] * len(prompts), frontend=frontend, embeddings=lambda: prompts)
     run.run()
     return run.record.request_columns["k"].tolist(), int(run.record.request_columns["evictions"].sum())

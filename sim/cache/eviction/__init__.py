@@ -1,4 +1,4 @@
-"""Eviction: which item leaves a full cache. One policy per file."""
+"""Eviction: choose the items that leave a full cache. One policy per file."""
 
 from sim.cache.eviction.base import FINAL, K_BITS, K_MASK
 from sim.cache.eviction.fifo import Fifo

@@ -1,4 +1,4 @@
-"""How counts of uses begin and fade: what LFU and LCBFU share of what NIRVANA does not print."""
+"""Assumptions of LFU and LCBFU on use counts, which NIRVANA does not print."""
 
 from typing import Annotated
 
@@ -8,10 +8,10 @@ from conf.ranges import MOST
 from sim.protocols import Run
 
 Uses = Annotated[int, Ge(0), Le(MOST)]
-"""That an item enters with."""
+"""Number of uses that an item enters with."""
 
 
-def assume(run: Run, policy: str, ageing: bool, initial_uses: int) -> None:
+def assume_use_counts(run: Run, policy: str, ageing: bool, initial_uses: int) -> None:
     run.assume(
         f"{policy}: uses that an item enters with",
         initial_uses,

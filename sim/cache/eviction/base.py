@@ -1,4 +1,4 @@
-"""Items: what eviction policies judge."""
+"""Items of a cache, as eviction policies number them."""
 
 from sim.protocols import Item
 

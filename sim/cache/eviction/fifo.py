@@ -9,7 +9,7 @@ from sim.protocols import Eviction, Item
 
 @dataclass(slots=True)
 class Fifo(Eviction):
-    """The oldest item goes first, however much it was used (NIRVANA, 7.4; MoDM's sliding window, 5.3)."""
+    """Evict the oldest item, however much it was used (NIRVANA, 7.4; MoDM's sliding window, 5.3)."""
 
     _items: deque[Item] = field(init=False, default_factory=deque, repr=False)
 

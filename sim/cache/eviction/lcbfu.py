@@ -2,39 +2,39 @@
 
 from dataclasses import dataclass, field
 
-from sim.cache.eviction.ageing import Uses, assume
+from sim.cache.eviction.ageing import Uses, assume_use_counts
 from sim.cache.eviction.base import ITEM_BITS, K_BITS, K_MASK
-from sim.cache.eviction.rising import Lane, Rising
+from sim.cache.eviction.rising_keys import Lane, RisingKeys
 from sim.protocols import Eviction, Item, Run, Selector
 from traces.similarity.similarities import SimilaritySource
 
 
 @dataclass(slots=True)
 class Lcbfu(Eviction):
-    """The item with the lowest f x K goes first, where f counts its uses: the steps it saved (NIRVANA, 5.4).
+    """Evict the item with the lowest f x K, where f counts its uses: the steps it saved (NIRVANA, 5.4).
 
     Among equals the oldest entry goes first, of an entry the smallest K. Final images all save alike: their score is f.
 
-    f counts the insertion as the first use. Were it to start at 0 (``initial_uses=0``, as in MoDM's artifact), there
-    would always be enough items of score 0 to evict, whatever their K: K would play no part.
+    f counts the insertion as the first use. From 0 (``initial_uses=0``, as in MoDM's artifact) there would always be
+    enough items of score 0 to evict, whatever their K: K would play no part.
 
-    With ``ageing`` an item's key is its f x K plus the key of the last victim when it came in or was used, as in
+    With ``ageing`` an item's key is its f x K plus the last victim's key when the item came in or was used, as in
     ``Lfu``.
 
     Args:
-        ageing: whether uses of long ago fade.
+        ageing: True if uses of long ago fade.
         initial_uses: f of an item that enters; the paper does not say.
     """
 
     ageing: bool = True
     initial_uses: Uses = 1
     _age: int = field(init=False, default=0)
-    _items: Rising = field(init=False, default_factory=lambda: Rising(by_k=True), repr=False)
+    _items: RisingKeys = field(init=False, default_factory=lambda: RisingKeys(by_k=True), repr=False)
     _lanes: dict[tuple[int, ...], list[tuple[Lane, int]]] = field(init=False, default_factory=dict, repr=False)
-    """By the K of a new entry, for each of them where it waits, and its record but for the entry."""
+    """K of a new entry -> the lane of each K, and its record without the entry."""
 
-    def bind(self, run: Run, space: SimilaritySource, selector: Selector) -> None:
-        assume(run, "LCBFU", self.ageing, self.initial_uses)
+    def bind(self, run: Run, similarity: SimilaritySource, selector: Selector) -> None:
+        assume_use_counts(run, "LCBFU", self.ageing, self.initial_uses)
 
     def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
         first = (self._age << ITEM_BITS) + (entry << K_BITS)
@@ -48,10 +48,10 @@ class Lcbfu(Eviction):
 
     def victims(self, count: int) -> list[Item]:
         items = self._items
-        least = items.pop(count)
+        victims = items.pop(count)
         if self.ageing:
             self._age = items.last
-        return least
+        return victims
 
     def _find_lanes(self, ks: tuple[int, ...]) -> list[tuple[Lane, int]]:
         self._lanes[ks] = lanes = [(self._items.lane(k), (self.initial_uses * (k or 1)) << ITEM_BITS | k) for k in ks]

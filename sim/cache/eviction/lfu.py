@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from sim.cache.eviction.ageing import Uses, assume
+from sim.cache.eviction.ageing import Uses, assume_use_counts
 from sim.cache.eviction.base import FINAL, ITEM_BITS, items_of
-from sim.cache.eviction.rising import Lane, Rising
+from sim.cache.eviction.rising_keys import Lane, RisingKeys
 from sim.protocols import Eviction, Item, Run, Selector
 from traces.similarity.similarities import SimilaritySource
 
@@ -13,16 +13,16 @@ TIME_BITS = 40
 
 @dataclass(slots=True)
 class Lfu(Eviction):
-    """The item used least often goes first, among equals the least recently used (NIRVANA, 7.4).
+    """Evict the least frequently used item, among equals the least recently used (NIRVANA, 7.4).
 
-    A use is one of that (prompt, K), the insertion the first of them. What is evicted loses its count.
+    A use is one of that (prompt, K), the insertion the first of them. An evicted item loses its count.
 
-    With ``ageing`` an item's key is its uses plus the key of the last victim when it came in or was used (dynamic
-    ageing, LFUDA: Arlitt et al. 2000; Squid's heap LFUDA): what was popular once goes when newcomers were used as often
+    With ``ageing`` an item's key is its uses plus the last victim's key when the item came in or was used (dynamic
+    ageing, LFUDA: Arlitt et al. 2000; Squid's heap LFUDA). A once popular item goes when newcomers were used as often
     since.
 
     Args:
-        ageing: whether counts of long ago fade.
+        ageing: True if counts of long ago fade.
         initial_uses: uses that an item enters with.
     """
 
@@ -30,14 +30,14 @@ class Lfu(Eviction):
     initial_uses: Uses = 1
     _time: int = field(init=False, default=0)
     _age: int = field(init=False, default=0)
-    _items: Rising = field(init=False, default_factory=lambda: Rising(by_k=False), repr=False)
+    _items: RisingKeys = field(init=False, default_factory=lambda: RisingKeys(by_k=False), repr=False)
     _lane: Lane = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._lane = self._items.lane(FINAL)
 
-    def bind(self, run: Run, space: SimilaritySource, selector: Selector) -> None:
-        assume(run, "LFU", self.ageing, self.initial_uses)
+    def bind(self, run: Run, similarity: SimilaritySource, selector: Selector) -> None:
+        assume_use_counts(run, "LFU", self.ageing, self.initial_uses)
 
     def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
         first = (self._age + self.initial_uses << TIME_BITS) + self._time + 1
@@ -45,14 +45,14 @@ class Lfu(Eviction):
         self._time += len(ks)
 
     def used(self, item: Item) -> None:
-        """An item's key is its number of uses, aged, then the time of the last one."""
+        """Raise the key of ``item``: its number of uses, aged, then the time of the last one."""
         self._time += 1
         uses = (self._items.uses(item) or self.initial_uses) + 1
         self._items.rise(item, self._age + uses << TIME_BITS | self._time, uses)
 
     def victims(self, count: int) -> list[Item]:
         items = self._items
-        least = items.pop(count)
+        victims = items.pop(count)
         if self.ageing:
             self._age = items.last >> TIME_BITS
-        return least
+        return victims

@@ -9,8 +9,8 @@ from sim.protocols import Eviction, Item
 
 @dataclass(slots=True)
 class Lru(Eviction):
-    """The item that was not used for the longest goes first; entering counts as a use (NIRVANA, 7.4). A use is one of
-    that (prompt, K): the other states of the prompt grow older. About 140 bytes per item."""
+    """Evict the least recently used item; entering counts as a use (NIRVANA, 7.4). A use is one of that (prompt, K):
+    the other states of the prompt grow older. About 140 bytes per item."""
 
     _items: OrderedDict[Item, None] = field(init=False, default_factory=OrderedDict, repr=False)
 

@@ -1,4 +1,4 @@
-"""An offline yardstick: eviction that knows every request to come."""
+"""Offline optimum: eviction that knows every request to come."""
 
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
@@ -16,51 +16,52 @@ from traces.similarity.similarities import SimilaritySource
 
 @dataclass(slots=True)
 class Optimum(Eviction):
-    """The item whose next possible use lies furthest in the future goes first (Belady's MIN, for similarity caches).
+    """Evict the item whose next possible use lies furthest in the future (Belady's MIN, for similarity caches).
 
     A possible use of (prompt, K) is a later request that is similar enough to the prompt to skip K steps or more.
 
-    It has the most hits of all policies that store every miss where a request matches one artifact at most, one K (or
-    final images) is stored, and a request is done before the next one comes. Elsewhere it is a greedy rule, as the
-    optimum is NP-hard: it assumes that a request could use every artifact that is similar enough, and that no larger K
-    of the same prompt serves it instead. So it prefers small K: a yardstick for hit rate, not for compute saving, no
-    bound.
+    Among policies that store every miss it has the most hits if requests do not overlap, each matches at most one
+    artifact, and one K (or final images) is stored. Otherwise the optimum is NP-hard, and this is a greedy rule. It
+    assumes that a request could use every artifact that is similar enough, and that no larger K of the same prompt
+    serves it instead. So it prefers small K: it is a yardstick for hit rate, not for compute saving, and no bound.
 
-    Among equals the oldest entry goes first, of an entry the smallest K. It needs every row's neighbours, as
+    Among equals the oldest entry goes first, of an entry the smallest K. The policy needs every row's neighbours, as
     ``search=cached`` finds and keeps them.
 
     Args:
-        max_neighbours: neighbours of a row that are known; of a row with more, the most similar ones (traces.similarity.search).
+        max_neighbours: known neighbours of a row, the most similar ones (traces.similarity.search).
 
     Raises:
-        ConfigError: a selector without a lowest similarity.
+        ConfigError: if the selector has no lowest similarity.
     """
 
     max_neighbours: Count = 256
     _run: Run = field(init=False, repr=False)
-    _later: "Later" = field(init=False, repr=False)
+    _uses: "PossibleUses" = field(init=False, repr=False)
     _row_of: dict[Item, int] = field(init=False, default_factory=dict, repr=False)
     _next: dict[Item, int] = field(init=False, default_factory=dict, repr=False)
     _due: dict[int, list[Item]] = field(init=False, default_factory=dict, repr=False)
     _heap: list[tuple[int, Item]] = field(init=False, default_factory=list, repr=False)
-    _seen: int = field(init=False, default=0)
+    _planned_until: int = field(init=False, default=0)
 
-    def bind(self, run: Run, space: SimilaritySource, selector: Selector) -> None:
+    def bind(self, run: Run, similarity: SimilaritySource, selector: Selector) -> None:
         if selector.floor == -np.inf:
             raise ConfigError(
-                "eviction: the offline optimum must know from which similarity on a request can use an artifact, and "
-                "this selector names none (floor = -inf); choose another eviction"
+                "eviction: the offline optimum needs the lowest similarity at which a request can use an artifact, and "
+                "this selector has none (floor = -inf); choose another eviction"
             )
         self._run = run
         rows = run.workload.preload + run.workload.rows
-        known = remembered(space, rows, space.product(selector.floor), self.max_neighbours, run.similarity.content)
-        self._later = later(known, space, selector, self._shapes(rows))
+        neighbours = remembered(
+            similarity, rows, similarity.product(selector.floor), self.max_neighbours, run.similarity.content
+        )
+        self._uses = possible_uses(neighbours, similarity, selector, self._shapes(rows))
         run.assume("eviction", "offline optimum", "a yardstick: it knows every request to come")
-        cut = int((~known.complete).sum())
-        if cut:
+        incomplete = int((~neighbours.complete).sum())
+        if incomplete:
             run.assume(
                 "offline optimum: rows of which only the most similar neighbours are known",
-                f"{cut} of {rows}",
+                f"{incomplete} of {rows}",
                 f"more than {self.max_neighbours} artifacts are similar enough to them",
             )
 
@@ -73,34 +74,34 @@ class Optimum(Eviction):
         return [self._victim() for _ in range(count)]
 
     def _victim(self) -> Item:
-        self._catch_up()
+        self._replan_past()
         while True:
             next_use, item = heappop(self._heap)
             if self._next.get(item) == -next_use:
                 del self._next[item], self._row_of[item]
                 return item
 
-    def _catch_up(self) -> None:
-        """Plan anew the items whose next possible use has come and gone."""
+    def _replan_past(self) -> None:
+        """Plan the items again whose next possible use is past."""
         now = self._run.workload.preload + self._run.arrived
-        for row in range(self._seen, now):
+        for row in range(self._planned_until, now):
             for item in self._due.pop(row, ()):
                 if self._next.get(item) == row:
                     self._plan(item, now)
-        self._seen = now
+        self._planned_until = now
         if len(self._heap) > 2 * len(self._next) + 64:
             self._heap = [(-next_use, item) for item, next_use in self._next.items()]
             heapify(self._heap)
 
     def _plan(self, item: Item, now: int) -> None:
-        next_use = self._later.next(self._row_of[item], item & K_MASK, now)
+        next_use = self._uses.next(self._row_of[item], item & K_MASK, now)
         self._next[item] = next_use
-        if next_use < self._later.n:
+        if next_use < self._uses.n:
             self._due.setdefault(next_use, []).append(item)
         heappush(self._heap, (-next_use, item))
 
     def _shapes(self, rows: int) -> NDArray[np.int64]:
-        """A number for the shape and steps of every row: latents serve their own shape only."""
+        """Return a number for the shape and steps of every row: latents serve their own shape only."""
         work = self._run.workload
         if work.use_model_shape:
             return np.zeros(rows, np.int64)
@@ -109,38 +110,41 @@ class Optimum(Eviction):
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
-    """Which later rows could start from the artifact of a row: those of row j are ``rows[ends[j - 1]:ends[j]]``,
-    ascending.
+class PossibleUses:
+    """Later rows that could start from the artifact of each row: ``rows[ends[j - 1]:ends[j]]`` for row j, ascending.
 
-    ``ends`` is (n,) int64; of each of the (m,) ``rows``, ``skips`` is the K that the similarity allows, and ``alike``
-    whether both have the same shape and steps.
+    ``ends`` is (n,) int64. For each of the (m,) ``rows``, ``skips`` is the K that the similarity allows, and
+    ``same_shape`` is True if both rows have the same shape and steps.
     """
 
     ends: NDArray[np.int64]
     rows: NDArray[np.int64]
     skips: NDArray[np.int64]
-    alike: NDArray[np.bool_]
+    same_shape: NDArray[np.bool_]
 
     @property
     def n(self) -> int:
         return len(self.ends)
 
     def next(self, row: int, k: int, now: int) -> int:
-        """The first row from ``now`` on that could start from the state of ``row`` at ``k``; n where none can."""
+        """Return the first row from ``now`` on that could start from the state of ``row`` at ``k``; n if none can."""
         start, stop = self.ends[row - 1] if row else 0, self.ends[row]
         start += np.searchsorted(self.rows[start:stop], now)
-        can = self.skips[start:stop] > 0 if k == FINAL else (self.skips[start:stop] >= k) & self.alike[start:stop]
-        return int(self.rows[start + can.argmax()]) if can.any() else self.n
+        usable = (
+            self.skips[start:stop] > 0 if k == FINAL else (self.skips[start:stop] >= k) & self.same_shape[start:stop]
+        )
+        return int(self.rows[start + usable.argmax()]) if usable.any() else self.n
 
 
-def later(known: Neighbours, space: SimilaritySource, selector: Selector, shapes: NDArray[np.int64]) -> Later:
-    """``known``, every row's earlier neighbours, turned round; ``shapes`` (n,) tells rows of one shape."""
-    rows = len(known.ends)
-    of = np.repeat(np.arange(rows), np.diff(known.ends, prepend=0))
-    order = np.argsort(known.rows, kind="stable")
-    units, which = np.unique(known.units, return_inverse=True)
-    skips = np.array([selector.skip(space.similar(unit / UNIT)) for unit in units.tolist()], np.int64)[which]
-    alike = shapes[of] == shapes[known.rows]
-    ends = np.cumsum(np.bincount(known.rows, minlength=rows))
-    return Later(ends, of[order], skips[order], alike[order])
+def possible_uses(
+    neighbours: Neighbours, similarity: SimilaritySource, selector: Selector, shapes: NDArray[np.int64]
+) -> PossibleUses:
+    """Invert ``neighbours``, every row's earlier neighbours; rows of one shape have one number in ``shapes`` (n,)."""
+    rows = len(neighbours.ends)
+    uses = np.repeat(np.arange(rows), np.diff(neighbours.ends, prepend=0))
+    order = np.argsort(neighbours.rows, kind="stable")
+    units, unit_of = np.unique(neighbours.units, return_inverse=True)
+    skips = np.array([selector.skip(similarity.similar(unit / UNIT)) for unit in units.tolist()], np.int64)[unit_of]
+    same_shape = shapes[uses] == shapes[neighbours.rows]
+    ends = np.cumsum(np.bincount(neighbours.rows, minlength=rows))
+    return PossibleUses(ends, uses[order], skips[order], same_shape[order])

@@ -9,19 +9,19 @@ from sim.core.streams import EVICTION
 from sim.protocols import Eviction, Item, Run, Selector
 from traces.similarity.similarities import SimilaritySource
 
-DRAWN = 4096
+DRAWS_PER_CALL = 4096
 """Random numbers drawn at a time."""
 
 
 @dataclass(slots=True)
 class Random(Eviction):
-    """Every item in the cache is equally likely to go."""
+    """Evict an item at random, each with the same probability."""
 
     _rng: np.random.Generator = field(init=False, repr=False)
     _items: list[Item] = field(init=False, default_factory=list, repr=False)
     _drawn: list[float] = field(init=False, default_factory=list, repr=False)
 
-    def bind(self, run: Run, space: SimilaritySource, selector: Selector) -> None:
+    def bind(self, run: Run, similarity: SimilaritySource, selector: Selector) -> None:
         self._rng = run.rng(EVICTION)
 
     def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
@@ -31,11 +31,11 @@ class Random(Eviction):
         return [self._victim() for _ in range(count)]
 
     def _victim(self) -> Item:
-        """One item; the last one takes its place, so that nothing else moves."""
+        """Remove and return one item; the last item takes its place, so that no other moves."""
         if not self._drawn:
-            self._drawn = self._rng.random(DRAWN).tolist()
+            self._drawn = self._rng.random(DRAWS_PER_CALL).tolist()
         items = self._items
-        at = int(self._drawn.pop() * len(items))
-        item, items[at] = items[at], items[-1]
+        place = int(self._drawn.pop() * len(items))
+        item, items[place] = items[place], items[-1]
         items.pop()
         return item

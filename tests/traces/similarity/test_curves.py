@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.cache.admission import All
-from sim.cache.cache import Cache
+from sim.cache.cache import ArtifactCache
 from sim.cache.eviction import Fifo
 from sim.cache.selector import Thresholds
-from sim.frontend.cached import Reuse
+from sim.frontend.cached import CachedFrontEnd
 from tests.sim.lab import engine
 from traces.similarity.neighbours import UNIT, Neighbours, remembered
 from traces.similarity.similarities import TextToText
@@ -39,7 +39,9 @@ def test_fifo_hits_whatever_its_last_rows_reach(seed: int, rows: int, strict: bo
     space.bind(vectors, rng)
     known = remembered(space, rows, 0.65, rows, None)
     for size in (1, 2, 3, 7, 20, 119):
-        frontend = Reuse(Cache(size, TextToText(), Fifo()), Thresholds(dict(TABLE), strict=strict), All())
+        frontend = CachedFrontEnd(
+            ArtifactCache(size, TextToText(), Fifo()), Thresholds(dict(TABLE), strict=strict), All()
+        )
         run = engine(np.arange(rows), np.zeros(rows), frontend=frontend, embeddings=lambda: vectors)
         run.run()
         skipped = np.array(run.record.request_columns["skipped"])
