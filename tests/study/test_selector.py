@@ -28,7 +28,7 @@ from sim.core.errors import ConfigError  # noqa: E402
 from sim.fit.selector import live  # noqa: E402
 from sim.fit.selector.journal import Scores  # noqa: E402
 from sim.fit.selector.options import Options  # noqa: E402
-from sim.fit.selector.page import Findings, draw  # noqa: E402
+from sim.fit.selector.page import SelectorCalibration, draw  # noqa: E402
 from sim.fit.selector.pairs import Pair  # noqa: E402
 from sim.fit.selector.rule import Threshold  # noqa: E402
 from sim.run.commands import run_command  # noqa: E402
@@ -73,7 +73,7 @@ def falls_with_k(similarity: float, k: int) -> float:
 @pytest.fixture
 def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[Planted], Planted]:
     def put(planted: Planted) -> Planted:
-        monkeypatch.setattr("sim.fit.selector.live.opened", lambda options: planted)
+        monkeypatch.setattr("sim.fit.selector.live.open_models", lambda options: planted)
         return planted
 
     return put
@@ -88,11 +88,11 @@ def test_a_planted_crossing_comes_out_of_the_yaml(tmp_path: Path, plant: Any, ca
     assert isinstance(built, Thresholds)
     table = pq.read_table(tmp_path / "pairs.parquet").to_pandas()
     assert len(table) == 60 * 5
-    for k, limit in built.at_least.items():
+    for k, limit in built.thresholds.items():
         rows = table[table["k"] == k]
         assert limit == rows.loc[rows["similarity"] > 1 - 2.5 / k + 1e-9, "similarity"].min()
         np.testing.assert_allclose(rows["quality"], [falls_with_k(s, k) for s in rows["similarity"]])
-        assert built.skip(limit) == max(other for other, low in built.at_least.items() if low <= limit)
+        assert built.skip(limit) == max(other for other, low in built.thresholds.items() if low <= limit)
     assert (built.of_steps, built.strict) == (50, False)
     head = (tmp_path / "selector" / "measured.yaml").read_text()
     for said in ("random weights", "sdxl (tiny", "ssim", "alpha = 0.9", "60 of trace synthetic", "date: 20", "device:"):
@@ -125,9 +125,9 @@ def test_a_run_takes_the_thresholds_as_they_are(tmp_path: Path, plant: Any, smal
     ran = yaml.safe_load((folder / "config.yaml").read_text())
     written = yaml.safe_load((tmp_path / "selector" / "measured.yaml").read_text())
     assert ran["selector"] == written
-    assert set(written["at_least"]) == {5, 10}
+    assert set(written["thresholds"]) == {5, 10}
     if small:
-        assert ran["space"] == {"_target_": "traces.similarity.similarities.TextToText"}
+        assert ran["similarity"] == {"_target_": "traces.similarity.similarities.TextToText"}
         assert "reaches alpha = 0.95" in (tmp_path / "selector.md").read_text()
     else:
         assert ran["cache"]["latents_at"] == [5, 10]
@@ -180,8 +180,8 @@ def test_where_nothing_suffices_the_page_says_so_and_no_stale_table_stays(tmp_pa
     plant(Planted(lambda similarity, k: 1.0 if k == 5 else 0.0))
     calibrate(tmp_path, "--pairs", "8")
     head = (tmp_path / "selector" / "measured.yaml").read_text()
-    assert "K = 10, 15, 20, 25: left out" in head
-    assert set(yaml.safe_load(head)["at_least"]) == {5}
+    assert "left out because no similarity of the pairs sufficed: K = 10, 15, 20, 25" in head
+    assert set(yaml.safe_load(head)["thresholds"]) == {5}
     with pytest.raises(ConfigError, match=r"K = 5.*lower --alpha"):
         calibrate(tmp_path, "--pairs", "8", "--alpha", "1")
     assert "none suffices" in (tmp_path / "selector.md").read_text()
@@ -290,7 +290,7 @@ def test_a_larger_k_that_would_do_with_less_is_told_to_be_raised(tmp_path: Path,
     plant(Planted(lambda similarity, k: 1.0 if k == 10 else falls_with_k(similarity, 25)))
     assert calibrate(tmp_path, "--pairs", "40", "--ks", "5,10", "--weights", str(tmp_path), "--alpha", "0.5") == 0
     text = (tmp_path / "selector" / "measured.yaml").read_text()
-    limits = yaml.safe_load(text)["at_least"]
+    limits = yaml.safe_load(text)["thresholds"]
     assert limits[5] == limits[10]
     page = (tmp_path / "selector.md").read_text()
     assert f"| 5 | {limits[5]:.4f} |" in page
@@ -304,7 +304,7 @@ def test_more_k_than_fit_in_a_row_have_rows_and_no_empty_panel() -> None:
     limits = [Threshold(k, None if k == 7 else k / 10, None, 3, 0.5, 0.5) for k in range(1, 8)]
     quality = np.tile(similarity[:, None], 7)
     options = Options(output=Path("unused"), family="sdxl", weights="folder", share=0.5)
-    found = Findings(options, {}, [], [], similarity, quality, limits, {1: 0.3})
+    found = SelectorCalibration(options, {}, [], [], similarity, quality, limits, {1: 0.3})
     figure = draw(found)
     assert len(figure.axes) == 10
     shown = [panel for panel in figure.axes if panel.get_visible()]
