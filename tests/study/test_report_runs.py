@@ -203,7 +203,7 @@ def test_errors_name_the_place_and_what_to_do(
     (tmp_path / "empty").mkdir()
     assert re.search("empty: holds no finished run .*mezzotint run", error_of(tmp_path / "empty"))
     (tmp_path / "file").write_text("")
-    assert re.search("file: is a file; give the run directory", error_of(tmp_path / "file"))
+    assert re.search("file: found a file, expected a run directory", error_of(tmp_path / "file"))
     half = broken(fabricate, "half", '{"schema": 1, "system": ')
     assert re.search(r"half/summary.json: is not valid JSON \(.*line 1.*\); run it again", error_of(half))
     for digits, told in ((400, "too large to convert to float"), (5000, "Exceeds the limit")):

@@ -80,8 +80,8 @@ def accuracy_text(cells: Sequence[Cell]) -> str:
     worst = max((cell.error for cell in cells), default=0.0)
     share = f", {100 * inside / requests:.1f} % of the {requests:,} held-out requests" if requests else ""
     return (
-        f"mean and p90 within {100 * TOLERANCE:g} % in {len(within)} of {len(cells)} cells of one size and number of steps"
-        f"{share}, worst {100 * worst:.1f} %"
+        f"mean and p90 within {100 * TOLERANCE:g} % in {len(within)} of {len(cells)} cells of one size and number of "
+        f"steps{share}, worst {100 * worst:.1f} %"
     )
 
 

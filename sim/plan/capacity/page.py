@@ -11,8 +11,8 @@ from matplotlib.ticker import PercentFormatter
 from conf.palette import COLOURS, GREY, house_style, plain_numbers
 from sim.plan.capacity.search import CONFIDENCE, Capacity, CapacitySpec, interval
 from sim.plan.capacity.trials import Trials
-from sim.report.compare import Spread, limit_words
-from sim.report.palette import below
+from sim.report.compare import Spread, limit_text
+from sim.report.palette import legend_below
 
 BAND_RATES = 200
 """Rates at which the figure's interval over replications is drawn."""
@@ -85,7 +85,7 @@ def draw(system: str, spec: CapacitySpec, capacity: Capacity) -> Figure:
     panel.xaxis.set_major_formatter(plain_numbers())
     panel.xaxis.set_minor_formatter(plain_numbers())
     panel.yaxis.set_major_formatter(PercentFormatter(1.0))
-    panel.set(xlabel="Request rate (requests/min)", ylabel=f"Requests over the limit, {limit_words(spec.slo)}")
+    panel.set(xlabel="Request rate (requests/min)", ylabel=f"Requests over the limit, {limit_text(spec.slo)}")
     panel.set_title(
         f"{system}: {rate.mean:.3g} requests per minute ({_interval_words(spec)} {rate.low:.3g} to {rate.high:.3g})",
         loc="left",
@@ -98,7 +98,7 @@ def draw(system: str, spec: CapacitySpec, capacity: Capacity) -> Figure:
         Line2D([], [], color=GREY, linestyle="--", label=f"target: at most {spec.violations:.1%}"),
         Line2D([], [], color=COLOURS[1], linewidth=6, alpha=0.4, label="capacity and its interval"),
     ]
-    below(figure, handles, [str(handle.get_label()) for handle in handles])
+    legend_below(figure, handles, [str(handle.get_label()) for handle in handles])
     return figure
 
 
