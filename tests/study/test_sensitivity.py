@@ -92,7 +92,7 @@ def test_the_error_of_several_models_is_the_largest_and_not_known_where_one_is_n
 def test_the_page_says_how_the_service_times_are_known(runs: Path, tmp_path: Path) -> None:
     page = write_report([runs], tmp_path / "r.html")[0].read_text()
     assert "<h2>Accuracy</h2>" in page
-    assert "z-image-turbo on h100: nobody has held it against a service yet" in page
+    assert "z-image-turbo on h100: not yet compared with a real service" in page
     assert "SGLang-Diffusion, performance baselines" in page
     assert "measured by others" in page
     assert "21&thinsp;%" in page
