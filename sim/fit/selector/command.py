@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 def selector(**given: Any) -> None:
-    """Generate images in full and from cached ones, and find for each K the lowest similarity at which quality stays
-    above alpha (NIRVANA's Algorithm 2, MoDM's rule). Every finished pair is kept: an interrupted calibration goes on
-    with the same command.
+    """Find for each K the lowest similarity at which quality stays above alpha. Makes images in full and from cached
+    ones, and applies NIRVANA's Algorithm 2 or MoDM's rule. Every finished pair is kept: an interrupted calibration goes
+    on with the same command.
 
     Raises:
         ConfigError, TraceError, BackendError: the options cannot be used, or no similarity suffices at any K. In the

@@ -51,9 +51,9 @@ def similarity_map(
         str, Option(metavar="LIST", help="similarities to try for CLIP's 0.65; the best is refined by half a step")
     ] = FLOORS,
 ) -> None:
-    """Replay a trace's prompts through NIRVANA's FIFO caches and fit the encoder's similarities that stand for CLIP's
-    0.65 to 0.95, by least squares on the published rows of role fit. The similarities of all prompts are computed
-    once and kept on disk, so a second fit takes minutes less.
+    """Fit the similarities of an encoder that stand for CLIP's 0.65 to 0.95. Replays a trace's prompts through the
+    NIRVANA paper's FIFO caches and minimises the squared differences from its rows of role fit. The similarities of all
+    prompts are computed once and kept on disk, so a second fit takes minutes less.
 
     Raises:
         ConfigError, TraceError: an option or a trace cannot be used, or a file cannot be written.

@@ -73,8 +73,8 @@ def capacity(
     config_name: ConfigName = "config",
     plugin: Plugin = None,
 ) -> None:
-    """Search for the highest request rate at which at most a share of the requests exceeds a latency limit and the
-    backlog does not grow. Bisects every replication (seeds from seed= on, the same draws at every rate) and gives a
+    """Find the highest request rate that meets a latency target: at most a share of the requests exceeds the limit, and
+    the backlog does not grow. Bisects every replication (seeds from seed= on, the same draws at every rate) and gives a
     95 % interval over replications. Writes rate.json and rate.png. Every run keeps its folder beside them: an
     interrupted search goes on with the same command, and another --violations reuses the runs.
 

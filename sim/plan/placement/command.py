@@ -38,8 +38,8 @@ def placement(
     ] = 16,
     as_json: Annotated[bool, Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Find how many GPUs should serve ControlNets and which ControlNets go on each, from the rates at which they are
-    called alone and together. Solves a mixed-integer program and prints naive placements beside it.
+    """Place ControlNets on the fewest server GPUs, from the rates at which they are called alone and together. Solves a
+    mixed-integer program and prints naive placements beside it.
 
     Raises:
         ConfigError, TraceError: options that conflict, no placement within the limits, an unreadable trace.
