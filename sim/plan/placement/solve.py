@@ -84,7 +84,7 @@ def solve(demand: Demand, servers: int, limit: float, room: int) -> Placement | 
 
     Each server is busy for at most ``limit`` of its time and holds at most ``room`` ControlNets. The calls of a
     ControlNet on several servers are divided. The variables are shares x_is in [0, 1] and copies y_is in {0, 1}, with
-    x <= y. The objective to minimise is
+    x <= y. This objective is minimised.
 
         sum over pairs (i, j) called together and servers s of rate_ij call_s max(x_is + x_js - 1, 0)
         + BALANCE_WEIGHT x (the largest load + 1 / room of it for each copy)
