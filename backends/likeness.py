@@ -51,7 +51,8 @@ def read(path: Path) -> Measured:
     try:
         return Measured.model_validate_json(path.read_bytes())
     except OSError as error:
-        raise ValueError(f"{path}: {error.strerror or error}; make one with `mezzotint calibrate likeness`") from None
+        remedy = "make one with `mezzotint calibrate feature-similarity`"
+        raise ValueError(f"{path}: {error.strerror or error}; {remedy}") from None
     except ValidationError as error:
         raise ValueError(f"{path}: {first_error(error)}") from None
 

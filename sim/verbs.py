@@ -178,9 +178,9 @@ def _warn_of_extrapolation(summaries: Mapping[str, Mapping[str, Any]]) -> None:
 
 def _tell_unlike(folder: Path, summaries: Mapping[str, Mapping[str, Any]]) -> None:
     """Say that the runs of a sweep do unlike work, where they do."""
-    from sim.report.served import served, unlike
+    from sim.report.served import runs_by_images, served_models
 
-    if groups := unlike([(name, served(said, {})) for name, said in summaries.items()]):
+    if groups := runs_by_images([(name, served_models(said, {})) for name, said in summaries.items()]):
         print(
             f"mezzotint: the runs of {folder} do unlike work, so their speed and cost cannot be compared:",
             *(f"  {work}: {', '.join(names)}" for work, names in groups),
@@ -244,7 +244,7 @@ def _overrides() -> str:
 def _line(said: dict[str, Any], plain: dict[str, Any], folder: Path, overrides: str = "") -> str:
     """Return what a run found, in a line."""
     from sim.report.labels import flatten
-    from sim.report.served import served
+    from sim.report.served import served_models
 
     return (
         f"{said['system']}{f' ({overrides})' if overrides else ''}: "
@@ -252,7 +252,7 @@ def _line(said: dict[str, Any], plain: dict[str, Any], folder: Path, overrides: 
         f"{said['throughput_rpm'] or float('nan'):.2f} per minute, p50 {_seconds(said['latency_s']['p50'])}, "
         f"p95 {_seconds(said['latency_s']['p95'])}, p99 {_seconds(said['latency_s']['p99'])}"
         f"{_late(said['slo'])}{_unstable(said['backlog'])}; "
-        f"{' + '.join(map(str, served(said, flatten(plain))))} -> {folder}"
+        f"{' + '.join(map(str, served_models(said, flatten(plain))))} -> {folder}"
     )
 
 

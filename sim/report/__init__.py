@@ -1,1 +1,1 @@
-"""What finished runs say: the report's tables and figures."""
+"""Tables, figures and the HTML report of finished runs."""

@@ -1,4 +1,4 @@
-"""Runs side by side: replicas of one system at one load, and the loads at which systems can be compared."""
+"""Comparison of runs: replicas of one system at one load, and the loads that systems have in common."""
 
 import math
 import warnings
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A mean over replicas, with its extremes or the interval that holds it, in the quantity's own unit."""
+    """A mean over replicas with their extremes or its confidence interval, in the quantity's own unit."""
 
     mean: float
     low: float
@@ -25,8 +25,8 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """One series at one load: its replicas (seeds), each with the runs that repeat it."""
+class SeriesAtLoad:
+    """One series at one load: its replicas (seeds), each with its reruns."""
 
     series: str
     load: Load
@@ -34,75 +34,78 @@ class Cell:
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """A run for each seed: what is run again under the same configuration and seed counts once."""
+        """One run for each seed; reruns of the same configuration and seed count once."""
         return tuple(reruns[0] for reruns in self.replicas)
 
     def by_seed(self, *keys: str) -> dict[tuple[Scalar, ...], float]:
-        """The summary's number under `keys` by seed, of the seeds that have it."""
+        """Return the summary's number under `keys` by seed, for the seeds that have it."""
         found = ((run.replica, run.number(*keys)) for reruns in self.replicas for run in reversed(reruns))
         return {replica: value for replica, value in found if value is not None}
 
     def spread(self, *keys: str) -> Spread | None:
-        """The summary's number under `keys` over the replicas that have it; None if none has."""
+        """Return the spread of the summary's number under `keys` over the replicas that have it; None if none has."""
         values = self.by_seed(*keys).values()
         return Spread(sum(values) / len(values), min(values), max(values), len(values)) if values else None
 
     @property
     def backlog_grows(self) -> bool:
-        """Whether the queue of some replica grows for as long as requests come."""
+        """True if the queue of some replica grows for as long as requests arrive."""
         return any(run.backlog_grows for run in self.runs)
 
 
-def cells(runs: Sequence[Run]) -> list[Cell]:
-    """Runs grouped by load and series, in ascending load."""
+def cells(runs: Sequence[Run]) -> list[SeriesAtLoad]:
+    """Group runs by load and series, in ascending load."""
     groups: dict[tuple[str, Load], dict[tuple[Scalar, ...], list[Run]]] = defaultdict(dict)
     for run in runs:
         groups[run.series, run.load].setdefault(run.replica, []).append(run)
     ordered = sorted(groups.items(), key=lambda item: (item[0][1].order, natural(item[0][0])))
     return [
-        Cell(series, load, tuple(tuple(reruns) for reruns in replicas.values())) for (series, load), replicas in ordered
+        SeriesAtLoad(series, load, tuple(tuple(reruns) for reruns in replicas.values()))
+        for (series, load), replicas in ordered
     ]
 
 
-def beyond_noise(one: Cell, other: Cell, *keys: str) -> bool:
-    """Whether two series differ by more than chance: zero lies outside the 95 % interval of their difference.
+def beyond_noise(one: SeriesAtLoad, other: SeriesAtLoad, *keys: str) -> bool:
+    """Return True if zero lies outside the 95 % interval of the difference of two series.
 
-    Student's interval over seeds: of the differences seed by seed where they share two or more, which sees the same
-    arrivals on both sides, else Welch's. One seed tells nothing of chance.
+    With two or more shared seeds, which have the same arrivals on both sides, this is Student's interval of the paired
+    differences; otherwise Welch's. With a single seed the noise is unknown: False.
     """
-    from scipy import stats  # half a second, which `mezzotint plan` need not pay
+    from scipy import stats  # imported here, since it takes half a second
 
     ours, theirs = one.by_seed(*keys), other.by_seed(*keys)
     shared = ours.keys() & theirs.keys()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of seeds that do not differ at all
+        warnings.simplefilter("ignore", RuntimeWarning)  # seeds may not differ at all
         if len(shared) > 1:
-            found = stats.ttest_1samp([ours[seed] - theirs[seed] for seed in shared], 0.0)
+            test = stats.ttest_1samp([ours[seed] - theirs[seed] for seed in shared], 0.0)
         elif len(ours) > 1 and len(theirs) > 1:
-            found = stats.ttest_ind(list(ours.values()), list(theirs.values()), equal_var=False)
+            test = stats.ttest_ind(list(ours.values()), list(theirs.values()), equal_var=False)
         else:
             return False
-    return bool(found.pvalue < 0.05)
+    return bool(test.pvalue < 0.05)
 
 
 def common_loads(runs: Sequence[Run]) -> list[Load]:
-    """The loads that most series share, ascending; of more than three, evenly spaced ones with both ends."""
+    """Return the loads that most series share, ascending; of more than three, evenly spaced ones with both ends."""
     shared: dict[Load, set[str]] = defaultdict(set)
     for run in runs:
         shared[run.load].add(run.series)
-    widest = max(map(len, shared.values()), default=0)
-    return thinned(sorted((load for load, of in shared.items() if len(of) == widest), key=lambda load: load.order), 3)
+    max_count = max(map(len, shared.values()), default=0)
+    return thinned(
+        sorted((load for load, names in shared.items() if len(names) == max_count), key=lambda load: load.order), 3
+    )
 
 
-def thinned(values: Sequence[T], most: int) -> list[T]:
-    """`values`, or of more than `most` as many evenly spaced ones with both ends."""
-    if len(values) <= most:
+def thinned(values: Sequence[T], max_count: int) -> list[T]:
+    """Return `values`, or `max_count` evenly spaced ones of them, including both ends."""
+    if len(values) <= max_count:
         return list(values)
-    return [values[round(index * (len(values) - 1) / (most - 1))] for index in range(most)]
+    return [values[round(index * (len(values) - 1) / (max_count - 1))] for index in range(max_count)]
 
 
 def slo_multiples(runs: Sequence[Run]) -> list[str]:
-    """Every SLO name that some run measured ("2x", "4x", "10s"): multiples before seconds, each by size."""
+    """Return every SLO name that some run measured ("2x", "4x", "10s"): multiples first, each by size."""
 
     def size(name: str) -> tuple[bool, float, str]:
         try:
@@ -114,15 +117,15 @@ def slo_multiples(runs: Sequence[Run]) -> list[str]:
     return sorted({name for run in runs for name in run.summary["slo"] or {}}, key=size)
 
 
-def limit_words(name: str) -> str:
-    """An SLO's name as a title shows it: "2x standalone latency", "10s"."""
+def limit_text(name: str) -> str:
+    """Return an SLO's name for a title: "2x standalone latency", "10s"."""
     return name if name.endswith("s") else f"{name} standalone latency"
 
 
-def hit_shares(cell: Cell) -> dict[str, float] | None:
-    """Share of lookups by steps skipped: {"5": 0.1, ..., "unknown": hits without a K, "miss": the rest}.
+def hit_shares(cell: SeriesAtLoad) -> dict[str, float] | None:
+    """Return the share of lookups by steps skipped: {"5": 0.1, ..., "unknown": hits without a K, "miss": the rest}.
 
-    They sum to one. Averaged over the replicas; None for a series without a cache or without one lookup.
+    The shares sum to one and are means over the replicas. None for a series without a cache or without a lookup.
     """
     bars = []
     for run in cell.runs:
@@ -139,11 +142,11 @@ def hit_shares(cell: Cell) -> dict[str, float] | None:
     if not bars:
         return None
     keys = {key for bar in bars for key in bar}
-    return {key: sum(bar.get(key, 0.0) for bar in bars) / len(bars) for key in sorted(keys, key=by_steps)}
+    return {key: sum(bar.get(key, 0.0) for bar in bars) / len(bars) for key in sorted(keys, key=steps_order)}
 
 
-def by_steps(key: str) -> tuple[float, str]:
-    """Sort key for steps skipped: ascending, then what has no number."""
+def steps_order(key: str) -> tuple[float, str]:
+    """Return the sort key of steps skipped: numbers ascending, then unknown and miss."""
     try:
         return (float(key), key)
     except ValueError:

@@ -1,4 +1,4 @@
-"""How the notebooks show a figure."""
+"""Display of figures in the notebooks."""
 
 import io
 
@@ -6,12 +6,12 @@ from matplotlib.figure import Figure
 
 
 def show(figure: Figure | None, dpi: float = 72, inch_px: float | None = None) -> None:
-    """Show a figure beneath the cell, whatever backend matplotlib has; None, where there was nothing to draw, is not.
+    """Show a figure below the notebook's cell with any matplotlib backend; do nothing for None.
 
     Args:
-        inch_px: pixels of the page for an inch of the figure's width; None: as many as the image has.
+        inch_px: pixels of the page per inch of the figure's width; None keeps the image's own.
     """
-    from IPython.display import Image, display  # of the notebooks extra
+    from IPython.display import Image, display  # in the notebooks extra
 
     if figure is not None:
         buffer = io.BytesIO()

@@ -1,7 +1,7 @@
-"""What makes two runs the same system, the same load, or only another seed of the same thing.
+"""Names of runs: series, loads and replicas.
 
-Runs that differ in the seed alone are replicas and may be averaged; runs that differ in the arrival rate are points of
-one curve; whatever else differs must show in the name of the curve.
+Runs that differ in the seed alone are replicas and may be averaged. Runs that differ in the arrival rate are points of
+one curve. Every other difference must show in the curve's name.
 """
 
 import math
@@ -14,16 +14,16 @@ from conf.printable import printable
 Scalar = str | int | float | bool | None
 FlatConfig = Mapping[str, Scalar]
 
-_NOT_THE_SYSTEM = frozenset({"run", "hydra", "slo", "timeline", "sample_s"})
-_SAME_FOR_ALL = ("cluster", "trace", "arrivals", "shapes")
-"""Where runs differ in a setting of these, every label says so: systems on different clusters are no fair race."""
+_IGNORED_GROUPS = frozenset({"run", "hydra", "slo", "timeline", "sample_s"})
+_SHARED_GROUPS = ("cluster", "trace", "arrivals", "shapes")
+"""Groups whose differing settings stand in every label: systems on different clusters are not comparable."""
 
 _RATE = "arrivals.rate_rpm"
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The traffic offered to a run: its rate in requests per minute where it has one, and how to print it."""
+    """Traffic offered to a run: its rate in requests per minute (None if it has none) and its label."""
 
     rate_rpm: float | None
     label: str
@@ -36,14 +36,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Where a run stands on the axis that the runs vary: a numeric key of the configuration, and its value here."""
+    """A numeric configuration key that the runs vary, and its value in one run."""
 
     key: str
     value: float
 
 
 def flatten(tree: object, prefix: str = "") -> dict[str, Scalar]:
-    """Nested configuration -> {dotted key: scalar}; list elements get their index as key."""
+    """Return a nested configuration as {dotted key: scalar}; list elements get their index as key."""
     if isinstance(tree, list | tuple):
         tree = dict(enumerate(tree))
     if not isinstance(tree, Mapping):
@@ -55,7 +55,7 @@ def flatten(tree: object, prefix: str = "") -> dict[str, Scalar]:
 
 
 def load_of(config: FlatConfig) -> Load:
-    """The offered load: `arrivals.rate_rpm` if it is a number, else whatever describes the arrivals."""
+    """Return the offered load: `arrivals.rate_rpm` if it is a number, else a description of the arrivals."""
     rate = config.get(_RATE)
     if isinstance(rate, int | float) and not isinstance(rate, bool):
         return Load(float(rate), f"{rate:g} rpm")
@@ -70,15 +70,16 @@ def load_of(config: FlatConfig) -> Load:
 
 
 def labels(systems: Sequence[str], configs: Sequence[FlatConfig]) -> list[tuple[str, str, Setting | None]]:
-    """For each run: its label, its label without the one number that the runs vary, and that number.
+    """Return for each run its label, its label without the number that the runs vary, and that number.
 
-    A label is the system's name with the settings that tell apart runs of the same system, and those of the cluster,
-    trace and clock as soon as two runs differ in them. What follows from them, or from the run's load, is left out.
-    The number is the numeric setting that takes the most values in the labels of one system, three or more.
+    A label is the system's name with the settings that distinguish runs of the same system. Settings of the cluster,
+    trace and clock are included as soon as two runs differ in them; settings that follow from others or from the load
+    are left out. The varied number is the numeric setting with the most values in the labels of one system, at least
+    three.
     """
-    told = _telling_keys(systems, configs)
+    label_keys = _label_keys(systems, configs)
     values: dict[tuple[str, str], set[Scalar]] = {}
-    for system, config, keys in zip(systems, configs, told, strict=True):
+    for system, config, keys in zip(systems, configs, label_keys, strict=True):
         for key in keys:
             values.setdefault((key, system), set()).add(config.get(key))
     counts: dict[str, int] = {}
@@ -87,7 +88,7 @@ def labels(systems: Sequence[str], configs: Sequence[FlatConfig]) -> list[tuple[
             counts[key] = max(counts.get(key, 0), len(found))
     axis = max(counts, key=lambda key: counts[key], default="")
     placed: list[tuple[str, str, Setting | None]] = []
-    for system, config, keys in zip(systems, configs, told, strict=True):
+    for system, config, keys in zip(systems, configs, label_keys, strict=True):
         value = config.get(axis)
         setting = Setting(axis, float(value)) if isinstance(value, int | float) and _is_number(value) else None
         rest = [key for key in keys if not setting or key != axis]
@@ -96,30 +97,30 @@ def labels(systems: Sequence[str], configs: Sequence[FlatConfig]) -> list[tuple[
 
 
 def natural(label: str) -> tuple[tuple[str, float], ...]:
-    """Sort key of a label in which numbers count as numbers: a size of 200 before one of 1000."""
+    """Return a sort key in which numbers count as numbers: a size of 200 before one of 1000."""
     parts = re.split(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)", label)
     return tuple((text, float(number)) for text, number in zip(parts[::2], [*parts[1::2], "-1"], strict=True))
 
 
-def _telling_keys(systems: Sequence[str], configs: Sequence[FlatConfig]) -> list[list[str]]:
-    """For each run the keys that its label names."""
-    told: list[list[str]] = [[] for _ in systems]
+def _label_keys(systems: Sequence[str], configs: Sequence[FlatConfig]) -> list[list[str]]:
+    """Return for each run the keys that its label names."""
+    label_keys: list[list[str]] = [[] for _ in systems]
     for has_rate in (True, False):
         everyone = [index for index, config in enumerate(configs) if (load_of(config).rate_rpm is not None) == has_rate]
-        said_by_load = _RATE if has_rate else "arrivals."
+        load_prefix = _RATE if has_rate else "arrivals."
 
-        def candidates(members: Sequence[int], said_by_load: str = said_by_load) -> list[str]:
-            keys = {key for index in members for key in configs[index] if not key.startswith(said_by_load)}
+        def candidates(members: Sequence[int], load_prefix: str = load_prefix) -> list[str]:
+            keys = {key for index in members for key in configs[index] if not key.startswith(load_prefix)}
             return sorted((key for key in keys if not _ignored(key)), key=_key_order)
 
-        shared = [key for key in candidates(everyone) if key.split(".", 1)[0] in _SAME_FOR_ALL]
-        shared = _telling(everyone, configs, shared, [])
+        shared = [key for key in candidates(everyone) if key.split(".", 1)[0] in _SHARED_GROUPS]
+        shared = _distinguishing_keys(everyone, configs, shared, [])
         for system in sorted({systems[index] for index in everyone}):
             members = [index for index in everyone if systems[index] == system]
-            keys = _telling(members, configs, candidates(members), shared)
+            keys = _distinguishing_keys(members, configs, candidates(members), shared)
             for index in members:
-                told[index] = keys
-    return told
+                label_keys[index] = keys
+    return label_keys
 
 
 def _label(system: str, config: FlatConfig, keys: Sequence[str]) -> str:
@@ -132,12 +133,12 @@ def _is_number(value: Scalar) -> bool:
 
 
 def seeds_of(config: FlatConfig, seed: int | None) -> tuple[Scalar, ...]:
-    """What tells replicas apart: every seed of the configuration, and the summary's. Equal ones are one run, rerun."""
+    """Return all seeds of a run, the summary's and those of its configuration; equal ones mean a rerun."""
     return (seed, *(value for key, value in sorted(config.items()) if _is_seed(key)))
 
 
 def short_value(value: Scalar) -> str:
-    """A setting as a label shows it: of a path the file name, of a class its name."""
+    """Return a setting's value for a label: the file name of a path, the name of a class."""
     text = "none" if value is None else printable(str(value))
     if "/" in text:
         return text.rstrip("/").rsplit("/", 1)[-1]
@@ -145,18 +146,18 @@ def short_value(value: Scalar) -> str:
     return dotted[-1] if len(dotted) > 1 and all(part.isidentifier() for part in dotted) else text
 
 
-def _telling(
+def _distinguishing_keys(
     members: Sequence[int], configs: Sequence[FlatConfig], candidates: Sequence[str], chosen: Sequence[str]
 ) -> list[str]:
-    """`chosen` and those of `candidates`, in their order, that each split the members further."""
+    """Return `chosen` and, in order, each of `candidates` that splits the members further."""
     keys = list(chosen)
 
-    def parts(of: Sequence[str]) -> int:
-        return len({tuple(repr(configs[index].get(key)) for key in of) for index in members})
+    def count_groups(keys: Sequence[str]) -> int:
+        return len({tuple(repr(configs[index].get(key)) for key in keys) for index in members})
 
-    count = parts(keys)
+    count = count_groups(keys)
     for key in candidates:
-        finer = parts([*keys, key])
+        finer = count_groups([*keys, key])
         if finer > count:
             keys.append(key)
             count = finer
@@ -168,7 +169,7 @@ def _is_seed(key: str) -> bool:
 
 
 def _ignored(key: str) -> bool:
-    return _is_seed(key) or key.split(".", 1)[0] in _NOT_THE_SYSTEM
+    return _is_seed(key) or key.split(".", 1)[0] in _IGNORED_GROUPS
 
 
 def _key_order(key: str) -> tuple[bool, int, str]:
@@ -176,5 +177,5 @@ def _key_order(key: str) -> tuple[bool, int, str]:
 
 
 def short_key(key: str) -> str:
-    """A configuration key as a label shows it: its last two parts, a class or a name by what has it."""
+    """Return a configuration key for a label: its last two parts, without `.name` and `._target_`."""
     return ".".join(printable(key).removesuffix(".name").removesuffix("._target_").split(".")[-2:])

@@ -1,4 +1,4 @@
-"""The report's figure over time: how busy the GPUs were and how many requests waited, a strip for each series."""
+"""The report's figure over time: busy GPUs and waiting requests, a strip for each series."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,28 +10,28 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from conf.palette import EDGE, house_style
-from sim.report.compare import Cell, cells, common_loads, thinned
+from sim.report.compare import SeriesAtLoad, cells, common_loads, thinned
 from sim.report.labels import Load, natural
-from sim.report.palette import LETTERS, Mark, column, folded, marks, name_rows
+from sim.report.palette import NAME_WIDTH, SeriesStyle, folded, name_rows, series_styles, stacked_panels
 from sim.report.runs import Floats, Run, time_series
 
-MOST = 12
-"""Series drawn; of more, evenly spaced ones with both ends."""
+MAX_SERIES = 12
+"""Of more series, evenly spaced ones are drawn, including both ends."""
 
 _POINTS = 120
 
-Series = tuple[Floats, Floats]
-Drawn = tuple[Cell, Series | None, Series | None]
-"""A series at a load, its requests waiting and its busy GPUs."""
+TimeSeries = tuple[Floats, Floats]
+Strip = tuple[SeriesAtLoad, TimeSeries | None, TimeSeries | None]
+"""A series at a load, its waiting requests and its busy GPUs."""
 
 
 @house_style()
 def over_time(runs: Sequence[Run]) -> Figure | None:
-    """Busy GPUs as shades and requests waiting as an area against time: the first seed of each series.
+    """Draw busy GPUs as shades and waiting requests as an area against time, for the first seed of each series.
 
-    Up to three loads. Every series has a strip of its own, as lines at the same ceiling would lie on each other.
+    Up to three loads. Every series has its own strip, since lines at the same ceiling would hide each other.
     """
-    drawn: dict[Load, dict[str, Drawn]] = {}
+    drawn: dict[Load, dict[str, Strip]] = {}
     for cell in cells(runs):
         waiting, busy = _first(cell, "queued", _POINTS), _first(cell, "busy", _POINTS)
         if waiting or busy:
@@ -39,10 +39,10 @@ def over_time(runs: Sequence[Run]) -> Figure | None:
     loads = common_loads([run for run in runs if run.load in drawn])
     if not loads:
         return None
-    names = thinned(sorted({name for load in loads for name in drawn[load]}, key=natural), MOST)
-    looks = marks(runs)
-    strip = 0.36 if any("\n" in folded(name, LETTERS) for name in names) else 0.26  # inches, for two lines or one
-    figure, axes = column([strip * len(names) + 0.75, *([0.8] * len(names))] * len(loads))
+    names = thinned(sorted({name for load in loads for name in drawn[load]}, key=natural), MAX_SERIES)
+    styles = series_styles(runs)
+    strip = 0.36 if any("\n" in folded(name, NAME_WIDTH) for name in names) else 0.26  # inches, for two lines or one
+    figure, axes = stacked_panels([strip * len(names) + 0.75, *([0.8] * len(names))] * len(loads))
     shades = None
     for index, load in enumerate(loads):
         shares, *strips = axes[index * (1 + len(names)) :][: 1 + len(names)]
@@ -50,10 +50,10 @@ def over_time(runs: Sequence[Run]) -> Figure | None:
         unit, seconds, end_s = _unit(own)
         shades = _busy(shares, names, own, seconds) or shades
         shares.set_title(f"{load.label}: GPUs busy")
-        most = max((float(waiting[1].max()) for _, waiting, _ in own.values() if waiting), default=0.0)
+        max_waiting = max((float(waiting[1].max()) for _, waiting, _ in own.values() if waiting), default=0.0)
         for name, panel in zip(names, strips, strict=True):
-            _waiting(panel, own.get(name), seconds, looks[name], most)
-            panel.set_title(f"{folded(name, LETTERS + 8)}: requests waiting", fontsize=9, fontweight="normal", pad=3)
+            _waiting(panel, own.get(name), seconds, styles[name], max_waiting)
+            panel.set_title(f"{folded(name, NAME_WIDTH + 8)}: requests waiting", fontsize=9, fontweight="normal", pad=3)
         for panel in (shares, *strips):
             panel.set_xlim(0, end_s / seconds)
             panel.tick_params(axis="x", labelbottom=panel is strips[-1])
@@ -65,22 +65,22 @@ def over_time(runs: Sequence[Run]) -> Figure | None:
     return figure
 
 
-def _first(cell: Cell, column: str, points: int) -> Series | None:
+def _first(cell: SeriesAtLoad, column: str, points: int) -> TimeSeries | None:
     return next((found for run in cell.runs if (found := time_series(run, column, points))), None)
 
 
-def _unit(own: Mapping[str, Drawn]) -> tuple[str, int, float]:
-    """The unit of time, its seconds, and when the last of the series ends (s)."""
+def _unit(own: Mapping[str, Strip]) -> tuple[str, int, float]:
+    """Return the unit of time, its seconds, and the end of the longest series (s)."""
     ends = [float(series[0].max()) for _, *both in own.values() for series in both if series]
     longest = max(ends)
     unit, seconds = ("h", 3600) if longest >= 7200 else ("min", 60) if longest >= 120 else ("s", 1)
     return unit, seconds, longest or 1.0
 
 
-def _busy(panel: Axes, names: Sequence[str], own: Mapping[str, Drawn], seconds: int) -> QuadMesh | None:
-    """A strip a series, dark where all of its GPUs are busy; returns what a colour bar explains."""
+def _busy(panel: Axes, names: Sequence[str], own: Mapping[str, Strip], seconds: int) -> QuadMesh | None:
+    """Draw a strip for each series, dark while all of its GPUs are busy. Returns the mesh for a colour bar."""
     shades = None
-    name_rows(panel, names, LETTERS)
+    name_rows(panel, names, NAME_WIDTH)
     for row, name in enumerate(names):
         if name not in own or (busy := own[name][2]) is None:
             continue
@@ -95,17 +95,17 @@ def _busy(panel: Axes, names: Sequence[str], own: Mapping[str, Drawn], seconds: 
     return shades
 
 
-def _waiting(panel: Axes, drawn: Drawn | None, seconds: int, look: Mark, most: float) -> None:
-    """The queue as an area under a line, on the scale that all series of the load share; its peak in words."""
-    panel.set_ylim(0, 1.4 * max(most, 1.0))  # with room for the words
+def _waiting(panel: Axes, drawn: Strip | None, seconds: int, style: SeriesStyle, max_waiting: float) -> None:
+    """Draw the queue as an area, on one scale for all series of the load, and write its peak."""
+    panel.set_ylim(0, 1.4 * max(max_waiting, 1.0))  # the margin holds the label
     panel.yaxis.set_major_locator(MaxNLocator(2, integer=True))
     panel.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     if drawn is None or drawn[1] is None:
         panel.text(0.5, 0.4, "no data", transform=panel.transAxes, ha="center", color=EDGE, fontsize=8)
         return
     time, value = drawn[1]
-    panel.plot(time / seconds, value, color=look.colour)
-    panel.fill_between(time / seconds, value, color=look.colour, alpha=0.25, linewidth=0)
-    whole = _first(drawn[0], "queued", sys.maxsize)  # averages over spans hide the peak
-    said = f"at most {whole[1].max() if whole else 0:,.0f}"
-    panel.text(0.99, 0.95, said, transform=panel.transAxes, ha="right", va="top", color=EDGE, fontsize=8)
+    panel.plot(time / seconds, value, color=style.colour)
+    panel.fill_between(time / seconds, value, color=style.colour, alpha=0.25, linewidth=0)
+    exact = _first(drawn[0], "queued", sys.maxsize)  # averages over spans hide the peak
+    peak = f"peak {exact[1].max() if exact else 0:,.0f}"
+    panel.text(0.99, 0.95, peak, transform=panel.transAxes, ha="right", va="top", color=EDGE, fontsize=8)

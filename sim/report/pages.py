@@ -1,4 +1,4 @@
-"""Files of a study's page: NAME.md, NAME.json and figures, written all or none."""
+"""Output of a study: NAME.md, NAME.json and figures, written atomically."""
 
 import json
 from collections.abc import Mapping
@@ -18,17 +18,18 @@ def write_page(
     """Write a study's page, its data and its figures in ``folder``, and print the paths.
 
     Args:
-        text: the page in Markdown. A file in its place is replaced if it begins with the same line.
-        figures: by file name; a file of an earlier page is removed where there is no figure.
+        text: the page in Markdown. An existing file is replaced only if it begins with the same line.
+        figures: by file name; a None removes the file of an earlier page.
 
-    Raises ConfigError where the folder cannot be made, a file not written, or another page is in its place.
+    Raises:
+        ConfigError: the folder or a file cannot be written, or NAME.md holds something else.
     """
     output_folder(folder, ConfigError)
     markdown, data = folder / f"{name}.md", folder / f"{name}.json"
     check_ours(markdown, ConfigError, "a page of this study", text.partition("\n")[0].encode())
     drawn = {folder / file: figure for file, figure in figures.items() if figure is not None}
-    gone = [folder / file for file, figure in figures.items() if figure is None]
-    with atomic_files([*drawn, data, markdown], ConfigError, gone) as (*images, plain, page):
+    removed = [folder / file for file, figure in figures.items() if figure is None]
+    with atomic_files([*drawn, data, markdown], ConfigError, removed) as (*images, plain, page):
         for image, figure in zip(images, drawn.values(), strict=True):
             figure.savefig(image, format="png", metadata={"Software": None})
         plain.write_text(json.dumps(facts, indent=1, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")

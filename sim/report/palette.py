@@ -1,4 +1,4 @@
-"""How the series of a study look: a mark for each, their legend and their names; all else is in conf.palette."""
+"""Styles, legends and names of the series in a figure; colours and fonts are in conf.palette."""
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from sim.report.runs import Run
 WIDTH = 4.3
 """Inches of a figure: readable on a phone 400 pixels wide, and several fit side by side on a screen."""
 
-LETTERS = 21
+NAME_WIDTH = 21
 """Characters of a name on a line beside a panel."""
 
 _DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
@@ -26,75 +26,77 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """The look of one series: the same in every figure of a report."""
+class SeriesStyle:
+    """Colour, dash and marker of one series, the same in every figure of a report."""
 
     colour: str
     dash: Any
     marker: str
 
 
-def marks(runs: Sequence[Run]) -> dict[str, Mark]:
-    """A look for each series and family in `runs`; colours first, then dashes when they run out.
+def series_styles(runs: Sequence[Run]) -> dict[str, SeriesStyle]:
+    """Return a style for each series and family in `runs`; dashes vary when the colours run out.
 
-    Where there are more series than colours, those of one system share a colour.
-    One system at several values of one number is shaded from dark to light, in the order of that number.
+    With more series than colours, those of one system share a colour. The series of a single system at several values
+    of one number are shaded from dark to light, in the order of that number.
     """
     series, names = series_of(runs), families_of(runs)
-    of = {run.series: run.system for run in runs}
-    systems = sorted(set(of.values()), key=natural)
-    shared = len(systems) < len(series) > len(COLOURS)  # a colour a system, and a dash and a marker a variant of it
-    found: dict[str, Mark] = {}
+    system_of = {run.series: run.system for run in runs}
+    systems = sorted(set(system_of.values()), key=natural)
+    shared = len(systems) < len(series) > len(COLOURS)  # a colour for each system, a dash and a marker for each variant
+    styles: dict[str, SeriesStyle] = {}
     for group in (names, series):
         for place, name in enumerate(group):
             index, variant = place, 0
-            if shared and name in of:
-                index = systems.index(of[name])
-                variant = [each for each in series if of[each] == of[name]].index(name)
+            if shared and name in system_of:
+                index = systems.index(system_of[name])
+                variant = [each for each in series if system_of[each] == system_of[name]].index(name)
             dash = _DASHES[(variant + index // len(COLOURS)) % len(_DASHES)]
-            found[name] = Mark(COLOURS[index % len(COLOURS)], dash, _MARKERS[(index + variant) % len(_MARKERS)])
+            styles[name] = SeriesStyle(COLOURS[index % len(COLOURS)], dash, _MARKERS[(index + variant) % len(_MARKERS)])
     if len(names) == 1 and len(series) > 2:
         shades = mpl.colormaps["viridis"]
         for index, name in enumerate(series):
             shade = to_hex(shades(0.05 + 0.85 * index / (len(series) - 1))).upper()
-            found[name] = Mark(shade, "-", _MARKERS[index % len(_MARKERS)])
-    return found
+            styles[name] = SeriesStyle(shade, "-", _MARKERS[index % len(_MARKERS)])
+    return styles
 
 
 def series_of(runs: Iterable[Run]) -> list[str]:
-    """The names of the series, numbers in them in the order of numbers."""
+    """Return the names of the series in natural order."""
     return sorted({run.series for run in runs}, key=natural)
 
 
 def families_of(runs: Iterable[Run]) -> list[str]:
-    """The names of the curves along the number that the runs vary; where they vary none, of the series."""
+    """Return the names of the curves along the number that the runs vary, or of the series if they vary none."""
     return sorted({run.family or run.series for run in runs}, key=natural)
 
 
-def short(name: str, most: int = 44) -> str:
-    """`name` on one line of at most `most` characters, never empty and never hidden from a legend."""
+def short(name: str, max_length: int = 44) -> str:
+    """Return `name` on one line of at most `max_length` characters, never empty and never hidden from a legend."""
     line = " ".join(name.split()) or "unnamed"
-    line = line if len(line) <= most else f"{line[: most - 1]}…"
+    line = line if len(line) <= max_length else f"{line[: max_length - 1]}…"
     return f" {line}" if line.startswith("_") else line
 
 
-def column(heights: Sequence[float]) -> tuple[Figure, list[Axes]]:
-    """A figure of panels one below the other, each as many inches tall."""
+def stacked_panels(heights: Sequence[float]) -> tuple[Figure, list[Axes]]:
+    """Return a figure of panels one below the other, with their heights in inches."""
     figure, axes = panels(1, len(heights), width=WIDTH, height=sum(heights), share_y=False, height_ratios=heights)
     return figure, list(axes.flat)
 
 
-def legend(figure: Figure, series: Sequence[str], looks: Mapping[str, Mark], extra: Sequence[Line2D] = ()) -> None:
-    """A legend below all panels, which the figure grows by: a line and marker for each series, then `extra`."""
-    shown = [looks[name] for name in series]
-    handles = [Line2D([], [], color=look.colour, linestyle=look.dash, marker=look.marker) for look in shown]
+def series_legend(
+    figure: Figure, series: Sequence[str], styles: Mapping[str, SeriesStyle], extra: Sequence[Line2D] = ()
+) -> None:
+    """Add a legend below all panels: a line and marker for each series, then `extra`; the figure grows by it."""
+    ordered = [styles[name] for name in series]
+    handles = [Line2D([], [], color=style.colour, linestyle=style.dash, marker=style.marker) for style in ordered]
     letters = round(figure.get_figwidth() * 12)
     labels = [short(name, min(60, letters - 9)) for name in series] + [str(line.get_label()) for line in extra]
-    below(figure, [*handles, *extra], labels, handlelength=2.6)
+    legend_below(figure, [*handles, *extra], labels, handlelength=2.6)
 
 
-def below(figure: Figure, handles: Sequence[Line2D], labels: Sequence[str], **style: Any) -> None:
-    """A legend below all panels in as many columns as its labels allow; the figure grows by its height."""
+def legend_below(figure: Figure, handles: Sequence[Line2D], labels: Sequence[str], **style: Any) -> None:
+    """Add a legend below all panels in as many columns as its labels allow; the figure grows by its height."""
     letters = figure.get_figwidth() * 12
     columns = len(labels)
     while columns > 1 and sum(max(map(len, labels[i::columns])) + 7 for i in range(columns)) > letters:
@@ -105,7 +107,7 @@ def below(figure: Figure, handles: Sequence[Line2D], labels: Sequence[str], **st
 
 
 def name_rows(axes: Axes, series: Sequence[str], letters: int) -> None:
-    """Series names down the y axis of a horizontal bar chart, first at the top; long ones on two lines."""
+    """Put series names on the y axis of a horizontal bar chart, first at the top; long ones on two lines."""
     axes.set_yticks(range(len(series)), [folded(name, letters) for name in series])
     axes.set_ylim(len(series) - 0.45, -0.55)
     axes.tick_params(axis="y", length=0)
@@ -113,6 +115,6 @@ def name_rows(axes: Axes, series: Sequence[str], letters: int) -> None:
 
 
 def folded(name: str, letters: int) -> str:
-    """`name` on at most two lines of `letters` characters."""
+    """Return `name` on at most two lines of `letters` characters."""
     lines = textwrap.wrap(short(name, 2 * letters), letters) or [short(name)]
     return "\n".join(lines if len(lines) < 3 else [lines[0], short(" ".join(lines[1:]), letters)])

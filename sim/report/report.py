@@ -1,4 +1,4 @@
-"""`mezzotint report`: one HTML file that needs nothing beside it, and its figures as SVG."""
+"""`mezzotint report`: a self-contained HTML file, and its figures as SVG."""
 
 import base64
 import io
@@ -22,10 +22,10 @@ from sim.core.errors import ConfigError
 from sim.core.run_folder import REQUESTS
 from sim.report import figures, tables
 from sim.report.labels import short_key
-from sim.report.over_time import MOST, over_time
+from sim.report.over_time import MAX_SERIES, over_time
 from sim.report.palette import families_of, series_of
 from sim.report.runs import Run, load_runs
-from sim.report.sensitivity import EXAMPLE, PERCENTILES, likely, rerun_s
+from sim.report.sensitivity import EXAMPLE, PERCENTILES, rerun_s, sensitivities
 from sim.report.vllm_omni import vllm_omni
 
 
@@ -37,8 +37,8 @@ def report(
             "-o",
             "--output",
             metavar="FILE",
-            help="the HTML file to write, or a directory for report.html (default: report.html in the first DIR); of "
-            "vllm-omni the JSON file (default: it is printed)",
+            help="the HTML file to write, or a directory for report.html (default: report.html in the first DIR); "
+            "with --format vllm-omni the JSON file (default: standard output)",
         ),
     ] = None,
     format_: Annotated[
@@ -51,12 +51,12 @@ def report(
         typer.Option(
             min=0,
             metavar="S",
-            help="CPU-seconds of simulation that reruns with the service time moved may take in all, inf for no limit: "
-            "they give each latency its band",
+            help="CPU-seconds that reruns with longer and shorter service times may take in all, inf for no limit; "
+            "they give each latency its error band",
         ),
     ] = 0.0,
 ) -> None:
-    """Compare finished runs: one self-contained HTML file, and its figures as SVG beside it.
+    """Compare finished runs in one self-contained HTML file, with its figures as SVG beside it.
 
     Raises:
         ConfigError: the runs cannot be reported on; the message says what to do.
@@ -75,12 +75,12 @@ def report(
 
 _FIGURES: dict[str, tuple[str, Callable[[Sequence[Run]], Figure | None]]] = {
     "latency": ("Latency distribution", figures.latency_distribution),
-    "slo": ("SLO violations", figures.slo_violations),
+    "slo": ("Requests over the latency limit", figures.slo_violations),
     "hits": ("Cache hits by steps skipped", figures.hit_share),
     "throughput": ("Throughput", figures.throughput),
     "over_time": ("Queue and GPUs over time", over_time),
 }
-"""The title and the drawing of each figure by the name of its file; the template has the captions."""
+"""Title and drawing function of each figure by the name of its file; the captions are in the template."""
 
 
 def write_report(
@@ -88,14 +88,17 @@ def write_report(
 ) -> list[Path]:
     """Compare every finished run in or below `dirs`, with the options of `mezzotint report`.
 
-    Returns the HTML file, then the SVG files in `figures` beside it; the same runs give the same bytes. Raises
-    ConfigError: no runs, runs that cannot be read, or a place that cannot be written to.
+    Returns:
+        The HTML file, then the SVG files in `figures` beside it. The same runs give the same bytes.
+
+    Raises:
+        ConfigError: there are no runs, a run cannot be read, or a file cannot be written.
     """
     html = out if out is not None else dirs[0]
     html = html / "report.html" if html.is_dir() else html
     check_ours(html, ConfigError, "a report", b"<!DOCTYPE html>", b"mezzotint")
     runs = load_runs(dirs)
-    bar = tqdm(_FIGURES.items(), desc="figures", unit="figure", disable=None, leave=False)  # quiet where nobody looks
+    bar = tqdm(_FIGURES.items(), desc="figures", unit="figure", disable=None, leave=False)
     drawn = {name: _svg(figure) for name, (_, draw) in bar if (figure := draw(runs)) is not None}
     page = _page(runs, drawn, title or _title(runs), reruns_s)
     folder = html.parent / "figures"
@@ -103,8 +106,8 @@ def write_report(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         files = {paths[name]: svg for name, svg in drawn.items()} | {html: page.encode("utf-8", "backslashreplace")}
-        gone = [path for path in paths.values() if path not in files]
-        with atomic_files(list(files), ConfigError, gone) as temporaries:
+        removed = [path for path in paths.values() if path not in files]
+        with atomic_files(list(files), ConfigError, removed) as temporaries:
             for temporary, content in zip(temporaries, files.values(), strict=True):
                 temporary.write_bytes(content)
     except OSError as error:
@@ -113,33 +116,33 @@ def write_report(
 
 
 def _page(runs: Sequence[Run], drawn: Mapping[str, bytes], title: str, reruns_s: float) -> str:
-    rows, groups, found = tables.comparison(runs), tables.verdicts(runs), likely(runs, reruns_s)
+    rows, groups, bands = tables.comparison(runs), tables.verdicts(runs), sensitivities(runs, reruns_s)
     return render(
         "sim.report",
         "report.html.jinja",
         title=title,
-        unlike=tables.unlike_work(runs),
+        different_images=tables.different_images(runs),
         groups=groups,
         one_load=rows[0][0].load.label if len({cell.load.label for cell, _ in rows}) == 1 else "",
-        named=any(row["series"] for of in groups.values() for row in of),
+        named=any(row["series"] for members in groups.values() for row in members),
         columns=tables.columns(runs),
-        loads=[(load, list(of)) for load, of in groupby(rows, key=lambda row: row[0].load.label)],
+        loads=[(load, list(members)) for load, members in groupby(rows, key=lambda row: row[0].load.label)],
         seeds=any(len(cell.runs) > 1 for cell, _ in rows),
         repeated=len(runs) - sum(len(cell.runs) for cell, _ in rows),
         grows=any(run.backlog_grows for run in runs),
         unknown_quality=tables.unknown_quality(runs),
         dash=DASH,
-        likely=found,
+        sensitivities=bands,
         reruns=reruns_s > 0,
-        reruns_s=sum(rerun_s(each.run) for each in found),
+        reruns_s=sum(rerun_s(each.run) for each in bands),
         percentiles=PERCENTILES,
         example=EXAMPLE,
         by_others=any(model.basis == "published" for run in runs for model in run.models),
-        checks=list(dict.fromkeys(said for each in found for said in each.checked)),
+        checks=list(dict.fromkeys(text for each in bands for text in each.validations)),
         figures=[(name, _FIGURES[name][0], base64.b64encode(svg).decode()) for name, svg in drawn.items()],
         undrawn=[title for name, (title, _) in _FIGURES.items() if name not in drawn],
         series=len(series_of(runs)),
-        most=MOST,
+        max_series=MAX_SERIES,
         without_requests=[run.name for run in runs if not (run.path / REQUESTS).is_file()],
         assumptions=tables.assumptions(runs),
         reproduction=tables.reproduction(runs),
@@ -157,10 +160,10 @@ def _title(runs: Sequence[Run]) -> str:
 
 
 def _svg(figure: Figure) -> bytes:
-    """The figure's SVG without a date, so that equal figures are equal bytes.
+    """Return the figure's SVG without a date, so that equal figures are equal bytes.
 
-    Its clip paths are numbered: matplotlib names them by their place, whose last digit the layout's solver leaves open.
-    A name in a script that the font lacks is drawn as boxes; the page beside it has the name.
+    Clip paths get numbers: matplotlib names them by coordinates whose last digit varies with the layout's solver. Names
+    in scripts that the font lacks are drawn as boxes; the page has them as text.
     """
     buffer = io.BytesIO()
     with house_style(), mpl.rc_context({"svg.hashsalt": "mezzotint"}), warnings.catch_warnings():

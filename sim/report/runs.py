@@ -1,4 +1,4 @@
-"""Finished runs side by side: found, told apart, with what the figures read of their tables."""
+"""Reader of finished runs: their summaries, labels and the columns that figures need."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,21 +16,24 @@ from sim.core.errors import ConfigError
 from sim.core.run_folder import CLUSTER, REQUESTS, SUMMARY
 from sim.metrics.run_files import number_at, read_columns, read_config, read_summary
 from sim.report.labels import FlatConfig, Load, Scalar, Setting, flatten, labels, load_of, natural, seeds_of
-from sim.report.served import Served, Work, served
+from sim.report.served import ImageSpec, ServedModel, served_models
 
 Floats = NDArray[np.float64]
 
-MOST_S = 1e12
-"""What a time of a finished run is below: 30,000 years. No queue is as long either."""
+MAX_S = 1e12
+"""Bound of every plausible time (30,000 years) and queue length of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """One finished run.
 
-    `name` is its directory as the user would write it, `series` what it is called (its system, and what else tells it
-    apart from the other runs loaded with it), `config` the resolved configuration by dotted key. Where the runs vary
-    one number, `setting` is that number and `family` the series without it: the curve that the run is a point of.
+    Attributes:
+        name: its folder as the user would write it.
+        config: the resolved configuration by dotted key.
+        series: its system, with the settings that distinguish it from the other loaded runs.
+        setting: the number that the runs vary, if they vary one.
+        family: the series without `setting`: the curve that the run is a point of.
     """
 
     path: Path
@@ -45,40 +48,41 @@ class Run:
 
     @property
     def replica(self) -> tuple[Scalar, ...]:
-        """Every seed of the run; runs of one series and load that agree in it are reruns of one simulation."""
+        """All seeds of the run; equal ones in one series and load mean reruns of one simulation."""
         return seeds_of(self.config, self.seed)
 
     @property
-    def models(self) -> tuple[Served, ...]:
-        """The models that it served with, the reference model first."""
-        return served(self.summary, self.config)
+    def models(self) -> tuple[ServedModel, ...]:
+        """The run's models, the reference model first."""
+        return served_models(self.summary, self.config)
 
     @property
-    def work(self) -> Work | None:
-        """The images that it makes, by its reference model; None where nothing tells."""
-        return next((model.work for model in self.models), None)
+    def images(self) -> ImageSpec | None:
+        """The images of its reference model; None in an older summary."""
+        return next((model.images for model in self.models), None)
 
     @property
     def backlog_grows(self) -> bool:
-        """Whether more came than was served for as long as requests came; runs of earlier versions do not tell."""
+        """True if the queue grew for as long as requests arrived; False in summaries of earlier versions."""
         backlog = self.summary.get("backlog")
         return isinstance(backlog, Mapping) and backlog.get("grows") is True
 
     @property
     def seed(self) -> int | None:
-        """The run's seed, None where the summary does not tell."""
+        """The run's seed; None if the summary lacks it."""
         seed = self.summary["seed"]
         return seed if isinstance(seed, int) else None
 
     def number(self, *keys: str) -> float | None:
-        """The number in the summary under `keys`; None where there is none."""
+        """Return the number in the summary under `keys`; None if there is none."""
         return number_at(self.summary, *keys)
 
 
 def load_runs(dirs: Sequence[Path]) -> list[Run]:
-    """Every finished run in or below `dirs`, each once, ordered by series, load, seed and name.
+    """Return every finished run in or below `dirs` once, ordered by series, load, seed and name.
 
-    Raises ConfigError of a directory that is missing or holds no run, or a run that cannot be read.
+    Raises:
+        ConfigError: a directory is missing or holds no run, or a run cannot be read.
     """
     found: dict[Path, tuple[Path, str]] = {}
     for directory in dirs:
@@ -87,7 +91,7 @@ def load_runs(dirs: Sequence[Path]) -> list[Run]:
             base = directory.name or directory.resolve().name
             found.setdefault(path.resolve(), (path, printable(base if inner == "." else f"{base}/{inner}")))
     places = list(found.values())
-    # Quiet where standard error is no terminal, and where the runs are read before a bar would be seen.
+    # hidden if standard error is no terminal, or if reading ends before a bar would be seen
     bar = tqdm(places, desc="runs", unit="run", disable=None, delay=0.5, leave=False)
     summaries = [read_summary(path) for path, _ in bar]
     configs = [_config(path, summary) for (path, _), summary in zip(places, summaries, strict=True)]
@@ -107,21 +111,21 @@ def load_runs(dirs: Sequence[Path]) -> list[Run]:
 
 
 def latency_quantiles(run: Run, probabilities: Floats) -> Floats | None:
-    """Quantiles (s) of arrival-to-finish time over the completed requests of the measured window.
+    """Return quantiles (s) of arrival-to-finish time over the completed requests of the measured window.
 
-    None without a requests.parquet or without one completed request.
+    None without a requests.parquet or a completed request.
     """
     if not (run.path / REQUESTS).is_file():
         return None
     rows = measured(run, ("arrival_s", "finish_s", "outcome"))
     with np.errstate(over="ignore"):
         latency = (rows.finish_s - rows.arrival_s)[rows.outcome == "completed"].to_numpy(float)
-    latency = latency[np.abs(latency) < MOST_S]
+    latency = latency[np.abs(latency) < MAX_S]
     return np.quantile(latency, probabilities) if len(latency) else None
 
 
 def measured(run: Run, columns: Sequence[str]) -> pd.DataFrame:
-    """Columns of the requests of the measured window, by arrival: the last `requests.arrived`, after the warm-up."""
+    """Return columns of the requests after the warm-up, by arrival: the last `requests.arrived` rows."""
     rows = read_columns(run.path / REQUESTS, columns)
     arrived = run.number("requests", "arrived")
     if arrived is None or not 0 < arrived < len(rows):
@@ -130,9 +134,9 @@ def measured(run: Run, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def time_series(run: Run, column: str, points: int) -> tuple[Floats, Floats] | None:
-    """Time (s) and a column of cluster.parquet, its mean over each of up to `points` equal spans; None if absent.
+    """Return the times (s) and means of a column of cluster.parquet over up to `points` equal spans; None if absent.
 
-    A row counts for as long as it stands: a pause, however long, is one row.
+    A row is weighted by its duration: a pause, however long, is one row.
     """
     if not (run.path / CLUSTER).is_file():
         return None
@@ -141,32 +145,32 @@ def time_series(run: Run, column: str, points: int) -> tuple[Floats, Floats] | N
         return None
     rows = rows.sort_values("time_s", kind="stable")
     time, value = rows.time_s.to_numpy(), rows[column].to_numpy()
-    stands = rows.seconds.to_numpy() if "seconds" in rows else np.diff(time, append=time[-1:])
-    known = (np.abs(value) < MOST_S) & (np.abs(time) + np.abs(stands) < MOST_S)  # NaN is not below either
-    time, value, stands = time[known], value[known], stands[known]
+    held_s = rows.seconds.to_numpy() if "seconds" in rows else np.diff(time, append=time[-1:])
+    known = (np.abs(value) < MAX_S) & (np.abs(time) + np.abs(held_s) < MAX_S)  # False for NaN
+    time, value, held_s = time[known], value[known], held_s[known]
     if not len(time):
         return None
     if len(time) <= points or time[-1] == time[0]:
         return time, value
-    edges = np.linspace(time[0], time[-1] + stands[-1], points + 1)
-    elapsed, area = (_inside(time, stands, edges, rate) for rate in (np.ones(len(time)), value))
+    edges = np.linspace(time[0], time[-1] + held_s[-1], points + 1)
+    elapsed, area = (_inside(time, held_s, edges, rate) for rate in (np.ones(len(time)), value))
     filled = elapsed > 0
     return ((edges[1:] + edges[:-1]) / 2)[filled], area[filled] / elapsed[filled]
 
 
-def _inside(time: Floats, stands: Floats, edges: Floats, rate: Floats) -> Floats:
-    """The integral, between each two `edges`, of what is `rate` from each `time` on for as long as it `stands`."""
-    corners = np.column_stack([time, time + stands]).ravel()
-    integral = np.column_stack([np.zeros(len(time)), rate * stands]).ravel().cumsum()
+def _inside(time: Floats, held_s: Floats, edges: Floats, rate: Floats) -> Floats:
+    """Integrate, between each two `edges`, the function that is `rate` from each `time` on for `held_s`."""
+    corners = np.column_stack([time, time + held_s]).ravel()
+    integral = np.column_stack([np.zeros(len(time)), rate * held_s]).ravel().cumsum()
     return np.diff(np.interp(edges, corners, integral))
 
 
 def _find(directory: Path) -> Iterator[Path]:
-    """Run directories in or below `directory`; what is hidden is a run that is still being written."""
+    """Yield run folders in or below `directory`, without hidden ones: runs that are still being written."""
     if not directory.exists():
         raise ConfigError(f"{directory}: no such directory; give the run.dir of a run, or a folder of runs")
     if not directory.is_dir():
-        raise ConfigError(f"{directory}: is a file; give the run directory that holds it")
+        raise ConfigError(f"{directory}: found a file, expected a run directory; give the directory that holds it")
     found = False
     for here, below, files in os.walk(directory):
         below[:] = sorted(name for name in below if not name.startswith("."))
@@ -180,7 +184,7 @@ def _find(directory: Path) -> Iterator[Path]:
 
 
 def _config(path: Path, summary: Mapping[str, Any]) -> FlatConfig:
-    """The resolved configuration; of a trace in a file its digest too, since files of one name may differ."""
+    """Return the resolved configuration, with the digest of a trace file, since files of one name may differ."""
     config = flatten(read_config(path))
     digest = (summary["trace"] or {}).get("digest")
     if config.get("trace.path") and isinstance(digest, str):

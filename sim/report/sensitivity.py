@@ -1,5 +1,8 @@
-"""How right a prediction is likely to be: what it would be if every stage took as much less or more as its service
-times are known to err. Where nobody knows that error, an example change shows how much a latency depends on it."""
+"""Sensitivity of predicted latencies to errors of the service times.
+
+A run is simulated again with every stage longer and shorter by the known error of its service times, or by an example
+change if that error is unknown.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +23,7 @@ from sim.run.simulate import simulate
 from traces.error import TraceError
 
 EXAMPLE = 0.1
-"""The change of the service time that is shown where its error is not known, as a share of it."""
+"""Relative change of the service times for runs whose error is unknown."""
 
 PERCENTILES = ("p50", "p95", "p99")
 
@@ -31,103 +34,105 @@ Latencies = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Likely:
-    """One run, of the first seed of its series and load, and how right it is likely to be.
+class Sensitivity:
+    """The error band of one run: the first seed of its series and load.
 
     Attributes:
-        error: the known error of its service times, as a share of them; None where nobody knows it.
-        said: its percentiles from a rerun, and ``moved``: those with the service time shorter and longer by the error,
-            or by EXAMPLE without one; none where it was not made again.
-        reason: why it could not be made again.
-        checked: of each profile that it may have used, whose it is, and how far it was from what was measured.
+        error: relative error of its service times; None if unknown.
+        baseline: latency percentiles of an unchanged rerun; None without reruns.
+        shifted: percentiles with service times shorter and longer by the error, or by EXAMPLE if it is unknown.
+        reason: the reason why it was not rerun.
+        validations: source and known error of each profile that it may have used.
     """
 
     run: Run
     error: float | None
-    said: Latencies | None = None
-    moved: Sequence[Latencies] = ()
+    baseline: Latencies | None = None
+    shifted: Sequence[Latencies] = ()
     reason: str = ""
-    checked: Sequence[str] = ()
+    validations: Sequence[str] = ()
 
     @property
     def bands(self) -> dict[str, tuple[float, float]]:
-        """The smallest and largest value of each percentile with the service time moved; empty without reruns."""
-        if self.said is None:
+        """Smallest and largest value of each percentile over all reruns; empty without reruns."""
+        if self.baseline is None:
             return {}
-        found = {name: [each[name] for each in (self.said, *self.moved)] for name in PERCENTILES}
-        return {name: (min(values), max(values)) for name, values in found.items()}
+        values = {name: [each[name] for each in (self.baseline, *self.shifted)] for name in PERCENTILES}
+        return {name: (min(each), max(each)) for name, each in values.items()}
 
 
-def likely(runs: Sequence[Run], reruns_s: float = 0.0) -> list[Likely]:
-    """Of the first run of every series and load: look its profiles up, and rerun it with the service time moved.
+def sensitivities(runs: Sequence[Run], reruns_s: float = 0.0) -> list[Sensitivity]:
+    """Look up the profiles of the first run of every series and load, and rerun it with shifted service times.
 
-    A run that cannot be made again, or for which no time is left, has the reason instead. ``reruns_s`` are the
-    CPU-seconds of simulation that reruns may take in all, by what the runs themselves took, besides reading traces.
+    A run that cannot be rerun, or for which no time is left, has the reason instead.
+
+    Args:
+        reruns_s: CPU-seconds of simulation for all reruns, estimated from the runs' own; reading traces adds to it.
     """
     firsts = [cell.runs[0] for cell in cells(runs)]
-    bar = tqdm(firsts, desc="reruns with the service time moved", unit="run", disable=None, delay=1.0, leave=False)
-    found, left_s = [], reruns_s
+    bar = tqdm(firsts, desc="reruns with shifted service times", unit="run", disable=None, delay=1.0, leave=False)
+    result, left_s = [], reruns_s
     for run in bar:
         takes_s = rerun_s(run)
-        found.append(_likely(run, takes_s, takes_s < left_s))
-        left_s -= takes_s if found[-1].said else 0.0
-    return found
+        result.append(_sensitivity(run, takes_s, takes_s < left_s))
+        left_s -= takes_s if result[-1].baseline else 0.0
+    return result
 
 
 def rerun_s(run: Run) -> float:
-    """CPU-seconds of simulation that the reruns of ``run`` take, by what the run itself took."""
+    """Estimate the CPU-seconds of simulation of a run's three reruns from its own."""
     return 3 * (run.number("wall", "cpu_s") or 0.0)
 
 
-def _likely(run: Run, takes_s: float, has_time: bool) -> Likely:
+def _sensitivity(run: Run, takes_s: float, has_time: bool) -> Sensitivity:
     error = service_error(run.models)
     share = EXAMPLE if error is None else error
-    checked: list[str] = []
+    validations: list[str] = []
     try:
         config = configuration(run.path)
         backend = config.get("backend")
         if not isinstance(backend, Mapping) or backend.get("_target_") != PROFILED:
-            return Likely(
-                run, error, reason="its backend is not a profile: what was really run has the error of that run"
-            )
-        checked = _checked(backend, config.get("models"))
+            reason = "it has no profile to change: its service times come from a live backend or another class"
+            return Sensitivity(run, error, reason=reason)
+        validations = _validations(backend, config.get("models"))
         if not has_time:
-            reason = f"its reruns take about {number(takes_s, 2)} CPU-seconds of simulation: report --reruns-s inf"
-            return Likely(run, error, reason=reason, checked=checked)
-        said, *moved = (latencies(config, factor) for factor in (1.0, 1 - share, 1 + share))
+            reason = f"it takes about {number(takes_s, 2)} CPU-seconds; raise --reruns-s"
+            return Sensitivity(run, error, reason=reason, validations=validations)
+        baseline, *shifted = (latencies(config, factor) for factor in (1.0, 1 - share, 1 + share))
     except (ConfigError, TraceError, BackendError, SimulationError, OSError) as cause:
-        return Likely(run, error, reason=" ".join(str(cause).split()), checked=checked)
-    return Likely(run, error, said, moved, checked=checked)
+        return Sensitivity(run, error, reason=" ".join(str(cause).split()), validations=validations)
+    return Sensitivity(run, error, baseline, shifted, validations=validations)
 
 
 def configuration(folder: Path) -> dict[str, Any]:
-    """The configuration of a finished run, to be run again. Raises ConfigError where there is none."""
+    """Return the configuration of a finished run for a rerun. Raises ConfigError if the folder has none."""
     found = read_config(folder)
     if not found:
-        raise ConfigError(f"{folder}: holds no configuration; make the run again")
+        raise ConfigError(f"{folder}: found no config.yaml; make the run again")
     plain = {str(key): value for key, value in found.items() if key not in ("defaults", "hydra", "run")}
     return plain | {"run": {"dir": "unnamed"}, "quality": {"_target_": "sim.metrics.quality.AtLeastAlpha"}}
 
 
 def latencies(config: Mapping[str, Any], factor: float) -> Latencies:
-    """Rerun ``config`` with every stage ``factor`` times as long, besides what its backend.service_factor is.
+    """Rerun ``config`` with every stage ``factor`` times as long, on top of its backend.service_factor.
 
-    Raises ConfigError, TraceError, BackendError or SimulationError where it cannot be run.
+    Raises:
+        ConfigError, TraceError, BackendError, SimulationError: the configuration cannot be run.
     """
     backend = config["backend"]
-    moved = {**backend, "service_factor": factor * backend.get("service_factor", 1.0)}
-    found = simulate({**config, "backend": moved}).summary["latency_s"]
-    return {name: found[name] for name in PERCENTILES}
+    shifted = {**backend, "service_factor": factor * backend.get("service_factor", 1.0)}
+    latency_s = simulate({**config, "backend": shifted}).summary["latency_s"]
+    return {name: latency_s[name] for name in PERCENTILES}
 
 
-def _checked(backend: Mapping[str, Any], models: object) -> list[str]:
-    """What is known of the profiles of the models that a configuration may serve with."""
+def _validations(backend: Mapping[str, Any], models: object) -> list[str]:
+    """Return the validation and source of each profile that a configuration may use, in words."""
     folder = backend.get("folder")
     profiles = find(str(backend.get("gpu")), [shipped(), *([Path(folder)] if folder else [])])
-    served = models.values() if isinstance(models, Mapping) else ()
-    names = dict.fromkeys(str(model.get("name")) for model in served if isinstance(model, Mapping))
-    told = []
+    chosen = models.values() if isinstance(models, Mapping) else ()
+    names = dict.fromkeys(str(model.get("name")) for model in chosen if isinstance(model, Mapping))
+    result = []
     for profile in (profiles[name] for name in names if name in profiles):
-        checked = " ".join((profile.validation or "nobody has held it against a service yet").split())
-        told.append(f"{profile.model} on {profile.gpu}: {checked} (source: {' '.join(profile.source.split())})")
-    return told
+        validation = " ".join((profile.validation or "not yet compared with a real service").split())
+        result.append(f"{profile.model} on {profile.gpu}: {validation} (source: {' '.join(profile.source.split())})")
+    return result

@@ -1,4 +1,4 @@
-"""The models that a run served with: which images, at which precision, and how their times are known."""
+"""Models of a run: the images that they make, their precision, and the basis of their service times."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ UNKNOWN = "not known"
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """The images that a run makes. Speeds compare only between runs of equal work.
+class ImageSpec:
+    """The images that a model makes. Speeds compare only between runs of equal images.
 
-    Sizes and steps are None where requests bring their own, precision where it is not known.
+    Sizes and steps are None if requests bring their own, precision if it is unknown.
     """
 
     model: str
@@ -36,67 +36,69 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedModel:
     """One model of a run.
 
     Attributes:
-        basis: a key of BASES; None where it is not known.
-        service_error: the known relative error of its service times, a fraction; None where it is not known.
+        basis: a key of BASES; None if unknown.
+        service_error: relative error of its service times, a fraction; None if unknown.
     """
 
     role: str
-    work: Work
+    images: ImageSpec
     basis: str | None
     service_error: float | None
 
     @property
-    def basis_words(self) -> str:
-        """The basis as a table shows it."""
+    def basis_text(self) -> str:
+        """The basis for a table."""
         return BASES.get(self.basis or "", UNKNOWN)
 
     @property
-    def told_basis(self) -> str:
-        """The basis as it reads without a heading."""
+    def basis_phrase(self) -> str:
+        """The basis for running text."""
         return BASES.get(self.basis or "", f"basis {UNKNOWN}")
 
     def __str__(self) -> str:
-        return f"{self.work} ({self.told_basis})"
+        return f"{self.images} ({self.basis_phrase})"
 
 
-def served(summary: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[Served, ...]:
-    """Return a run's models, the reference model first; none where the summary, an older one, does not tell them.
+def served_models(summary: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[ServedModel, ...]:
+    """Return a run's models, the reference model first; empty for older summaries, which lack them.
 
-    The first role of ``config``, the resolved configuration by dotted key, is the reference model's.
+    Args:
+        config: the resolved configuration by dotted key. Its first role is the reference model's.
     """
     roles = [key.split(".")[1] for key in config if key.startswith("models.")] or ["large"]
     found = []
     for row in summary.get("models") or []:
         precision = row["precision"] and printable(row["precision"])
-        work = Work(printable(row["model"]), row["width"], row["height"], row["steps"], precision)
-        found.append(Served(row["role"], work, row["basis"], row["service_error"]))
+        images = ImageSpec(printable(row["model"]), row["width"], row["height"], row["steps"], precision)
+        found.append(ServedModel(row["role"], images, row["basis"], row["service_error"]))
     return tuple(sorted(found, key=lambda each: roles.index(each.role) if each.role in roles else len(roles)))
 
 
-def service_error(models: Sequence[Served]) -> float | None:
-    """Return the largest known error of the models' service times; None where that of some model is not known."""
+def service_error(models: Sequence[ServedModel]) -> float | None:
+    """Return the largest error of the models' service times; None if that of some model is unknown."""
     errors = [each.service_error for each in models]
     known = [error for error in errors if error is not None]
     return max(known) if known and len(known) == len(errors) else None
 
 
-def unlike(runs: Sequence[tuple[str, Sequence[Served]]]) -> list[tuple[str, list[str]]]:
-    """Group runs (name, models) by the work of their reference model.
+def runs_by_images(runs: Sequence[tuple[str, Sequence[ServedModel]]]) -> list[tuple[str, list[str]]]:
+    """Group runs (name, models) by the images of their reference model.
 
-    Returns the work with its basis, and the names of the runs that do it; nothing where all do the same.
+    Returns:
+        The images with their basis, and the names of their runs; empty if all runs make the same images.
     """
-    groups: dict[Work, list[tuple[str, Served]]] = {}
+    groups: dict[ImageSpec, list[tuple[str, ServedModel]]] = {}
     for name, models in runs:
         if models:
-            groups.setdefault(models[0].work, []).append((name, models[0]))
+            groups.setdefault(models[0].images, []).append((name, models[0]))
     if len(groups) < 2:
         return []
     found = []
-    for work, of in groups.items():
-        bases = ", ".join(dict.fromkeys(each.told_basis for _, each in of))
-        found.append((f"{work} ({bases})", list(dict.fromkeys(name for name, _ in of))))
+    for images, members in groups.items():
+        bases = ", ".join(dict.fromkeys(each.basis_phrase for _, each in members))
+        found.append((f"{images} ({bases})", list(dict.fromkeys(name for name, _ in members))))
     return found

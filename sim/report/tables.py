@@ -1,4 +1,4 @@
-"""The numbers of the report's tables: verdicts, comparison, assumptions and what makes each run again."""
+"""Numbers of the report's tables: verdicts, comparison, assumptions and reproduction."""
 
 import json
 from collections import Counter
@@ -7,19 +7,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from conf.page import DASH, number
-from sim.report.compare import Cell, beyond_noise, cells, slo_multiples
+from sim.report.compare import SeriesAtLoad, beyond_noise, cells, slo_multiples
 from sim.report.labels import natural, short_value
 from sim.report.runs import Run
-from sim.report.served import UNKNOWN, unlike
+from sim.report.served import UNKNOWN, runs_by_images
 
 QUALITY = ("quality", "factor_mean")
-"""Of the images served, over that of the large model's in full: a speed that costs quality is told with it."""
+"""Quality of the served images over that of the large model's full runs: a speed-up may cost quality."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One printed number: its text, its range over seeds, whether it is the load's best, and whether it depends on the
-    length of the trace because the backlog grows."""
+    """One printed number of the comparison.
+
+    Attributes:
+        range: lowest and highest value over seeds, in words.
+        best: True if no other system at that load reaches it.
+        unstable: True if it depends on the trace's length, because the backlog grows.
+    """
 
     text: str
     range: str = ""
@@ -29,9 +34,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A quantity of the table: where it is in the summary, how it prints, and which direction is better.
+    """A quantity of the comparison.
 
-    `settles` where it tends to a value as the trace grows even if the backlog grows with it.
+    Attributes:
+        keys: its place in the summary.
+        better: 1 if more is better, -1 if less is, 0 if neither.
+        settles: True if it converges on a longer trace even while the backlog grows.
     """
 
     title: str
@@ -42,28 +50,30 @@ class Column:
     settles: bool = True
 
     def text(self, value: float) -> str:
-        """The value in three digits; a percentage with one decimal."""
+        """Return the value in three digits; a percentage with one decimal."""
         return f"{100 * value:.1f}" if self.unit == "%" else number(value * self.scale, 3)
 
 
 def columns(runs: Sequence[Run]) -> list[Column]:
-    """The comparison's columns; one for each SLO multiple that some run measured. What no run knows has none: a table
-    of dashes hides the columns behind it. Quality has one all the same, as a reader asks for it beside speed."""
+    """Return the comparison's columns that some run has a value for, one for each SLO limit.
+
+    Quality always has a column, since readers look for it beside speed.
+    """
     shares = ("p50", "p95", "p99", "mean")
     offered = [
         *(
-            Column(f"Over SLO {name}", "%", ("slo", name, "violation_rate"), better=-1, settles=False)
+            Column(f"Over {name} limit", "%", ("slo", name, "violation_rate"), better=-1, settles=False)
             for name in slo_multiples(runs)
         ),
         *(Column(f"Latency {at}", "s", ("latency_s", at), better=-1, settles=False) for at in shares),
         Column("Quality", "", QUALITY, better=1),
         Column("Cost per image", "US$", ("cost_usd", "per_image"), better=-1),
-        Column("Throughput", "rpm", ("throughput_rpm",), better=1, settles=False),
-        Column("Until the last arrival", "rpm", ("throughput_until_last_arrival_rpm",), better=1),
-        Column("Hit rate", "%", ("cache", "hit_rate"), better=1),
+        Column("Throughput", "per min", ("throughput_rpm",), better=1, settles=False),
+        Column("Throughput to last arrival", "per min", ("throughput_until_last_arrival_rpm",), better=1),
+        Column("Cache hit rate", "%", ("cache", "hit_rate"), better=1),
         Column("Compute saved", "%", ("cache", "compute_saving"), better=1),
-        Column("Source age p50", "min", ("cache", "source_age_s", "p50"), scale=1 / 60),
-        Column("in the trace", "min", ("cache", "source_age_trace_s", "p50"), scale=1 / 60),
+        Column("Cached age p50", "min", ("cache", "source_age_s", "p50"), scale=1 / 60),
+        Column("Cached age in trace", "min", ("cache", "source_age_trace_s", "p50"), scale=1 / 60),
         Column("GPU busy", "%", ("gpu", "busy_fraction")),
         Column("Energy per image", "kJ", ("energy_j", "per_image"), scale=1e-3, better=-1),
     ]
@@ -74,10 +84,10 @@ def columns(runs: Sequence[Run]) -> list[Column]:
     return [each for each in known if grows or each.keys != ("throughput_until_last_arrival_rpm",)]
 
 
-def comparison(runs: Sequence[Run]) -> list[tuple[Cell, list[Entry]]]:
-    """The entries of ``columns`` for each series and load, by load.
+def comparison(runs: Sequence[Run]) -> list[tuple[SeriesAtLoad, list[Entry]]]:
+    """Return the entries of ``columns`` for each series and load, by load.
 
-    The best value of each load is marked where seeds show that it is no noise and all systems do like work.
+    The best value at each load is marked if it exceeds the noise of seeds and all systems make the same images.
     """
     shown, grid = columns(runs), cells(runs)
     rivals = {cell.load: [other for other in grid if other.load == cell.load] for cell in grid}
@@ -85,29 +95,29 @@ def comparison(runs: Sequence[Run]) -> list[tuple[Cell, list[Entry]]]:
 
 
 def verdicts(runs: Sequence[Run]) -> dict[str, list[dict[str, Any]]]:
-    """Group the runs by system and GPU kind: a row for each load, number of GPUs, and what else tells them apart.
+    """Return rows for each system and GPU kind, one per load, number of GPUs and other distinguishing setting.
 
-    ``series`` of a row is empty where the group's title says it.
+    A row's ``series`` is empty if the group's title identifies it.
     """
-    groups: dict[str, list[Cell]] = {}
+    groups: dict[str, list[SeriesAtLoad]] = {}
     for cell in cells(runs):
-        groups.setdefault(_placed(cell.runs[0]), []).append(cell)
+        groups.setdefault(_system_on_gpu(cell.runs[0]), []).append(cell)
     found = {}
-    for title, of in sorted(groups.items(), key=lambda item: natural(item[0])):
-        places = [(*cell.load.order, cell.runs[0].number("gpu", "count") or 0.0) for cell in of]
-        alone = len(set(places)) == len(places)
-        ordered = [cell for _, cell in sorted(zip(places, of, strict=True), key=lambda each: each[0])]
-        found[title] = [_verdict(cell, "" if alone else cell.series) for cell in ordered]
+    for title, members in sorted(groups.items(), key=lambda item: natural(item[0])):
+        places = [(*cell.load.order, cell.runs[0].number("gpu", "count") or 0.0) for cell in members]
+        is_unique = len(set(places)) == len(places)
+        ordered = [cell for _, cell in sorted(zip(places, members, strict=True), key=lambda each: each[0])]
+        found[title] = [_verdict(cell, "" if is_unique else cell.series) for cell in ordered]
     return found
 
 
-def _placed(run: Run) -> str:
-    """A run's system, and the kind of GPU that it has."""
+def _system_on_gpu(run: Run) -> str:
+    """Return a run's system and kind of GPU, in words."""
     kind = run.config.get("cluster.gpu.name")
     return f"{run.system} on {short_value(kind)}" if kind else run.system
 
 
-def _verdict(cell: Cell, series: str) -> dict[str, Any]:
+def _verdict(cell: SeriesAtLoad, series: str) -> dict[str, Any]:
     models = cell.runs[0].models
     means = {
         "gpus": (("gpu", "count"), 1.0),
@@ -115,10 +125,10 @@ def _verdict(cell: Cell, series: str) -> dict[str, Any]:
         "p95_s": (("latency_s", "p95"), 1.0),
     }
     of_models = {
-        "model": [each.work.model for each in models],
-        "steps": [DASH if each.work.steps is None else str(each.work.steps) for each in models],
-        "precision": [each.work.precision or UNKNOWN for each in models],
-        "basis": [each.basis_words for each in models],
+        "model": [each.images.model for each in models],
+        "steps": [DASH if each.images.steps is None else str(each.images.steps) for each in models],
+        "precision": [each.images.precision or UNKNOWN for each in models],
+        "basis": [each.basis_text for each in models],
     }
     found = {name: (cell.spread(*keys), scale) for name, (keys, scale) in means.items()}
     return {
@@ -131,51 +141,55 @@ def _verdict(cell: Cell, series: str) -> dict[str, Any]:
     }
 
 
-def _stability(cell: Cell) -> str:
+def _stability(cell: SeriesAtLoad) -> str:
     """Whether the queue grows, what is not served, and the share of requests over the tightest limit."""
     arrived, completed = cell.spread("requests", "arrived"), cell.spread("requests", "completed")
     if arrived is None or completed is None or not arrived.mean:
         return DASH
     if not completed.mean:
-        return "serves nothing"
-    said = "overloaded: its queue grows" if cell.backlog_grows else "stable"
+        return "completes no request"
+    verdict = "overloaded: its queue grows" if cell.backlog_grows else "stable"
     if cell.runs[0].summary.get("backlog") is None:
-        said = "queue not recorded"
+        verdict = "queue not recorded"
     lost = 1 - completed.mean / arrived.mean
-    said += f", drops {lost:.1%}" if lost > 0 else ""
+    verdict += f", drops {lost:.1%}" if lost > 0 else ""
     for name in slo_multiples(cell.runs)[:1]:
         late = cell.spread("slo", name, "violation_rate")
-        said += "" if late is None else f", {late.mean:.1%} over {name}"
-    return said
+        verdict += "" if late is None else f", {late.mean:.1%} over {name}"
+    return verdict
 
 
-def unlike_work(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    """(work with its basis, the systems that do it) where runs do unlike work; empty where all do the same."""
-    return [(work, ", ".join(names)) for work, names in unlike([(_placed(run), run.models) for run in runs])]
+def different_images(runs: Sequence[Run]) -> list[tuple[str, str]]:
+    """Return (images with their basis, systems) if the runs make different images, else an empty list."""
+    return [
+        (images, ", ".join(names))
+        for images, names in runs_by_images([(_system_on_gpu(run), run.models) for run in runs])
+    ]
 
 
 def assumptions(runs: Sequence[Run]) -> list[tuple[str, str, str, str]]:
-    """(what, value, source, the systems that rest on it) over all runs, each once."""
-    held: dict[tuple[str, str, str], list[Run]] = {}
+    """Return (assumption, value, source, systems that rest on it) over all runs, each once."""
+    runs_of: dict[tuple[str, str, str], list[Run]] = {}
     for run in runs:
         for row in run.summary["assumptions"] or []:
             fact = (_text(row["what"]), _text(row["value"]), _text(row["source"]))
-            if run not in held.setdefault(fact, []):
-                held[fact].append(run)
-    return [(*fact, _resting(who, runs)) for fact, who in sorted(held.items())]
+            if run not in runs_of.setdefault(fact, []):
+                runs_of[fact].append(run)
+    return [(*fact, _systems_text(some, runs)) for fact, some in sorted(runs_of.items())]
 
 
-def _resting(who: Sequence[Run], runs: Sequence[Run]) -> str:
-    """The systems of `who`, each with how many of its runs where that is not all of them."""
-    if len(who) == len(runs):
+def _systems_text(some: Sequence[Run], runs: Sequence[Run]) -> str:
+    """Return the systems of `some` runs, each with the number of its runs if `some` lacks any of them."""
+    if len(some) == len(runs):
         return "all"
-    of, all_of = (Counter(run.family or run.series for run in some) for some in (who, runs))
-    named = sorted(of, key=natural)
-    return ", ".join(name if of[name] == all_of[name] else f"{name} ({of[name]} of {all_of[name]})" for name in named)
+    counts, totals = (Counter(run.family or run.series for run in each) for each in (some, runs))
+    names = sorted(counts, key=natural)
+    parts = (name if counts[name] == totals[name] else f"{name} ({counts[name]} of {totals[name]})" for name in names)
+    return ", ".join(parts)
 
 
 def reproduction(runs: Sequence[Run]) -> list[tuple[str, ...]]:
-    """(run, series, load, seed, trace, digest): what has to be the same for the same bytes to come out."""
+    """Return (run, series, load, seed, trace, digest) of each run: equal ones give equal bytes."""
     rows = []
     for run in runs:
         trace = run.summary["trace"] or {}
@@ -185,37 +199,37 @@ def reproduction(runs: Sequence[Run]) -> list[tuple[str, ...]]:
 
 
 def unknown_quality(runs: Sequence[Run]) -> dict[str, str]:
-    """The reasons why quality is not known, and the systems that each is given for."""
-    held: dict[str, set[str]] = {}
+    """Return the reasons why quality is unknown, each with its systems."""
+    systems_of: dict[str, set[str]] = {}
     for run in runs:
         if run.number(*QUALITY) is None:
-            told = run.summary.get("quality")
-            told = told if isinstance(told, Mapping) else {}
-            reason = told.get("reason") or told.get("basis") or "the run does not say why"
-            held.setdefault(_text(reason), set()).add(run.family or run.series)
-    return {reason: ", ".join(sorted(who, key=natural)) for reason, who in held.items()}
+            quality = run.summary.get("quality")
+            quality = quality if isinstance(quality, Mapping) else {}
+            reason = quality.get("reason") or quality.get("basis") or "the run gives no reason"
+            systems_of.setdefault(_text(reason), set()).add(run.family or run.series)
+    return {reason: ", ".join(sorted(names, key=natural)) for reason, names in systems_of.items()}
 
 
-def _entry(cell: Cell, column: Column, rivals: Sequence[Cell]) -> Entry:
+def _entry(cell: SeriesAtLoad, column: Column, rivals: Sequence[SeriesAtLoad]) -> Entry:
     value = cell.spread(*column.keys)
     if value is None:
         return Entry(DASH)
     low, high = column.text(value.low), column.text(value.high)
     spread = f"{low} to {high}" if low != high else ""
     unstable = cell.backlog_grows and not column.settles
-    return Entry(column.text(value.mean), spread, _best(cell, column, rivals), unstable)
+    return Entry(column.text(value.mean), spread, _is_best(cell, column, rivals), unstable)
 
 
-def _best(cell: Cell, column: Column, rivals: Sequence[Cell]) -> bool:
-    """Whether a cell beats each of its rivals at the load, in print and beyond what seeds make differ."""
-    mine = cell.spread(*column.keys)
+def _is_best(cell: SeriesAtLoad, column: Column, rivals: Sequence[SeriesAtLoad]) -> bool:
+    """Return True if a cell beats each rival at the load, as printed and beyond the noise of seeds."""
+    own = cell.spread(*column.keys)
     others = [(other, x.mean) for other in rivals if other is not cell and (x := other.spread(*column.keys))]
-    alike = len({other.runs[0].work for other in rivals}) == 1
-    if not column.better or mine is None or not others or not alike:
+    is_comparable = len({other.runs[0].images for other in rivals}) == 1
+    if not column.better or own is None or not others or not is_comparable:
         return False
     return all(
-        column.better * (mine.mean - theirs) > 0
-        and column.text(mine.mean) != column.text(theirs)
+        column.better * (own.mean - theirs) > 0
+        and column.text(own.mean) != column.text(theirs)
         and beyond_noise(cell, other, *column.keys)
         for other, theirs in others
     )

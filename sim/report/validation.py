@@ -1,8 +1,8 @@
-"""`mezzotint validate`: how far a simulation is from the real thing.
+"""`mezzotint validate`: the error of a simulation against the same trace served live.
 
-A small trace is served live in virtual time, all models are profiled, and the same trace is simulated with the profile.
-The simulation sees nothing of the live run but the sizes and the largest batch that are to be profiled. On a CPU all
-seconds are processor time of this process, so that what else the machine does is no error of the simulator.
+A small trace is served live in virtual time. Its models are then profiled and the trace is simulated with the profiles.
+The simulation takes nothing from the live run but the sizes and the largest batch to profile. On a CPU all seconds are
+processor time of this process, so that other load on the machine is no error of the simulator.
 """
 
 import json
@@ -23,17 +23,18 @@ from sim.run.config.settings import check
 from sim.run.simulate import Outcome, assemble, replay, simulate, write
 
 GPU = "here"
-"""What the device at hand is called in the profiles that are made for a validation."""
+"""Name of the device at hand in the profiles of a validation."""
 
 
 def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False) -> str:
-    """Serve live, profile, simulate, compare; return the table of errors in Markdown and the paths of the files.
+    """Serve live, profile and simulate a trace; return the table of errors in Markdown and the files' paths.
 
     Args:
         config: the resolved configuration of the live run; its backend must be live.
-        folder: gets ``live/`` and ``simulated/`` (run directories), ``profiles/`` and validation.{json,md,png}.
+        folder: receives ``live/`` and ``simulated/`` (run folders), ``profiles/`` and validation.{json,md,png}.
 
-    Raises ConfigError where the backend is not live, and whatever ``simulate`` and ``calibrate`` raise.
+    Raises:
+        ConfigError: the backend is not live. Errors of ``simulate`` and ``calibrate`` pass through.
     """
     from backends.calibrate.session import complete  # needs the live extra
 
@@ -41,7 +42,7 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
     assembled = assemble(settings, progress=progress)
     backend: Any = assembled.engine.backend
     if not backend.live:
-        raise ConfigError("backend: a validation serves live and finds a backend that only looks up; add backend=live")
+        raise ConfigError("backend: found a backend with profiled times, expected a live one; add backend=live")
     live = replay(settings, assembled, config, progress=progress)
     write(live, folder / "live")
     profiles = folder / "profiles"
@@ -54,7 +55,7 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
         at = served[served.model == name] if (served.model == name).any() else served
         sizes = sorted({(int(w), int(h)) for w, h in zip(at.width, at.height, strict=True)})
         shapes = grid(sizes, _batches(backend.largest_batch(name)))
-        beside = backend.add_ons(name)
+        addons = backend.add_ons(name)
         plan = Plan(
             model.spec,
             GPU,
@@ -64,20 +65,20 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
             warmup=2,
             repeats=5,
             steps_timed=10,
-            controlnets=tuple(sorted(beside.in_line)),
-            apart=beside.stepped_apart,
-            lora_rank=beside.lora_rank,
+            controlnets=tuple(sorted(addons.in_line)),
+            apart=addons.stepped_apart,
+            lora_rank=addons.lora_rank,
         )
         profile = complete(plan, profiles, progress=progress, model=model).profile
-        more: dict[str, Any] = {}
-        for side, most in backend.largest_cut(name).items():
+        updates: dict[str, Any] = {}
+        for side, max_images in backend.largest_cut(name).items():
             from backends.calibrate.patches import measure  # needs the live extra
 
-            more["patched"] = measure(model, sizes, side, most).fit()[0]
+            updates["patched"] = measure(model, sizes, side, max_images).fit()[0]
         if len(names) > 1:
-            more["load_s"] = backend.load(Asset("model", name, name)).seconds
-        if more:
-            write_profile(profile.model_copy(update=more), profiles / f"{GPU}_{name}.yaml")
+            updates["load_s"] = backend.load(Asset("model", name, name)).seconds
+        if updates:
+            write_profile(profile.model_copy(update=updates), profiles / f"{GPU}_{name}.yaml")
     profiled = {"_target_": "backends.profiled.Profiled", "gpu": GPU, "folder": str(profiles)}
     simulated = simulate({**config, "backend": profiled}, progress=progress)
     write(simulated, folder / "simulated")
@@ -93,33 +94,36 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
 
 
 def _batches(largest: int) -> list[int]:
-    """Batches to profile: powers of two up to the largest that was served, and that one."""
+    """Return the batch sizes to profile: powers of two below the largest that was served, and that one."""
     return sorted({1 << n for n in range(largest.bit_length())} | {largest})
 
 
 def _compared(live: Outcome, simulated: Outcome, device: str) -> dict[str, Any]:
-    """The content of validation.json: of how many requests, and figures of both runs with the error of each."""
-    said, guessed = live.summary, simulated.summary
+    """Return the content of validation.json: the requests, and the figures of both runs with their errors."""
+    served, predicted = live.summary, simulated.summary
     pairs = [
-        *((f"latency {p} [s]", said["latency_s"][p], guessed["latency_s"][p]) for p in ("mean", "p50", "p90", "p99")),
-        ("throughput [1/min]", said["throughput_rpm"], guessed["throughput_rpm"]),
+        *(
+            (f"latency {p} [s]", served["latency_s"][p], predicted["latency_s"][p])
+            for p in ("mean", "p50", "p90", "p99")
+        ),
+        ("throughput [1/min]", served["throughput_rpm"], predicted["throughput_rpm"]),
         ("GPU-seconds", _gpu_s(live), _gpu_s(simulated)),
     ]
-    if said["gpu"]["switches"] or guessed["gpu"]["switches"]:
+    if served["gpu"]["switches"] or predicted["gpu"]["switches"]:
         pairs += [
-            ("models loaded in the place of others", said["gpu"]["switches"], guessed["gpu"]["switches"]),
-            ("GPU-seconds of that", said["gpu"]["switch_s"], guessed["gpu"]["switch_s"]),
+            ("model switches", served["gpu"]["switches"], predicted["gpu"]["switches"]),
+            ("GPU-seconds of switches", served["gpu"]["switch_s"], predicted["gpu"]["switch_s"]),
         ]
     one, other = (
         outcome.requests.select(["model", "skipped"]).to_pandas().astype({"model": str})
         for outcome in (live, simulated)
     )
     return {
-        "system": said["system"],
+        "system": served["system"],
         "device": device,
-        "requests": said["requests"]["arrived"],
-        "hits_live": said["cache"]["hits"] or 0,
-        "hits_simulated": guessed["cache"]["hits"] or 0,
+        "requests": served["requests"]["arrived"],
+        "hits_live": served["cache"]["hits"] or 0,
+        "hits_simulated": predicted["cache"]["hits"] or 0,
         "same_plan": int((one == other).all(axis=1).sum()),
         "rows": [
             {"what": what, "live": float(a or 0), "simulated": float(b or 0), "error": b / a - 1 if a else None}
@@ -132,7 +136,7 @@ def _text(facts: Mapping[str, Any]) -> str:
     head = (
         f"{facts['system']} on {facts['device']}, {facts['requests']} requests; "
         f"{facts['hits_live']} hits live, {facts['hits_simulated']} simulated; "
-        f"{facts['same_plan']} ran on the same model from the same step"
+        f"{facts['same_plan']} requests ran the same model from the same step in both"
     )
     rows = [
         (row["what"], number(row["live"]), number(row["simulated"]), percent(row["error"], sign=True))
@@ -150,12 +154,12 @@ def _gpu_s(outcome: Outcome) -> float:
 def _draw(live: Outcome, simulated: Outcome, facts: Mapping[str, Any]) -> Figure:
     figure, ((axes,),) = panels(1, width=7.5, height=4.2)
     for outcome, label, colour, style in (
-        (live, "served live", COLOURS[0], "-"),
+        (live, "live", COLOURS[0], "-"),
         (simulated, "simulated", COLOURS[1], "--"),
     ):
         rows = outcome.requests.to_pandas().query("outcome == 'completed'")
         axes.ecdf(rows.finish_s - rows.arrival_s, label=label, color=colour, linestyle=style, linewidth=2)
-    axes.set(xlabel="Latency, arrival to finish (s)", ylabel="Completed requests no slower", ylim=(0, 1.02))
+    axes.set(xlabel="Latency, arrival to finish (s)", ylabel="Share of completed requests", ylim=(0, 1.02))
     axes.yaxis.set_major_formatter("{x:.0%}")
     error = percent(facts["rows"][0]["error"], sign=True)
     axes.set_title(f"{facts['system']}, {facts['requests']} requests: mean latency {error}")

@@ -1,4 +1,4 @@
-"""A finished run in the keys of the results of vLLM-Omni's diffusion benchmark, to be laid beside a measured one."""
+"""Results of a finished run in the keys of vLLM-Omni's diffusion benchmark, for comparison with a measured one."""
 
 import math
 from collections.abc import Sequence
@@ -11,11 +11,15 @@ from sim.report.compare import slo_multiples
 from sim.report.runs import Run, load_runs, measured
 
 STAGES = ("search_s", "fetch_s", "load_s", "denoise_s", "decode_s")
-"""Columns of requests.parquet that are seconds of a stage; queueing is the time before the first of a GPU."""
+"""Columns of requests.parquet with the seconds of a stage; the queue stage ends when a GPU begins."""
 
 
 def vllm_omni(dirs: Sequence[Path]) -> dict[str, Any]:
-    """The results of the one run in ``dirs``; seconds, and null where nothing is known of it. Raises ConfigError."""
+    """Return the results of the one run in ``dirs``, in seconds, with null for unknown ones.
+
+    Raises:
+        ConfigError: there is no run, or more than one.
+    """
     runs = load_runs(dirs)
     if len(runs) > 1:
         raise ConfigError(f"--format vllm-omni: found {len(runs)} runs, expected one; name its directory")
@@ -47,7 +51,7 @@ def vllm_omni(dirs: Sequence[Path]) -> dict[str, Any]:
 
 
 def _slo(run: Run, arrived: int) -> dict[str, Any]:
-    """Of the tightest multiple of the standalone latency; without one, of the tightest limit in seconds."""
+    """Return the results for the tightest multiple of the standalone latency, else the tightest limit in seconds."""
     names = slo_multiples([run])
     if not names:
         return {"slo_attainment_rate": None, "slo_met_success": None, "slo_scale": None}

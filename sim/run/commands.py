@@ -3,7 +3,7 @@
 import ast
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from typer.exceptions import TyperException
 
 from sim.core.errors import ConfigError
+from sim.core.former_names import table
 
 COMMANDS: dict[str, str] = {
     "report": "sim.report.report:report",
@@ -30,13 +31,13 @@ COMMANDS: dict[str, str] = {
         ("calibrate sd15", "calibrate sdxl", "calibrate sd3", "calibrate flux", "calibrate sana"),
         "backends.cli:calibrate",
     ),
-    "calibrate likeness": "backends.cli:calibrate_likeness",
+    "calibrate feature-similarity": "backends.cli:calibrate_likeness",
     "calibrate sglang": "backends.cli:calibrate_sglang",
     "calibrate log": "sim.fit.profile.command:log",
-    "calibrate scale": "sim.fit.similarity_map.command:scale",
     "calibrate selector": "sim.fit.selector.command:selector",
+    "calibrate similarity-map": "sim.fit.similarity_map.command:similarity_map",
+    "plan capacity": "sim.plan.capacity.command:capacity",
     "plan placement": "sim.plan.placement.command:placement",
-    "plan rate": "sim.plan.capacity.command:rate",
     "scorecard": "sim.papers.scorecard.command:compare",
     "scorecard addons": "sim.papers.addons.command:compare",
     "scorecard compositions": "sim.papers.compositions.command:compare",
@@ -52,7 +53,7 @@ BY_NEXT_WORD = frozenset({"trace import"})
 def overview(first: str = "") -> str:
     """Return the commands, a line each: all, or those that begin with the word ``first``."""
     chosen = [words for words in COMMANDS if not first or words.split()[0] == first]
-    lines = [f"  {words:<24} {_summary(COMMANDS[words])}" for words in chosen]
+    lines = [f"  {words:<28} {_summary(COMMANDS[words])}" for words in chosen]
     about = "Replay text-to-image traffic through published serving designs."
     return "\n".join([f"Usage: mezzotint {first or 'COMMAND'} [OPTIONS]", "", about, "", *lines])
 
@@ -71,9 +72,16 @@ def words_after(first: str) -> list[str]:
 
 
 def command_of(given: Sequence[str]) -> str | None:
-    """Return the longest command that ``given`` begins with, such as ``trace import``; None where there is none."""
-    found = [words for words in COMMANDS if words.split() == list(given[: len(words.split())])]
-    return max(found, key=len, default=None)
+    """Return the longest command that ``given`` begins with, such as ``trace import``; None where there is none.
+
+    A command's former words (conf/former.yaml) count as its present ones, which are as many.
+    """
+    former: dict[str, str] = table()["commands"]
+    return _longest(COMMANDS, given) or former.get(_longest(former, given) or "")
+
+
+def _longest(commands: Iterable[str], given: Sequence[str]) -> str | None:
+    return max((each for each in commands if each.split() == list(given[: len(each.split())])), key=len, default=None)
 
 
 def run_command(words: str, options: Sequence[str]) -> int:

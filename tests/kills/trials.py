@@ -42,7 +42,7 @@ COMMANDS = (
     Command("sweep", f"run -m {RATED} seed=1,2,3,4 hydra.launcher.n_jobs=2 run.dir=sweep", ("sweep",)),
     Command(
         "rate",
-        f"plan rate {RUN} --jobs 2 -o rate --from 1 --to 60 --replications 2 --tolerance 1",
+        f"plan capacity {RUN} --jobs 2 -o rate --from 1 --to 60 --replications 2 --tolerance 1",
         ("rate",),
     ),
     Command("import", "trace import csv given/log.csv -o mine.parquet", ("mine.parquet",)),

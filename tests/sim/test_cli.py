@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sim.cli import main
+from sim.core.former_names import table
 from sim.run.commands import COMMANDS
 
 
@@ -226,7 +227,7 @@ def test_an_experiment_replays_a_trace_of_one_s_own() -> None:
         (["run", "models=null"], "models: found null, expected one of its choices"),
         (["run", "~system=[vanilla]"], "Config group override deletion value must be a string"),
         (["run", "a{"], "a{: cannot be read, expected KEY=VALUE, GROUP=CHOICE or ~GROUP"),
-        (["plan"], "plan: found nothing, expected placement or rate"),
+        (["plan"], "plan: found nothing, expected capacity or placement"),
         (
             ["run", "--plugin", "broken", "scheduler._target_=broken.Policy"],
             "--plugin: broken cannot be imported (SyntaxError",
@@ -286,6 +287,14 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     for words in COMMANDS:
         assert main([*words.split(), "--help"]) == 0
         assert capsys.readouterr().out.startswith(f"Usage: mezzotint {words}")
+
+
+def test_a_command_answers_to_its_former_words(capsys: pytest.CaptureFixture[str]) -> None:
+    former = {"plan rate": "plan capacity", "calibrate scale": "calibrate similarity-map"}
+    for words, present in former.items():
+        assert main([*words.split(), "--help"]) == 0
+        assert capsys.readouterr().out.startswith(f"Usage: mezzotint {present} ")
+    assert all(len(words.split()) == len(present.split()) for words, present in table()["commands"].items())
 
 
 @pytest.mark.parametrize("name", ["a b/[x] é", "it's", "1e3"])

@@ -248,7 +248,7 @@ def test_a_measured_table_is_read_by_model_size_and_step(tmp_path: Path) -> None
         path.write_text(text)
         with pytest.raises(ConfigError, match=said):
             Measured(str(path)).open()
-    with pytest.raises(ConfigError, match="mezzotint calibrate likeness"):
+    with pytest.raises(ConfigError, match="mezzotint calibrate feature-similarity"):
         Measured(str(tmp_path / "none.json")).open()
 
 

@@ -63,7 +63,7 @@ def test_an_experiment_keeps_its_arrivals_with_a_file(experiment: str) -> None:
 
 def test_plan_rate_scales_a_log_and_reports_rate_and_scale(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "synth", "--requests", "200", "--rate-rpm", "3", "-o", "log.parquet"]) == 0
-    words = ["plan", "rate", *FILE, "cluster.count=4", "--tolerance", "0.5", "-o", "plan"]
+    words = ["plan", "capacity", *FILE, "cluster.count=4", "--tolerance", "0.5", "-o", "plan"]
     assert main([*words, "--from", "0.3", "--to", "9", "--replications", "3"]) == 2
     assert "the same for every seed" in capsys.readouterr().err
     assert main([*words, "--from", "0.3", "--to", "9"]) == 0
@@ -71,11 +71,11 @@ def test_plan_rate_scales_a_log_and_reports_rate_and_scale(capsys: pytest.Captur
     own = pq.read_table("log.parquet").column("arrival_s").to_numpy()
     rate_rpm = 60 * (len(own) - 1) / np.ptp(own)
     assert said["own_clock"]["rate_rpm"] == pytest.approx(rate_rpm)
-    assert said["own_clock"]["similarity_map"] == pytest.approx(said["rate_rpm"]["mean"] / rate_rpm)
+    assert said["own_clock"]["scale"] == pytest.approx(said["rate_rpm"]["mean"] / rate_rpm)
     assert len(said["replications"]) == 1
     folder = next(each["folder"] for each in said["runs"] if each["rate_rpm"] == said["rate_rpm"]["mean"])
     times = pq.read_table(f"plan/{folder}/requests.parquet").column("arrival_s").to_numpy()
-    assert np.diff(times) == pytest.approx(np.diff(own) / said["own_clock"]["similarity_map"])
+    assert np.diff(times) == pytest.approx(np.diff(own) / said["own_clock"]["scale"])
     assert "as fast; its own mean rate is" in capsys.readouterr().out
 
 

@@ -82,10 +82,10 @@ def test_modms_monitor_really_switches_models_and_the_simulation_follows(tmp_pat
     assert main(["validate", *MODM, *words]) == 0
     facts = json.loads((tmp_path / "found" / "validation.json").read_text())
     rows = {row["what"]: row for row in facts["rows"]}
-    loaded = rows["models loaded in the place of others"]
+    loaded = rows["model switches"]
     assert loaded["live"] >= 2
     assert loaded["simulated"] == pytest.approx(loaded["live"], abs=2)
-    assert rows["GPU-seconds of that"]["live"] > 0
+    assert rows["GPU-seconds of switches"]["live"] > 0
     assert len(list(images.glob("*.png"))) == 36
     assert facts["same_plan"] >= 25
     assert abs(facts["hits_live"] - facts["hits_simulated"]) <= 8

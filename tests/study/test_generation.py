@@ -9,8 +9,8 @@ from backends.profile import read
 from sim.cli import main
 from sim.fit.profile.cells import Cell, cells, longest, split, windows
 from sim.fit.profile.command import backend
-from sim.fit.profile.fit import LEAST_AROUND, fit
-from sim.fit.profile.observed import Observed, begins, observed
+from sim.fit.profile.fit import MIN_SCATTER, fit
+from sim.fit.profile.observed import Observed, first_arrival, observed
 from traces.table.trace import Trace, make, write
 
 SIZES = ((512, 512), (512, 768), (1024, 512), (1024, 1024))
@@ -51,7 +51,7 @@ def test_mean_and_slowest_tenth_of_what_was_held_out(tmp_path: Path, capsys: pyt
     assert "16 of 16 cells" in validation
     for text in (validation, page):
         assert "the last fifth of the log, 2022-08-09 20:53 to 2022-08-09 23:06" in text  # 32,000 to 39,999 s
-    assert page.count("| held |") == 16
+    assert page.count("| within |") == 16
 
 
 def test_held_out_requests_arrive_after_all_training_requests() -> None:
@@ -71,8 +71,8 @@ def test_a_service_that_became_faster_is_fitted_on_the_requests_since_then() -> 
     window = longest(windows(training, check))
     assert 0.4 * 40_000 <= window.start <= 0.5 * 40_000
     pooled, recent = (fitted_cells(training[start:], held_out) for start in (0, window.start))
-    assert sum(cell.held for cell in pooled) <= 4
-    assert sum(cell.held for cell in recent) == len(recent) == 16
+    assert sum(cell.is_within_tolerance for cell in pooled) <= 4
+    assert sum(cell.is_within_tolerance for cell in recent) == len(recent) == 16
 
 
 def test_a_service_that_never_changed_keeps_the_longest_window_within_the_noise() -> None:
@@ -90,10 +90,10 @@ def test_a_log_of_few_requests_is_fitted_whole() -> None:
 
 def test_a_trace_without_a_first_arrival_tells_hours() -> None:
     trace = service(7_201)
-    assert observed(trace).period(begins(trace)) == "2022-08-09 12:00 to 2022-08-09 14:00"
+    assert observed(trace).period(first_arrival(trace)) == "2022-08-09 12:00 to 2022-08-09 14:00"
     for notes in ({}, {"first_arrival": "noon"}, {"first_arrival": 5}):
         plain = make(trace.table, name="t", source="s", notes=notes)
-        assert observed(plain).period(begins(plain)) == "hours 0.0 to 2.0 of the trace"
+        assert observed(plain).period(first_arrival(plain)) == "hours 0.0 to 2.0 of the trace"
 
 
 def test_the_law_is_found() -> None:
@@ -130,7 +130,7 @@ def seen(*groups: tuple[int, int, int, float]) -> Observed:
     return Observed(np.arange(len(width), dtype=float), width, np.ones_like(width), steps, seconds)
 
 
-def test_what_does_not_depend_on_the_steps_is_told_by_sizes_of_several_numbers_of_steps_alone() -> None:
+def test_only_sizes_with_several_numbers_of_steps_fit_the_fixed_seconds() -> None:
     """At width 100 an image takes 1 s and 0.1 s a step; width 200 was asked for with 50 steps alone, in 16 s."""
     several = [(50, 100, steps, 1 + 0.1 * steps) for steps in (10, 20, 40)]
     profile = fit(seen(*several, (50, 200, 50, 16.0)), gpu="g", model="m", source="s")
@@ -143,14 +143,14 @@ def test_what_does_not_depend_on_the_steps_is_told_by_sizes_of_several_numbers_o
 
 
 def test_every_scatter_rests_on_enough_requests_that_take_alike() -> None:
-    many = LEAST_AROUND + 500
+    many = MIN_SCATTER + 500
     apart = fit(seen((many, 100, 1, 1.0), (many, 200, 1, 5.0)), gpu="g", model="m", source="s").scatter
     assert apart is not None
     assert [around.seconds for around in apart.around] == [1.0, 5.0]
     rest = fit(seen((many, 100, 1, 1.0), (300, 200, 1, 4.0)), gpu="g", model="m", source="s").scatter
     assert rest is not None
     assert [around.seconds for around in rest.around] == [1.5]  # too few of the slow ones: all together
-    equal = seen((1, 100, 1, 1.0), (20 * LEAST_AROUND, 200, 1, 1.2), (LEAST_AROUND, 300, 1, 1.2000001))
+    equal = seen((1, 100, 1, 1.0), (20 * MIN_SCATTER, 200, 1, 1.2), (MIN_SCATTER, 300, 1, 1.2000001))
     once = fit(equal, gpu="g", model="m", source="s").scatter
     assert once is not None
     assert [around.seconds for around in once.around] == [1.2]  # five digits do not tell the next from it

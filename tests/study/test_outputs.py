@@ -43,7 +43,7 @@ def place(tmp_path: Path, fabricate: Fabricate, monkeypatch: pytest.MonkeyPatch)
         (["trace", "compare", "keep.parquet", "keep.parquet", "-o", "keep.parquet"], "keep.parquet"),
         (["calibrate", "log", "keep.parquet", "--gpu", "g", "--model", "m", "-o", "."], "g_m.yaml"),
         (["calibrate", "log", "keep.parquet", "--gpu=x", "--model=m", "-o", ".", "--page=notes.md"], "notes.md"),
-        (["calibrate", "scale", "--trace", "keep.parquet", "-o", "notes.md"], "notes.md"),
+        (["calibrate", "similarity-map", "--trace", "keep.parquet", "-o", "notes.md"], "notes.md"),
         (["scorecard", "stages", "-o", "."], "swiftdiffusion.md"),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A look for every series: told apart, kept together by system, shaded where they are one system's."""
+"""A style for every series: told apart, kept together by system, shaded where they are one system's."""
 
 from dataclasses import dataclass
 from itertools import combinations
@@ -8,12 +8,12 @@ import pytest
 
 from conf.palette import COLOURS
 from sim.report.compare import thinned
-from sim.report.palette import families_of, marks
+from sim.report.palette import families_of, series_styles
 
 
 @dataclass(frozen=True)
 class Named:
-    """What a look follows from, of a run."""
+    """What a style follows from, of a run."""
 
     system: str
     series: str
@@ -25,28 +25,28 @@ def _runs(*names: tuple[str, str, str]) -> Any:
 
 
 def test_more_series_than_colours_are_still_told_apart() -> None:
-    """Those of one system share a colour; no two look alike."""
+    """Those of one system share a colour; no two style alike."""
     runs = _runs(*((f"s{of}", f"s{of} cache={n}", f"s{of} cache={n}") for of in range(4) for n in range(4)))
-    looks = marks(runs)
+    styles = series_styles(runs)
     assert len(runs) > len(COLOURS)
     for one, other in combinations(runs, 2):
-        ours, theirs = looks[one.series], looks[other.series]
+        ours, theirs = styles[one.series], styles[other.series]
         assert ours != theirs
         assert (ours.colour == theirs.colour) == (one.system == other.system)
 
 
 def test_as_few_as_there_are_colours_have_one_each() -> None:
     runs = _runs(*((name, name, name) for name in ("a", "b", "c")))
-    assert [look.colour for look in marks(runs).values()] == list(COLOURS[:3])
+    assert [style.colour for style in series_styles(runs).values()] == list(COLOURS[:3])
 
 
 def test_one_system_at_several_values_is_shaded_in_their_order() -> None:
     runs = _runs(*(("a", f"a rate={n}", "a") for n in (2, 10, 1)))
     assert families_of(runs) == ["a"]
-    looks = marks(runs)
-    brightness = [sum(int(looks[f"a rate={n}"].colour[at : at + 2], 16) for at in (1, 3, 5)) for n in (1, 2, 10)]
+    styles = series_styles(runs)
+    brightness = [sum(int(styles[f"a rate={n}"].colour[at : at + 2], 16) for at in (1, 3, 5)) for n in (1, 2, 10)]
     assert brightness == sorted(brightness), "from dark to light, 2 before 10"
-    assert all(looks[f"a rate={n}"].dash == "-" for n in (1, 2, 10))
+    assert all(styles[f"a rate={n}"].dash == "-" for n in (1, 2, 10))
 
 
 @pytest.mark.parametrize("count", [1, 12, 13, 120])

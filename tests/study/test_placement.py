@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sim.cli import main
 from sim.core.errors import ConfigError
 from sim.plan.placement.demand import Demand, head, of_service, of_trace
-from sim.plan.placement.solve import GAP, LIGHT, Placement, fewest, in_turn, judged, one_each, solve
+from sim.plan.placement.solve import BALANCE_WEIGHT, GAP, Placement, evaluate, in_turn, min_servers, one_each, solve
 from traces.table.trace import Trace, make, write
 
 NAMES = "abcde"
@@ -35,7 +35,7 @@ def demands(draw: st.DrawFn) -> Demand:
 def objective(demand: Demand, found: Placement, room: int) -> float:
     """What ``solve`` minimises, of any placement."""
     even = max(found.load) + found.copies / (room * len(found.share) * len(found.load))
-    return found.turns_s + LIGHT * demand.call_s * even
+    return found.turns_s + BALANCE_WEIGHT * demand.call_s * even
 
 
 def exhaustive(demand: Demand, servers: int, limit: float, room: int) -> Placement | None:
@@ -43,7 +43,7 @@ def exhaustive(demand: Demand, servers: int, limit: float, room: int) -> Placeme
     best: tuple[float, Placement] | None = None
     for at in product(range(servers), repeat=len(demand.load)):
         whole = {name: [float(s == own) for s in range(servers)] for name, own in zip(demand.load, at, strict=True)}
-        found = judged(demand, whole)
+        found = evaluate(demand, whole)
         fits = max(map(len, found.servers)) <= room and max(found.load) <= limit + 1e-9
         if fits and (best is None or objective(demand, found, room) < best[0]):
             best = objective(demand, found, room), found
@@ -61,7 +61,7 @@ def test_no_placement_of_single_copies_is_better(demand: Demand, servers: int, r
     assert max(found.load) <= limit * (1 + 1e-6)
     assert sum(found.load) == pytest.approx(sum(demand.load.values()))
     assert all(sum(shares) == pytest.approx(1) for shares in found.share.values())
-    assert fewest(demand, limit) <= servers
+    assert min_servers(demand, limit) <= servers
     if best is not None:
         assert objective(demand, found, room) <= objective(demand, best, room) * (1 + GAP) + 1e-9
 
@@ -81,7 +81,7 @@ def test_where_there_is_room_for_one_copy_each_it_is_the_best_of_all(demand: Dem
 
 def test_a_pair_is_divided_between_servers() -> None:
     demand = Demand(((("a", "b"), 1.0), (("c", "d"), 1.0)), 0.2)
-    assert judged(demand, dict.fromkeys("abcd", (1.0,))).turns_s == pytest.approx(0.2)
+    assert evaluate(demand, dict.fromkeys("abcd", (1.0,))).turns_s == pytest.approx(0.2)
     found = solve(demand, 2, 0.7, 2)
     assert found is not None
     assert found.turns_s == pytest.approx(0.0)
@@ -99,7 +99,7 @@ def test_of_service_a_the_naive_choices_are_overloaded_where_the_solved_one_is_n
 def test_the_command_says_what_a_run_takes(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["plan", "placement", "--service", "B", "--rate-rpm", "30", "--servers", "3", "--most", "10"]
     assert main(asked) == 0
-    assert "allocation.servers=3 'executor.steps.controlnets.placement=[[" in capsys.readouterr().out
+    assert "allocation.servers=3 'controlnet_placement.placement=[[" in capsys.readouterr().out
     assert main([*asked, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert max(said["solved"]["load"]) <= 0.7
@@ -111,7 +111,7 @@ def test_the_command_says_what_a_run_takes(capsys: pytest.CaptureFixture[str]) -
         assert main([*asked, *wrong]) == 2
         assert named in capsys.readouterr().err
     assert main(["plan", "placement", "--service", "B"]) == 2
-    assert "say --rate-rpm" in capsys.readouterr().err
+    assert "give --rate-rpm" in capsys.readouterr().err
 
 
 def asking(controlnets: list[list[str]], gap_s: float = 30.0) -> Trace:
@@ -143,11 +143,11 @@ def test_the_command_takes_a_trace_that_asks_for_controlnets_over_a_time(
 
     assert asked(asking([["a"], ["b"], ["a"]])) == 0
     assert "1 servers for 2 requests a minute; 2 ControlNets" in (said := capsys.readouterr().out)
-    assert "allocation.servers=1 'executor.steps.controlnets.placement=[[a,b]]'" in said
+    assert "allocation.servers=1 'controlnet_placement.placement=[[a,b]]'" in said
     assert asked(asking([[], []])) == 2
     assert "mine: no request asks for a ControlNet" in capsys.readouterr().err
     assert asked(asking([["a"], ["b"]], gap_s=0.0)) == 2
-    assert "mine: all requests come at one time; say --rate-rpm" in capsys.readouterr().err
+    assert "mine: all requests arrive at one time; give --rate-rpm" in capsys.readouterr().err
     assert asked(asking([["a"], ["b"]], gap_s=0.0), "--rate-rpm", "6") == 0
 
 

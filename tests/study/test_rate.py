@@ -15,12 +15,12 @@ from omegaconf import OmegaConf
 from scipy.optimize import brentq
 from tqdm import tqdm
 
-import sim.plan.capacity.points as points
+import sim.plan.capacity.trials as trials
 import sim.run.simulate
 from sim.cli import main
 from sim.core.errors import ConfigError
-from sim.plan.capacity.command import find
-from sim.plan.capacity.search import Measure, Point, Question, interval, search
+from sim.plan.capacity.command import find_capacity
+from sim.plan.capacity.search import CapacitySpec, Measure, Trial, interval, search
 from sim.report.runs import load_runs
 from sim.run.config.compose import composed
 from sim.run.config.settings import check
@@ -41,13 +41,13 @@ def rate_of(violations: float) -> float:
 def md1(requests: int) -> Measure:
     """M/D/1 by Lindley's recursion, from empty; a replication has the same exponential draws at every rate."""
 
-    def measure(asked: Sequence[tuple[int, float]]) -> list[Point]:
+    def measure(asked: Sequence[tuple[int, float]]) -> list[Trial]:
         found = []
         for replication, rate_rpm in asked:
             gaps_s = np.random.default_rng(replication).exponential(60.0 / rate_rpm, requests)
             walk = np.concatenate([[0.0], np.cumsum(FULL_S - gaps_s[1:])])
             wait_s = walk - np.minimum.accumulate(walk)
-            found.append(Point(replication, rate_rpm, float((wait_s > FULL_S).mean()), grows(rate_rpm)))
+            found.append(Trial(replication, rate_rpm, float((wait_s > FULL_S).mean()), grows(rate_rpm)))
         return found
 
     return measure
@@ -59,17 +59,17 @@ def grows(rate_rpm: float) -> bool:
 
 @pytest.mark.parametrize("violations", [0.02, 0.05, 0.2])
 def test_the_rate_of_md1_is_that_of_the_distribution_of_its_wait(violations: float) -> None:
-    question = Question(violations, "2x", 0.02, 2.0, 6, 0.005)
-    found = search(question, md1(60_000))
+    spec = CapacitySpec(violations, "2x", 0.02, 2.0, 6, 0.005)
+    found = search(spec, md1(60_000))
     assert found.rate_rpm.low < rate_of(violations) < found.rate_rpm.high
     assert found.rate_rpm.high - found.rate_rpm.low < 0.04 * found.rate_rpm.mean
     assert found.violation_rate.mean == pytest.approx(violations, rel=0.05)
 
 
-def test_what_only_the_backlog_shows_is_not_carried() -> None:
+def test_a_rate_whose_backlog_grows_is_not_sustained() -> None:
     """Half of the requests may be late, and in a short trace fewer are: the load of 1 is the limit all the same."""
     found = search(
-        Question(0.5, "4x", 0.1, 2.0, 3, 0.001), lambda asked: [Point(*each, 0.1, grows(each[1])) for each in asked]
+        CapacitySpec(0.5, "4x", 0.1, 2.0, 3, 0.001), lambda asked: [Trial(*each, 0.1, grows(each[1])) for each in asked]
     )
     assert found.rate_rpm.mean == pytest.approx(60.0 / FULL_S, rel=0.001)
     assert found.rate_rpm.low <= 60.0 / FULL_S <= found.rate_rpm.high
@@ -78,12 +78,12 @@ def test_what_only_the_backlog_shows_is_not_carried() -> None:
 def erratic(seed: int) -> Measure:
     """Any share at any rate, the same when asked again; nothing at the lower end and all at the upper one."""
 
-    def measure(asked: Sequence[tuple[int, float]]) -> list[Point]:
+    def measure(asked: Sequence[tuple[int, float]]) -> list[Trial]:
         shares = [
             {1.0: 0.0, 64.0: 1.0}.get(rate, np.random.default_rng([seed, each, round(rate * 1e4)]).random())
             for each, rate in asked
         ]
-        return [Point(*each, float(share), False) for each, share in zip(asked, shares, strict=True)]
+        return [Trial(*each, float(share), False) for each, share in zip(asked, shares, strict=True)]
 
     return measure
 
@@ -100,26 +100,28 @@ def test_the_more_may_be_late_the_higher_the_rate_whatever_the_runs_say(
 ) -> None:
     answers = []
     for share in shares:
-        question = Question(share, "2x", 1.0, 64.0, replications, tolerance)
-        found = search(question, erratic(seed))
+        spec = CapacitySpec(share, "2x", 1.0, 64.0, replications, tolerance)
+        found = search(spec, erratic(seed))
         answers.append(found.rate_rpm.mean)
-        runs = {(point.replication, point.rate_rpm): point for point in found.points}
-        assert len(runs) == len(found.points) <= replications * (question.bisections + 3)
-        for each, (low, high) in enumerate(zip(found.carried_rpm, found.not_carried_rpm, strict=True)):
-            assert runs[each, low].carried(share)
-            assert not runs[each, high].carried(share)
+        runs = {(point.replication, point.rate_rpm): point for point in found.trials}
+        assert len(runs) == len(found.trials) <= replications * (spec.bisections + 3)
+        for each, (low, high) in enumerate(zip(found.sustained_rpm, found.unsustained_rpm, strict=True)):
+            assert runs[each, low].is_sustained(share)
+            assert not runs[each, high].is_sustained(share)
             assert low < high <= low * (1 + tolerance) * (1 + 1e-5)
         assert found.rate_rpm.low <= found.rate_rpm.mean <= found.rate_rpm.high
     assert answers == sorted(answers)
 
 
 def test_a_rate_that_does_not_lie_between_the_two_is_told_with_its_side() -> None:
-    with pytest.raises(ConfigError, match=r"--from 0.6: there \d+.\d% of the requests are over 2x \(3 of 3 .*lower"):
-        search(Question(0.05, "2x", 0.6, 2.0, 3, 0.02), md1(4000))
+    with pytest.raises(
+        ConfigError, match=r"--from 0.6: at this rate \d+.\d% of the requests are over 2x \(3 of 3 .*lower"
+    ):
+        search(CapacitySpec(0.05, "2x", 0.6, 2.0, 3, 0.02), md1(4000))
     with pytest.raises(ConfigError, match=r"--to 0.1: .*raise --to"):
-        search(Question(0.2, "2x", 0.05, 0.1, 3, 0.02), md1(4000))
-    with pytest.raises(ConfigError, match=r"--from 0.7: there the backlog grows \(3 of 3 .*lower --from"):
-        search(Question(0.9, "2x", 0.7, 2.0, 3, 0.02), md1(100))
+        search(CapacitySpec(0.2, "2x", 0.05, 0.1, 3, 0.02), md1(4000))
+    with pytest.raises(ConfigError, match=r"--from 0.7: at this rate the backlog grows \(3 of 3 .*lower --from"):
+        search(CapacitySpec(0.9, "2x", 0.7, 2.0, 3, 0.02), md1(100))
 
 
 def test_the_interval_holds_the_mean_as_often_as_it_says() -> None:
@@ -149,7 +151,7 @@ def test_a_search_is_made_once_and_gives_the_same_bytes(
 
     def asked(violations: float) -> dict[str, Any]:
         made.clear()
-        find(Question(violations, "2x", 0.15, 0.7, 2, 1.0), config, settings, folder, SMALL, 1)
+        find_capacity(CapacitySpec(violations, "2x", 0.15, 0.7, 2, 1.0), config, settings, folder, SMALL, 1)
         said: dict[str, Any] = json.loads((folder / "rate.json").read_bytes())
         return said
 
@@ -172,13 +174,13 @@ def test_a_search_is_made_once_and_gives_the_same_bytes(
 
     made.clear()
     before = (folder / "rate.json").read_bytes()
-    words = ["plan", "rate", *SMALL, *OPTIONS, "--violations", "0.1", "-o", str(folder)]
+    words = ["plan", "capacity", *SMALL, *OPTIONS, "--violations", "0.1", "-o", str(folder)]
     assert main(words) == 0
     said = capsys.readouterr()
     assert said.err == ""  # no bar where nobody looks
     first, *files_said = said.out.splitlines()
     assert re.fullmatch(
-        r"vanilla: .* at that rate \S+% \(.*\) of the requests are over it(, the backlog of .*)?", first
+        r"vanilla: .* at that rate \S+% \(.*\) of the requests exceed the limit(, the backlog of .*)?", first
     )
     assert files_said == [str(folder / name) for name in ("rate.json", "rate.png")]
     assert made == []
@@ -193,7 +195,7 @@ def test_a_limit_in_seconds_finds_the_rate_that_the_same_multiple_finds(tmp_path
     found = {}
     for slo in ("2x", f"{2 * FULL_S:g}s"):
         folder = tmp_path / slo
-        words = ["plan", "rate", *SMALL, *OPTIONS, f"slo=[{slo}]", "--slo", slo, "--violations", "0.2"]
+        words = ["plan", "capacity", *SMALL, *OPTIONS, f"slo=[{slo}]", "--slo", slo, "--violations", "0.2"]
         assert main([*words, "-o", str(folder)]) == 0
         found[slo] = json.loads((folder / "rate.json").read_bytes())["rate_rpm"]["mean"]
     assert len(set(found.values())) == 1
@@ -202,37 +204,37 @@ def test_a_limit_in_seconds_finds_the_rate_that_the_same_multiple_finds(tmp_path
 def test_a_run_of_another_configuration_is_not_taken_for_a_search_s_own(tmp_path: Path) -> None:
     config, other = (composed(["run.dir=unused", *SMALL, f"warmup={n}"]) for n in (0, 1))
     asked = [(0, 0.5), (1, 0.5)]
-    first = points.Points(config, tmp_path, "2x", 1, tqdm(disable=True))
+    first = trials.Trials(config, tmp_path, "2x", 1, tqdm(disable=True))
     found = first.measure(asked)
     assert first.measure(asked) == found
     assert [point.violation_rate for point in found] == [
-        json.loads((tmp_path / first.name(*each) / "summary.json").read_bytes())["slo"]["2x"]["violation_rate"]
+        json.loads((tmp_path / first.folder_name(*each) / "summary.json").read_bytes())["slo"]["2x"]["violation_rate"]
         for each in asked
     ]
-    before = (tmp_path / first.name(*asked[0]) / "summary.json").read_bytes()
+    before = (tmp_path / first.folder_name(*asked[0]) / "summary.json").read_bytes()
     with pytest.raises(ConfigError, match=r"0.5rpm_seed1 holds a run of another configuration"):
-        points.Points(other, tmp_path, "2x", 1, tqdm(disable=True)).measure(asked)
-    assert (tmp_path / first.name(*asked[0]) / "summary.json").read_bytes() == before
+        trials.Trials(other, tmp_path, "2x", 1, tqdm(disable=True)).measure(asked)
+    assert (tmp_path / first.folder_name(*asked[0]) / "summary.json").read_bytes() == before
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["rate", "--violations", "1"], "--violations: found 1, expected a share of the requests under 1"),
-        (["rate", "--slo", "fast"], "'--slo': expected a multiple of the standalone latency"),
-        (["rate", "--slo", "3x"], "--slo 3x: the runs measure slo=[2x,4x]; add slo=[3x]"),
-        (["rate", "--to", "0.05"], "--to: found 0.05, expected a rate above that of --from, 0.1"),
-        (["rate", "arrivals.rate_rpm=3"], "arrivals.rate_rpm=3: is what is searched for"),
-        (["rate", "arrivals=closed"], "arrivals.rate_rpm: traces.arrivals.closed.Closed has no rate"),
-        (["rate", "arrivals=loadgen"], "arrivals.seed: these arrivals are the same whatever the run's seed"),
-        (["cheapest"], "plan: found cheapest, expected placement or rate"),
+        (["capacity", "--violations", "1"], "--violations: found 1, expected a share of the requests under 1"),
+        (["capacity", "--slo", "fast"], "'--slo': expected a multiple of the standalone latency"),
+        (["capacity", "--slo", "3x"], "--slo 3x: the runs measure slo=[2x,4x]; add slo=[3x]"),
+        (["capacity", "--to", "0.05"], "--to: found 0.05, expected a rate above that of --from, 0.1"),
+        (["capacity", "arrivals.rate_rpm=3"], "arrivals.rate_rpm=3: found a fixed rate"),
+        (["capacity", "arrivals=closed"], "arrivals.rate_rpm: traces.arrivals.closed.Closed has no rate"),
+        (["capacity", "arrivals=loadgen"], "arrivals.seed: these arrivals are the same whatever the run's seed"),
+        (["cheapest"], "plan: found cheapest, expected capacity or placement"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_searched_for_is_one_line(
     words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     usual = ["--from", "0.1", "--to", "1", "trace.requests=50", "-o", str(tmp_path / "out")]
-    assert main(["plan", *words[:1], *(usual if words[:1] == ["rate"] else []), *words[1:]]) == 2
+    assert main(["plan", *words[:1], *(usual if words[:1] == ["capacity"] else []), *words[1:]]) == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith("mezzotint: error: ")

@@ -13,7 +13,7 @@ from matplotlib.colors import to_hex, to_rgb
 
 from sim.report import figures
 from sim.report.over_time import over_time
-from sim.report.palette import WIDTH, column, marks, short
+from sim.report.palette import WIDTH, series_styles, short, stacked_panels
 from sim.report.runs import Run, latency_quantiles, load_runs
 
 Fabricate = Callable[..., Path]
@@ -80,23 +80,23 @@ def test_one_rate_gives_bars(fabricate: Fabricate, tmp_path: Path) -> None:
 
 
 def test_a_series_keeps_its_colour_in_every_figure(sweep: list[Run]) -> None:
-    looks = marks(sweep)
+    styles = series_styles(sweep)
     bars = figures.throughput([run for run in sweep if run.load.rate_rpm == 6.0])
     assert bars is not None
     assert [to_hex(p.get_facecolor()).upper() for p in bars.axes[0].patches] == [
-        looks[name].colour for name in sorted(looks)
+        styles[name].colour for name in sorted(styles)
     ]
     for curves in (figures.slo_violations(sweep), figures.throughput(sweep)):
         assert curves is not None
         drawn = [line.get_color() for line in curves.axes[0].lines if line.get_linestyle() != ":"]
-        assert drawn == [looks[name].colour for name in sorted(looks)]
+        assert drawn == [styles[name].colour for name in sorted(styles)]
 
 
 def test_thirteen_systems_look_different(fabricate: Fabricate, tmp_path: Path) -> None:
     for index in range(13):
         fabricate(str(index), f"system-{index}", requests=10)
-    looks = marks(load_runs([tmp_path])).values()
-    assert len({(look.colour, str(look.dash)) for look in looks}) == 13
+    styles = series_styles(load_runs([tmp_path])).values()
+    assert len({(style.colour, str(style.dash)) for style in styles}) == 13
 
 
 def test_time_series_show_queue_and_gpus(sweep: list[Run]) -> None:
@@ -175,7 +175,7 @@ def test_many_distributions_are_rows_with_their_ranges(fabricate: Fabricate, tmp
     (tmp_path / "8/requests.parquet").unlink()
     shown = figures.latency_distribution(runs)
     assert shown is not None
-    assert shown.axes[0].get_ylabel() == "Completed requests no slower", "eight can be told apart as curves"
+    assert shown.axes[0].get_ylabel() == "Share of completed requests", "eight can be told apart as curves"
 
 
 def test_a_limit_that_no_run_of_a_load_has_is_no_panel(fabricate: Fabricate, tmp_path: Path) -> None:
@@ -224,13 +224,13 @@ def test_one_system_at_several_values_is_shaded_from_dark_to_light(fabricate: Fa
     for size in sizes:
         fabricate(f"n{size}", requests=20, config={"system": {"name": "nirvana", "cache": {"capacity": size}}})
     runs = sorted(load_runs([tmp_path]), key=lambda run: run.setting.value if run.setting else 0.0)
-    looks = marks(runs)
-    light = [to_rgb(looks[run.series].colour) for run in runs]
+    styles = series_styles(runs)
+    light = [to_rgb(styles[run.series].colour) for run in runs]
     weights = (0.2126, 0.7152, 0.0722)
     shades = [float(np.dot(colour, weights)) for colour in light]
     assert shades == sorted(shades)
-    assert len({looks[run.series].marker for run in runs}) == len(sizes)
-    assert {looks[run.series].dash for run in runs} == {"-"}
+    assert len({styles[run.series].marker for run in runs}) == len(sizes)
+    assert {styles[run.series].dash for run in runs} == {"-"}
 
 
 def test_where_colours_run_out_those_of_a_system_share_one(fabricate: Fabricate, tmp_path: Path) -> None:
@@ -240,11 +240,11 @@ def test_where_colours_run_out_those_of_a_system_share_one(fabricate: Fabricate,
             config = {"system": {"name": system}, "eviction": {"_target_": name}}
             fabricate(f"{system}-{name}", system, requests=10, config=config)
     runs = load_runs([tmp_path])
-    looks = marks(runs)
-    by_system = {system: {looks[run.series].colour for run in runs if run.system == system} for system in systems}
+    styles = series_styles(runs)
+    by_system = {system: {styles[run.series].colour for run in runs if run.system == system} for system in systems}
     assert [len(colours) for colours in by_system.values()] == [1, 1, 1]
     assert len(set.union(*by_system.values())) == 3
-    assert len({(look.colour, str(look.dash), look.marker) for look in looks.values()}) == 15
+    assert len({(style.colour, str(style.dash), style.marker) for style in styles.values()}) == 15
 
 
 def test_a_series_without_a_column_over_time_has_the_other(fabricate: Fabricate, tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_a_series_without_a_column_over_time_has_the_other(fabricate: Fabricate,
     assert len(busy.collections) == 1
     assert [len(panel.lines) for panel in (first, second)] == [0, 1]
     assert first.texts[0].get_text() == "no data"
-    assert second.texts[0].get_text().startswith("at most ")
+    assert second.texts[0].get_text().startswith("peak ")
     assert [label.get_text() for label in bar.get_yticklabels()] == ["0%", "50%", "100%"]
     alone = over_time([run for run in runs if run.system == "vanilla"])
     assert alone is not None
@@ -267,6 +267,6 @@ def test_a_series_without_a_column_over_time_has_the_other(fabricate: Fabricate,
 
 
 def test_panels_lie_one_below_the_other() -> None:
-    figure, shown = column([1.0, 3.0, 2.0])
+    figure, shown = stacked_panels([1.0, 3.0, 2.0])
     assert figure.axes == shown
     assert (figure.get_figwidth(), figure.get_figheight()) == (WIDTH, pytest.approx(6.0))

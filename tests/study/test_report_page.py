@@ -84,17 +84,17 @@ def column(runs: Sequence[Run], title: str) -> dict[str, Entry]:
 
 def test_ages_of_what_is_reused_are_told_on_both_clocks_where_something_is(four: Path) -> None:
     runs = load_runs([four])
-    for title, minutes in (("Source age p50", "1.33"), ("in the trace", "2.5")):
+    for title, minutes in (("Cached age p50", "1.33"), ("Cached age in trace", "2.5")):
         assert column(runs, title)["nirvana"].text == minutes
         assert column(runs, title)["vanilla"].text == DASH
     alone = [run for run in runs if run.system == "vanilla"]
-    assert "Source age p50" not in [each.title for each in columns(alone)]
+    assert "Cached age p50" not in [each.title for each in columns(alone)]
 
 
 def test_one_seed_proves_nothing_best(four: Path) -> None:
     runs = load_runs([four])
     assert not any(entry.best for _, entries in comparison(runs) for entry in entries)
-    assert "One seed tells nothing of noise" in write_report([four])[0].read_text()
+    assert "With one seed the noise is unknown" in write_report([four])[0].read_text()
 
 
 def test_the_best_of_each_load_is_marked_where_seeds_agree(fabricate: Fabricate, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_rerun_of_a_seed_counts_once(fabricate: Fabricate, tmp_path: Path) -> 
     runs = load_runs([tmp_path])
     ((cell, _),) = comparison(runs)
     assert len(cell.runs) == 2
-    assert "Counted once: 1 of the runs" in write_report([tmp_path])[0].read_text()
+    assert "1 of the runs repeat the configuration and seed" in write_report([tmp_path])[0].read_text()
 
 
 def test_a_growing_backlog_is_marked(fabricate: Fabricate, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_growing_backlog_is_marked(fabricate: Fabricate, tmp_path: Path) -> No
     runs = load_runs([fabricate("r", "vanilla", requests=50, change=edit)])
     assert column(runs, "Latency p99")["vanilla"].unstable
     assert not column(runs, "Cost per image")["vanilla"].unstable
-    assert column(runs, "Until the last arrival")["vanilla"].text == "8.5"
+    assert column(runs, "Throughput to last arrival")["vanilla"].text == "8.5"
     assert "backlog grows for as long" in write_report([tmp_path / "r"])[0].read_text()
 
 
@@ -166,7 +166,7 @@ def test_quality_is_told_beside_speed(fabricate: Fabricate, tmp_path: Path) -> N
         "nirvana": "–",
         "small-model": "0.93",
     }
-    assert "Quality is not known of nirvana: another selector." in write_report([tmp_path])[0].read_text()
+    assert "Quality is unknown for nirvana: another selector." in write_report([tmp_path])[0].read_text()
 
 
 def test_means_over_seeds_lie_in_their_range(fabricate: Fabricate, tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_everything_null_still_renders(fabricate: Fabricate) -> None:
     report = write_report([path])
     assert report[1:] == []
     page = Page(report[0].read_text())
-    assert "Not drawn, because no run holds the data: Latency distribution" in page.text
+    assert "Not drawn, because no run has the data: Latency distribution" in page.text
     verdict = ["–"] * 8
     assert [row for row in page.rows if row][1:3] == [["nothing"], verdict]
     assert ["nothing", "–"] in page.rows, "quality, which is asked for beside speed"
@@ -268,7 +268,7 @@ def test_any_section_and_any_number_may_be_null(fabricate: Fabricate, section: s
 
 def test_a_run_without_its_requests_is_named(four: Path) -> None:
     (four / "nirvana" / "requests.parquet").unlink()
-    assert "so not shown: runs/nirvana." in write_report([four])[0].read_text()
+    assert "because they have no requests.parquet: runs/nirvana." in write_report([four])[0].read_text()
 
 
 def test_figures_of_an_earlier_report_do_not_stay(four: Path) -> None:

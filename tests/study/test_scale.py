@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sim.cli import main
 from sim.core.errors import ConfigError
 from sim.fit.similarity_map.command import TARGETS
-from sim.fit.similarity_map.fit import KS, Aim, Passes, aims, fit, misfit, numbers
+from sim.fit.similarity_map.fit import KS, CacheReplays, PublishedValue, fit, misfit, predictions, published_values
 from sim.fit.similarity_map.replay import replay
 from sim.papers.scorecard.targets import Target, load_targets
 from sim.run.simulate import simulate
@@ -41,9 +41,9 @@ def test_a_pass_is_a_search_of_all_that_is_in_the_cache(
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(rows + preload, 3)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    space = TextToText()
-    space.bind(vectors, rng)
-    found = replay(remembered(space, len(vectors), 0.5, most, None), space, 0.7, prompts, preload)
+    similarity = TextToText()
+    similarity.bind(vectors, rng)
+    found = replay(remembered(similarity, len(vectors), 0.5, most, None), similarity, 0.7, prompts, preload)
 
     cache: list[int] = list(range(preload))[-prompts:]
     for row in range(preload, len(vectors)):
@@ -58,17 +58,21 @@ def test_a_pass_is_a_search_of_all_that_is_in_the_cache(
 @pytest.mark.parametrize("preload", [0, 100])
 def test_the_simulator_hits_and_saves_the_same(tmp_path: Path, preload: int) -> None:
     trace = write(Synthetic(requests=600, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
-    space, floor = TextToText(), 0.4
-    space.bind(embed(trace, HashedNgrams()), np.random.default_rng(0))
-    found = replay(remembered(space, len(trace), floor, 8, None), space, floor, 40, preload)
-    ours = Passes(floor, (np.sort(found[~np.isnan(found)]),) * 2, (len(found),) * 2).numbers(LIMITS)
+    similarity, floor = TextToText(), 0.4
+    similarity.bind(embed(trace, HashedNgrams()), np.random.default_rng(0))
+    found = replay(remembered(similarity, len(trace), floor, 8, None), similarity, floor, 40, preload)
+    ours = CacheReplays(floor, (np.sort(found[~np.isnan(found)]),) * 2, (len(found),) * 2).predicted(LIMITS)
 
     at = dict(zip((floor, *LIMITS, 1.0), (0.65, 0.75, 0.85, 0.90, 0.95, 1.0), strict=True))
     config = configured(
         "system=nirvana-no-predictor", "eviction=fifo", "search=exact", "index=immediate", "arrivals=closed",
         "cluster=a10g", "trace=file", f"trace.path={trace.path}", "cache.capacity=200", f"preload={preload}",
     )  # fmt: skip
-    config["scale"] = {"_target_": "traces.similarity.similarity_map.PiecewiseLinear", "at": at, "source": "a test"}
+    config["similarity_map"] = {
+        "_target_": "traces.similarity.similarity_map.PiecewiseLinear",
+        "at": at,
+        "source": "a test",
+    }
     summary = simulate(config).summary
     cache = summary["cache"]
     assert 0.1 < ours[0] < 0.9
@@ -76,14 +80,14 @@ def test_the_simulator_hits_and_saves_the_same(tmp_path: Path, preload: int) -> 
     assert [cache["hit_rate"], cache["compute_saving"], cache["hit_rate"], at_most_k] == pytest.approx(ours)
 
 
-def made_up(seed: int = 0) -> Passes:
+def made_up(seed: int = 0) -> CacheReplays:
     rng = np.random.default_rng(seed)
     similar = tuple(np.sort(rng.uniform(0.5, 1.0, hits)) for hits in (500, 700, 800, 850, 900))
-    return Passes(0.5, similar, (1000,) * 5)
+    return CacheReplays(0.5, similar, (1000,) * 5)
 
 
-def goals(found: Passes, limits: tuple[float, ...]) -> list[Aim]:
-    return [Aim(str(place), value, 0.01) for place, value in enumerate(found.numbers(limits))]
+def goals(found: CacheReplays, limits: tuple[float, ...]) -> list[PublishedValue]:
+    return [PublishedValue(str(place), value, 0.01) for place, value in enumerate(found.predicted(limits))]
 
 
 def test_thresholds_that_gave_the_numbers_fit_them_and_no_others_fit_better() -> None:
@@ -98,16 +102,16 @@ def test_thresholds_that_gave_the_numbers_fit_them_and_no_others_fit_better() ->
     rng = np.random.default_rng(2)
     for limits in np.sort(rng.choice(np.arange(0.51, 1.0, 0.01), (200, len(KS) - 1)), axis=1):
         if (np.diff(limits) > 0).all():
-            assert misfit(made_up(1).numbers(limits), wanted) * 1.02 >= other.misfit
+            assert misfit(made_up(1).predicted(limits), wanted) * 1.02 >= other.misfit
 
 
 def test_only_rows_of_role_fit_are_aimed_at() -> None:
-    listed = aims(load_targets(TARGETS))
-    assert [aim.name.split(",")[0] for aim in listed] == [*["N07-fifo"] * 4, *["N08-fifo"] * 4, "N04a", "N04b"]
-    assert len(numbers(np.zeros((1, 5, len(KS))))[0]) == len(listed)
+    listed = published_values(load_targets(TARGETS))
+    assert [row.name.split(",")[0] for row in listed] == [*["N07-fifo"] * 4, *["N08-fifo"] * 4, "N04a", "N04b"]
+    assert len(predictions(np.zeros((1, 5, len(KS))))[0]) == len(listed)
     other = Target(id="N07-fifo", what="w", role="predict", value=0.5)
     with pytest.raises(ConfigError, match="N07-fifo has role predict, expected fit"):
-        aims({"nirvana": [other]})
+        published_values({"nirvana": [other]})
 
 
 def test_the_command_writes_a_scale_that_a_run_takes(
@@ -115,7 +119,7 @@ def test_the_command_writes_a_scale_that_a_run_takes(
 ) -> None:
     monkeypatch.setattr("sim.fit.similarity_map.command.PRELOAD", 100)
     trace = write(Synthetic(requests=400, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
-    words = ["calibrate", "scale", "--trace", str(trace.path), "--floors", "0.5,0.6", "-o", str(tmp_path)]
+    words = ["calibrate", "similarity-map", "--trace", str(trace.path), "--floors", "0.5,0.6", "-o", str(tmp_path)]
     assert main([*words, "--check", str(trace.path), "--rows", "300"]) == 0
     assert "floor 0.55: misfit" in capsys.readouterr().out
     written = yaml.safe_load((tmp_path / "ngram.yaml").read_text())
@@ -132,7 +136,7 @@ def test_without_another_trace_nothing_is_shown_beside(
     monkeypatch.setattr("sim.fit.similarity_map.command.PRELOAD", 100)
     trace = write(Synthetic(requests=200, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
     out = tmp_path / "new" / "scale"
-    words = ["calibrate", "scale", "--trace", str(trace.path), "--floors", "0.5", "-o", str(out / "s.yaml")]
+    words = ["calibrate", "similarity-map", "--trace", str(trace.path), "--floors", "0.5", "-o", str(out / "s.yaml")]
     assert main(words) == 0
     said = capsys.readouterr().out.splitlines()
     assert [line for line in said if "misfit" in line] == said[:1]
@@ -146,7 +150,7 @@ def test_without_another_trace_nothing_is_shown_beside(
     assert said[1].endswith(f"ours {written['fitted'][0]['ours']:.3f}")
     short = write(Synthetic(requests=100, history=0).load(np.random.default_rng(3)), tmp_path / "short.parquet")
     assert main([*words[:3], str(short.path), *words[4:]]) == 2
-    assert "short.parquet: found 100 requests, expected more than the 100 that are preloaded" in capsys.readouterr().err
+    assert "short.parquet: found 100 requests, expected more than the 100 preloaded ones" in capsys.readouterr().err
     assert main([*words[:3], str(short.path), *words[4:-1], str(tmp_path / "never" / "s.yaml")]) == 2
     assert not (tmp_path / "never").exists()
 
@@ -163,5 +167,5 @@ def test_without_another_trace_nothing_is_shown_beside(
 def test_what_cannot_be_fitted_is_refused(
     tmp_path: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["calibrate", "scale", "--trace", "t.parquet", "-o", str(tmp_path), *words]) == 2
+    assert main(["calibrate", "similarity-map", "--trace", "t.parquet", "-o", str(tmp_path), *words]) == 2
     assert message in capsys.readouterr().err

@@ -28,7 +28,7 @@ from sim.core.errors import ConfigError
 from sim.fit.selector import live
 from sim.fit.selector.journal import Scores
 from sim.fit.selector.options import Options
-from sim.fit.selector.page import Findings, draw
+from sim.fit.selector.page import SelectorCalibration, draw
 from sim.fit.selector.pairs import Pair
 from sim.fit.selector.rule import Threshold
 from sim.run.commands import run_command
@@ -73,7 +73,7 @@ def falls_with_k(similarity: float, k: int) -> float:
 @pytest.fixture
 def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[Planted], Planted]:
     def put(planted: Planted) -> Planted:
-        monkeypatch.setattr("sim.fit.selector.live.opened", lambda options: planted)
+        monkeypatch.setattr("sim.fit.selector.live.open_models", lambda options: planted)
         return planted
 
     return put
@@ -127,7 +127,7 @@ def test_a_run_takes_the_thresholds_as_they_are(tmp_path: Path, plant: Any, smal
     assert ran["selector"] == written
     assert set(written["thresholds"]) == {5, 10}
     if small:
-        assert ran["space"] == {"_target_": "traces.similarity.similarities.TextToText"}
+        assert ran["similarity"] == {"_target_": "traces.similarity.similarities.TextToText"}
         assert "reaches alpha = 0.95" in (tmp_path / "selector.md").read_text()
     else:
         assert ran["cache"]["latents_at"] == [5, 10]
@@ -180,7 +180,7 @@ def test_where_nothing_suffices_the_page_says_so_and_no_stale_table_stays(tmp_pa
     plant(Planted(lambda similarity, k: 1.0 if k == 5 else 0.0))
     calibrate(tmp_path, "--pairs", "8")
     head = (tmp_path / "selector" / "measured.yaml").read_text()
-    assert "K = 10, 15, 20, 25: left out" in head
+    assert "left out because no similarity of the pairs sufficed: K = 10, 15, 20, 25" in head
     assert set(yaml.safe_load(head)["thresholds"]) == {5}
     with pytest.raises(ConfigError, match=r"K = 5.*lower --alpha"):
         calibrate(tmp_path, "--pairs", "8", "--alpha", "1")
@@ -293,7 +293,7 @@ def test_more_k_than_fit_in_a_row_have_rows_and_no_empty_panel() -> None:
     limits = [Threshold(k, None if k == 7 else k / 10, None, 3, 0.5, 0.5) for k in range(1, 8)]
     quality = np.tile(similarity[:, None], 7)
     options = Options(output=Path("unused"), family="sdxl", weights="folder", share=0.5)
-    found = Findings(options, {}, [], [], similarity, quality, limits, {1: 0.3})
+    found = SelectorCalibration(options, {}, [], [], similarity, quality, limits, {1: 0.3})
     figure = draw(found)
     assert len(figure.axes) == 10
     shown = [panel for panel in figure.axes if panel.get_visible()]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.fit.selector.rule import Rule, lowest, thresholds
+from sim.fit.selector.rule import Rule, lowest_similarity, thresholds
 
 KS = (5, 10, 15, 20, 25)
 
@@ -25,40 +25,40 @@ def test_a_planted_crossing_is_the_threshold(rule: Rule, alpha: float) -> None:
     found = thresholds(similarity, planted(similarity), KS, alpha, rule=rule, strict=True)
     for each in found:
         crossing = 1 - (1 - alpha) * 25 / each.k
-        assert each.at_least is not None
+        assert each.min_similarity is not None
         if rule == "all":
-            assert each.at_least == similarity[similarity > crossing].min()
+            assert each.min_similarity == similarity[similarity > crossing].min()
             assert each.worst > alpha
         else:
             # the mean over s..1 of a line is its value half way between
-            assert each.at_least == pytest.approx(max(0.0, 2 * crossing - 1), abs=0.006)
-        assert each.pairs == (similarity >= each.at_least).sum()
+            assert each.min_similarity == pytest.approx(max(0.0, 2 * crossing - 1), abs=0.006)
+        assert each.pairs == (similarity >= each.min_similarity).sum()
 
 
 def test_exceeding_and_reaching_differ_at_alpha_itself() -> None:
     """Algorithm 2 asks for more than alpha, MoDM's equation 5 for as much."""
     similarity, quality = np.array([0.2, 0.5, 0.8]), np.array([0.5, 0.75, 1.0])
-    assert lowest(similarity, quality, 0.75, rule="all", strict=True) == 0.8
-    assert lowest(similarity, quality, 0.75, rule="all", strict=False) == 0.5
+    assert lowest_similarity(similarity, quality, 0.75, rule="all", strict=True) == 0.8
+    assert lowest_similarity(similarity, quality, 0.75, rule="all", strict=False) == 0.5
 
 
 def test_one_bad_pair_stops_all_and_not_the_mean() -> None:
     similarity = np.linspace(0, 1, 11)
     quality = np.ones(11)
     quality[6] = 0.0
-    assert lowest(similarity, quality, 0.9, rule="all", strict=True) == similarity[7]
-    assert lowest(similarity, quality, 0.9, rule="mean", strict=True) == similarity[0]
+    assert lowest_similarity(similarity, quality, 0.9, rule="all", strict=True) == similarity[7]
+    assert lowest_similarity(similarity, quality, 0.9, rule="mean", strict=True) == similarity[0]
 
 
 def test_equal_similarities_stand_or_fall_together() -> None:
     similarity, quality = np.array([0.5, 0.5, 0.9]), np.array([1.0, 0.1, 1.0])
-    assert lowest(similarity, quality, 0.8, rule="all", strict=True) == 0.9
+    assert lowest_similarity(similarity, quality, 0.8, rule="all", strict=True) == 0.9
 
 
 def test_a_quality_that_could_not_be_had_is_bad() -> None:
     similarity, quality = np.array([0.5, 0.9]), np.array([1.0, np.nan])
     for rule in ("all", "mean"):
-        assert lowest(similarity, quality, 0.1, rule=rule, strict=False) is None
+        assert lowest_similarity(similarity, quality, 0.1, rule=rule, strict=False) is None
 
 
 def test_a_k_that_fails_takes_the_larger_ones_with_it() -> None:
@@ -66,12 +66,12 @@ def test_a_k_that_fails_takes_the_larger_ones_with_it() -> None:
     similarity = np.array([0.2, 0.6, 0.9])
     quality = np.array([[1.0, 0.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 1.0, 0.0]])
     first, second, third, last = thresholds(similarity, quality, (1, 2, 3, 4), 0.5, rule="all", strict=True)
-    assert (first.at_least, second.at_least) == (0.2, 0.6)
-    assert (third.at_least, third.alone, third.pairs) == (0.6, 0.2, 2)
-    assert (last.at_least, last.pairs) == (None, 0)
+    assert (first.min_similarity, second.min_similarity) == (0.2, 0.6)
+    assert (third.min_similarity, third.unraised, third.pairs) == (0.6, 0.2, 2)
+    assert (last.min_similarity, last.pairs) == (None, 0)
     swapped = thresholds(similarity, quality[:, [3, 0]], (1, 2), 0.5, rule="all", strict=True)
-    assert [each.at_least for each in swapped] == [None, None]
-    assert swapped[1].alone == 0.2
+    assert [each.min_similarity for each in swapped] == [None, None]
+    assert swapped[1].unraised == 0.2
 
 
 @settings(max_examples=150)
@@ -91,7 +91,7 @@ def test_laws_of_any_table(table: list[tuple[float, ...]], alpha: float, strict:
 
     def found(rule: Rule, level: float = alpha) -> list[float]:
         result = thresholds(similarity, quality, (1, 2, 3), level, rule=rule, strict=strict)
-        return [np.inf if each.at_least is None else each.at_least for each in result]
+        return [np.inf if each.min_similarity is None else each.min_similarity for each in result]
 
     strictest, loosest = found("all"), found("mean")
     for limits in (strictest, loosest):

@@ -13,8 +13,8 @@ from sim.cli import main
 from sim.core.errors import ConfigError
 from sim.report.report import write_report
 from sim.report.runs import load_runs
-from sim.report.sensitivity import EXAMPLE, configuration, likely
-from sim.report.served import Served, Work, service_error
+from sim.report.sensitivity import EXAMPLE, configuration, sensitivities
+from sim.report.served import ImageSpec, ServedModel, service_error
 from sim.run.simulate import simulate, write
 from tests.sim.lab import configured
 
@@ -61,10 +61,10 @@ def test_the_band_is_the_profile_s_own_error_and_an_example_where_nobody_knows_i
     error: float | None, tmp_path: Path
 ) -> None:
     share = EXAMPLE if error is None else error
-    (each,) = likely(load_runs([stated(made(tmp_path / "run", 0.7), error)]), inf)
+    (each,) = sensitivities(load_runs([stated(made(tmp_path / "run", 0.7), error)]), inf)
     assert each.error == error
-    assert each.said is not None
-    assert each.said["p99"] == pytest.approx(each.run.number("latency_s", "p99"))  # the run's own, warm-up left out
+    assert each.baseline is not None
+    assert each.baseline["p99"] == pytest.approx(each.run.number("latency_s", "p99"))  # the run's own, warm-up left out
     for place, name in enumerate(("p50", "p95", "p99")):
         values = [rerun(0.7, factor)[place] for factor in (1 - share, 1.0, 1 + share)]
         assert each.bands[name] == pytest.approx((min(values), max(values)))
@@ -75,14 +75,14 @@ def test_the_band_is_the_profile_s_own_error_and_an_example_where_nobody_knows_i
 
 
 def test_the_band_is_wider_near_saturation(runs: Path) -> None:
-    found = {round(each.run.load.rate_rpm or 0): each for each in likely(load_runs([runs]), inf)}
+    found = {round(each.run.load.rate_rpm or 0): each for each in sensitivities(load_runs([runs]), inf)}
     relaxed, loaded = (found[rate].bands["p99"] for rate in sorted(found))
     assert (loaded[1] - loaded[0]) / loaded[0] > 2 * (relaxed[1] - relaxed[0]) / relaxed[0]
 
 
 def test_the_error_of_several_models_is_the_largest_and_not_known_where_one_is_not() -> None:
-    def models(*errors: float | None) -> tuple[Served, ...]:
-        return tuple(Served(str(at), Work("m", 1, 1, 1, None), None, error) for at, error in enumerate(errors))
+    def models(*errors: float | None) -> tuple[ServedModel, ...]:
+        return tuple(ServedModel(f"{n}", ImageSpec("m", 1, 1, 1, None), None, each) for n, each in enumerate(errors))
 
     assert service_error(models(0.02, 0.2)) == 0.2
     assert service_error(models(0.02, None)) is None
@@ -91,8 +91,8 @@ def test_the_error_of_several_models_is_the_largest_and_not_known_where_one_is_n
 
 def test_the_page_says_how_the_service_times_are_known(runs: Path, tmp_path: Path) -> None:
     page = write_report([runs], tmp_path / "r.html")[0].read_text()
-    assert "How right is this likely to be" in page
-    assert "z-image-turbo on h100: nobody has held it against a service yet" in page
+    assert "<h2>Accuracy</h2>" in page
+    assert "z-image-turbo on h100: not yet compared with a real service" in page
     assert "SGLang-Diffusion, performance baselines" in page
     assert "measured by others" in page
     assert "21&thinsp;%" in page
@@ -106,10 +106,10 @@ def test_what_cannot_be_made_again_says_why(runs: Path, tmp_path: Path) -> None:
     folder = made(tmp_path / "gone", 0.5, "trace.requests=200")
     config = folder / "config.yaml"
     config.write_text(config.read_text().replace("traces.sources.mix.Mix", "mine.Mix"))
-    (each,) = likely(load_runs([folder]), inf)
-    assert each.said is None
+    (each,) = sensitivities(load_runs([folder]), inf)
+    assert each.baseline is None
     assert "mine" in each.reason
-    assert "not made again: " in write_report([folder], tmp_path / "r.html", reruns_s=inf)[0].read_text()
+    assert "not rerun: " in write_report([folder], tmp_path / "r.html", reruns_s=inf)[0].read_text()
 
 
 def test_a_configuration_that_is_none_is_named(tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_a_configuration_that_is_none_is_named(tmp_path: Path) -> None:
 def test_reruns_that_would_take_too_long_are_not_made(runs: Path, tmp_path: Path) -> None:
     given = load_runs([runs])
     takes_s = [3 * (run.number("wall", "cpu_s") or 0.0) for run in given]
-    assert [each.said is None for each in likely(given, 0.0)] == [True, True]
-    assert [each.said is None for each in likely(given, 1.01 * min(takes_s))].count(False) == 1
+    assert [each.baseline is None for each in sensitivities(given, 0.0)] == [True, True]
+    assert [each.baseline is None for each in sensitivities(given, 1.01 * min(takes_s))].count(False) == 1
     assert "--reruns-s inf" in write_report([runs], tmp_path / "r.html")[0].read_text()
 
 
@@ -155,7 +155,7 @@ def test_results_have_the_keys_of_vllm_omni_s_benchmark(
 @pytest.mark.parametrize(
     ("found", "told"),
     [
-        ("backends.profiled.Profiled -> sim.mine.Live", "its backend is not a profile"),
+        ("backends.profiled.Profiled -> sim.mine.Live", "it has no profile to change"),
         ("- 1", "expected a mapping; run it again"),
         ("warmup: 100 -> warmup: 1999", ""),
     ],
@@ -166,6 +166,6 @@ def test_a_run_that_reruns_say_nothing_of(tmp_path: Path, found: str, told: str)
     (run,) = load_runs([folder])
     old, _, new = found.partition(" -> ")
     config.write_text(config.read_text().replace(old, new) if new else old)
-    (each,) = likely([run], inf)
+    (each,) = sensitivities([run], inf)
     assert told in each.reason
-    assert (each.said is None) == bool(told), "of one request only there are percentiles too"
+    assert (each.baseline is None) == bool(told), "of one request only there are percentiles too"

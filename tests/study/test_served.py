@@ -11,8 +11,8 @@ from sim.cli import main
 from sim.metrics.run_files import read_summaries
 from sim.report.report import write_report
 from sim.report.runs import load_runs
-from sim.report.served import served, unlike
-from sim.report.tables import comparison, unlike_work, verdicts
+from sim.report.served import runs_by_images, served_models
+from sim.report.tables import comparison, different_images, verdicts
 
 Fabricate = Callable[..., Path]
 
@@ -38,9 +38,9 @@ def of_kind(kind: str, count: int = 16) -> dict[str, Any]:
 
 def test_the_reference_model_is_first_whatever_the_order_of_the_roles() -> None:
     small = MLPERF | {"role": "base"}
-    assert [each.role for each in served({"models": [small, MLPERF]}, {})] == ["large", "base"]
+    assert [each.role for each in served_models({"models": [small, MLPERF]}, {})] == ["large", "base"]
     config = {"models.base.name": "a", "models.large.name": "b"}
-    assert [each.role for each in served({"models": [MLPERF, small]}, config)] == ["base", "large"]
+    assert [each.role for each in served_models({"models": [MLPERF, small]}, config)] == ["base", "large"]
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_the_reference_model_is_first_whatever_the_order_of_the_roles() -> None:
     ],
 )
 def test_work_is_unlike_where_model_size_steps_or_precision_differ(change: dict[str, Any], alike: bool) -> None:
-    runs = [("a", served({"models": [MLPERF]}, {})), ("b", served({"models": [MLPERF | change]}, {}))]
-    groups = unlike(runs)
+    runs = [("a", served_models({"models": [MLPERF]}, {})), ("b", served_models({"models": [MLPERF | change]}, {}))]
+    groups = runs_by_images(runs)
     assert (groups == []) is alike
     if not alike:
         assert groups[0] == ("sdxl-mlperf, 1024x1024, 20 steps, fp8 (measured by others)", ["a"])
@@ -65,7 +65,7 @@ def test_work_is_unlike_where_model_size_steps_or_precision_differ(change: dict[
 
 
 @pytest.mark.parametrize("alike", [True, False])
-def test_nothing_is_best_across_unlike_work(alike: bool, fabricate: Fabricate, tmp_path: Path) -> None:
+def test_nothing_is_best_across_different_images(alike: bool, fabricate: Fabricate, tmp_path: Path) -> None:
     """Of like work the faster system is marked, since the seeds agree."""
     for system, model in (("vanilla", MLPERF), ("modm-throughput", MLPERF if alike else ASSUMED)):
         for seed in (1, 2, 3):
@@ -74,11 +74,11 @@ def test_nothing_is_best_across_unlike_work(alike: bool, fabricate: Fabricate, t
     runs = load_runs([tmp_path / "r"])
     assert any(entry.best for _, entries in comparison(runs) for entry in entries) is alike
     page = write_report([tmp_path / "r"])[0].read_text()
-    assert ("These runs do unlike work." in page) is not alike
+    assert ("These runs make different images." in page) is not alike
     if not alike:
-        first = page.index("These runs do unlike work.")
+        first = page.index("These runs make different images.")
         assert first < page.index("<table")
-        assert unlike_work(runs) == [
+        assert different_images(runs) == [
             ("sdxl, 1024x1024, 50 steps, fp16 (assumed)", "modm-throughput on h100"),
             ("sdxl-mlperf, 1024x1024, 20 steps, fp8 (measured by others)", "vanilla on l40s"),
         ]
@@ -127,7 +127,7 @@ def test_verdicts_tell_apart_what_load_and_gpus_do_not(fabricate: Fabricate, tmp
 @pytest.mark.parametrize(
     ("requests", "told"),
     [
-        ({"arrived": 10, "completed": 0}, "serves nothing"),
+        ({"arrived": 10, "completed": 0}, "completes no request"),
         ({"arrived": 10, "completed": 7}, "queue not recorded, drops 30.0%"),
         ({"arrived": 10, "completed": 10}, "queue not recorded"),
         ({"arrived": None, "completed": None}, "–"),
@@ -151,7 +151,7 @@ def test_prices_are_named_with_their_source_and_how_to_set_one(fabricate: Fabric
     fabricate("b", requests=20, config=of_kind("mi210"))
     page = write_report([tmp_path])[0].read_text()
     assert "list price of 2025-08-12: a cloud" in page
-    assert "cluster.gpu.usd_per_gpu_h sets one" in page
+    assert "A cost needs a price (cluster.gpu.usd_per_gpu_h)" in page
 
 
 def test_the_phone_sees_the_figures_before_any_card(fabricate: Fabricate) -> None:

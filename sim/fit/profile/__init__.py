@@ -1,1 +1,1 @@
-"""What a service's own log says about the seconds that generation takes."""
+"""Fit a profile of generation seconds to a service's own log."""

@@ -1,4 +1,4 @@
-"""A profile against requests that it was not fitted on, and the choice of those that it is: a service changes."""
+"""Errors of a profile on held-out requests, and the choice of the recent window to fit it on."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,19 +10,24 @@ from backends.profiled import Profiled
 from sim.fit.profile.observed import Observed
 
 TOLERANCE = 0.05
-"""Relative error that is held."""
+"""Largest relative error that counts as within tolerance."""
 
 HELD_OUT = 0.2
-"""Share of the requests, the last to arrive, that is held out."""
+"""Share of the requests that is held out: the last to arrive."""
 
-STARTS = 10
-"""Starts of the window that are tried."""
+MAX_WINDOWS = 10
+"""Number of window starts to try."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The held-out requests of one size and number of steps: mean and 90th percentile of their seconds, the relative
-    errors of the profile's, and the relative standard error of the mean, which no profile can be nearer than."""
+    """The profile's errors on the held-out requests of one size and number of steps.
+
+    Attributes:
+        mean_s, p90_s: mean and 90th percentile of the observed seconds.
+        mean_error, p90_error: relative errors of the profile's mean and 90th percentile.
+        noise: relative standard error of the observed mean, a lower bound of any profile's expected error.
+    """
 
     width: int
     height: int
@@ -36,27 +41,28 @@ class Cell:
 
     @property
     def error(self) -> float:
-        """The larger of both errors, without its sign."""
+        """The larger of the two absolute errors."""
         return max(abs(self.mean_error), abs(self.p90_error))
 
     @property
-    def held(self) -> bool:
-        """Whether both are within the tolerance."""
+    def is_within_tolerance(self) -> bool:
+        """True if both errors are within the tolerance."""
         return self.error <= TOLERANCE
 
 
-def cells(held_out: Observed, backend: Profiled, model: str, least: int) -> list[Cell]:
-    """The cells of at least ``least`` requests that ``backend`` predicts, the most frequent first.
+def cells(held_out: Observed, backend: Profiled, model: str, min_requests: int) -> list[Cell]:
+    """Return the cells of at least ``min_requests`` requests, the most frequent first.
 
-    Raises BackendError where a size is outside the profile's grid.
+    Raises:
+        BackendError: a size is outside the profile's grid.
     """
-    asked = np.stack([held_out.width, held_out.height, held_out.steps])
-    kinds, which, counts = np.unique(asked, axis=1, return_inverse=True, return_counts=True)
+    shapes = np.stack([held_out.width, held_out.height, held_out.steps])
+    kinds, kind_of, counts = np.unique(shapes, axis=1, return_inverse=True, return_counts=True)
     scatter, found = backend.profiles[model].scatter, []
     for kind in np.argsort(-counts, kind="stable"):
-        if counts[kind] < least:
+        if counts[kind] < min_requests:
             break
-        work, seconds = Work(model, *kinds[:, kind].tolist()), held_out.seconds[which.ravel() == kind]
+        work, seconds = Work(model, *kinds[:, kind].tolist()), held_out.seconds[kind_of.ravel() == kind]
         typical_s = backend.typical_s(work)
         mean, p90 = (1.0, 1.0) if scatter is None else (scatter.mean(typical_s), scatter.quantile(typical_s, 0.9))
         mean_s, p90_s = float(seconds.mean()), float(np.quantile(seconds, 0.9))
@@ -66,23 +72,26 @@ def cells(held_out: Observed, backend: Profiled, model: str, least: int) -> list
     return found
 
 
-def told(found: Sequence[Cell]) -> str:
-    held, requests = sum(cell.held for cell in found), sum(cell.requests for cell in found)
-    inside = sum(cell.requests for cell in found if cell.held)
-    worst = max((cell.error for cell in found), default=0.0)
+def accuracy_text(cells: Sequence[Cell]) -> str:
+    """Return one line: the share of cells and requests within the tolerance, and the worst error."""
+    within = [cell for cell in cells if cell.is_within_tolerance]
+    requests = sum(cell.requests for cell in cells)
+    inside = sum(cell.requests for cell in within)
+    worst = max((cell.error for cell in cells), default=0.0)
     share = f", {100 * inside / requests:.1f} % of the {requests:,} held-out requests" if requests else ""
     return (
-        f"mean and p90 within {100 * TOLERANCE:g} % in {held} of {len(found)} cells of one size and number of steps"
-        f"{share}, worst {100 * worst:.1f} %"
+        f"mean and p90 within {100 * TOLERANCE:g} % in {len(within)} of {len(cells)} cells of one size and number of "
+        f"steps{share}, worst {100 * worst:.1f} %"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The training requests from ``start`` on, and the error of their fit on the last fifth of the training requests.
+    """The training requests from ``start`` on, judged by their fit's error on the last fifth of them.
 
-    ``error`` is the mean of the absolute errors of mean and p90 over all cells, weighted by requests, None where
-    nothing could be compared; ``noise`` the relative standard error of the cells' means, with the same weights.
+    Attributes:
+        error: mean of the absolute errors of mean and p90 over all cells, weighted by requests; None without cells.
+        noise: relative standard error of the cells' means, with the same weights.
     """
 
     start: int
@@ -91,7 +100,7 @@ class Window:
 
 
 Check = Callable[[Observed, Observed], Sequence[Cell]]
-"""Fit on the first requests, and return the cells of the second ones."""
+"""(requests to fit, requests to check) -> cells of the second."""
 
 
 def split(seen: Observed) -> tuple[Observed, Observed]:
@@ -109,7 +118,7 @@ def windows(training: Observed, check: Check) -> list[Window]:
         return [Window(0, None, 0.0)]
     earlier, later = split(training)
     found = []
-    for start in dict.fromkeys(len(earlier) * tenth // STARTS for tenth in range(STARTS)):
+    for start in dict.fromkeys(len(earlier) * tenth // MAX_WINDOWS for tenth in range(MAX_WINDOWS)):
         cells = check(earlier[start:], later)
         requests = sum(cell.requests for cell in cells)
         error = sum(cell.requests * (abs(cell.mean_error) + abs(cell.p90_error)) / 2 for cell in cells)
@@ -123,8 +132,8 @@ def longest(found: Sequence[Window]) -> Window:
 
     This is the one-standard-error rule (Breiman et al., Classification and Regression Trees, 1984, section 3.4.3).
     """
-    judged = [(window.error, window) for window in found if window.error is not None]
-    if not judged:
+    with_error = [(window.error, window) for window in found if window.error is not None]
+    if not with_error:
         return found[0]
-    error, best = min(judged, key=lambda each: each[0])
-    return next(window for other, window in judged if other <= error + best.noise)
+    error, best = min(with_error, key=lambda each: each[0])
+    return next(window for other, window in with_error if other <= error + best.noise)

@@ -1,4 +1,4 @@
-"""From the seconds in a log to a profile: an affine law of the steps for each size, and a scatter about it."""
+"""Fit of a profile to a log: seconds affine in the steps for each size, and their scatter."""
 
 from collections import Counter
 from itertools import pairwise
@@ -10,11 +10,11 @@ from backends.profile import Point, Profile
 from backends.scatter import Around, Scatter
 from sim.fit.profile.observed import Observed
 
-LEAST_CELL, LEAST_SIZE, LEAST_AROUND = 20, 40, 1000
-"""Requests that a median of one size and number of steps, a step time of one size, and a scatter rest on, at least."""
+MIN_CELL, MIN_SIZE, MIN_SCATTER = 20, 40, 1000
+"""Fewest requests for the median of a size and number of steps, the step time of a size, and a scatter."""
 
 RATIO = 1.2
-"""Typical seconds of requests whose scatter is measured together lie within this ratio."""
+"""Largest ratio of the typical seconds of requests whose scatter is measured together."""
 
 PROBABILITIES = (
     0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.825, 0.85, 0.875, 0.9, 0.925,
@@ -26,10 +26,10 @@ Floats = NDArray[np.float64]
 
 
 def fit(seen: Observed, *, gpu: str, model: str, source: str, notes: str | None = None) -> Profile:
-    """A profile of typical (median) seconds, by size and steps, with the scatter about them.
+    """Return a profile of typical (median) seconds by size and steps, with the scatter about them.
 
-    Seconds are those of a size's step times the steps, plus what does not depend on the steps: that is affine in the
-    pixels, fitted on sizes that were asked for with several numbers of steps, and stands as ``vae_decode``.
+    The seconds are a size's step time times the steps, plus a part that does not depend on the steps. That part is
+    affine in the pixels, is fitted on sizes with several numbers of steps, and becomes ``vae_decode``.
     """
     pixels = seen.pixels
     fixed = _fixed(seen)
@@ -58,12 +58,12 @@ def fit(seen: Observed, *, gpu: str, model: str, source: str, notes: str | None 
 
 
 def _fixed(seen: Observed) -> Floats:
-    """Seconds that do not depend on the steps, as a polynomial of the pixels, highest power first."""
+    """Return the seconds that do not depend on the steps, as a polynomial of the pixels, highest power first."""
     sizes, found, weights = [], [], []
     for size in np.unique(seen.pixels):
         at = seen.pixels == size
         steps, counts = np.unique(seen.steps[at], return_counts=True)
-        enough = counts >= LEAST_CELL
+        enough = counts >= MIN_CELL
         if enough.sum() >= 3 and steps[enough][-1] >= 2 * steps[enough][0]:
             medians = [np.median(seen.seconds[at & (seen.steps == each)]) for each in steps[enough]]
             sizes.append(size)
@@ -75,10 +75,10 @@ def _fixed(seen: Observed) -> Floats:
 
 
 def _steps(seen: Observed, fixed: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """The sizes that were asked for often, and the smallest and the largest; the median seconds of a step of each."""
+    """Return the frequent sizes with the smallest and largest, in pixels, and the median seconds of a step of each."""
     each_s = (seen.seconds - np.polyval(fixed, seen.pixels)) / seen.steps
     sizes, counts = np.unique(seen.pixels, return_counts=True)
-    kept = counts >= LEAST_SIZE
+    kept = counts >= MIN_SIZE
     kept[[0, -1]] = True
     step_s = np.array([np.median(each_s[seen.pixels == size]) for size in sizes[kept]])
     return sizes[kept], np.maximum(step_s, 1e-6)
@@ -90,8 +90,8 @@ def _scatter(factors: Floats, typical_s: Floats) -> Scatter:
     bounds = [0]
     while bounds[-1] < len(factors):
         upper = int(np.searchsorted(typical_s, typical_s[bounds[-1]] * RATIO, side="right"))
-        bounds.append(min(max(upper, bounds[-1] + LEAST_AROUND), len(factors)))
-    if len(bounds) > 2 and bounds[-1] - bounds[-2] < LEAST_AROUND:
+        bounds.append(min(max(upper, bounds[-1] + MIN_SCATTER), len(factors)))
+    if len(bounds) > 2 and bounds[-1] - bounds[-2] < MIN_SCATTER:
         del bounds[-2]
     around: list[Around] = []
     for low, high in pairwise(bounds):
@@ -103,7 +103,7 @@ def _scatter(factors: Floats, typical_s: Floats) -> Scatter:
 
 
 def _quantiles(factors: Floats) -> list[float]:
-    """Quantiles whose last makes the mean between it and the one before what it is: nobody's record is drawn from."""
+    """Return quantiles whose top value keeps the mean of the tail, so that no outlier is ever drawn."""
     found = np.quantile(factors, PROBABILITIES)
     beyond = factors[factors >= found[-2]]
     found[-1] = max(found[-2], 2 * beyond.mean() - found[-2])

@@ -12,7 +12,7 @@ from traces.table.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Requests of known size and steps in order of arrival, and the generation seconds of each; (n,) each."""
+    """Size, steps and generation seconds of requests in order of arrival; every array is (n,)."""
 
     arrival_s: NDArray[np.float64]
     width: NDArray[np.int64]
@@ -32,7 +32,7 @@ class Observed:
         return Observed(self.arrival_s[rows], self.width[rows], self.height[rows], self.steps[rows], self.seconds[rows])
 
     def period(self, begins: datetime | None) -> str:
-        """Return the time of the first and of the last request in words; without ``begins``, hours of the trace."""
+        """Return the times of the first and last request in words: dates, or hours of the trace without ``begins``."""
         ends_s = self.arrival_s[[0, -1]].tolist()
         if begins is None:
             first, last = (f"{seconds / 3600:.1f}" for seconds in ends_s)
@@ -49,14 +49,14 @@ def observed(trace: Trace) -> Observed:
     known = (width > 0) & (height > 0) & (steps > 0) & (seconds > 0)
     if known.sum() < 2:
         raise ConfigError(
-            f"trace {trace.name}: {int(known.sum())} of {len(trace)} requests have a size, steps and seconds, too few "
-            "to fit and to check; name a trace that tells what its service took (mezzotint trace import sd-beta)"
+            f"trace {trace.name}: {int(known.sum())} of {len(trace)} requests have a size, steps and seconds, "
+            "expected 2 or more; take a trace with generation seconds (mezzotint trace import sd-beta)"
         )
     return Observed(arrival_s, width, height, steps, seconds)[known]
 
 
-def begins(trace: Trace) -> datetime | None:
-    """Return the time of the first request, which a note has in ISO 8601; None where the trace does not say it."""
+def first_arrival(trace: Trace) -> datetime | None:
+    """Return the time of the first request from the trace's notes; None if they lack it."""
     try:
         return datetime.fromisoformat(trace.notes.get("first_arrival"))  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -1,1 +1,1 @@
-"""`mezzotint calibrate selector`: from which similarity on K steps may be skipped, measured on real images."""
+"""Measure on real images the similarity from which K steps may be skipped."""

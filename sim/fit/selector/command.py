@@ -1,4 +1,4 @@
-"""`mezzotint calibrate selector`: from which similarity on may K steps be skipped? Measured on real images."""
+"""`mezzotint calibrate selector`: measure on real images the similarity from which K steps may be skipped."""
 
 import inspect
 import sys
@@ -14,7 +14,7 @@ from sim.core.errors import ConfigError
 from sim.core.streams import stream
 from sim.fit.selector.journal import measure
 from sim.fit.selector.options import Options
-from sim.fit.selector.page import Findings, publish
+from sim.fit.selector.page import SelectorCalibration, publish
 from sim.fit.selector.pairs import choose
 from sim.fit.selector.rule import thresholds
 from sim.run.config.build import build
@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 
 
 def selector(**given: Any) -> None:
-    """Make images in full and from cached ones, and find for each K the lowest similarity at which quality stays above
-    alpha (NIRVANA's Algorithm 2, MoDM's rule). Every finished pair is kept, the same command goes on.
+    """Find for each K the lowest similarity at which quality stays above alpha. Makes images in full and from cached
+    ones, and applies NIRVANA's Algorithm 2 or MoDM's rule. Every finished pair is kept: an interrupted calibration goes
+    on with the same command.
 
     Raises:
-        ConfigError, TraceError, BackendError: the options cannot be used; or no similarity suffices at any K, in
-            which case the figure and the page are written and say why.
+        ConfigError, TraceError, BackendError: the options cannot be used, or no similarity suffices at any K. In the
+            second case the figure and the page are written and say why.
     """
     options = Options(**given)
     # torch takes seconds to import, and is not in the base install
@@ -42,7 +43,7 @@ def selector(**given: Any) -> None:
         raise BackendError(f"making images needs {', '.join(missing)}; install with: pip install 'mezzotint[live]'")
     from backends.calibrate.machine import machine
     from backends.diffusers_.networks.architectures import architecture
-    from sim.fit.selector.live import opened
+    from sim.fit.selector.live import open_models
 
     for model in filter(None, (options.large, options.small)):
         architecture(model.family, model.variant, model.scale)
@@ -53,7 +54,7 @@ def selector(**given: Any) -> None:
     pairs = choose(trace, embed(trace, encoder), options.pairs, options.seed)
     journal, conditions = options.output / "journal.jsonl", options.conditions(trace.digest, encoder.name, here.name)
     try:
-        scores = measure(pairs, journal, conditions, lambda: opened(options))
+        scores = measure(pairs, journal, conditions, lambda: open_models(options))
     except KeyboardInterrupt:
         print(f"mezzotint: finished pairs are kept in {journal}; the same command goes on", file=sys.stderr)
         raise
@@ -64,10 +65,10 @@ def selector(**given: Any) -> None:
     strict = options.refine_family is None
     limits = thresholds(similarity, quality, options.ks, options.alpha, rule=options.rule, strict=strict)
     facts = _facts(options, trace, encoder.name, here)
-    found = Findings(options, facts, pairs, scores, similarity, quality, limits, _published(options))
+    found = SelectorCalibration(options, facts, pairs, scores, similarity, quality, limits, _published(options))
     for path in publish(found, options.output):
         print(path)
-    if not found.at_least:
+    if not found.min_similarities:
         raise ConfigError(
             f"no similarity of {len(pairs)} pairs keeps quality above {options.alpha:g} at K = {options.ks[0]}, the "
             "fewest steps to skip, so there is no table to write; lower --alpha, add a smaller K, or take --rule mean"
@@ -80,15 +81,15 @@ selector.__signature__ = inspect.signature(Options)  # type: ignore[attr-defined
 def _facts(options: Options, trace: Trace, encoder: str, here: "Machine") -> dict[str, str]:
     small, (width, height) = options.small, options.size
     rule = "every pair" if options.rule == "all" else "the mean of the pairs"
-    beyond = "reaches" if small is not None else "exceeds"
+    comparison = "reaches" if small is not None else "exceeds"
     versions = ", ".join(f"{package} {version}" for package, version in here.versions.items())
     similarity = "query prompt and cached image (CLIP)" if options.similarity == "image" else f"two prompts ({encoder})"
     return {
-        "model": _words(options.large),
-        **({} if small is None else {"refined by": _words(small)}),
+        "model": _model_text(options.large),
+        **({} if small is None else {"refined by": _model_text(small)}),
         "starts from": "its latent after K steps" if small is None else "the large model's final image",
         "metric": f"{options.metric}, {width}x{height} pixels, {options.steps} steps",
-        "rule": f"{rule} at or above the threshold {beyond} alpha = {options.alpha:g} of the full run's score",
+        "rule": f"{rule} at or above the threshold {comparison} alpha = {options.alpha:g} of the full run's score",
         "similarity": similarity,
         "pairs": f"{options.pairs} of trace {trace.name} ({trace.digest[:12]}), seed {options.seed}",
         "device": f"{here.name}; {versions}",
@@ -96,17 +97,17 @@ def _facts(options: Options, trace: Trace, encoder: str, here: "Machine") -> dic
     }
 
 
-def _words(model: "ModelSpec") -> str:
+def _model_text(model: "ModelSpec") -> str:
     size = "tiny, " if model.scale == "tiny" else ""
     return f"{model.variant or model.family} ({size}{model.dtype}, weights {model.weights})"
 
 
 def _published(options: Options) -> dict[int, float]:
-    """The thresholds of NIRVANA (of prompts) or MoDM (of prompt and image) whose share of the steps is whole."""
-    of_images = options.similarity == "image"
-    if not of_images and options.refine_family is not None:
+    """Return the thresholds of NIRVANA (prompts) or MoDM (prompt and image) for whole numbers of our steps."""
+    is_image = options.similarity == "image"
+    if not is_image and options.refine_family is not None:
         return {}
-    of_system = composed([f"system={'modm-throughput' if of_images else 'nirvana'}"]).selector
-    of_steps = int(of_system.of_steps)
-    table = {int(k) * options.steps: float(limit) for k, limit in of_system.thresholds.items()}
+    published = composed([f"system={'modm-throughput' if is_image else 'nirvana'}"]).selector
+    of_steps = int(published.of_steps)
+    table = {int(k) * options.steps: float(limit) for k, limit in published.thresholds.items()}
     return {k // of_steps: limit for k, limit in table.items() if k % of_steps == 0}

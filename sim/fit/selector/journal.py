@@ -1,4 +1,4 @@
-"""Long measurements kept pair by pair: a line of JSON for each finished pair, on disk before the next begins."""
+"""Journal of a calibration: a line of JSON for each finished pair, on disk before the next pair begins."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -14,15 +14,15 @@ from sim.fit.selector.pairs import Pair
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Scores of a pair's full image and of each that skipped K steps, in the metric's units; its similarity."""
+    """A pair's similarity, and the scores of its full image and of each image that skipped K steps."""
 
     similarity: float
     full: float
     by_k: dict[int, float]
 
 
-class Line(BaseModel):
-    """One line of the journal: the pair (rows of the trace), under which conditions, and its scores."""
+class JournalLine(BaseModel):
+    """One line of the journal: a pair (rows of the trace), the conditions of the measurement, and the scores."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
@@ -37,15 +37,16 @@ class Line(BaseModel):
 def measure(
     pairs: Sequence[Pair], path: Path, conditions: dict[str, Any], begin: Callable[[], Callable[[Pair], Scores]]
 ) -> list[Scores]:
-    """The scores of all ``pairs``, in order: those in the journal at ``path`` as they are, the others measured now.
+    """Return the scores of all ``pairs`` in order, measuring only those that the journal at ``path`` lacks.
 
     Args:
-        conditions: all that scores depend on, in JSON's types; lines under others are passed over.
-        begin: builds the models and returns what measures a pair; called only if there is a pair to measure.
+        conditions: everything that scores depend on, in JSON's types. Lines with other conditions are ignored.
+        begin: builds the models and returns the function that scores a pair; called only if a pair is missing.
 
-    Raises BackendError where the journal cannot be read or written, or a line but the last is not one of ours.
+    Raises:
+        BackendError: the journal cannot be read or written, or a line other than the last is malformed.
     """
-    journal = Journal(path, Line, "name another folder with -o")
+    journal = Journal(path, JournalLine, "name another folder with -o")
     lines, _ = journal.open()
     done = {
         (line.query, line.cached): Scores(line.similarity, line.full, line.by_k)
@@ -58,6 +59,6 @@ def measure(
             score = begin()
             for pair in waiting:
                 scores = done[pair.query, pair.cached] = score(pair)
-                journal.add(Line(conditions=conditions, query=pair.query, cached=pair.cached, **asdict(scores)))
+                journal.add(JournalLine(conditions=conditions, query=pair.query, cached=pair.cached, **asdict(scores)))
                 bar.update()
     return [done[pair.query, pair.cached] for pair in pairs]

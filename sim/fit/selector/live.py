@@ -1,4 +1,4 @@
-"""What a pair scores, by really making its images: in full, and from the cached artifact at each K."""
+"""Scores of a pair on live models: its images are generated in full and from the cached artifact at each K."""
 
 from dataclasses import dataclass
 
@@ -17,16 +17,15 @@ from traces.similarity.similarities import DECIMALS
 
 
 @dataclass(frozen=True, slots=True)
-class LivePairs:
-    """Makes and scores the images of a pair on live models.
+class PairScorer:
+    """Generate and score the images of a pair on live models.
 
-    The cached prompt and the query are each run in full on the large model. The query is then run from each K: out
-    of the cached run's latent on the large model itself (NIRVANA), or, given a small model, out of the cached run's
-    final image on that one (MoDM). With ``clip`` the pair's similarity is the cosine of the query and the cached image
-    (MoDM, 3.2), not that of the two prompts.
+    The large model runs the cached prompt and the query in full. The query then runs from each K: on the large model
+    from the cached run's latent (NIRVANA), or on a small model from the cached run's final image (MoDM). With ``clip``
+    the pair's similarity is the cosine of the query and the cached image (MoDM, 3.2), not of the two prompts.
 
-    Under a full-reference metric both runs start from the same noise, or the score would tell noises apart and not
-    prompts; otherwise each has its own, as in serving.
+    Under a full-reference metric both runs start from the same noise, since the score would otherwise measure the
+    difference of the noises. Under other metrics each run has its own noise, as in serving.
     """
 
     large: LiveModel
@@ -36,7 +35,7 @@ class LivePairs:
     options: Options
 
     def check(self) -> None:
-        """Raise BackendError for a size that a model or the metric cannot do, or for absent weights of the metric."""
+        """Raise BackendError if a model or the metric does not support the size, or weights are missing."""
         for model in (self.large, self.small):
             if model is not None:
                 model.latent_shape(*self.options.size)
@@ -46,9 +45,9 @@ class LivePairs:
             self.clip.cosines(grey, ["a cat"])
 
     def __call__(self, pair: Pair) -> Scores:
-        """Make and score the pair's images. Raises BackendError where the device ran out of memory."""
+        """Generate and score the pair's images. Raises BackendError if the device runs out of memory."""
         try:
-            # prompts spelled in letters are longer than 77 tokens, and it would be said of each
+            # which would warn of every synthetic prompt over 77 tokens
             with quiet("transformers"):
                 return self._scores(pair)
         except torch.OutOfMemoryError as full:
@@ -83,7 +82,7 @@ class LivePairs:
         if self.clip is not None:
             assert image is not None
             similarity = round(float(self.clip.cosines(image, [pair.query_prompt])[0]), DECIMALS)
-        # together, so that a metric sees the full image and the others under the same conditions
+        # in one batch, so that the metric sees all images under the same conditions
         images = np.concatenate([full, *made])
         scores = self.metric.score(
             images, references=np.repeat(full, len(images), axis=0), prompts=[pair.query_prompt] * len(images)
@@ -94,12 +93,12 @@ class LivePairs:
         return int(np.random.SeedSequence(self.options.seed, spawn_key=(row,)).generate_state(1)[0])
 
 
-def opened(options: Options) -> LivePairs:
-    """Build the models, and check them and the metric."""
+def open_models(options: Options) -> PairScorer:
+    """Build the models and the metric, and check that they support the options."""
     from transformers.utils import logging
 
-    # diffusers' pipelines import image processors that say what they fall back to; the first logger of
-    # transformers sets its level, so it is asked for before that level is lowered
+    # diffusers' pipelines import image processors that report fallbacks; the first logger of transformers sets its
+    # level, so it has to exist before quiet lowers that level
     logging.get_logger()
     with quiet("transformers"):
         clip = None
@@ -109,18 +108,18 @@ def opened(options: Options) -> LivePairs:
         large = build(options.large, options.device)
         small = None if options.small is None else build(options.small, options.device)
         compared = clip if options.similarity == "image" else None
-        live = LivePairs(large, small, metric(options, clip), compared, options)
+        live = PairScorer(large, small, metric(options, clip), compared, options)
         live.check()
         return live
 
 
 def metric(options: Options, clip: ClipWeights | None) -> Metric:
-    """What scores an image; ``clip`` is for CLIPScore."""
+    """Return the metric that ``options`` names; ``clip`` is for CLIPScore."""
     if clip is not None and options.metric == "clipscore":
         return ClipScore(clip)
     if options.metric == "pickscore":
-        own = options.pickscore is None  # from the hub, where the tokenizer lies elsewhere
-        weights, tokenizer = options.pickscore or PICKSCORE, PICKSCORE_TOKENIZER if own else None
+        from_hub = options.pickscore is None  # where the tokenizer lies in another repository
+        weights, tokenizer = options.pickscore or PICKSCORE, PICKSCORE_TOKENIZER if from_hub else None
         return PickScore(ClipWeights(weights, tokenizer, options.device, options.allow_hub))
     if options.metric == "psnr":
         return Psnr()

@@ -14,57 +14,64 @@ if TYPE_CHECKING:
     from backends.diffusers_ import ModelSpec
 
 ALPHA, ALPHA_REFINED, ALPHA_PSNR = 0.9, 0.95, 0.3
-"""NIRVANA 5.3.1; MoDM 5.2; 30 of the 100 dB that identical images score, where differences begin to be seen."""
+"""NIRVANA 5.3.1; MoDM 5.2; for PSNR 30 of the 100 dB of identical images, where differences begin to show."""
 
 Family = Annotated[str, Option(help="sd15, sdxl, sd3, flux or sana")]
-Variant = Annotated[str | None, Option(show_default="its usual one", help="of the family")]
-Scale = Annotated[Literal["full", "tiny"], Option(help="tiny is for a CPU")]
-Weights = Annotated[str, Option(help="random, a pipeline folder, or with --allow-hub a hub id")]
+Variant = Annotated[str | None, Option(show_default="the family's usual one", help="variant of the family")]
+Scale = Annotated[Literal["full", "tiny"], Option(help="full size, or tiny for a CPU")]
+Weights = Annotated[str, Option(help="random, a pipeline folder, or a hub id with --allow-hub")]
 Dtype = Annotated[
-    Literal["float32", "float16", "bfloat16"] | None, Option(show_default="by device and family", help="of its numbers")
+    Literal["float32", "float16", "bfloat16"] | None,
+    Option(show_default="by device and family", help="number format of the weights"),
 ]
 MODEL = ("family", "variant", "scale", "weights", "dtype")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to measure and where to write it. Raises ConfigError for an option without the one that it needs."""
+    """Options of a calibration. Raises ConfigError for an option without the one that it needs."""
 
-    output: Annotated[Path, Option("-o", "--output", metavar="FOLDER", help="where the files go")]
+    output: Annotated[Path, Option("-o", "--output", metavar="FOLDER", help="folder of the results")]
     trace: Annotated[
         Path | None, Option(metavar="FILE", show_default="the synthetic one", help="a canonical trace")
     ] = None
-    requests: Annotated[int, Option(min=2, help="of the synthetic trace")] = 10_000
-    pairs: Annotated[int, Option(min=1, help="query and cached prompt")] = 100
-    encoder: Annotated[Literal["ngram", "minilm"], Option(help="whose similarity of prompts")] = "ngram"
+    requests: Annotated[int, Option(min=2, help="length of the synthetic trace")] = 10_000
+    pairs: Annotated[int, Option(min=1, help="number of pairs of a query and a cached prompt")] = 100
+    encoder: Annotated[Literal["ngram", "minilm"], Option(help="encoder of the prompts")] = "ngram"
     similarity: Annotated[
         Literal["text", "image"],
-        Option(help="of the two prompts (NIRVANA), or of the query and the cached image, which needs --clip (MoDM)"),
+        Option(help="between the two prompts (NIRVANA), or the query and the cached image, with --clip (MoDM)"),
     ] = "text"
-    seed: Annotated[int, Option(min=0, help="decides the synthetic trace, the pairs and the noise")] = 1
+    seed: Annotated[int, Option(min=0, help="seed of the synthetic trace, the pairs and the noise")] = 1
     family: Family
     variant: Variant = None
     scale: Scale = "full"
     weights: Weights = "random"
     dtype: Dtype = None
     refine_family: Annotated[
-        str | None, Option(help="of a small model that refines the large one's images (MoDM); so the other --refine-")
+        str | None,
+        Option(help="family of a small model that refines the large model's images (MoDM); likewise --refine-..."),
     ] = None
     refine_variant: Variant = None
     refine_scale: Scale = "full"
     refine_weights: Weights = "random"
     refine_dtype: Dtype = None
     device: Annotated[str, Option(help="cpu, cuda or cuda:i")] = "cpu"
-    allow_hub: Annotated[bool, Option("--allow-hub", help="let weights be fetched from the hub")] = False
-    steps: Annotated[int, Option(min=2, help="of a full run")] = 50
-    skipped: Annotated[str, Option("--ks", metavar="LIST", help="steps skipped")] = "5,10,15,20,25"
+    allow_hub: Annotated[bool, Option("--allow-hub", help="allow downloads of weights from the hub")] = False
+    steps: Annotated[int, Option(min=2, help="denoising steps of a full run")] = 50
+    skipped: Annotated[str, Option("--ks", metavar="LIST", help="numbers of steps to skip")] = "5,10,15,20,25"
     pixels: Annotated[
         str | None,
-        Option("--size", metavar="N|WxH", show_default="1024; 512 for sd15; 128 for tiny models", help="of an image"),
+        Option(
+            "--size",
+            metavar="N|WxH",
+            show_default="1024; 512 for sd15; 128 for tiny models",
+            help="image size in pixels",
+        ),
     ] = None
-    metric: Annotated[
-        Literal["ssim", "ms-ssim", "psnr", "clipscore", "pickscore"], Option(help="what scores an image")
-    ] = "ssim"
+    metric: Annotated[Literal["ssim", "ms-ssim", "psnr", "clipscore", "pickscore"], Option(help="quality metric")] = (
+        "ssim"
+    )
     clip: Annotated[
         str | None, Option(metavar="FOLDER", help="weights of CLIP ViT-L/14, for clipscore or image similarity")
     ] = None
@@ -79,7 +86,7 @@ class Options:
         ),
     ] = None  # fmt: skip
     rule: Annotated[
-        Rule, Option(help="all: every pair above the threshold is good (Algorithm 2); mean: their mean is")
+        Rule, Option(help="all: every pair above the threshold suffices (Algorithm 2); mean: their mean does")
     ] = "all"
 
     def __post_init__(self) -> None:
@@ -106,7 +113,7 @@ class Options:
 
     @property
     def needs_clip(self) -> bool:
-        """Whether the weights of CLIP are needed."""
+        """True if the options need the weights of CLIP."""
         return self.metric == "clipscore" or self.similarity == "image"
 
     @property
@@ -118,7 +125,7 @@ class Options:
 
     @property
     def ks(self) -> tuple[int, ...]:
-        """Steps skipped, rising."""
+        """Numbers of steps to skip, ascending."""
         try:
             return tuple(sorted({int(each) for each in self.skipped.split(",")}))
         except ValueError:
@@ -126,7 +133,7 @@ class Options:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height; unless told, those that the published models were trained at. (0, 0) for no size."""
+        """Width and height; by default the training size of the published models. (0, 0) for a malformed --size."""
         if self.pixels is None:
             side = 128 if self.scale == "tiny" else 512 if self.family == "sd15" else 1024
             return side, side
@@ -135,25 +142,25 @@ class Options:
 
     @property
     def large(self) -> "ModelSpec":
-        """The model whose images are cached."""
+        """The model that makes the cached images."""
         return self._model("")
 
     @property
     def small(self) -> "ModelSpec | None":
-        """The model that refines them; None where the large one goes on itself."""
+        """The model that refines cached images; None if the large model resumes its own latents."""
         return None if self.refine_family is None else self._model("refine_")
 
     def _model(self, prefix: str) -> "ModelSpec":
         from backends.diffusers_ import ModelSpec
 
-        said = {name: getattr(self, prefix + name) for name in MODEL}
-        # what the published checkpoints of these two are in; the others overflow in float16
-        half = "float16" if said["family"] in ("sd15", "sdxl") else "bfloat16"
-        said["dtype"] = said["dtype"] or ("float32" if self.device == "cpu" else half)
-        return ModelSpec(**said, seed=self.seed, allow_hub=self.allow_hub)
+        fields = {name: getattr(self, prefix + name) for name in MODEL}
+        # as the published checkpoints of these two; the others overflow in float16
+        half = "float16" if fields["family"] in ("sd15", "sdxl") else "bfloat16"
+        fields["dtype"] = fields["dtype"] or ("float32" if self.device == "cpu" else half)
+        return ModelSpec(**fields, seed=self.seed, allow_hub=self.allow_hub)
 
     def conditions(self, digest: str, encoder: str, device: str) -> dict[str, Any]:
-        """All that a pair's scores depend on: alpha and the rule are applied afterwards, at no cost."""
+        """Return everything that a pair's scores depend on; alpha and the rule are applied afterwards."""
         models = {"large": self.large, "small": self.small}
         return {
             "trace": digest,

@@ -1,4 +1,4 @@
-"""The files of a selector calibration: YAML that a run reads, the pairs as a table, a figure, a page."""
+"""Output files of a selector calibration: YAML for a run, a table of the pairs, a figure and a page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,15 +25,15 @@ COLUMNS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class SelectorCalibration:
     """A finished calibration.
 
     Attributes:
-        facts: what was measured and how, in words.
-        similarity: (n,), what the thresholds are about.
-        quality: (n, len(thresholds)), share of the full image's score; NaN where that is 0 or less.
-        thresholds: one per K, rising.
-        published: K -> the paper's threshold; empty where it is of another similarity.
+        facts: conditions of the measurement, in words.
+        similarity: similarity of each pair, (n,).
+        quality: share of the full image's score, (n, len(thresholds)); NaN if that score is 0 or less.
+        thresholds: one per K, ascending.
+        published: K -> the paper's threshold; empty if the paper's is for another similarity.
     """
 
     options: Options
@@ -47,53 +47,59 @@ class Findings:
 
     @property
     def warning(self) -> str | None:
-        """Why the numbers mean nothing; None where they do."""
+        """The reason why the thresholds are meaningless; None if they are not."""
         weights = (self.options.weights, self.options.refine_weights if self.refines else None)
         return "random weights: the images, and so these thresholds, mean nothing" if "random" in weights else None
 
     @property
     def refines(self) -> bool:
-        """Whether a small model refined images (MoDM), rather than the large one resuming latents (NIRVANA)."""
+        """True if a small model refines images (MoDM); False if the large model resumes latents (NIRVANA)."""
         return self.options.refine_family is not None
 
     @property
     def paper(self) -> str:
-        """Whose the published thresholds are."""
+        """Paper of the published thresholds."""
         return "MoDM" if self.options.similarity == "image" else "NIRVANA"
 
     @property
-    def at_least(self) -> dict[int, float]:
-        """K -> similarity, of those that have one."""
-        return {each.k: each.at_least for each in self.thresholds if each.at_least is not None}
+    def min_similarities(self) -> dict[int, float]:
+        """K -> threshold, for every K that has one."""
+        return {each.k: each.min_similarity for each in self.thresholds if each.min_similarity is not None}
 
     @property
     def unscored(self) -> int:
-        """Pairs that have no quality."""
+        """Number of pairs without a quality."""
         return int((~np.isfinite(self.quality).all(axis=1)).sum())
 
     @property
     def command(self) -> str:
-        """What runs a system with these thresholds, but for the folder."""
+        """Command line of a run with these thresholds; FOLDER stands for the calibration's folder."""
         chosen = ["system=modm-throughput" if self.refines else "system=nirvana"]
         chosen += ["selector=measured", f"encoder={self.options.encoder}"]
         if not self.refines:
-            chosen.append(f"cache.latents_at=[{','.join(map(str, self.at_least))}]")
+            chosen.append(f"cache.latents_at=[{','.join(map(str, self.min_similarities))}]")
         elif self.options.similarity == "text":
             chosen.append("similarity=text-to-text")
         return f"mezzotint run --config-dir FOLDER {' '.join(chosen)}"
 
 
-def publish(found: Findings, folder: Path) -> list[Path]:
-    """Write all files of ``found`` under ``folder``, each whole or not at all, and return them.
+def publish(found: SelectorCalibration, folder: Path) -> list[Path]:
+    """Write all files of ``found`` under ``folder``, atomically, and return their paths.
 
-    Where no K has a threshold there is no YAML file for a run to read, and that of an earlier call is removed. Raises
-    ConfigError where the folder cannot be written to.
+    Without any threshold no YAML file is written, and that of an earlier call is removed.
+
+    Raises:
+        ConfigError: the folder cannot be written to.
     """
     check_ours(folder / PAGE, ConfigError, "a page of calibrate selector", b"# How many steps")
     output_folder((folder / SELECTOR).parent, ConfigError)
-    templates = {**({SELECTOR: "measured.yaml.jinja"} if found.at_least else {}), PAGE: "page.md.jinja"}
+    templates = {**({SELECTOR: "measured.yaml.jinja"} if found.min_similarities else {}), PAGE: "page.md.jinja"}
     files = [folder / name for name in (PAIRS, FIGURE, *templates)]
-    with atomic_files(files, ConfigError, gone=[] if found.at_least else [folder / SELECTOR]) as (pairs, image, *texts):
+    with atomic_files(files, ConfigError, gone=[] if found.min_similarities else [folder / SELECTOR]) as (
+        pairs,
+        image,
+        *texts,
+    ):
         with pairs.open("wb") as file:
             pq.write_table(_table(found), file)
         draw(found).savefig(image, format="png")
@@ -103,8 +109,8 @@ def publish(found: Findings, folder: Path) -> list[Path]:
     return [folder / name for name in (*list(templates)[:-1], PAIRS, FIGURE, PAGE)]
 
 
-def _table(found: Findings) -> pa.Table:
-    """A row per pair and K."""
+def _table(found: SelectorCalibration) -> pa.Table:
+    """Return a table with one row per pair and K."""
     ks = [each.k for each in found.thresholds]
     scores = [[each.by_k[k] for k in ks] for each in found.scores]
     return pa.table(
@@ -124,8 +130,8 @@ def _table(found: Findings) -> pa.Table:
 
 
 @house_style()
-def draw(found: Findings) -> Figure:
-    """A panel for each K: one point per pair, alpha across, our threshold down, the paper's as a tick below."""
+def draw(found: SelectorCalibration) -> Figure:
+    """Draw quality against similarity in a panel for each K, with alpha and the thresholds."""
     similarity, quality, thresholds = found.similarity, found.quality, found.thresholds
     alpha, published = found.options.alpha, found.published
     columns = min(COLUMNS, len(thresholds))
@@ -140,22 +146,22 @@ def draw(found: Findings) -> Figure:
         panel.scatter(similarity, quality[:, index], s=12, color=BLUE, alpha=0.65, linewidths=0)
         panel.axhline(alpha, color=INK, linestyle="--", linewidth=1.0)
         panel.set(xlim=x_limits, ylim=y_limits)
-        said = "none"
-        if each.at_least is not None:
-            panel.axvline(each.at_least, color=VERMILION)
-            said = f"{each.at_least:.3f}"
+        threshold = "none"
+        if each.min_similarity is not None:
+            panel.axvline(each.min_similarity, color=VERMILION)
+            threshold = f"{each.min_similarity:.3f}"
         if each.k in published:
-            below = panel.get_xaxis_transform()
-            panel.plot(published[each.k], 0.02, "^", transform=below, color=GREY, markersize=7, clip_on=False)
-        panel.set_title(f"K = {each.k}: {said}")
+            at_axis = panel.get_xaxis_transform()
+            panel.plot(published[each.k], 0.02, "^", transform=at_axis, color=GREY, markersize=7, clip_on=False)
+        panel.set_title(f"K = {each.k}: {threshold}")
         if index % columns == 0:
-            panel.set_ylabel("Quality, share of the full run's")
+            panel.set_ylabel("Quality / full run's")
         if index >= len(thresholds) - columns:
             panel.set_xlabel("Similarity")
     for index in range(len(thresholds), rows * columns):
         axes[index // columns][index % columns].set_visible(False)
     handles = [
-        Line2D([], [], color=BLUE, marker="o", markersize=4, linestyle="", label="a pair"),
+        Line2D([], [], color=BLUE, marker="o", markersize=4, linestyle="", label="pair"),
         Line2D([], [], color=INK, linestyle="--", linewidth=1.0, label=f"α = {alpha:g}"),
         Line2D([], [], color=VERMILION, label="threshold measured here"),
     ]

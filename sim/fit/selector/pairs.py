@@ -1,4 +1,4 @@
-"""Which query meets which cached prompt: pairs whose similarities spread over the whole range."""
+"""Draw pairs of a query and a cached prompt whose similarities spread over the whole range."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from traces.similarity.similarities import DECIMALS
 from traces.table.trace import Trace
 
 BLOCK = 2000
-"""Consecutive requests that are compared with one another: sessions, whose prompts are close, stay whole."""
+"""Consecutive requests that are compared with one another, so that sessions of similar prompts stay together."""
 
 STRATA = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A request and an earlier one whose artifact it starts from: rows of the trace, prompts, text similarity."""
+    """A query and the earlier request whose artifact it starts from: trace rows, prompts, text similarity."""
 
     query: int
     cached: int
@@ -29,13 +29,17 @@ class Pair:
 
 
 def choose(trace: Trace, embeddings: NDArray[np.float32], count: int, seed: int) -> list[Pair]:
-    """Draw ``count`` pairs by similarity, evenly from ten strata of equal width from 0 to 1 as far as each goes.
+    """Draw ``count`` pairs by similarity, evenly from ten strata of equal width from 0 to 1 until each is empty.
 
-    Drawn as served, with the nearest cached prompt (NIRVANA, Algorithm 2), most pairs would be of one similarity. A
-    query comes once, its partner is any earlier request; a longer draw begins with the pairs of a shorter one.
+    If every query met its nearest cached prompt, as in serving (NIRVANA, Algorithm 2), most pairs would have one
+    similarity. A query comes once; its partner is any earlier request. A longer draw begins with the pairs of a
+    shorter one. Requests without a prompt are skipped.
 
-    Requests without a prompt are passed over. ``embeddings`` are (n, d) float32, unit rows, of n requests. Raises
-    TraceError where the trace has too few prompts.
+    Args:
+        embeddings: unit rows, (n, d) float32, one per request.
+
+    Raises:
+        TraceError: the trace has too few prompts.
     """
     prompts = [prompt or "" for prompt in trace.prompts().to_pylist()]
     rows = np.array([row for row, prompt in enumerate(prompts) if prompt.strip()], np.int64)
@@ -44,10 +48,10 @@ def choose(trace: Trace, embeddings: NDArray[np.float32], count: int, seed: int)
     pairs: list[Pair] = []
     for index in rng.permutation(len(blocks)):
         block = blocks[index]
-        # half of a block and on to the next: the similar ones of a block are soon used up
-        most = len(block) // 2 if len(blocks) > 1 else len(block)
+        # half of a block at most, since the similar pairs of a block are soon used up
+        max_pairs = len(block) // 2 if len(blocks) > 1 else len(block)
         for taken, (query, cached, similarity) in enumerate(_spread(block, embeddings[block], rng)):
-            if taken == most or len(pairs) == count:
+            if taken == max_pairs or len(pairs) == count:
                 break
             pairs.append(Pair(query, cached, similarity, prompts[query], prompts[cached]))
     if len(pairs) < count:
@@ -61,9 +65,9 @@ def choose(trace: Trace, embeddings: NDArray[np.float32], count: int, seed: int)
 def _spread(
     rows: NDArray[np.int64], vectors: NDArray[np.float32], rng: np.random.Generator
 ) -> Iterator[tuple[int, int, float]]:
-    """(query, cached, similarity) of ``rows``, one from each stratum in turn, each query once."""
+    """Yield (query, cached, similarity) of ``rows``, one from each stratum in turn, each query once."""
     later, earlier = np.tril_indices(len(rows), -1)
-    # as exact as a search of the cache (ExactIndex): rounded so that ties are ties on every machine
+    # rounded like a search of the cache, so that ties are ties on every machine
     double = vectors.astype(np.float64)
     similarity = np.round((double @ double.T)[later, earlier], DECIMALS)
     order = rng.permutation(len(later))

@@ -1,4 +1,4 @@
-"""From measured qualities to thresholds: NIRVANA's Algorithm 2 and MoDM's equation 5."""
+"""Thresholds from measured qualities: NIRVANA's Algorithm 2 and MoDM's equation 5."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,28 +13,31 @@ Rule = Literal["all", "mean"]
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """The lowest similarity ``at_least`` at which ``k`` steps may be skipped; None where none of the pairs suffices.
+    """The lowest similarity at which ``k`` steps may be skipped.
 
-    ``alone`` is that of this K before it is raised to that of a smaller K. ``pairs`` reach ``at_least``, and ``worst``
-    and ``mean`` are their qualities, NaN where there are none.
+    Attributes:
+        min_similarity: None if no similarity suffices.
+        unraised: this K's own threshold, before it is raised to that of a smaller K.
+        pairs: number of pairs that reach ``min_similarity``.
+        worst, mean: qualities of those pairs; NaN if there are none.
     """
 
     k: int
-    at_least: float | None
-    alone: float | None
+    min_similarity: float | None
+    unraised: float | None
     pairs: int
     worst: float
     mean: float
 
 
-def lowest(similarity: Floats, quality: Floats, alpha: float, *, rule: Rule, strict: bool) -> float | None:
-    """The lowest of the similarities s such that the pairs of similarity s or more are good enough; None for none.
+def lowest_similarity(similarity: Floats, quality: Floats, alpha: float, *, rule: Rule, strict: bool) -> float | None:
+    """Return the lowest similarity such that the pairs at or above it are good enough; None if there is none.
 
     Args:
         similarity, quality: (n,) each. A NaN quality is never good enough.
-        alpha: the quality that is.
-        rule: ``all``: every one of those pairs is (NIRVANA, Algorithm 2: ``for all I in [I_K], quality(I) > alpha``);
-            ``mean``: their mean is.
+        alpha: the quality that is good enough.
+        rule: ``all``: every pair's quality counts (NIRVANA, Algorithm 2: ``for all I in [I_K], quality(I) > alpha``);
+            ``mean``: their mean counts.
         strict: quality must exceed alpha (Algorithm 2), not just reach it (MoDM, equation 5).
     """
     found = None
@@ -51,18 +54,21 @@ def lowest(similarity: Floats, quality: Floats, alpha: float, *, rule: Rule, str
 def thresholds(
     similarity: Floats, quality: Floats, ks: Sequence[int], alpha: float, *, rule: Rule, strict: bool
 ) -> list[Threshold]:
-    """A threshold for each K of ``ks``, which rise, as ``lowest`` has it, raised to that of a smaller K.
+    """Return a threshold for each K of ``ks`` (ascending), raised to that of the smaller K if it is lower.
 
-    So a K that no similarity suffices for takes all larger ones with it. ``similarity`` is (n,), ``quality``
-    (n, len(ks)), 1 the full run's.
+    If no similarity suffices for a K, none does for the larger ones.
+
+    Args:
+        similarity: (n,).
+        quality: share of the full run's score, (n, len(ks)).
     """
     found: list[Threshold] = []
     highest = -np.inf
     for column, k in enumerate(ks):
-        alone = lowest(similarity, quality[:, column], alpha, rule=rule, strict=strict)
-        highest = max(highest, np.inf if alone is None else alone)
+        unraised = lowest_similarity(similarity, quality[:, column], alpha, rule=rule, strict=strict)
+        highest = max(highest, np.inf if unraised is None else unraised)
         above = quality[similarity >= highest, column]
         worst, mean = (float(above.min()), float(above.mean())) if len(above) else (np.nan, np.nan)
-        at_least = float(highest) if np.isfinite(highest) else None
-        found.append(Threshold(k, at_least, alone, len(above), worst, mean))
+        min_similarity = float(highest) if np.isfinite(highest) else None
+        found.append(Threshold(k, min_similarity, unraised, len(above), worst, mean))
     return found

@@ -1,1 +1,1 @@
-"""`mezzotint calibrate scale`: where CLIP's similarities stand on an encoder's, fitted on a paper's FIFO caches."""
+"""Fit the map from an encoder's similarities to CLIP's on NIRVANA's published FIFO caches."""

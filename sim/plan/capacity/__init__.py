@@ -1,1 +1,1 @@
-"""The highest rate of requests that a design carries within a latency limit."""
+"""Search for a design's capacity: the highest request rate that it sustains within a latency limit."""

@@ -1,4 +1,4 @@
-"""`mezzotint plan rate`: the highest rate of requests at which few enough are late."""
+"""`mezzotint plan capacity`: the highest request rate that meets a latency target."""
 
 import json
 import sys
@@ -32,42 +32,57 @@ from sim.run.sweep_folder import claimed_sweep
 from traces.arrivals.base import MOST_RPM
 
 if TYPE_CHECKING:
-    from sim.plan.capacity.search import Question
+    from sim.plan.capacity.search import CapacitySpec
 
 
-def rate(
-    from_rpm: Annotated[float, Option("--from", min=1e-6, max=MOST_RPM, metavar="RPM", help="a rate that is carried")],
-    to_rpm: Annotated[float, Option("--to", min=1e-6, max=MOST_RPM, metavar="RPM", help="a rate that is not")],
+def capacity(
+    from_rpm: Annotated[
+        float, Option("--from", min=1e-6, max=MOST_RPM, metavar="RPM", help="a rate that meets the target")
+    ],
+    to_rpm: Annotated[float, Option("--to", min=1e-6, max=MOST_RPM, metavar="RPM", help="a rate that misses it")],
     overrides: Overrides = None,
-    violations: Annotated[float, Option(min=0, max=1, metavar="SHARE", help="of the requests, at most")] = 0.05,
+    violations: Annotated[
+        float, Option(min=0, max=1, metavar="SHARE", help="largest share of requests over the limit")
+    ] = 0.05,
     slo: Annotated[
-        str, Option(parser=lambda given: str(parse_limit(given)), help="2x, of the standalone latency, or 10s")
+        str,
+        Option(
+            parser=lambda given: str(parse_limit(given)), help="latency limit: 2x (times the standalone latency) or 10s"
+        ),
     ] = "2x",
     replications: Annotated[
         int | None,
-        Option(min=2, max=1000, show_default="5; of a log's own times, which are one, 1", help="seeds"),
+        Option(min=2, max=1000, show_default="5; 1 with a log's own arrival times", help="number of seeds"),
     ] = None,
-    tolerance: Annotated[float, Option(min=1e-4, max=1, metavar="PART", help="of the rate, left open")] = 0.02,
+    tolerance: Annotated[
+        float, Option(min=1e-4, max=1, metavar="SHARE", help="where bisection ends, relative to the rate")
+    ] = 0.02,
     jobs: Annotated[int, Option(min=1, help="worker processes")] = 1,
     output: Annotated[
         Path | None,
-        Option("-o", "--output", metavar="DIR", show_default="a new folder of results/runs", help="where to write"),
+        Option(
+            "-o",
+            "--output",
+            metavar="DIR",
+            show_default="a new folder of results/runs",
+            help="folder of the runs and results",
+        ),
     ] = None,
     config_dir: ConfigDir = None,
     config_path: ConfigPath = None,
     config_name: ConfigName = "config",
     plugin: Plugin = None,
 ) -> None:
-    """Search for the highest request rate at which at most a share of the requests is over a latency limit and the
-    backlog does not grow: by bisection in every replication (seeds from seed= on, the same draws at every rate), with
-    a 95 % interval over replications. Writes rate.json and rate.png; every run stays in a folder of its own beside
-    them, so the same command goes on where it was interrupted, and another --violations takes what is there.
+    """Find the highest request rate that meets a latency target: at most a share of the requests exceeds the limit, and
+    the backlog does not grow. Bisects every replication (seeds from seed= on, the same draws at every rate) and gives a
+    95 % interval over replications. Writes rate.json and rate.png. Every run keeps its folder beside them: an
+    interrupted search goes on with the same command, and another --violations reuses the runs.
 
     \b
-    mezzotint plan rate system=modm-quality cluster.count=16 --violations 0.05 --slo 2x --from 6 --to 40 -o modm
+    mezzotint plan capacity system=modm-quality cluster.count=16 --violations 0.05 --slo 2x --from 6 --to 40 -o modm
 
     Raises:
-        ConfigError: options that do not go together, or an override that a search cannot have.
+        ConfigError: options that conflict, or an override of the rate that is searched for.
     """
     if not violations < 1:
         raise ConfigError(f"--violations: found {violations:g}, expected a share of the requests under 1")
@@ -75,11 +90,13 @@ def rate(
         raise ConfigError(f"--to: found {to_rpm:g}, expected a rate above that of --from, {from_rpm:g}")
     for word in overrides or ():
         if word.lstrip("+").startswith(("arrivals.rate_rpm=", "arrivals.speedup=")):
-            raise ConfigError(f"{word}: is what is searched for; leave it out, and say where with --from and --to")
+            raise ConfigError(
+                f"{word}: found a fixed rate, but the search sets it; give its range with --from and --to"
+            )
     words = arranged([*(overrides or []), *([] if output is None else [f"run.dir={output}"])])
     files = files_of(config_dir, config_path, config_name)
-    from sim.plan.capacity import points
-    from sim.plan.capacity.search import Question
+    from sim.plan.capacity import trials
+    from sim.plan.capacity.search import CapacitySpec
 
     with named(plugin or []):
         config = composed(words, files)
@@ -89,44 +106,48 @@ def rate(
         limits = [str(limit) for limit in settings.slo]
         if slo not in limits:
             raise ConfigError(f"--slo {slo}: the runs measure slo=[{','.join(limits)}]; add slo=[{slo}]")
-        seeds = points.replications(config, replications)
-        question = Question(violations, slo, from_rpm, to_rpm, seeds, tolerance)
+        seeds = trials.replications(config, replications)
+        spec = CapacitySpec(violations, slo, from_rpm, to_rpm, seeds, tolerance)
         folder = unclaimed(folder) if is_dated(config) else folder
-        print(*find(question, config, settings, folder, [*(overrides or []), *files.options()], jobs), sep="\n")
+        print(*find_capacity(spec, config, settings, folder, [*(overrides or []), *files.options()], jobs), sep="\n")
 
 
-def find(
-    question: "Question", config: DictConfig, settings: Settings, folder: Path, words: Sequence[str], jobs: int
+def find_capacity(
+    spec: "CapacitySpec", config: DictConfig, settings: Settings, folder: Path, words: Sequence[str], jobs: int
 ) -> list[str]:
-    """Search, write what was found in ``folder``, and return the lines to print.
+    """Search, write rate.json and rate.png in ``folder``, and return the lines to print.
 
-    ``config`` is composed, not resolved; ``settings`` is the same, checked. ``words`` tell the search from others.
-    Raises ConfigError where the rate does not lie between the two, and what runs raise.
+    Args:
+        config: composed, not resolved; ``settings`` is the same, checked.
+        words: the command line, which tells this search from others in the folder.
+
+    Raises:
+        ConfigError: the capacity lies outside the bracket. Errors of the runs pass through.
     """
     from tqdm import tqdm
 
-    from sim.plan.capacity.page import draw, facts, line
-    from sim.plan.capacity.points import Points, mean_rpm
+    from sim.plan.capacity.page import as_json, draw, summary_line
     from sim.plan.capacity.search import search
+    from sim.plan.capacity.trials import Trials, mean_rpm
 
     own_rpm = mean_rpm(config, settings)
-    name, most = settings.system.name, question.replications * (question.bisections + 3)
+    name, max_runs = settings.system.name, spec.replications * (spec.bisections + 3)
     words = [word for word in words if not word.startswith(("run.dir=", "hydra."))]
-    with claimed_sweep(folder, ["plan rate", *words]):
-        with tqdm(total=most, unit="run", desc=name, disable=None, file=sys.stderr) as bar:
-            points = Points(config, folder, question.slo, jobs, bar)
-            found = search(question, points.measure)
+    with claimed_sweep(folder, ["plan rate", *words]):  # the former name, so that searches begun under it go on
+        with tqdm(total=max_runs, unit="run", desc=name, disable=None, file=sys.stderr) as bar:
+            trials = Trials(config, folder, spec.slo, jobs, bar)
+            capacity = search(spec, trials.measure)
         files = [folder / "rate.png", folder / "rate.json"]
-        with atomic_files(files, ConfigError) as (figure, told):
-            draw(name, question, found).savefig(figure, format="png", dpi=DPI, metadata={"Software": None})
-            said = facts(name, question, found, points)
-            said["own_clock"] = own_rpm and {"rate_rpm": own_rpm, "scale": found.rate_rpm.mean / own_rpm}
-            told.write_text(f"{json.dumps(said, indent=2)}\n", encoding="utf-8")
-    answer = [line(name, question, found)]
+        with atomic_files(files, ConfigError) as (figure, data):
+            draw(name, spec, capacity).savefig(figure, format="png", dpi=DPI, metadata={"Software": None})
+            content = as_json(name, spec, capacity, trials)
+            content["own_clock"] = own_rpm and {"rate_rpm": own_rpm, "scale": capacity.rate_rpm.mean / own_rpm}
+            data.write_text(f"{json.dumps(content, indent=2)}\n", encoding="utf-8")
+    lines = [summary_line(name, spec, capacity)]
     if own_rpm is not None:
-        alone = ", one log: the interval is what bisection left open" if question.replications == 1 else ""
-        answer.append(
-            f"arrivals: the trace's own times, {found.rate_rpm.mean / own_rpm:.4g} times as fast; "
-            f"its own mean rate is {own_rpm:.4g} requests per minute{alone}"
+        single = "; a single log, so the interval is what bisection left open" if spec.replications == 1 else ""
+        lines.append(
+            f"arrivals: the trace's own times, {capacity.rate_rpm.mean / own_rpm:.4g} times as fast; "
+            f"its own mean rate is {own_rpm:.4g} requests per minute{single}"
         )
-    return [*answer, *map(str, reversed(files))]
+    return [*lines, *map(str, reversed(files))]

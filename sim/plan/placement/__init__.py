@@ -1,1 +1,1 @@
-"""Which ControlNets should lie on which servers, and how many servers there should be."""
+"""Placement of ControlNets on servers, and the number of servers."""

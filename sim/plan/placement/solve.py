@@ -1,4 +1,4 @@
-"""The placement of ControlNets on servers as a mixed-integer program, and the naive ones that it is held against."""
+"""Placement of ControlNets on servers as a mixed-integer program, and the naive placements to compare with."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -11,22 +11,24 @@ from scipy.sparse import csr_array
 from sim.core.errors import ConfigError
 from sim.plan.placement.demand import Demand
 
-LIGHT = 1e-3
-"""Of the seconds that a request waits for another of its own ControlNets, what an even load is worth beside them."""
+BALANCE_WEIGHT = 1e-3
+"""Weight of an even load in the objective, relative to seconds that a request waits for its own ControlNets."""
 
-NODES = 100
-"""Of the search tree at most: a bound in work and not in time, so that the answer is always the same."""
+MAX_NODES = 100
+"""Bound of the search tree: in work and not in time, so that the answer is always the same."""
 
 GAP = 0.05
-"""How far the answer may be above the best, relative: placements that are as good are many, and proving it is slow."""
+"""Relative distance from the optimum that suffices: many placements are as good, and proving it is slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What lies on each server and how the calls of each ControlNet are divided.
+    """ControlNets on servers, and the division of each ControlNet's calls between its copies.
 
-    ``share`` is the share of a ControlNet's calls that goes to each server, 1 together; ``load`` the share of its time
-    that each server is busy; ``turns_s`` the mean seconds that a request's ControlNets wait for one another.
+    Attributes:
+        share: share of a ControlNet's calls that goes to each server; they sum to 1.
+        load: share of its time that each server is busy.
+        turns_s: mean seconds that a request's ControlNets wait for one another.
     """
 
     share: Mapping[str, tuple[float, ...]]
@@ -35,17 +37,17 @@ class Placement:
 
     @property
     def servers(self) -> list[list[str]]:
-        """The ControlNets on each server, as ``executor.steps.controlnets.placement`` takes them."""
+        """The ControlNets on each server, in the form of ``controlnet_placement.placement``."""
         return [[name for name, shares in self.share.items() if shares[at] > 1e-6] for at in range(len(self.load))]
 
     @property
     def copies(self) -> int:
-        """How often a ControlNet lies somewhere."""
+        """Number of loaded ControlNets over all servers."""
         return sum(len(names) for names in self.servers)
 
 
-def judged(demand: Demand, share: Mapping[str, Sequence[float]]) -> Placement:
-    """What a division of the calls comes to."""
+def evaluate(demand: Demand, share: Mapping[str, Sequence[float]]) -> Placement:
+    """Return the placement that divides the calls by ``share``, with its loads and waits."""
     load = demand.load
     servers = len(next(iter(share.values())))
     busy = [sum(load[name] * share[name][at] for name in share) for at in range(servers)]
@@ -59,37 +61,41 @@ def judged(demand: Demand, share: Mapping[str, Sequence[float]]) -> Placement:
 
 
 def one_each(demand: Demand, servers: int) -> Placement:
-    """The naive choice: the most called have a server of their own, and the last server has the rest."""
+    """Give each of the most called ControlNets a server of its own, and the last server all others."""
     return _by_rank(demand, servers, lambda rank: min(rank, servers - 1))
 
 
 def in_turn(demand: Demand, servers: int) -> Placement:
-    """As many on each server: dealt out by how often they are called."""
+    """Deal the ControlNets out to the servers in turn, the most called first."""
     return _by_rank(demand, servers, lambda rank: rank % servers)
 
 
 def _by_rank(demand: Demand, servers: int, at: Callable[[int], int]) -> Placement:
-    return judged(demand, {name: np.eye(servers)[at(rank)].tolist() for rank, name in enumerate(demand.load)})
+    return evaluate(demand, {name: np.eye(servers)[at(rank)].tolist() for rank, name in enumerate(demand.load)})
 
 
-def fewest(demand: Demand, limit: float) -> int:
-    """Servers below which some would be busy for more than ``limit`` of the time, whatever lies where."""
+def min_servers(demand: Demand, limit: float) -> int:
+    """Return the number of servers below which no placement keeps each busy for at most ``limit`` of its time."""
     return max(1, math.ceil(sum(demand.load.values()) / limit - 1e-9))
 
 
 def solve(demand: Demand, servers: int, limit: float, room: int) -> Placement | None:
-    """The placement that has requests wait least for their own ControlNets, and among those the most even.
+    """Find the placement with the least waiting for a request's own ControlNets and, second, the most even load.
 
-    Each server is busy for at most ``limit`` of its time and holds at most ``room`` ControlNets; calls of one that lies
-    on several are divided. Minimises
+    Each server is busy for at most ``limit`` of its time and holds at most ``room`` ControlNets. The calls of a
+    ControlNet on several servers are divided. The variables are shares x_is in [0, 1] and copies y_is in {0, 1}, with
+    x <= y. This objective is minimised.
 
-        sum over pairs (i, j) that are called together, and servers s, of rate_ij call_s max(x_is + x_js - 1, 0)
-        + LIGHT x (the largest load + 1 / room of it for each copy)
+        sum over pairs (i, j) called together and servers s of rate_ij call_s max(x_is + x_js - 1, 0)
+        + BALANCE_WEIGHT x (the largest load + 1 / room of it for each copy)
 
-    over shares x_is, 0 to 1, which need a copy, y_is, 0 or 1. With single copies the first term is exact; of divided
-    calls it takes the best that a router could make of them.
+    With single copies the first term is exact. For divided calls it assumes the best possible router.
 
-    Returns None where no placement is within the limits. Raises ConfigError where the solver did not end.
+    Returns:
+        None if no placement is within the limits.
+
+    Raises:
+        ConfigError: the solver did not end.
     """
     load, pairs = demand.load, demand.pairs
     names = list(load)
@@ -107,7 +113,7 @@ def solve(demand: Demand, servers: int, limit: float, room: int) -> Placement | 
     for s in range(servers):
         rows.append((y[:, s].tolist(), [1.0] * nets, 0.0, float(room)))
         rows.append(([*x[:, s].tolist(), top], [*rho.tolist(), -1.0], -np.inf, 0.0))
-        if s:  # servers are alike: the first is the busiest
+        if s:  # servers are alike, so order them by load: fewer equal solutions to search
             both = [*x[:, s - 1].tolist(), *x[:, s].tolist()]
             rows.append((both, [*rho.tolist(), *(-rho).tolist()], 0.0, np.inf))
     for p, (one, other) in enumerate(pairs):
@@ -117,26 +123,26 @@ def solve(demand: Demand, servers: int, limit: float, room: int) -> Placement | 
     cost = np.zeros(top + 1)
     waits = np.array([rate * demand.call_s / demand.rate_hz for rate in pairs.values()])
     cost[o] = waits[:, None]
-    cost[top] = LIGHT * demand.call_s
-    cost[y] = LIGHT * demand.call_s / (room * nets * servers)
-    upper, whole = np.ones(top + 1), np.zeros(top + 1)
-    upper[top], whole[y] = limit, 1
+    cost[top] = BALANCE_WEIGHT * demand.call_s
+    cost[y] = BALANCE_WEIGHT * demand.call_s / (room * nets * servers)
+    upper, integral = np.ones(top + 1), np.zeros(top + 1)
+    upper[top], integral[y] = limit, 1
     indices, values, low, high = zip(*rows, strict=True)
     at = np.repeat(np.arange(len(rows)), [len(each) for each in indices])
     sums = csr_array((np.concatenate(values), (at, np.concatenate(indices))), shape=(len(rows), top + 1))
-    found = milp(
-        cost / (LIGHT * demand.call_s),  # of the order of one, which the solver's own tolerances are for
-        integrality=whole,
+    result = milp(
+        cost / (BALANCE_WEIGHT * demand.call_s),  # near one, for which the solver's tolerances are made
+        integrality=integral,
         bounds=Bounds(0.0, upper),
         constraints=LinearConstraint(sums, low, high),
-        options={"node_limit": NODES, "mip_rel_gap": GAP},
+        options={"node_limit": MAX_NODES, "mip_rel_gap": GAP},
     )
-    if found.status == 2:
+    if result.status == 2:
         return None
-    if found.x is None:
+    if result.x is None:
         raise ConfigError(
-            f"plan placement: the solver did not end ({found.message}); take fewer ControlNets or servers"
+            f"plan placement: the solver did not end ({result.message}); take fewer ControlNets or servers"
         )
-    shares = np.where(found.x[y] > 0.5, np.clip(found.x[x], 0.0, 1.0), 0.0)
+    shares = np.where(result.x[y] > 0.5, np.clip(result.x[x], 0.0, 1.0), 0.0)
     shares /= shares.sum(1, keepdims=True)
-    return judged(demand, {name: shares[i].tolist() for i, name in enumerate(names)})
+    return evaluate(demand, {name: shares[i].tolist() for i, name in enumerate(names)})

@@ -85,7 +85,7 @@ def test_what_cannot_be_cut_or_has_no_blocks_is_refused(sdxl: Any) -> None:
 def test_a_run_reads_what_the_command_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "likeness.json"
     words = ["sd3", "--scale", "tiny", "--sizes", "64,128", "--steps", "4", "--images", "1", "--threshold", "0.02"]
-    assert main(["calibrate", "likeness", *words, "--device", "cpu", "-o", str(path)]) == 0
+    assert main(["calibrate", "feature-similarity", *words, "--device", "cpu", "-o", str(path)]) == 0
     assert "sd3-tiny 128x128:" in capsys.readouterr().out
     facts = json.loads(path.read_text())
     assert [row["width"] for row in facts["rows"]] == [64, 128]
@@ -95,7 +95,7 @@ def test_a_run_reads_what_the_command_wrote(tmp_path: Path, capsys: pytest.Captu
     read = (f"feature_cache.likeness.path={path}", "+feature_cache.likeness.names.sdxl=sd3-tiny")
     said = simulated(*asked, *ran, *read).summary["assumptions"]
     assert any(str(each["source"]).startswith("sd3 (tiny, random weights") for each in said)
-    assert main(["calibrate", "likeness", *words, "--sizes", "64,x"]) == 2
+    assert main(["calibrate", "feature-similarity", *words, "--sizes", "64,x"]) == 2
     assert "--sizes: found '64,x'" in capsys.readouterr().err
 
 
