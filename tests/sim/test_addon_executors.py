@@ -105,10 +105,10 @@ def test_what_takes_more_gpus_than_there_are_fails_with_the_reason() -> None:
 
 @pytest.mark.parametrize(("came_s", "bound"), [(0.2, 20), (0.9, 20), (2.5, 20), (2.5, 50), (0.9, 1), (30.0, 20)])
 def test_a_lora_is_merged_at_the_first_boundary_after_it_came_or_waited_for(came_s: float, bound: int) -> None:
-    fetch = f"{{_target_: sim.addons.fetch.Measured, quantiles: [{came_s}, {came_s}]}}"
+    fetch = f"{{_target_: sim.addons.fetch.MeasuredFetch, quantiles: [{came_s}, {came_s}]}}"
     outcome = served(
-        "swiftdiffusion", 0, 1, "~kernels", "~fetch",
-        f"+fetch={fetch}", f"lora_loading.max_steps_without={bound}", requests=2,
+        "swiftdiffusion", 0, 1, "~kernels", "~lora_fetch",
+        f"+lora_fetch={fetch}", f"lora_loading.max_steps_without={bound}", requests=2,
     )  # fmt: skip
     found = rows(outcome)
     last = min(bound, N - 1)

@@ -52,7 +52,7 @@ def served(tmp_path: Path) -> Callable[..., Outcome]:
     return run
 
 
-@pytest.mark.parametrize("executor", ["whole-request", "step-by-step"])
+@pytest.mark.parametrize("executor", ["sequential", "continuous-batching"])
 def test_add_ons_are_loaded_before_the_first_step_and_run_beside_each(
     served: Callable[..., Outcome], executor: str
 ) -> None:
@@ -101,7 +101,7 @@ def test_a_controlnet_that_an_active_request_runs_with_stays(served: Callable[..
     assert outcome.requests.to_pandas().outcome.tolist() == ["completed", "failed"]
 
 
-@pytest.mark.parametrize("executor", ["whole-request", "step-by-step"])
+@pytest.mark.parametrize("executor", ["sequential", "continuous-batching"])
 def test_what_a_request_allocates_must_fit_beside_what_is_resident(
     served: Callable[..., Outcome], executor: str
 ) -> None:

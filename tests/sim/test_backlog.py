@@ -83,7 +83,7 @@ def test_throughput_while_requests_come_is_the_capacity_in_overload_and_leaves_t
     assert not under.summary["backlog"]["grows"]
     rows = under.requests.to_pandas()
     start, last = rows.arrival_s[200], rows.arrival_s.max()
-    inside = rows.finish_s.is_at_boundary(start, last, inclusive="right").sum()
+    inside = rows.finish_s.between(start, last, inclusive="right").sum()
     assert under.summary["throughput_until_last_arrival_rpm"] == pytest.approx(60 * inside / (last - start))
 
 

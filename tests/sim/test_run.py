@@ -232,7 +232,7 @@ def test_the_warm_up_is_left_out_of_the_measured_window() -> None:
     kept = rows.iloc[200:]
     assert part.summary["latency_s"]["mean"] == pytest.approx((kept.finish_s - kept.arrival_s).mean())
     start, end = kept.arrival_s.iloc[0], kept.finish_s.max()
-    inside = rows.finish_s.is_at_boundary(start, end).sum()
+    inside = rows.finish_s.between(start, end).sum()
     assert part.summary["throughput_rpm"] == pytest.approx(60 * inside / (end - start))
     ended = rows.start_s + 91.5  # all that a GPU does for a request of vanilla
     busy = (ended.clip(start, end) - rows.start_s.clip(start, end)).sum()
@@ -249,7 +249,7 @@ def test_a_full_image_takes_the_same_joules_whatever_the_warm_up(warmup: int) ->
     outcome = simulated("system=vanilla", "arrivals.rate_rpm=14", "trace.requests=4000", f"warmup={warmup}")
     rows, said = outcome.requests.to_pandas(), outcome.summary
     start, end = rows.arrival_s[warmup], rows.finish_s.max()
-    images = int(rows.finish_s.is_at_boundary(start, end, inclusive="right").sum())
+    images = int(rows.finish_s.between(start, end, inclusive="right").sum())
     assert images > 4000 - warmup or not warmup
     idle_s = 16 * (end - start) - (rows.finish_s.clip(start, end) - rows.start_s.clip(start, end)).sum()
     expected = 300 * 91.5 + 60 * idle_s / images
@@ -276,7 +276,7 @@ def test_what_outlasts_the_measured_requests_is_outside_the_window() -> None:
     window = Window(run, run.record, 1)
     assert (window.start_s, window.end_s) == (1.0, 3.0)
     assert window.completions() == 2
-    spent = run.record.usage_log.inside(window.start_s, window.end_s, run.cluster.sizes())
+    spent = run.record.usage_log.inside(window.start_s, window.end_s, run.cluster.gpu_counts())
     assert spent.busy_s == pytest.approx(2.0 + 2.0)
 
 
@@ -295,7 +295,7 @@ def test_loads_that_take_no_time_are_counted_all_the_same() -> None:
             [0.0, 1.0, 2.0], [0.1] * 3, frontend=Alternating(), backend=Given([0.1] * 3, load_s=float(seconds))
         )  # fmt: skip
         run.run()
-        counts.append(run.record.usage_log.inside(0.0, run.clock.now, run.cluster.sizes()).switches)
+        counts.append(run.record.usage_log.inside(0.0, run.clock.now, run.cluster.gpu_counts()).switches)
     assert counts == [2, 2]
 
 
@@ -319,7 +319,7 @@ def test_the_joules_of_a_load_come_on_top_of_those_of_serving() -> None:
         run = engine([0.0, 10.0, 20.0], [1.0] * 3, frontend=Alternating(), backend=backend)
         run.run()
         assert list(run.record.request_columns["energy_j"]) == pytest.approx(joules)
-        spent = run.record.usage_log.inside(0.0, run.clock.now, run.cluster.sizes())
+        spent = run.record.usage_log.inside(0.0, run.clock.now, run.cluster.gpu_counts())
         assert spent.joules == pytest.approx(sum(joules))
 
 
