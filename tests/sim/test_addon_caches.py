@@ -143,7 +143,7 @@ def test_two_equal_files_take_twice_as_long_and_one_alone_what_a_link_of_its_own
 def test_a_nodes_disk_fetches_what_the_offline_curve_says(asked: list[int], files: int, leaves: Any) -> None:
     remote = SharedLink(latency_s=0.0, bytes_per_s=RATE)
     disk = SharedLink(latency_s=0.0, bytes_per_s=RATE)
-    node = NodeDisk(files=files, leaves=leaves, disk=disk, remote=remote)
+    node = NodeDisk(files=files, eviction=leaves, disk=disk, remote=remote)
     sizes = {str(n): 1.0 for n in range(6)}
     bound(node, sizes)
     run = bound(remote, sizes)

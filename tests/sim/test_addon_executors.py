@@ -183,7 +183,7 @@ def test_memory_never_exceeds_the_device(system: str, memory: int, nets: int, ne
     kept = Cluster.record_busy
 
     def record_busy(self: Cluster, worker: Any, *args: Any, **named: Any) -> float:
-        for gpu in {worker, *self.beside(worker)}:
+        for gpu in {worker, *self.service_gpus(worker)}:
             seen.append(sum(gpu.resident.values()) + (4_500_000_000 if gpu.model and gpu is worker else 0))
         return kept(self, worker, *args, **named)
 
@@ -215,7 +215,7 @@ def test_steps_that_are_reused_and_shared_servers_are_refused_together() -> None
 @cache
 def spread(system: str) -> list[float]:
     """What a LoRA takes over its mean, by the system's configuration or else the profile."""
-    told = composed(f"system={system}")["loras"]["spread"]
+    told = composed(f"system={system}")["lora_loading"]["spread"]
     found = told or Profiled("h800").lora_spread(Asset("lora", "x", "sdxl"))
     return list(found)
 
@@ -232,7 +232,7 @@ def test_a_spread_leaves_the_mean_as_it_is(system: str) -> None:
 @pytest.mark.parametrize("system", DRAWING)
 def test_loras_before_the_first_step_take_seconds_of_their_spread(system: str) -> None:
     """Mean and median over many requests, within five standard errors."""
-    times, count = composed(f"system={system}")["loras"]["times"], 600
+    times, count = composed(f"system={system}")["lora_loading"]["factor"], 600
     load_s = rows(served(system, 0, 1, requests=count)).load_s
     typical_s, quantiles = 3.351 * times, spread(system)
     grid = np.linspace(0, 1, len(quantiles))

@@ -148,7 +148,7 @@ def test_every_shipped_design_is_the_system_that_it_is_of(composed: dict[str, di
         ("nirvana", {"similarity": choice("similarity", "text-to-image")}, "similarity._target_"),
         ("nirvana", {"similarity_map": choice("similarity_map", "identity")}, "similarity_map._target_"),
         ("nirvana", {"similarity_map": {"at": {0.5: 0.65}}}, "similarity_map.at"),
-        ("nirvana", {"encoder": {"_target_": "mine.Encoder"}}, "encoder is one whose similarity map"),
+        ("nirvana", {"encoder": {"_target_": "mine.Encoder"}}, "encoder has no similarity map"),
         ("nirvana-predicting", {"match_predictor": choice("match_predictor", "none")}, "match_predictor._target_"),
         ("modm", {"frontend": {"hit_role": "large"}}, "frontend.hit_role is large and not small"),
         ("modm", {"admission": choice("admission", "misses")}, "admission._target_"),

@@ -12,7 +12,7 @@ from backends.base import Asset, Cost, Work
 from sim.core.errors import ConfigError
 from sim.core.request import Request
 from sim.frontend.cached import Direct
-from sim.metrics.summary import Window, models
+from sim.metrics.summary import MeasuredWindow, models
 from sim.run.simulate import Outcome, write
 from tests.sim.lab import Given, configured, engine, simulated
 from traces.table.trace import make
@@ -43,7 +43,7 @@ SCHEMA = {
         "stale",
         "fallbacks",
         "source_age_s",
-        "match_predictor",
+        "predictor",
         "source_age_trace_s",
     ],
     "addons": ["loads_per_request", "stall_s", "stalled_share"],
@@ -273,7 +273,7 @@ def test_what_outlasts_the_measured_requests_is_outside_the_window() -> None:
     """A warm-up request that ends last: no GPU is busy for longer than the window."""
     run = engine([0.0, 1.0, 2.0], [100.0, 1.0, 1.0], 2)
     run.run()
-    window = Window(run, run.record, 1)
+    window = MeasuredWindow(run, run.record, 1)
     assert (window.start_s, window.end_s) == (1.0, 3.0)
     assert window.completions() == 2
     spent = run.record.usage_log.inside(window.start_s, window.end_s, run.cluster.gpu_counts())
