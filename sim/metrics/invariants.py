@@ -1,7 +1,4 @@
-"""Invariants that every finished run is checked against, for all requests at once; an error names the part at fault.
-
-Numbers are those of the list of invariants. Checks without a number guard the columns that the numbered ones read.
-"""
+"""Numbered invariants of the design, checked on every finished run; an error names the part at fault."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,9 +33,7 @@ class FinishedRun:
     """A run after its last event.
 
     Attributes:
-        record: the record of the run.
-        parts: the parts by kind, to be named in errors.
-        cluster, workload, models: of the run.
+        parts: the parts by kind, for errors.
         last_order: part and time of the last order that took a worker from a role, by role.
         area_s: integral of the number of requests in the system over time.
         arrival_s: arrival of each request, as the engine scheduled it.
@@ -98,10 +93,7 @@ def incomplete(run: FinishedRun, arrived: int, waiting: int, failures: int) -> S
             what += ": all of those have ended, so Cluster.release was not called"
     elif emptied:
         who, at_s = run.last_order[emptied[0]]
-        what = (
-            f"{who} ordered the last worker of role {emptied[0]!r} elsewhere at {at_s} s; leave one for the requests "
-        )
-        what += "that wait"
+        what = f"{who} ordered the last worker of role {emptied[0]!r} elsewhere at {at_s} s; leave one for the queue"
     elif waiting < open_requests:
         what = f"{named(run.parts, 'scheduler')} dropped {open_requests - waiting} requests: it neither handed them "
         what += "over nor keeps them; return each from offer or next, or end it (Run.end)"
@@ -146,10 +138,8 @@ def _check_plans(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
     steps = columns["steps"] - columns["skipped"]
     at = _first(on_gpu & (columns["steps_left"] != 0) & (columns["steps_left"] != steps))
     if at is not None:
-        left = f"{columns['steps_left'][at]} of its {steps[at]} steps left"
-        raise run.policy_error(
-            "executor", f"completed the request in row {columns.first + at} with {left}; run all of them"
-        )
+        left = f"{columns['steps_left'][at]} of its {steps[at]} steps left; run all of them"
+        raise run.policy_error("executor", f"completed the request in row {columns.first + at} with {left}")
 
 
 def _check_values(run: FinishedRun, columns: RequestColumns, served: Flags, on_gpu: Flags) -> None:
@@ -187,17 +177,13 @@ def _check_times(run: FinishedRun, columns: RequestColumns, served: Flags, on_gp
     at = _first(served & ~((start_s >= from_s - slack_s) & (start_s <= finish_s)))
     if at is not None:
         when = f"started at {start_s[at]} s; it could from {from_s[at]} s on, and ended at {finish_s[at]} s"
-        raise run.policy_error(
-            "executor", f"recorded that the request in row {columns.first + at} {when}: set request.start_s"
-        )
+        one = f"the request in row {columns.first + at}"
+        raise run.policy_error("executor", f"recorded that {one} {when}: set request.start_s")
     took_s, parts_s = finish_s - start_s, columns["load_s"] + columns["fetch_s"] + denoise_s + columns["decode_s"]
     at = _first(on_gpu & (parts_s > took_s * (1 + SHARE) + slack_s))
     if at is not None:
-        parts = f"loaded, fetched, denoised and decoded for {parts_s[at]} s"
-        raise run.policy_error(
-            "executor",
-            f"recorded that the request in row {columns.first + at} {parts} in the {took_s[at]} s from start to end",
-        )
+        parts = f"loaded, fetched, denoised and decoded for {parts_s[at]} s in the {took_s[at]} s from start to end"
+        raise run.policy_error("executor", f"recorded that the request in row {columns.first + at} {parts}")
     head = slice(columns.first, columns.first + len(columns))
     stepped = on_gpu & (columns["steps"] > columns["skipped"]) & (run.workload.standalone.denoise_s[head] > 0)
     shared = columns[STEP_SHARE if STEP_SHARE in columns else "denoise_s"]
@@ -212,10 +198,7 @@ def _check_times(run: FinishedRun, columns: RequestColumns, served: Flags, on_gp
 
 
 def _check_usage(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> None:
-    """Invariant 8: by the usage log, a GPU was busy with a request's model from its start to its end.
-
-    The energies of a worker's requests sum to no more than its GPUs drew.
-    """
+    """Invariant 8: by the usage log, a request's GPU was busy with its model all the time, and drew its energy."""
     spans, worker = run.record.usage_log.spans(), columns["worker"]
     at = _first(on_gpu & ((worker < 0) | (worker >= len(run.cluster.gpu_counts()))))
     if at is not None:
@@ -280,7 +263,7 @@ def _slices(ordered: NDArray[np.int32], numbers: NDArray[np.intp]) -> list[slice
 
 
 def _check_energy(run: FinishedRun) -> None:
-    """The energy of every span of the usage log is finite and not negative."""
+    """Invariant 8: the energy of every span of the usage log is finite and not negative."""
     if run.cluster.gpu.active_w is None:
         return
     spans = run.record.usage_log.spans()

@@ -34,12 +34,8 @@ METRICS = {"clip": "CLIPScore", "pick": "PickScore"}
 class QualityEstimate:
     """Estimated quality of a run.
 
-    Attributes:
-        factor: (rows,) quality factor per request, NaN if not known.
-        mean: factor of the whole system, if only the mean was published.
-        basis: origin of the factors.
-        published: scores of the system as they stand in the paper, by metric.
-        reason: why other factors are not known.
+    ``factor`` (rows,) is NaN if not known; ``mean`` is the system's, if only that was published. ``basis`` states their
+    origin, ``reason`` why others are not known. ``published`` are the paper's scores of the system, by metric.
     """
 
     factor: Reals
@@ -76,24 +72,17 @@ class Quality(Protocol):
     def judge(
         self, record: RunRecord, models: Mapping[str, Model], config: Mapping[str, Any], alpha: float | None
     ) -> QualityEstimate:
-        """Estimate the quality of the finished run that wrote ``record``.
+        """Estimate the quality of the finished run that wrote ``record``, with ``models`` by role.
 
-        Args:
-            models: by role.
-            config: resolved configuration.
-            alpha: share of the full run's quality that the selector's thresholds keep; None if they keep none.
+        ``config`` is resolved; ``alpha`` is the share of a full run's quality that the selector keeps, None without.
         """
 
 
 class SystemScores(BaseModel):
-    """Scores that a paper measured of a system that reuses earlier work.
+    """Scores that a paper measured of a system with reuse: ``scores`` are means over all its images.
 
-    Attributes:
-        design: key of the measured design; None applies to any system of these names.
-        scores: means over all images.
-        small: model that served the hits; None if the large one did or there were none.
-        hit_rate: share of hits among the images; None if not published.
-        by_k: scores of the hits that skipped K steps (no paper prints them).
+    ``small`` served the hits (None: the large model did, or none hit), ``hit_rate`` is None if not published, ``by_k``
+    holds the scores of hits by K (no paper prints them). A ``design`` of None fits any system of these names.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
@@ -166,9 +155,8 @@ class Published:
         table, row = self._find(models, system)
         if table is None:
             large = reference(models).name
-            return QualityEstimate(
-                factor, basis=_BY_DEFINITION, reason=f"no table of scores on {self.dataset} is of {large}"
-            )
+            reason = f"no table of scores on {self.dataset} is of {large}"
+            return QualityEstimate(factor, basis=_BY_DEFINITION, reason=reason)
         if difference := _difference(table, images, models, config):
             return QualityEstimate(factor, basis=_BY_DEFINITION, reason=_not_measured(table, difference))
         named = f"{METRICS[self.metric]} of {table.source} ({table.dataset})"
@@ -203,9 +191,8 @@ class Published:
         else:
             basis = f"carried: {named}, mean of the paper's own run, whose hit rate is not published"
         if np.isnan(mean):
-            return QualityEstimate(
-                factor, None, basis, row.scores, f"{table.source} has no {METRICS[self.metric]} of it"
-            )
+            reason = f"{table.source} has no {METRICS[self.metric]} of it"
+            return QualityEstimate(factor, None, basis, row.scores, reason)
         return QualityEstimate(factor, mean, basis, row.scores)
 
     def _find(self, models: Mapping[str, Model], system: str) -> tuple[ScoreTable | None, SystemScores | None]:

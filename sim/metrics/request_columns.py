@@ -135,10 +135,7 @@ class RequestColumns:
     def declare(
         self, name: str, kind: type, public: bool, default: float | int | bool | None, total: str = ""
     ) -> DeclaredColumn:
-        """Add a column of a part's own (sim.protocols.Run.add_column).
-
-        Raises SimulationError if the name is taken, or ``kind`` is not float, int or bool.
-        """
+        """Add a column of a part's own. Raises SimulationError if its name is taken or its type is none of NULLS."""
         if name in self or name in DERIVED or kind not in NULLS:
             wrong = f"a part declares the column {name!r} as {kind}"
             raise SimulationError(f"{wrong}: expected a name that is not taken, and float, int or bool")
@@ -147,10 +144,7 @@ class RequestColumns:
         return self.declared[name]
 
     def end(self, request: Request, now_s: float, outcome: int, reason: str) -> None:
-        """Write the record of ``request``, which ends now.
-
-        Raises SimulationError if it ended before (invariant 3).
-        """
+        """Write the record of ``request``, which ends now. Raises SimulationError if it ended before (invariant 3)."""
         at, buffer = (request.row - self.first) * SIZE, self._buffer
         if buffer[at + OUTCOME_OFFSET]:
             before = OUTCOMES[buffer[at + OUTCOME_OFFSET]]

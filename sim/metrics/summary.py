@@ -227,22 +227,18 @@ class MeasuredWindow:
 
     def predictor(self, results: Mapping[str, int]) -> dict[str, Any]:
         """Return the match predictor's accuracy and the searches without a match; ``results`` counts LOOKUPS."""
-        wasted = {"wasted_searches": results["miss"], **self._totals("cache.predictor")}
+        found = dict.fromkeys(PREDICTOR_KEYS) | {"wasted_searches": results["miss"], **self._totals("cache.predictor")}
         if TRAININGS not in self._record.logs:
-            return dict.fromkeys(PREDICTOR_KEYS) | wasted
+            return found
         matched = sum(results[each] for each in ("hit", "empty", "stale", "no store"))
         retrainings, retrain_s = self._record.logs[TRAININGS].inside(self.start_s, self.end_s)
-        return (
-            dict.fromkeys(PREDICTOR_KEYS)
-            | wasted
-            | {
-                "precision": _ratio(matched, matched + results["miss"]),
-                "recall": _ratio(matched, matched + results["forgone match"]),
-                "predicted_misses": results["predicted miss"] + results["forgone match"],
-                "retrainings": retrainings,
-                "retrain_s": retrain_s,
-            }
-        )
+        return found | {
+            "precision": _ratio(matched, matched + results["miss"]),
+            "recall": _ratio(matched, matched + results["forgone match"]),
+            "predicted_misses": results["predicted miss"] + results["forgone match"],
+            "retrainings": retrainings,
+            "retrain_s": retrain_s,
+        }
 
     def addons(self) -> dict[str, Any]:
         """Return add-on loads per arrived request, and the stalls of completed ones; null if add-ons are not served."""
