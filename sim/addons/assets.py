@@ -23,14 +23,17 @@ def requested_addons(run: Run, request: Request, kind: str) -> list[Asset]:
 
 
 def in_use(requests: Iterable[Request]) -> set[Asset]:
+    """Return the add-ons that ``requests`` ask for."""
     return {asset for each in requests for asset in addons(each.model or "", *(each.addons or NO_ADDONS))}
 
 
 def load(run: Run, worker: Worker, asset: Asset) -> Cost:
+    """Return the cost of loading ``asset`` onto all GPUs of ``worker``."""
     return on_all_gpus(worker, sane(run.backend.load(asset), run.backend, "load"))
 
 
 def on_all_gpus(worker: Worker, cost: Cost) -> Cost:
+    """Return ``cost``, the energy of one GPU, with the energy of all GPUs of ``worker``."""
     return cost if cost.joules is None else Cost(cost.seconds, cost.joules * len(worker.gpus))
 
 

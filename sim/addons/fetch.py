@@ -50,7 +50,7 @@ class Link(LoraFetch):
         if isinstance(latency, list):
             self._draw.rng, latency = run.rng(LORA_FETCHES), self._draw.ends
         assumed = [latency, self.bytes_per_s]
-        run.assume("fetching a LoRA: seconds before the first byte, bytes per second after it", assumed, "fetch")
+        run.assume("fetching a LoRA: seconds before the first byte, bytes per second after it", assumed, "lora_fetch")
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
         latency_s = self._draw() if isinstance(self.latency_s, list) else self.latency_s

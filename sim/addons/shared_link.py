@@ -39,10 +39,8 @@ class SharedLink(LoraFetch):
 
     def bind(self, run: Run) -> None:
         self._run = run
-        assumed = [self.latency_s, self.bytes_per_s]
-        run.assume(
-            "fetching LoRAs over one link: seconds before the first byte, bytes per second of all", assumed, "fetch"
-        )
+        what = "fetching LoRAs over one link: seconds before the first byte, bytes per second of all"
+        run.assume(what, [self.latency_s, self.bytes_per_s], "lora_fetch")
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
         self._advance(now_s)
@@ -104,7 +102,7 @@ class NodeDisk(LoraFetch):
     """By worker id."""
 
     def bind(self, run: Run) -> None:
-        run.assume("LoRAs that each worker's disk keeps, and which leave", [self.files, self.eviction], "fetch")
+        run.assume("LoRAs that each worker's disk keeps, and which leave", [self.files, self.eviction], "lora_fetch")
         self.disk.bind(run)
         self.remote.bind(run)
 

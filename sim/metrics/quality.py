@@ -50,7 +50,7 @@ class QualityEstimate:
         mean = None
         if len(factor):
             mean = self.mean if np.isnan(factor).any() else float(factor.mean())
-        reason = (self.reason if len(factor) else "no image was finished") or "not known of images returned as they are"
+        reason = (self.reason if len(factor) else "no image was finished") or "not known for artifacts returned as is"
         return {
             "factor_mean": mean,
             "below_alpha_share": None,
@@ -235,7 +235,7 @@ class AtLeastAlpha:
         images, selector = ImageMasks(record, models), config.get("selector") or {}
         factor = images.by_definition
         if alpha is None:
-            reason = "the selector has no alpha" if selector else "no selector, so no alpha, speaks of this model"
+            reason = "the selector has no alpha" if selector else "there is no selector, so no alpha"
             return QualityEstimate(factor, basis=_BY_DEFINITION, reason=reason)
         if selector.get("alpha_for") is None:
             reason = "selector.alpha_for does not say which models and thresholds alpha was chosen for"

@@ -280,5 +280,5 @@ def median_and_p90(seconds: Reals) -> dict[str, float | None]:
     return {name: known[name] for name in ("p50", "p90")}
 
 
-def _ratio(part: float, whole: float) -> float | None:
-    return part / whole if whole and math.isfinite(whole) else None
+def _ratio(part: float, total: float) -> float | None:
+    return part / total if total and math.isfinite(total) else None
