@@ -12,8 +12,8 @@ SPANS = 20
 """Equal spans of time over which the growth of the queue is tested."""
 
 FALSE_ALARM = 0.005
-"""False positive rate for a random walk without drift. At a load of exactly 1 the queue is such a walk reflected at
-zero, and the rate is twice as high; below 1 it is lower."""
+"""False positive rate for a random walk without drift. At a load of exactly 1 the queue is such a walk, reflected at
+zero, with twice that rate. Below 1 the rate is lower."""
 
 QUANTILE = 2.8609346064649794
 """Quantile 1 - FALSE_ALARM of Student's t with SPANS - 1 degrees of freedom: scipy.special.stdtrit, whose import takes

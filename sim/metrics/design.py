@@ -11,7 +11,7 @@ from sim.core.errors import ConfigError
 Design = Mapping[str, str | list[str]]
 """The measured choice of each configuration group, or several that count as the same."""
 
-DECIDES: Mapping[str, Sequence[str]] = {
+QUALITY_SETTINGS: Mapping[str, Sequence[str]] = {
     "frontend": ("_target_", "hit_role", "miss_role"),
     "cache": ("_target_", "latents_at"),
     "selector": ("_target_", "thresholds", "of_steps", "strict"),
@@ -35,10 +35,10 @@ def _encoders() -> list[str]:
 
 
 def check_design(design: Design, key: str) -> None:
-    """Raise ConfigError, naming ``key``, if ``design`` names a group outside DECIDES or an unknown choice."""
+    """Raise ConfigError, naming ``key``, if ``design`` names a group outside QUALITY_SETTINGS or an unknown choice."""
     for group, names in design.items():
-        if group not in DECIDES:
-            raise ConfigError(f"{key}.{group}: expected one of {', '.join(DECIDES)}")
+        if group not in QUALITY_SETTINGS:
+            raise ConfigError(f"{key}.{group}: expected one of {', '.join(QUALITY_SETTINGS)}")
         if not names:
             raise ConfigError(f"{key}.{group}: found none, expected a choice or several; name one or remove the key")
         for name in _names(names):
@@ -72,7 +72,7 @@ def _difference(config: Mapping[str, Any], group: str, names: Sequence[str]) -> 
 
 
 def _differences(node: Mapping[str, Any], published: Mapping[str, Any], group: str) -> Iterator[str]:
-    for key in DECIDES[group]:
+    for key in QUALITY_SETTINGS[group]:
         found, expected = (each.get(key) for each in (node, published))
         if found != expected:
             found, expected = ("not set" if each is None else each for each in (found, expected))

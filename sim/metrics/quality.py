@@ -126,8 +126,8 @@ class Published:
         tables: the papers' tables; of several for one large model and dataset, the first that has the system counts.
 
     Raises:
-        ConfigError: a table lacks a key, or has an unknown key, a score that is not positive or an unknown design; no
-            table is of the dataset.
+        ConfigError: a table lacks a key, or has an unknown key, a score that is not positive or an unknown design.
+        ConfigError: no table is of the dataset.
     """
 
     tables: list[dict[str, Any]]

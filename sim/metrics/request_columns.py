@@ -45,7 +45,7 @@ COLUMNS = (
     *("steps", "skipped", "similarity", "source_id", "source_age_s", "source_age_trace_s", "search_s", "fetch_s"),
     *("load_s", "stall_s", "denoise_s", "decode_s", "batch_mean", "quality_factor", "energy_j", "lookup"),
 )
-"""Columns of every requests.parquet; DERIVED ones are computed for the table, so that no part may declare them."""
+"""Columns of every requests.parquet. DERIVED ones are computed for the table, so no part may declare them."""
 
 DERIVED = ("request_id", "reason", "source_id", "source_age_trace_s", "quality_factor")
 
@@ -78,9 +78,7 @@ class DeclaredColumn:
 
     def __getitem__(self, row: int) -> Any:
         if row < self.first:
-            raise SimulationError(
-                f"trace row {row} only filled a cache and has no columns; read from row {self.first} on"
-            )
+            raise SimulationError(f"trace row {row} only filled a cache: no record; records begin at row {self.first}")
         return self._cells[row - self.first]
 
 

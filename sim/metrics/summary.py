@@ -62,10 +62,10 @@ def summarise(
     """
     view = MeasuredWindow(run, record, warmup)
     gpu, gpus = run.cluster.gpu, run.cluster.gpus
-    spent = record.usage_log.inside(view.start_s, view.end_s, run.cluster.gpu_counts())
+    usage = record.usage_log.inside(view.start_s, view.end_s, run.cluster.gpu_counts())
     gpu_s = gpus * view.span_s
     idle_w = gpu.idle_w
-    energy_j = None if spent.joules is None or idle_w is None else spent.joules + idle_w * (gpu_s - spent.busy_s)
+    energy_j = None if usage.joules is None or idle_w is None else usage.joules + idle_w * (gpu_s - usage.busy_s)
     if gpu.active_w is not None:
         record.assume("GPU power, at work and idle [W]", [gpu.active_w, gpu.idle_w], gpu.source)
     images = view.completions()
@@ -100,11 +100,11 @@ def summarise(
         "addons": view.addons(),
         "gpu": {
             "count": gpus,
-            "busy_fraction": _ratio(spent.busy_s, gpu_s),
+            "busy_fraction": _ratio(usage.busy_s, gpu_s),
             "seconds": gpu_s,
-            "switches": spent.switches,
-            "switch_s": spent.switch_s,
-            "batch_mean": spent.batch_mean,
+            "switches": usage.switches,
+            "switch_s": usage.switch_s,
+            "batch_mean": usage.batch_mean,
             "step_saving": view.step_saving(),
         },
         "energy_j": {"per_image": None if energy_j is None else _ratio(energy_j, images), "total": energy_j},
