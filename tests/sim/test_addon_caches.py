@@ -165,8 +165,8 @@ def test_controlnets_on_a_gpu_are_loaded_as_the_offline_curve_says(tmp_path: Any
     outcome = simulate(
         configured(
             "system=diffusers", "cluster=h800", "cluster.count=1", "arrivals=trace", "trace=file",
-            "trace._target_=traces.sources.delimited.Csv", f"trace.path={file}", f"controlnet_placement.eviction={leaves}",
-            f"controlnet_placement.max_resident={most}",
+            "trace._target_=traces.sources.delimited.Csv", f"trace.path={file}",
+            f"controlnet_placement.eviction={leaves}", f"controlnet_placement.max_resident={most}",
         )
     )  # fmt: skip
     loads = (outcome.requests.to_pandas().load_s > 0).sum()
@@ -177,7 +177,8 @@ def test_on_a_shared_link_requests_stall_that_do_not_on_links_of_their_own() -> 
     """Four begin at once: each LoRA takes four times as long and is waited for; nothing else differs."""
     common = (
         "system=swiftdiffusion", "cluster=h800", "cluster.count=4", "trace=add-ons", "trace.controlnets=0",
-        "trace.loras=1", "trace.requests=4", "arrivals=closed", "arrivals.outstanding=4", "lora_loading.max_steps_without=5",
+        "trace.loras=1", "trace.requests=4", "arrivals=closed", "arrivals.outstanding=4",
+        "lora_loading.max_steps_without=5",
     )  # fmt: skip
     alone, together = (simulate(configured(*common, f"lora_fetch={fetch}")) for fetch in ("link", "shared-link"))
     size, rate = 340_500_000, 2**30

@@ -79,7 +79,7 @@ def test_gustafsons_law(nets: int) -> None:
 
 @pytest.mark.parametrize(("nets", "loras"), [(2, 1), (5, 3), (0, 4), (1, 0)])
 def test_any_setting_is_served(nets: int, loras: int) -> None:
-    """The steps, and a patch for each LoRA, which is copied first; the first request of the run loads ControlNetPlacement."""
+    """The steps, and a patch for each LoRA, which is copied first; the first request of the run loads ControlNets."""
     outcome = served("swiftdiffusion", nets, loras, "cluster.count=6")
     found = rows(outcome)
     faster = 1.064 * 1.06 * 1.072
