@@ -23,9 +23,9 @@ from sim.core.request import COMPLETED, HIT, LOOKUPS, MISSING, Guarded, Request
 from sim.core.streams import stream
 from sim.core.worker import Worker
 from sim.core.workload import SimilarityInputs, Workload
-from sim.metrics.invariants import MOST, Finished, check, incomplete
-from sim.metrics.recorder import LOADS, Record
-from sim.metrics.request_columns import RequestColumn, RequestColumns
+from sim.metrics.invariants import MAX_STEPS, FinishedRun, check, incomplete
+from sim.metrics.recorder import LOADS, RunRecord
+from sim.metrics.request_columns import DeclaredColumn, RequestColumns
 from sim.protocols import Controller, Executor, FrontEnd, Scheduler
 
 ARITHMETIC = 1
@@ -78,7 +78,7 @@ class Engine:
         self.seed = seed
         self.sample_s = sample_s
         self.rows = workload.rows
-        self.record = Record(RequestColumns(self.rows, [model.name for model in models.values()], workload.preload))
+        self.record = RunRecord(RequestColumns(self.rows, [model.name for model in models.values()], workload.preload))
         self.assume, self.gauge, self.log = self.record.assume, self.record.gauge, self.record.log
         self.process = self.clock.process
         self.arrived = 0
@@ -165,7 +165,7 @@ class Engine:
         default: float | int | bool | None = None,
         public: bool = True,
         total: str = "",
-    ) -> RequestColumn:
+    ) -> DeclaredColumn:
         return self.record.request_columns.declare(name, kind, public, default, total)
 
     def record_load(self, asset: Asset, seconds: float) -> None:
@@ -241,9 +241,9 @@ class Engine:
             self.lookups += 1
             self.hits += request.lookup == HIT
             if request.k:
-                self._plans[row - self._first] = request.k * MOST + request.of_steps
+                self._plans[row - self._first] = request.k * MAX_STEPS + request.of_steps
         elif request.skipped:
-            plan = request.k * MOST + request.of_steps if request.k else -request.skipped
+            plan = request.k * MAX_STEPS + request.of_steps if request.k else -request.skipped
             self._plans[row - self._first] = plan
         if row < self._guarded:
             self._check_plan(request)
@@ -424,8 +424,8 @@ class Engine:
             "wait for more than 0 s"
         )
 
-    def _finished(self) -> Finished:
-        return Finished(
+    def _finished(self) -> FinishedRun:
+        return FinishedRun(
             self.record, self._parts, self.cluster, self.cluster.last_order, self.workload, self.models, self._area_s,
             self._arrivals or self._times, self._plans,
         )  # fmt: skip

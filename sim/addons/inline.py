@@ -1,4 +1,4 @@
-"""ControlNets in the worker's own loop: one after another before the denoiser, at every step (diffusers)."""
+"""Inline ControlNets: one after another before the denoiser, at every step, in the worker's own loop (diffusers)."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -8,24 +8,24 @@ from typing import Literal
 
 from backends.base import Asset, Cost, WorkFailed, total
 from conf.ranges import Count
-from sim.addons.assets import activations, asked, in_use, load
+from sim.addons.assets import activation_bytes, in_use, load, requested_addons
 from sim.core.request import Request
 from sim.protocols import ControlNetPlacement, Loads, Run, Worker
 
 
 @dataclass(slots=True)
 class InlineControlNets(ControlNetPlacement):
-    """They lie in the worker's memory, and none that is in use is evicted.
+    """Keep ControlNets in the worker's memory; none that is in use is evicted.
 
-    Where those of a request do not all fit beside the model and what a step allocates, the last ones take turns in the
-    room of one, loaded from host memory at every step (SwiftDiffusion, 1: "forced to offload").
+    If those of a request do not all fit beside the model and a step's activations, the last ones share the memory of
+    one. Each is then loaded from host memory at every step (SwiftDiffusion, 1: "forced to offload").
 
     Args:
-        keep_resident: whether they stay when their request is done; if not, every request loads its own.
-        offload: whether they take turns; if not, the request fails.
-        eviction: which is evicted first: ``lru`` the least recently used, ``lfu`` the least frequently used since it was
-            loaded onto that worker, among equals the least recently used.
-        max_resident: ControlNets that a worker keeps at most, but for those of one request; null: as many as fit.
+        keep_resident: keep them when their request is done; else every request loads its own.
+        offload: swap those that do not fit; else the request fails.
+        eviction: ``lru`` evicts the least recently used first, ``lfu`` the least frequently used since it was loaded
+            onto that worker, among equals the least recently used.
+        max_resident: ControlNets that a worker keeps at most, not counting those of one request; null: as many as fit.
     """
 
     keep_resident: bool = True
@@ -34,40 +34,40 @@ class InlineControlNets(ControlNetPlacement):
     max_resident: Count | None = None
     _uses: dict[int, Counter[Asset]] = field(init=False, default_factory=dict, repr=False)
     _run: Run = field(init=False, repr=False)
-    _turns: dict[int, Cost] = field(init=False, default_factory=dict, repr=False)
-    """By row: what loading those that take turns adds to a step."""
+    _swap_costs: dict[int, Cost] = field(init=False, default_factory=dict, repr=False)
+    """Cost that loading swapped ControlNets adds to a step, by trace row."""
 
     def bind(self, run: Run, faster: Callable[[str], float] | None = None) -> None:
         self._run = run
 
     def load_addons(self, worker: Worker, request: Request, active: Sequence[Request] = ()) -> Loads:
-        nets = asked(self._run, request, "controlnet")
+        nets = requested_addons(self._run, request, "controlnet")
         request.swapped_bytes = 0
         if not nets:
             return []
         run = self._run
-        keep, room = in_use([*active, request]), activations(run, request)
+        keep, reserved_bytes = in_use([*active, request]), activation_bytes(run, request)
         loads: Loads = []
         for n, net in enumerate(nets):
             absent = net not in worker.resident
             uses = self._uses.setdefault(worker.id, Counter())
-            uses[net] = 1 if absent else uses[net] + 1  # as traces.describe.loads.Cache: a count is lost at eviction
+            uses[net] = 1 if absent else uses[net] + 1  # as in traces.describe.loads.Cache, eviction loses the count
             if absent and (self.eviction == "lfu" or self.max_resident is not None):
-                self._make_room(worker, net, keep, room)
-            if run.cluster.admit(worker, net, run.backend.bytes(net), keep, room) is None:
-                self._take_turns(worker, request, nets, n)
+                self._evict_for(worker, net, keep, reserved_bytes)
+            if run.cluster.admit(worker, net, run.backend.bytes(net), keep, reserved_bytes) is None:
+                self._swap(worker, request, nets, n)
                 break
             if absent:
                 loads.append(("controlnet", load(run, worker, net)))
                 run.record_load(net, loads[-1][1].seconds)
         return loads
 
-    def _make_room(self, worker: Worker, net: Asset, keep: Collection[Asset], room: int) -> None:
+    def _evict_for(self, worker: Worker, net: Asset, keep: Collection[Asset], reserved_bytes: int) -> None:
         cluster, resident, uses = self._run.cluster, worker.resident, self._uses[worker.id]
         nets = [asset for asset in resident if asset.kind == "controlnet"]
         order = sorted(nets, key=uses.__getitem__) if self.eviction == "lfu" else nets
         memory = cluster.gpu.memory_bytes
-        free = inf if memory is None else memory - sum(resident.values()) - room
+        free = inf if memory is None else memory - sum(resident.values()) - reserved_bytes
         held, needed = len(nets), self._run.backend.bytes(net) or 0
         for other in order:
             if needed <= free and (self.max_resident is None or held < self.max_resident):
@@ -77,28 +77,28 @@ class InlineControlNets(ControlNetPlacement):
                 held -= 1
                 cluster.evict(worker, other)
 
-    def _take_turns(self, worker: Worker, request: Request, nets: Sequence[Asset], fit: int) -> None:
+    def _swap(self, worker: Worker, request: Request, nets: Sequence[Asset], fit: int) -> None:
         run = self._run
         if not fit or not self.offload:
             gpu = run.cluster.gpu
             raise WorkFailed(
                 f"the ControlNets {', '.join(net.name for net in nets)} do not fit into the "
-                f"{(gpu.memory_bytes or 0) / 1e9:.1f} GB of a {gpu.name} beside {request.model} and what it runs: "
+                f"{(gpu.memory_bytes or 0) / 1e9:.1f} GB of a {gpu.name} beside {request.model} and its activations: "
                 f"{fit} of {len(nets)} do; choose another cluster= or addons=ignore"
             )
         costs = [load(run, worker, net) for net in nets[fit - 1 :]]
-        self._turns[request.row] = total(costs)
+        self._swap_costs[request.row] = total(costs)
         request.swapped_bytes = sum(run.backend.bytes(net) or 0 for net in nets[fit:])
 
     def step(self, worker: Worker, active: Sequence[Request], plain: Cost, now_s: float) -> Cost:
-        if not self._turns:
+        if not self._swap_costs:
             return plain
-        return total([plain, *(self._turns[each.row] for each in active if each.row in self._turns)])
+        return total([plain, *(self._swap_costs[each.row] for each in active if each.row in self._swap_costs)])
 
     def request_left(self, worker: Worker, request: Request, active: Sequence[Request]) -> None:
-        self._turns.pop(request.row, None)
+        self._swap_costs.pop(request.row, None)
         if not self.keep_resident:
             used = in_use(active)
-            for net in asked(self._run, request, "controlnet"):
+            for net in requested_addons(self._run, request, "controlnet"):
                 if net in worker.resident and net not in used:
                     self._run.cluster.evict(worker, net)

@@ -11,9 +11,9 @@ from sim.protocols import Run
 
 @dataclass(slots=True)
 class Kernels:
-    """Each of ``names`` makes every step as many times faster as the profile says; their factors are multiplied.
+    """Speed up every step by the profile's factors of the kernels ``names``, multiplied with each other.
 
-    ``stages`` is what the seconds of the stages beside the steps are multiplied with.
+    ``stages`` is a factor on the seconds of the stages before and after the steps.
     """
 
     names: Sequence[str] = ()

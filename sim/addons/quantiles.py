@@ -9,8 +9,8 @@ from sim.core.errors import ConfigError
 
 
 @dataclass(slots=True)
-class Drawn:
-    """Draws from a distribution that its quantiles give, at equal steps of probability from 0 to 1, linear in between.
+class QuantileSampler:
+    """Draw from a distribution given by quantiles at equal steps of probability from 0 to 1, linear in between.
 
     Args:
         key: of the configuration or profile, for errors.

@@ -1,4 +1,4 @@
-"""A remote cache of LoRAs behind one link, and a disk on each node in front of it."""
+"""LoRA fetch from a remote cache behind one link, with a disk cache on each node."""
 
 from dataclasses import dataclass, field
 from math import inf
@@ -11,18 +11,20 @@ from sim.protocols import LoraFetch, Run, Worker
 from traces.describe.loads import Cache, Policy
 
 Key = tuple[int, str]
-"""Worker and name: what is on its way to a worker is so once."""
+"""Worker id and LoRA name; a worker fetches a LoRA at most once at a time."""
 
 ROUNDING_BYTES = 1e-3
+"""A file with no more bytes than this left has arrived."""
 
 
 @dataclass(slots=True)
 class SharedLink(LoraFetch):
-    """All workers fetch over one link, whose bytes a second are divided evenly among the files that are on their way
-    (processor sharing). A file that is fetched alone takes what it does over ``Link``.
+    """Fetch for all workers over one link whose rate is divided evenly among the files in transfer (processor sharing).
+
+    A file fetched alone takes the same time as over `Link`.
 
     Args:
-        latency_s: before the first byte; this is not shared.
+        latency_s: before the first byte; not shared.
         bytes_per_s: of the link.
     """
 
@@ -37,13 +39,10 @@ class SharedLink(LoraFetch):
 
     def bind(self, run: Run) -> None:
         self._run = run
-        said = [self.latency_s, self.bytes_per_s]
-        run.assume(
-            "fetching LoRAs over one link: seconds before the first byte, bytes per second of all", said, "fetch"
-        )
+        what = "fetching LoRAs over one link: seconds before the first byte, bytes per second of all"
+        run.assume(what, [self.latency_s, self.bytes_per_s], "lora_fetch")
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
-        """Others that begin meanwhile make it longer: ``expected_s``."""
         self._advance(now_s)
         key = (worker.id, asset.name)
         self._left[key] = float(self._run.backend.bytes(asset) or 0)
@@ -57,13 +56,13 @@ class SharedLink(LoraFetch):
         return self._ends_s.get((worker.id, asset.name), -inf)
 
     def _advance(self, now_s: float) -> None:
-        self._left, came = self._run_until(now_s)
-        for key in came:
+        self._left, ended = self._run_until(now_s)
+        for key in ended:
             del self._begins_s[key]
         self._at_s = now_s
 
     def _run_until(self, until_s: float) -> tuple[dict[Key, float], dict[Key, float]]:
-        """What is left of each at ``until_s``, and when those that are done by then were."""
+        """Return the bytes left of each file at ``until_s``, and the end times of the files that arrive by then."""
         left, ends, now_s = dict(self._left), dict[Key, float](), self._at_s
         while left and now_s < until_s:
             active = [key for key in left if self._begins_s[key] <= now_s]
@@ -85,13 +84,13 @@ class SharedLink(LoraFetch):
 
 @dataclass(slots=True)
 class NodeDisk(LoraFetch):
-    """A disk on each worker keeps the LoRAs that it fetched; those that are not there come from ``remote``.
+    """Keep fetched LoRAs on a disk of each worker; fetch the others from ``remote``.
 
     Args:
-        files: how many a disk keeps.
-        eviction: which LoRA a full disk evicts: the least recently used, or the least frequently used since it came.
-        disk: how long reading takes.
-        remote: how long fetching takes, reading included.
+        files: LoRAs that a disk keeps.
+        eviction: ``lru`` evicts the least recently used LoRA, ``lfu`` the least frequently used since it was stored.
+        disk: seconds of a read.
+        remote: seconds of a fetch, reading included.
     """
 
     shared: ClassVar[bool] = True
@@ -100,10 +99,10 @@ class NodeDisk(LoraFetch):
     disk: LoraFetch = field(default_factory=FromDisk)
     remote: LoraFetch = field(default_factory=lambda: Link(0.115, 1 << 30))
     _disks: dict[int, Cache] = field(init=False, default_factory=dict, repr=False)
-    """By worker."""
+    """By worker id."""
 
     def bind(self, run: Run) -> None:
-        run.assume("LoRAs that each worker's disk keeps, and which leave", [self.files, self.eviction], "fetch")
+        run.assume("LoRAs that each worker's disk keeps, and which leave", [self.files, self.eviction], "lora_fetch")
         self.disk.bind(run)
         self.remote.bind(run)
 

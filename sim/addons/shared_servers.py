@@ -1,4 +1,4 @@
-"""ControlNet servers that several workers share (SwiftDiffusion, 4.1): each on a GPU of its own, with a queue."""
+"""ControlNet servers shared by all workers (SwiftDiffusion, 4.1): each has a GPU of its own and a queue."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from backends.base import Asset, Cost, WorkFailed
-from sim.addons.assets import asked, check_addon_backend
-from sim.addons.service_gpus import PARTS, load_addons, longer, parted
+from sim.addons.assets import check_addon_backend, requested_addons
+from sim.addons.service_gpus import STEP_PARTS, lengthen, load_controlnet, step_parts
 from sim.core.errors import ConfigError
 from sim.core.request import Request
 from sim.protocols import ControlNetPlacement, Loads, RequestColumn, Run, Worker
@@ -16,15 +16,15 @@ from sim.protocols import ControlNetPlacement, Loads, RequestColumn, Run, Worker
 
 @dataclass(slots=True)
 class SharedServers(ControlNetPlacement):
-    """Those of the cluster's GPUs that its allocation sets aside (``allocation=controlnet-servers``).
+    """Run ControlNets on GPUs that the allocation sets aside (``allocation=controlnet-servers``).
 
-    At every step a worker calls a server for each of its ControlNets, goes on with its encoder, and waits for them
-    before its decoder. A server works through its calls one at a time, in the order in which they came. A ControlNet on
-    several servers is called where it is soonest done. One on none is loaded where there is room, or in the place of
-    what was called longest ago.
+    At every step a worker calls a server for each of its ControlNets, runs its encoder, and waits for the results
+    before its decoder. A server is a FCFS queue. If several servers hold a ControlNet, the call goes to the one that is
+    free first. An absent ControlNet is loaded onto the server with the most free memory, and evicts the ones called
+    longest ago if it must.
 
     Args:
-        placement: ControlNets that lie on each server at the start, in the order of the servers.
+        placement: ControlNets on each server at the start, in the order of the servers.
     """
 
     placement: list[list[str]] = field(default_factory=list)
@@ -33,15 +33,15 @@ class SharedServers(ControlNetPlacement):
     _wait: RequestColumn = field(init=False, repr=False)
     _placed: bool = field(init=False, default=False, repr=False)
     _in_use: Counter[Asset] = field(init=False, default_factory=Counter, repr=False)
-    _aboard: set[int] = field(init=False, default_factory=set, repr=False)
+    _active_rows: set[int] = field(init=False, default_factory=set, repr=False)
 
     def bind(self, run: Run, faster: Callable[[str], float]) -> None:
         self._run, self._faster = run, faster
         self._wait = run.add_column("server_wait_s", default=0.0)
-        check_addon_backend(run, *PARTS)
+        check_addon_backend(run, *STEP_PARTS)
         servers = len(run.cluster.servers)
         if run.workload.addons is not None and not servers:
-            raise ConfigError("controlnets: no GPU serves ControlNets; add allocation=controlnet-servers")
+            raise ConfigError("controlnet_placement: no GPU serves ControlNets; add allocation=controlnet-servers")
         if len(self.placement) > servers:
             raise ConfigError(
                 f"controlnet_placement.placement: found ControlNets for {len(self.placement)} servers, expected "
@@ -49,13 +49,13 @@ class SharedServers(ControlNetPlacement):
             )
 
     def _place(self, request: Request) -> None:
-        """Put ControlNets where they are to lie when the clock starts; that is no part of the run."""
+        """Load the initial ``placement``, at no cost: it was there before the clock started."""
         self._placed = True
         cluster, model = self._run.cluster, request.model or ""
         for server, names in zip(cluster.servers, self.placement, strict=False):
             for name in names:
                 net = Asset("controlnet", name, model, self._run.workload.addon_bytes.get(name))
-                load_addons(self._run, server, net, request)
+                load_controlnet(self._run, server, net, request)
 
     def load_addons(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
         request.remote_controlnets = True
@@ -63,9 +63,9 @@ class SharedServers(ControlNetPlacement):
             self._place(request)
         run, now_s = self._run, self._run.clock._now
         waits: list[float] = []
-        nets = asked(run, request, "controlnet")
+        nets = requested_addons(run, request, "controlnet")
         self._in_use.update(nets)
-        self._aboard.add(request.row)
+        self._active_rows.add(request.row)
         for net in nets:
             if any(net in server.resident for server in run.cluster.servers):
                 continue
@@ -76,40 +76,39 @@ class SharedServers(ControlNetPlacement):
         return [("controlnet", Cost(max(waits)))] if waits else []
 
     def _load(self, net: Asset, request: Request) -> tuple[Worker, Cost]:
-        """Put ``net`` where there is most room, or in the place of what nobody runs with and was called longest ago."""
+        """Load ``net`` onto the emptiest server on which it fits beside the ControlNets in use; evict others, LRU."""
         held = {server: sum(server.resident.values()) for server in self._run.cluster.servers}
         for server in sorted(held, key=lambda each: (held[each], each.id)):
             with suppress(WorkFailed):
-                cost = load_addons(self._run, server, net, request, self._in_use.keys())
+                cost = load_controlnet(self._run, server, net, request, self._in_use.keys())
                 assert cost is not None
                 return server, cost
         raise WorkFailed(
-            f"the ControlNet {net.name} fits on none of the {len(held)} servers beside what others run with; choose "
-            "more of them (allocation.servers), or another cluster="
+            f"the ControlNet {net.name} fits on none of the {len(held)} servers beside the ControlNets in use; "
+            "raise allocation.servers, or choose another cluster="
         )
 
     def step(self, worker: Worker, active: Sequence[Request], plain: Cost, now_s: float) -> Cost:
-        """Calls come in the order of the clock, so a server's queue is when it will be free."""
-        run, calls = self._run, [net for each in active for net in asked(self._run, each, "controlnet")]
+        run, calls = self._run, [net for each in active for net in requested_addons(self._run, each, "controlnet")]
         if not calls:
             return plain
-        parts = parted(run, active[:1], 1, self._faster)
+        parts = step_parts(run, active[:1], 1, self._faster)
         now_s, done_s, standalone_s = max(now_s, run.clock._now), 0.0, parts.controlnet_s
         for net in calls:
             server = min((each for each in run.cluster.servers if net in each.resident), key=attrgetter("busy_until_s"))
-            run.cluster.admit(server, net, 0)  # called last
-            from_s = max(server.busy_until_s, now_s)
+            run.cluster.admit(server, net, 0)  # marks it as most recently used
+            from_s = max(server.busy_until_s, now_s)  # calls come in the order of the clock: this is its whole queue
             run.cluster.record_busy(server, from_s, from_s + parts.controlnet_s, "controlnet")
             done_s = max(done_s, from_s + parts.controlnet_s - now_s)
         for request in active:
             self._wait[request.row] += max(done_s - max(standalone_s, parts.encoder_s), 0.0)
-        return longer(plain, max(done_s - parts.encoder_s, 0.0) + len(calls) * parts.receive_s)
+        return lengthen(plain, max(done_s - parts.encoder_s, 0.0) + len(calls) * parts.receive_s)
 
     def stable_steps(self, worker: Worker, active: Sequence[Request]) -> int | None:
-        """Others' calls may come between two of its own."""
+        # Between two steps, other workers may call the same servers.
         return 1 if any(each.addons is not None and each.addons.controlnets for each in active) else None
 
     def request_left(self, worker: Worker, request: Request, active: Sequence[Request]) -> None:
-        if request.row in self._aboard:
-            self._aboard.remove(request.row)
-            self._in_use -= Counter(asked(self._run, request, "controlnet"))
+        if request.row in self._active_rows:
+            self._active_rows.remove(request.row)
+            self._in_use -= Counter(requested_addons(self._run, request, "controlnet"))

@@ -1,4 +1,4 @@
-"""Step-by-step execution with add-ons: how ControlNets run, when LoRAs come, and with which kernels."""
+"""Continuous batching with add-ons: ControlNet placement, LoRA loading and faster kernels."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,11 +15,11 @@ from sim.protocols import ControlNetPlacement, Loads, LoraLoading, Priced, Run, 
 
 @dataclass(slots=True)
 class WithAddons(Steps):
-    """What ``base`` has stages and steps cost, with add-ons as ``controlnet_placement`` and ``lora_loading`` have them.
+    """Add the costs of ControlNets, LoRAs and kernels to the stages and steps of ``base``.
 
     Args:
-        base: of the denoiser, and the stages beside it.
-        kernels: of the denoiser and its ControlNetPlacement.
+        base: costs of the denoiser, and of the stages before and after it.
+        kernels: of the denoiser and its ControlNets.
     """
 
     base: Steps
@@ -29,7 +29,7 @@ class WithAddons(Steps):
     _run: Run = field(init=False, repr=False)
     _interrupt: Callable[[Worker], None] = field(init=False, repr=False)
     _active: dict[int, list[Request]] = field(init=False, default_factory=dict, repr=False)
-    """By worker: those whose add-ons are there."""
+    """Requests whose add-ons are loaded, by worker id."""
 
     def bind(self, run: Run, interrupt: Callable[[Worker], None]) -> None:
         self._run, self._interrupt = run, interrupt
@@ -56,19 +56,17 @@ class WithAddons(Steps):
             plain = plain.times(1.0 / faster)
         if self._run.workload.addons is None:
             return plain
-        due, holds = (
-            self.lora_loading.stable_steps(worker, active),
-            self.controlnet_placement.stable_steps(worker, active),
-        )
-        if due is not None and (holds is None or due <= holds):
-            self._interrupt(worker)  # the boundary after these steps has something to do
+        until_merge = self.lora_loading.stable_steps(worker, active)
+        until_change = self.controlnet_placement.stable_steps(worker, active)
+        if until_merge is not None and (until_change is None or until_merge <= until_change):
+            self._interrupt(worker)  # LoRAs are due at the boundary after these steps
         return sane(self.controlnet_placement.step(worker, active, plain, now_s), self.controlnet_placement, "step")
 
     def stable_steps(self, worker: Worker, active: Sequence[Request]) -> int | None:
         if self._run.workload.addons is None:
             return None
-        known = [part.stable_steps(worker, active) for part in (self.lora_loading, self.controlnet_placement)]
-        return min((steps for steps in known if steps is not None), default=None)
+        limits = [part.stable_steps(worker, active) for part in (self.lora_loading, self.controlnet_placement)]
+        return min((steps for steps in limits if steps is not None), default=None)
 
     def price(self, works: Sequence[Work]) -> Cost:
         return priced(self.base).price(works).times(1.0 / self.kernels.faster(works[0].model))
@@ -81,15 +79,15 @@ class WithAddons(Steps):
     def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
         before, after = self.base.finish(worker, request, now_s)
         sane(before, self.base, "finish")
-        taken = self._left(worker, request)
-        if taken.seconds:
-            after = after.plus(taken)
+        restoring = self._remove(worker, request)
+        if restoring.seconds:
+            after = after.plus(restoring)
         return before.times(self.kernels.stages), after
 
     def request_lost(self, worker: Worker, request: Request) -> None:
-        self._left(worker, request)
+        self._remove(worker, request)
 
-    def _left(self, worker: Worker, request: Request) -> Cost:
+    def _remove(self, worker: Worker, request: Request) -> Cost:
         active = self._active.get(worker.id, [])
         if request not in active:
             return FREE
@@ -99,10 +97,10 @@ class WithAddons(Steps):
 
 
 def priced(steps: Steps) -> Priced:
-    """Return ``steps``. Raises ConfigError where they have no price."""
+    """Return ``steps``. Raises ConfigError if their cost cannot be estimated."""
     if isinstance(steps, Priced):
         return steps
     raise ConfigError(
-        f"batching: {type(steps).__qualname__} cannot say beforehand what a step costs, which the scheduler asks; choose "
-        "another batching= or discipline="
+        f"batching: {type(steps).__qualname__} cannot estimate the cost of a step, which the scheduler asks for; "
+        "choose another batching= or discipline="
     )

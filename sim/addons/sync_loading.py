@@ -1,12 +1,12 @@
-"""LoRAs before the first step: read, put into the model, fused, one after another (diffusers, PEFT)."""
+"""Synchronous LoRA loading: read and merge each LoRA before the first step, one after another (diffusers, PEFT)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from backends.base import FREE, AddonBackend, Asset, Cost, WorkFailed
 from conf.ranges import Positive
-from sim.addons.assets import activations, asked, check_addon_backend, in_use, load, on_all_gpus
-from sim.addons.quantiles import Drawn
+from sim.addons.assets import activation_bytes, check_addon_backend, in_use, load, on_all_gpus, requested_addons
+from sim.addons.quantiles import QuantileSampler
 from sim.core.errors import SimulationError
 from sim.core.request import Request
 from sim.core.streams import LORA_LOADS
@@ -15,16 +15,16 @@ from sim.protocols import Loads, LoraLoading, Run, Worker
 
 @dataclass(slots=True)
 class SyncLoading(LoraLoading):
-    """The weights then serve those that ask for just these LoRAs.
+    """Load the LoRAs of a request before its first step; the weights then serve requests for the same set only.
 
     Args:
-        create: whether side branches are created, then fused, as PEFT does (SwiftDiffusion, 4.2); if not, a LoRA is
-            merged into the weights in place.
-        keep_resident: whether they stay until others are asked for; if not, every request brings its own.
-        factor: what its seconds are multiplied with.
-        spread: quantiles of a LoRA's seconds over their mean, as of `Drawn`. Null: the profile's, if any.
+        create: create side branches, then fuse them, as PEFT does (SwiftDiffusion, 4.2); else merge a LoRA into the
+            weights in place.
+        keep_resident: keep them until others are asked for; else every request loads its own.
+        factor: on the seconds of a LoRA.
+        spread: quantiles of a LoRA's seconds over their mean, as of `QuantileSampler`. Null: the profile's, if any.
 
-    Raises ConfigError for quantiles that are none.
+    Raises ConfigError for invalid quantiles.
     """
 
     create: bool = False
@@ -32,89 +32,87 @@ class SyncLoading(LoraLoading):
     factor: Positive = 1.0
     spread: list[float] | None = None
     _run: Run = field(init=False, repr=False)
-    _drawn: dict[str, Drawn | None] = field(init=False, default_factory=dict, repr=False)
-    """By model; None where every LoRA takes its mean."""
+    _draws: dict[str, QuantileSampler | None] = field(init=False, default_factory=dict, repr=False)
+    """Spread of a LoRA's seconds, by model; None if every LoRA takes its mean."""
 
     def __post_init__(self) -> None:
         if self.spread is not None:
-            Drawn("lora_loading.spread", self.spread)
+            QuantileSampler("lora_loading.spread", self.spread)
 
     def bind(self, run: Run, interrupt: Callable[[Worker], None] | None = None) -> None:
         self._run = run
         if self.create:
-            check_addon_backend(
-                run, "lora_loading.create: %s does not tell the stages of a LoRA apart", "or lora_loading.create=false"
-            )
+            check_addon_backend(run, "lora_loading.create", "the stages of a LoRA", "lora_loading.create=false")
 
     def load_addons(self, worker: Worker, request: Request, active: Sequence[Request] = ()) -> Loads:
         run, loads = self._run, Loads()
-        loras = asked(run, request, "lora")
-        there = patched(worker)
-        if set(there) != set(loras):
-            refuse_mixed(request, active, loras, there, worker)
-            for asset in there:
+        loras = requested_addons(run, request, "lora")
+        merged = merged_loras(worker)
+        if set(merged) != set(loras):
+            refuse_mixed(request, active, loras, merged, worker)
+            for asset in merged:
                 run.cluster.evict(worker, asset)
-        keep, room = in_use([*active, request]), activations(run, request)
+        keep, reserved_bytes = in_use([*active, request]), activation_bytes(run, request)
         for n, lora in enumerate(loras):
             absent = lora not in worker.resident
-            if run.cluster.admit(worker, lora, run.backend.bytes(lora), keep, room) is None:
-                raise no_room(run, request, lora)
+            if run.cluster.admit(worker, lora, run.backend.bytes(lora), keep, reserved_bytes) is None:
+                raise lora_does_not_fit(run, request, lora)
             if absent:
                 loads.append(("lora", self._cost(worker, lora, loras[:n])))
                 run.record_load(lora, loads[-1][1].seconds)
         return loads
 
-    def _cost(self, worker: Worker, lora: Asset, beside: Sequence[Asset]) -> Cost:
+    def _cost(self, worker: Worker, lora: Asset, others: Sequence[Asset]) -> Cost:
         backend = self._run.backend
         if not self.create:
             cost = load(self._run, worker, lora)
         else:
             assert isinstance(backend, AddonBackend)
             cost = on_all_gpus(worker, backend.read_lora(lora)).plus(
-                on_all_gpus(worker, backend.create_lora(lora, beside))
+                on_all_gpus(worker, backend.create_lora(lora, others))
             )
-        drawn = self._spread(lora)
-        return cost.times(self.factor if drawn is None else self.factor * drawn())
+        draw = self._spread(lora)
+        return cost.times(self.factor if draw is None else self.factor * draw())
 
-    def _spread(self, lora: Asset) -> Drawn | None:
-        if lora.model not in self._drawn:
-            found, backend = self.spread, self._run.backend
-            if found is None and self.create and isinstance(backend, AddonBackend):
-                found = list(backend.lora_spread(lora)) or None
-            drawn = None if found is None else Drawn("lora_loading.spread", found, self._run.rng(LORA_LOADS))
-            if drawn is not None:
+    def _spread(self, lora: Asset) -> QuantileSampler | None:
+        if lora.model not in self._draws:
+            spread, backend = self.spread, self._run.backend
+            if spread is None and self.create and isinstance(backend, AddonBackend):
+                spread = list(backend.lora_spread(lora)) or None
+            draw = None if spread is None else QuantileSampler("lora_loading.spread", spread, self._run.rng(LORA_LOADS))
+            if draw is not None:
                 basis = "lora_loading.spread, or the profile's; each LoRA draws its own (assumed)"
-                self._run.assume("seconds of a LoRA before the first step, over their mean", drawn.ends, basis)
-            self._drawn[lora.model] = drawn
-        return self._drawn[lora.model]
+                self._run.assume("seconds of a LoRA before the first step, over their mean", draw.ends, basis)
+            self._draws[lora.model] = draw
+        return self._draws[lora.model]
 
     def request_left(self, worker: Worker, request: Request, active: Sequence[Request]) -> Cost:
         if not self.keep_resident and not active:
-            for asset in patched(worker):
+            for asset in merged_loras(worker):
                 self._run.cluster.evict(worker, asset)
         return FREE
 
 
-def patched(worker: Worker) -> list[Asset]:
-    """The LoRAs in the weights of the model on ``worker``."""
+def merged_loras(worker: Worker) -> list[Asset]:
+    """Return the LoRAs in the weights of the model on ``worker``."""
     return [asset for asset in worker.resident if asset.kind == "lora"]
 
 
 def refuse_mixed(
-    request: Request, active: Sequence[Request], loras: Sequence[Asset], there: Sequence[Asset], worker: Worker
+    request: Request, active: Sequence[Request], loras: Sequence[Asset], merged: Sequence[Asset], worker: Worker
 ) -> None:
-    """Raise SimulationError where ``active`` run on the LoRAs that are ``there``, and ``request`` asks for others."""
+    """Raise SimulationError if ``active`` run with the ``merged`` LoRAs and ``request`` asks for other ``loras``."""
     if worker.running > 1:
-        asks, has = (", ".join(asset.name for asset in which) or "of none" for which in (loras, there))
+        asked, found = (", ".join(asset.name for asset in which) or "(none)" for which in (loras, merged))
         raise SimulationError(
-            f"a request for the LoRAs {asks} (row {request.row}) was given to worker {worker.id} while others aboard "
-            f"run on the LoRAs {has}; a scheduler must keep LoRAs apart"
+            f"a request for the LoRAs {asked} (row {request.row}) was given to worker {worker.id}, whose running "
+            f"requests use the LoRAs {found}; a scheduler must keep LoRAs apart"
         )
 
 
-def no_room(run: Run, request: Request, lora: Asset) -> WorkFailed:
+def lora_does_not_fit(run: Run, request: Request, lora: Asset) -> WorkFailed:
     gpu = run.cluster.gpu
     return WorkFailed(
         f"the LoRA {lora.name} does not fit into the {(gpu.memory_bytes or 0) / 1e9:.1f} GB of a {gpu.name} beside "
-        f"{request.model}, what it runs and its other add-ons; choose another cluster= or addons=ignore"
+        f"{request.model}, its activations and its other add-ons; choose another cluster= or addons=ignore"
     )

@@ -14,7 +14,7 @@ from sim.core.errors import SimulationError
 from sim.core.gpu import Gpu
 from sim.core.model import Model, in_role
 from sim.core.worker import Worker
-from sim.metrics.recorder import Record
+from sim.metrics.recorder import RunRecord
 from sim.metrics.usage_log import PACK
 from sim.protocols.cluster import SERVER
 
@@ -46,7 +46,7 @@ class Cluster:
     def open(
         self,
         clock: Clock,
-        record: Record,
+        record: RunRecord,
         max_batch: int,
         parts: Mapping[str, object],
         pull: Callable[[Worker], None],

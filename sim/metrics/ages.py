@@ -1,4 +1,4 @@
-"""How old what a request starts from is, on the clock of the trace."""
+"""Age of reused artifacts on the clock of the trace."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,16 +9,16 @@ from traces.table.ingest import ORDER_ONLY
 from traces.table.trace import Trace
 
 
-def on_own_clock(facts: RequestColumns, trace: Trace) -> NDArray[np.float64]:
-    """Seconds in ``trace`` between the request that left an artifact and the one that starts from it, (rows,).
+def source_age_trace_s(columns: RequestColumns, trace: Trace) -> NDArray[np.float64]:
+    """Return the seconds in ``trace`` between each request and the one whose artifact it starts from, (rows,).
 
-    The same at every rate of the experiment, unlike ``source_age_s`` (MoDM, A.1: 90 % within four hours). NaN where
-    nothing was reused, and in a trace that tells an order and no times.
+    They are the same at every arrival rate, unlike ``source_age_s`` (MoDM, A.1: 90 % within four hours). NaN if nothing
+    was reused, or if the trace has an order and no times.
     """
-    source = facts["source"]
-    ages = np.full(len(facts), np.nan)
+    source = columns["source"]
+    ages_s = np.full(len(columns), np.nan)
     if trace.notes.get("arrival_s") != ORDER_ONLY:
         reused = source != MISSING
-        own_s = trace.arrival_s
-        ages[reused] = own_s[facts.first :][reused] - own_s[source[reused]]
-    return ages
+        arrival_s = trace.arrival_s
+        ages_s[reused] = arrival_s[columns.first :][reused] - arrival_s[source[reused]]
+    return ages_s

@@ -1,4 +1,4 @@
-"""What a run costs: GPUs, which are rented by the instance, and the services that a system uses beside them."""
+"""Cost of a run: GPUs, rented by the instance, and paid services such as a vector database."""
 
 import math
 from collections.abc import Mapping
@@ -11,13 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from conf.document import parse
 from sim.core.gpu import Gpu
-from sim.metrics.recorder import Record
+from sim.metrics.recorder import RunRecord
 
 
-class Service(BaseModel):
-    """A service that is paid by the hour, used or not: a vector database, a file store.
+class PaidService(BaseModel):
+    """Service paid by the hour, used or not: a vector database, a file store.
 
-    ``usd_per_h`` is None where nobody published a price; then the run has no cost either.
+    ``usd_per_h`` is None if no price is published; then the run has no cost either.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -27,7 +27,7 @@ class Service(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US$ for one GPU for an hour, and where that comes from."""
+    """Price of one GPU for an hour in US$, with its source."""
 
     usd_per_gpu_h: float
     source: str
@@ -37,8 +37,8 @@ class Price:
 def list_prices() -> Mapping[str, Price]:
     """Return the price of each GPU kind that conf/data/gpu-prices.yaml knows."""
     known = parse((files("conf") / "data" / "gpu-prices.yaml").read_text(encoding="utf-8"))
-    said = {name: f"list price of {row['date']}: " if row["date"] else "" for name, row in known.items()}
-    return {name: Price(row["usd_per_gpu_h"], said[name] + row["source"]) for name, row in known.items()}
+    prefixes = {name: f"list price of {row['date']}: " if row["date"] else "" for name, row in known.items()}
+    return {name: Price(row["usd_per_gpu_h"], prefixes[name] + row["source"]) for name, row in known.items()}
 
 
 def gpu_price(gpu: Gpu) -> Price | None:
@@ -48,10 +48,10 @@ def gpu_price(gpu: Gpu) -> Price | None:
     return list_prices().get(gpu.name)
 
 
-def rate_usd_h(gpu: Gpu, count: int, services: Mapping[str, Service]) -> dict[str, float | None]:
-    """US$ per hour of each part of a deployment: ``gpu``, then the services by name. None where not known.
+def rate_usd_h(gpu: Gpu, count: int, services: Mapping[str, PaidService]) -> dict[str, float | None]:
+    """Return the US$ per hour of each part of a deployment: ``gpu``, then the services by name; None if not known.
 
-    GPUs come in whole instances: of five GPUs that are rented by fours, eight are paid.
+    GPUs are rented in whole instances: five GPUs in instances of four cost as much as eight.
     """
     paid = math.ceil(count / gpu.gpus_per_instance) * gpu.gpus_per_instance
     price = gpu_price(gpu)
@@ -60,16 +60,16 @@ def rate_usd_h(gpu: Gpu, count: int, services: Mapping[str, Service]) -> dict[st
 
 
 def cost(
-    record: Record, gpu: Gpu, gpus: int, services: Mapping[str, Service], span_s: float, images: int
+    record: RunRecord, gpu: Gpu, gpus: int, services: Mapping[str, PaidService], span_s: float, images: int
 ) -> dict[str, Any]:
-    """The summary's ``cost_usd``: of ``gpus`` GPUs for ``span_s`` seconds in which ``images`` were finished, by part.
+    """Return the summary's ``cost_usd`` of ``gpus`` GPUs for ``span_s`` seconds in which ``images`` were finished.
 
-    A cost of which one part is not known is not known (null). Every price that is known is said as an assumption.
+    The total is null if the cost of one part is. Every known price is recorded as an assumption.
     """
     rates = rate_usd_h(gpu, gpus, services)
-    by = {name: None if rate is None else rate * span_s / 3600 for name, rate in rates.items()}
-    known = [usd for usd in by.values() if usd is not None]
-    total = sum(known) if len(known) == len(by) else None
+    by_part = {name: None if rate is None else rate * span_s / 3600 for name, rate in rates.items()}
+    known = [usd for usd in by_part.values() if usd is not None]
+    total = sum(known) if len(known) == len(by_part) else None
     price = gpu_price(gpu)
     if price is not None:
         record.assume("price of a GPU [USD/h]", price.usd_per_gpu_h, price.source)
@@ -77,4 +77,4 @@ def cost(
     for name, service in services.items():
         record.assume(f"price of the {name.replace('_', ' ')} [USD/h]", service.usd_per_h, service.source)
     per_image = total / images if total is not None and images else None
-    return {"per_image": per_image, "total": total, "by": by}
+    return {"per_image": per_image, "total": total, "by": by_part}

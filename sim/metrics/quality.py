@@ -1,7 +1,7 @@
-"""Image quality of simulated runs: no image is made, so it is carried from what the papers measured, or bounded.
+"""Image quality of simulated runs, which make no images: taken from the papers' measurements, or bounded.
 
-A quality factor is an image's score over that of the full run of the large model, which has 1 by definition. It is null
-where no paper tells it. A run that departs from the design that was measured has no quality, and a reason.
+A quality factor is an image's score over that of the large model's full run, which has 1 by definition. It is null if
+no paper states it. A run that departs from the measured design has no quality, but a reason.
 """
 
 import math
@@ -17,26 +17,25 @@ from conf.validation import first_error
 from sim.core.errors import ConfigError
 from sim.core.model import Model, reference
 from sim.core.request import COMPLETED, MISSING
-from sim.metrics.design import Design, checked, departure
-from sim.metrics.recorder import Record
+from sim.metrics.design import Design, check_design, departure
+from sim.metrics.recorder import RunRecord
 
 Reals = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Score = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Scores = dict[str, Score]
 
-Checked = TypeVar("Checked", bound=BaseModel)
+Validated = TypeVar("Validated", bound=BaseModel)
 
 METRICS = {"clip": "CLIPScore", "pick": "PickScore"}
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """What is known of a run's quality.
+class QualityEstimate:
+    """Estimated quality of a run.
 
-    ``factor`` (rows,) has a factor per request, NaN where none is known; ``mean`` is that of the whole system, for
-    where only the mean was published. ``basis`` says where they come from, ``reason`` why those that are not known are
-    not; ``published`` are the scores of the system as they stand in the paper, by metric.
+    ``factor`` (rows,) is NaN if not known; ``mean`` is the system's, if only that was published. ``basis`` states their
+    origin, ``reason`` why others are not known. ``published`` are the paper's scores of the system, by metric.
     """
 
     factor: Reals
@@ -46,12 +45,12 @@ class Judgement:
     reason: str | None = None
 
     def summary(self, images: Mask) -> dict[str, Any]:
-        """The summary's ``quality`` over ``images`` (rows,). No share below alpha: these factors are means."""
+        """Return the summary's ``quality`` over ``images`` (rows,); no share below alpha, as the factors are means."""
         factor = self.factor[images]
         mean = None
         if len(factor):
             mean = self.mean if np.isnan(factor).any() else float(factor.mean())
-        reason = (self.reason if len(factor) else "no image was finished") or "not known of images returned as they are"
+        reason = (self.reason if len(factor) else "no image was finished") or "not known for artifacts returned as is"
         return {
             "factor_mean": mean,
             "below_alpha_share": None,
@@ -61,29 +60,29 @@ class Judgement:
         }
 
 
-def unknown(rows: int, reason: str) -> Judgement:
-    """The judgement of ``rows`` requests of which nothing is known."""
-    return Judgement(np.full(rows, np.nan), reason=reason)
+def unknown_quality(rows: int, reason: str) -> QualityEstimate:
+    """Return the estimate of ``rows`` requests whose quality is not known."""
+    return QualityEstimate(np.full(rows, np.nan), reason=reason)
 
 
 @runtime_checkable
 class Quality(Protocol):
-    """Judges the images of a simulated run."""
+    """Estimate the quality of a simulated run."""
 
     def judge(
-        self, record: Record, models: Mapping[str, Model], config: Mapping[str, Any], alpha: float | None
-    ) -> Judgement:
-        """Of the finished run that wrote ``record``, with ``models`` by role, of the resolved ``config``; ``alpha`` is
-        what its selector's thresholds keep of the full run's quality, None where it has none."""
+        self, record: RunRecord, models: Mapping[str, Model], config: Mapping[str, Any], alpha: float | None
+    ) -> QualityEstimate:
+        """Estimate the quality of the finished run that wrote ``record``, with ``models`` by role.
+
+        ``config`` is resolved; ``alpha`` is the share of a full run's quality that the selector keeps, None without.
+        """
 
 
-class Row(BaseModel):
-    """What a paper measured of a system that reuses earlier work.
+class SystemScores(BaseModel):
+    """Scores that a paper measured of a system with reuse: ``scores`` are means over all its images.
 
-    ``small`` is the model that served its hits, None where the large one did or none; ``scores`` are means over
-    all its images, of which the share ``hit_rate`` were hits (None: not published); ``by_k`` are the scores of the
-    hits that skipped K steps (no paper prints them). ``design`` names what the system was made of; None applies to
-    whatever goes by its name.
+    ``small`` served the hits (None: the large model did, or none hit), ``hit_rate`` is None if not published, ``by_k``
+    holds the scores of hits by K (no paper prints them). A ``design`` of None fits any system of these names.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
@@ -95,10 +94,10 @@ class Row(BaseModel):
     by_k: dict[int, Scores] = {}
 
 
-class Table(BaseModel):
-    """A table of scores on one dataset: of ``large`` in full, of other models in full, and of systems.
+class ScoreTable(BaseModel):
+    """Table of scores on one dataset: of ``large`` in full, of other models in full, and of systems.
 
-    ``steps`` (``steps_of`` a model, where it has others) and ``side`` in pixels are what all images were made with.
+    All images have ``side`` x ``side`` pixels and ``steps`` steps; ``steps_of`` lists models with another number.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
@@ -110,37 +109,37 @@ class Table(BaseModel):
     steps_of: dict[str, int] = {}
     full: Scores
     models: dict[str, Scores] = {}
-    systems: list[Row] = []
+    systems: list[SystemScores] = []
 
 
 @dataclass(slots=True)
 class Published:
     """Quality factors from the papers' tables.
 
-    A request in full on the large model has 1, in full on another model that model's mean. A hit has the mean of
-    its K where there is one; else what its system's mean m leaves for the hits, (m - (1 - h)) / h at the paper's
-    hit rate h, if that is published: the full runs of hits and of misses are taken to score the same. All of this
-    applies to a run of the models, steps, size and design that were measured; else only the 1 does.
+    A request in full on the large model has 1, in full on another model that model's mean. A hit has the mean of its K
+    if there is one. Else, with the system's mean m and the paper's hit rate h, it has (m - (1 - h)) / h: full runs of
+    hits and of misses are assumed to score the same. All but the 1 needs the models, steps, size and design that were
+    measured.
 
     Args:
-        designs: what the systems in them are made of, by the names that their rows use: group -> its choice.
-        tables: the papers' tables; of several for one large model and dataset the first that has the system counts.
+        designs: designs of the measured systems, by the names that rows of the tables use: group -> its choice.
+        tables: the papers' tables; of several for one large model and dataset, the first that has the system counts.
 
     Raises:
-        ConfigError: a table that lacks a key, has an unknown one, a score that is not positive, or a design that is
-            none; a dataset that no table is of.
+        ConfigError: a table lacks a key, or has an unknown key, a score that is not positive or an unknown design.
+        ConfigError: no table is of the dataset.
     """
 
     tables: list[dict[str, Any]]
     designs: dict[str, Design] = field(default_factory=dict)
     dataset: str = "DiffusionDB"
     metric: Literal["clip", "pick"] = "clip"
-    _tables: list[Table] = field(init=False, repr=False)
+    _tables: list[ScoreTable] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._tables = [_validated(Table, table, f"quality.tables.{i}") for i, table in enumerate(self.tables)]
+        self._tables = [_validated(ScoreTable, table, f"quality.tables.{i}") for i, table in enumerate(self.tables)]
         for name, design in self.designs.items():
-            checked(design, f"quality.designs.{name}")
+            check_design(design, f"quality.designs.{name}")
         named = {row.design for table in self._tables for row in table.systems} - {None, *self.designs}
         if named:
             raise ConfigError(f"quality.tables: a row names the design {named.pop()!r}, which quality.designs lacks")
@@ -149,36 +148,37 @@ class Published:
             raise ConfigError(f"quality.dataset: found {self.dataset!r}, expected one of {', '.join(known)}")
 
     def judge(
-        self, record: Record, models: Mapping[str, Model], config: Mapping[str, Any], alpha: float | None
-    ) -> Judgement:
-        images = Images(record, models)
+        self, record: RunRecord, models: Mapping[str, Model], config: Mapping[str, Any], alpha: float | None
+    ) -> QualityEstimate:
+        images = ImageMasks(record, models)
         factor, system = images.by_definition, config["system"]["name"]
         table, row = self._find(models, system)
         if table is None:
             large = reference(models).name
-            return Judgement(factor, basis=_BY_DEFINITION, reason=f"no table of scores on {self.dataset} is of {large}")
-        if unlike := _unlike(table, images, models, config):
-            return Judgement(factor, basis=_BY_DEFINITION, reason=_not_carried(table, unlike))
+            reason = f"no table of scores on {self.dataset} is of {large}"
+            return QualityEstimate(factor, basis=_BY_DEFINITION, reason=reason)
+        if difference := _difference(table, images, models, config):
+            return QualityEstimate(factor, basis=_BY_DEFINITION, reason=_not_measured(table, difference))
         named = f"{METRICS[self.metric]} of {table.source} ({table.dataset})"
         basis = _BY_DEFINITION
         published: dict[str, float] | None = None
         for name, scores in table.models.items():
-            alone = images.in_full_on(name)
-            if name != table.large and alone.any():
-                factor[alone] = self._ratio(scores, table)
+            in_full = images.in_full_on(name)
+            if name != table.large and in_full.any():
+                factor[in_full] = self._ratio(scores, table)
                 basis, published = f"carried: {named}, mean of {name} in full", scores
         if row is None:
             reason = f"{table.source} ({table.dataset}) has no system={system} with these models"
-            return Judgement(factor, basis=basis, published=published, reason=reason)
-        if row.design and (unlike := departure(config, self.designs[row.design])):
-            return Judgement(factor, basis=basis, reason=_not_carried(table, unlike))
+            return QualityEstimate(factor, basis=basis, published=published, reason=reason)
+        if row.design and (difference := departure(config, self.designs[row.design])):
+            return QualityEstimate(factor, basis=basis, reason=_not_measured(table, difference))
         mean = self._ratio(row.scores, table)
         hits, all_hits = images.hits_on(row.small), images.hits_on(None)
         if not all_hits.any():
-            return Judgement(factor, basis=basis, published=row.scores)
-        if row.small and (all_hits & ~hits).any():  # a monitor had others refine them
-            reason = f"hits ran elsewhere than on {row.small} too"
-            return Judgement(factor, basis=basis, reason=_not_carried(table, reason))
+            return QualityEstimate(factor, basis=basis, published=row.scores)
+        if row.small and (all_hits & ~hits).any():  # MoDM's monitor ran hits on other models
+            difference = f"hits ran elsewhere than on {row.small} too"
+            return QualityEstimate(factor, basis=basis, reason=_not_measured(table, difference))
         if row.by_k:
             for k, scores in row.by_k.items():
                 factor[hits & (images.k == k)] = self._ratio(scores, table)
@@ -191,11 +191,12 @@ class Published:
         else:
             basis = f"carried: {named}, mean of the paper's own run, whose hit rate is not published"
         if np.isnan(mean):
-            return Judgement(factor, None, basis, row.scores, f"{table.source} has no {METRICS[self.metric]} of it")
-        return Judgement(factor, mean, basis, row.scores)
+            reason = f"{table.source} has no {METRICS[self.metric]} of it"
+            return QualityEstimate(factor, None, basis, row.scores, reason)
+        return QualityEstimate(factor, mean, basis, row.scores)
 
-    def _find(self, models: Mapping[str, Model], system: str) -> tuple[Table | None, Row | None]:
-        """The table for the run's large model, and the row of its system there."""
+    def _find(self, models: Mapping[str, Model], system: str) -> tuple[ScoreTable | None, SystemScores | None]:
+        """Return the table for the run's large model, and the row of its system there."""
         large, *smaller = (model.name for model in models.values())
         tables = [table for table in self._tables if table.large == large and table.dataset == self.dataset]
         for table in tables:
@@ -204,12 +205,12 @@ class Published:
                     return table, row
         return (tables[0] if tables else None), None
 
-    def _ratio(self, scores: Scores, table: Table) -> float:
+    def _ratio(self, scores: Scores, table: ScoreTable) -> float:
         return scores.get(self.metric, np.nan) / table.full.get(self.metric, np.nan)
 
 
 class AlphaFor(BaseModel):
-    """What a selector's alpha was chosen for: the large model, the one that ran the hits, the similarity, and the table."""
+    """Setting that a selector's alpha was chosen for: large model, model of the hits, similarity and thresholds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
     large: str
@@ -221,47 +222,50 @@ class AlphaFor(BaseModel):
 
 @dataclass(slots=True)
 class AtLeastAlpha:
-    """A lower bound: a selector's thresholds were chosen so that every hit keeps alpha of the full run's quality.
+    """Lower bound: a selector's thresholds were chosen so that every hit keeps alpha of the full run's quality.
 
-    Source: NIRVANA, eq. 10 and Algorithm 2; MoDM, eq. 5. It holds for the models and the table that alpha was chosen
-    for (``selector.alpha_for``), and for higher thresholds. Null otherwise, for an image returned as it is, and for
-    models that no selector speaks of.
+    The bound holds for the models and thresholds that alpha was chosen for (``selector.alpha_for``), and for higher
+    thresholds. The factor is null otherwise, for an artifact returned as it is, and for models without a selector.
+    Source: NIRVANA, eq. 10 and Algorithm 2; MoDM, eq. 5.
     """
 
     def judge(
-        self, record: Record, models: Mapping[str, Model], config: Mapping[str, Any], alpha: float | None
-    ) -> Judgement:
-        images, selector = Images(record, models), config.get("selector") or {}
+        self, record: RunRecord, models: Mapping[str, Model], config: Mapping[str, Any], alpha: float | None
+    ) -> QualityEstimate:
+        images, selector = ImageMasks(record, models), config.get("selector") or {}
         factor = images.by_definition
         if alpha is None:
-            reason = "the selector has no alpha" if selector else "no selector, so no alpha, speaks of this model"
-            return Judgement(factor, basis=_BY_DEFINITION, reason=reason)
+            reason = "the selector has no alpha" if selector else "there is no selector, so no alpha"
+            return QualityEstimate(factor, basis=_BY_DEFINITION, reason=reason)
         if selector.get("alpha_for") is None:
             reason = "selector.alpha_for does not say which models and thresholds alpha was chosen for"
-            return Judgement(factor, basis=_BY_DEFINITION, reason=reason)
-        held = _validated(AlphaFor, selector["alpha_for"], "selector.alpha_for")
-        if lacking := _unheld(held, selector, models, config):
-            return Judgement(factor, basis=_BY_DEFINITION, reason=f"alpha = {alpha:g} bounds nothing here: {lacking}")
-        factor[images.hits_on(held.hits)] = alpha
-        reason = f"alpha = {alpha:g} was chosen for hits on {held.hits}, and others ran elsewhere"
+            return QualityEstimate(factor, basis=_BY_DEFINITION, reason=reason)
+        chosen_for = _validated(AlphaFor, selector["alpha_for"], "selector.alpha_for")
+        if difference := _alpha_difference(chosen_for, selector, models, config):
+            reason = f"alpha = {alpha:g} bounds nothing here: {difference}"
+            return QualityEstimate(factor, basis=_BY_DEFINITION, reason=reason)
+        factor[images.hits_on(chosen_for.hits)] = alpha
+        reason = f"alpha = {alpha:g} was chosen for hits on {chosen_for.hits}, and others ran elsewhere"
         basis = f"lower bound: alpha = {alpha:g} of the step selector for every hit"
-        return Judgement(factor, basis=basis, reason=reason)
+        return QualityEstimate(factor, basis=basis, reason=reason)
 
 
-def _unheld(
-    held: AlphaFor, selector: Mapping[str, Any], models: Mapping[str, Model], config: Mapping[str, Any]
+def _alpha_difference(
+    chosen_for: AlphaFor, selector: Mapping[str, Any], models: Mapping[str, Model], config: Mapping[str, Any]
 ) -> str | None:
-    if reference(models).name != held.large:
-        return f"it was chosen for {held.large} and not {reference(models).name}"
-    table = selector["thresholds"]
-    lower = [k for k, least in table.items() if least < held.thresholds.get(k, math.inf)]
-    if lower or selector.get("of_steps", held.of_steps) != held.of_steps:
-        return f"selector.thresholds is {table}, and it was chosen for {held.thresholds}"
-    return departure(config, {"similarity": held.similarity})
+    if reference(models).name != chosen_for.large:
+        return f"it was chosen for {chosen_for.large} and not {reference(models).name}"
+    thresholds = selector["thresholds"]
+    lower = [k for k, threshold in thresholds.items() if threshold < chosen_for.thresholds.get(k, math.inf)]
+    if lower or selector.get("of_steps", chosen_for.of_steps) != chosen_for.of_steps:
+        return f"selector.thresholds is {thresholds}, and it was chosen for {chosen_for.thresholds}"
+    return departure(config, {"similarity": chosen_for.similarity})
 
 
-def _unlike(table: Table, images: "Images", models: Mapping[str, Model], config: Mapping[str, Any]) -> str | None:
-    """The first thing in which the run's images are not of the steps and size of ``table``'s."""
+def _difference(
+    table: ScoreTable, images: "ImageMasks", models: Mapping[str, Model], config: Mapping[str, Any]
+) -> str | None:
+    """Return the first setting in which the run's images differ from the steps and size of ``table``'s."""
     if table.steps is not None and config["shapes"] != "model":
         return f"shapes is {config['shapes']} and not model"
     for role, model in models.items():
@@ -274,41 +278,41 @@ def _unlike(table: Table, images: "Images", models: Mapping[str, Model], config:
     return None
 
 
-def _not_carried(table: Table, unlike: str) -> str:
-    return f"not what {table.source} measured: {unlike}"
+def _not_measured(table: ScoreTable, difference: str) -> str:
+    return f"not what {table.source} measured: {difference}"
 
 
 _BY_DEFINITION = "1 by definition: every image is the full run of the large model"
 
 
-class Images:
-    """Which images a finished run made, and how: masks (rows,); ``by_definition`` is the factor of those in full."""
+class ImageMasks:
+    """Masks (rows,) of a finished run's images by model and reuse; ``by_definition`` is the factor of full runs."""
 
-    def __init__(self, record: Record, models: Mapping[str, Model]) -> None:
-        facts = record.request_columns
-        self._code = facts.model_code
-        self._completed: Mask = facts["outcome"] == COMPLETED
-        self._model = facts["model"]
-        self._hit: Mask = facts["source"] != MISSING
-        self.k = facts["k"]
+    def __init__(self, record: RunRecord, models: Mapping[str, Model]) -> None:
+        columns = record.request_columns
+        self._code = columns.model_code
+        self._completed: Mask = columns["outcome"] == COMPLETED
+        self._model = columns["model"]
+        self._hit: Mask = columns["source"] != MISSING
+        self.k = columns["k"]
         self.by_definition: Reals = np.where(self.in_full_on(reference(models).name), 1.0, np.nan)
 
     def in_full_on(self, model: str) -> Mask:
-        """Requests that ran in full on ``model``."""
+        """Return the requests that ran in full on ``model``."""
         return self._completed & ~self._hit & self.on(model)
 
     def hits_on(self, model: str | None) -> Mask:
-        """Requests that reused earlier work and finished on ``model``, or, with None, on any or without one."""
+        """Return the hits that completed on ``model``; with None, on any model or without one."""
         hits = self._completed & self._hit
         return hits if model is None else hits & self.on(model)
 
     def on(self, model: str) -> Mask:
-        """Requests that ran on ``model``."""
+        """Return the requests that ran on ``model``."""
         on: Mask = self._model == self._code.get(model, MISSING - 1)
         return on
 
 
-def _validated(kind: type[Checked], node: Any, key: str) -> Checked:
+def _validated(kind: type[Validated], node: Any, key: str) -> Validated:
     try:
         return kind.model_validate(node)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Facts per request, a record for each; the table of requests.parquet."""
+"""Columns per request, one record each: the table of requests.parquet."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from sim.core.errors import SimulationError
 from sim.core.request import COMPLETED, LOOKUPS, MISSING, OUTCOMES, Request
 
 REAL, WHOLE, CODE = "d", "i", "B"
-"""float64, int32 and uint8: the letters are those of struct and of NumPy. NaN and -1 stand for null."""
+"""float64, int32 and uint8, by the letters of struct and NumPy. NaN and -1 stand for null."""
 
 PLANNED = {  # by the front end
     **dict.fromkeys(("search_s", "similarity", "source_age_s", "fetch_s"), REAL),
@@ -30,37 +30,37 @@ ENDED = {  # of every request
 
 SERVED = {
     **dict.fromkeys(("start_s", "load_s", "denoise_s", "decode_s", "energy_j"), REAL),
-    **dict.fromkeys(("model", "worker", "left"), WHOLE),
+    **dict.fromkeys(("model", "worker", "steps_left"), WHOLE),
 }
-"""What is written besides of one that is completed; the steps that are left only to be checked."""
+"""Written besides for completed requests. ``steps_left`` is in no table: the invariants check it."""
 
 RECORD = np.dtype(list((PLANNED | ENDED | SERVED).items()), align=True)
 SIZE = RECORD.itemsize
-PLACE: dict[str, int] = {name: place[1] for name, place in (RECORD.fields or {}).items()}
-OUTCOME_AT = PLACE["outcome"]
-write_all = Struct("@" + "".join((PLANNED | ENDED | SERVED).values())).pack_into
+OFFSETS: dict[str, int] = {name: place[1] for name, place in (RECORD.fields or {}).items()}
+OUTCOME_OFFSET = OFFSETS["outcome"]
+write_record = Struct("@" + "".join((PLANNED | ENDED | SERVED).values())).pack_into
 
 COLUMNS = (
     *("request_id", "arrival_s", "start_s", "finish_s", "outcome", "reason", "model", "worker", "width", "height"),
     *("steps", "skipped", "similarity", "source_id", "source_age_s", "source_age_trace_s", "search_s", "fetch_s"),
     *("load_s", "stall_s", "denoise_s", "decode_s", "batch_mean", "quality_factor", "energy_j", "lookup"),
 )
-"""Those of requests.parquet whatever the parts declare, of which SAID are worked out and so are no facts."""
+"""Columns of every requests.parquet. DERIVED ones are computed for the table, so no part may declare them."""
 
-SAID = ("request_id", "reason", "source_id", "source_age_trace_s", "quality_factor")
+DERIVED = ("request_id", "reason", "source_id", "source_age_trace_s", "quality_factor")
 
 NULLS = {float: np.nan, int: MISSING, bool: False}
-"""What a declared fact is of a request that it says nothing about."""
+"""Null of a declared column, by type."""
 
 
 @dataclass(frozen=True, slots=True)
-class RequestColumn:
-    """A column that one part declares and writes, by trace row.
+class DeclaredColumn:
+    """Column that one part declares and writes, by trace row.
 
     Attributes:
-        values: (rows,) of the requests that are served, from the trace row ``first`` on.
-        public: whether it is a column of requests.parquet.
-        total: the key of the summary that has its sum; empty for none.
+        values: (rows,) of the served requests, from the trace row ``first`` on.
+        public: True if it is a column of requests.parquet.
+        total: summary key of its sum; empty for none.
     """
 
     values: NDArray[Any]
@@ -73,29 +73,30 @@ class RequestColumn:
         object.__setattr__(self, "_cells", memoryview(self.values))  # type: ignore[arg-type]
 
     def __setitem__(self, row: int, value: Any) -> None:
-        if row >= self.first:  # rows that fill a cache leave no record
+        if row >= self.first:  # rows that only fill a cache have no record
             self._cells[row - self.first] = value
 
     def __getitem__(self, row: int) -> Any:
         if row < self.first:
-            raise SimulationError(f"trace row {row} only filled a cache and has no facts; ask from row {self.first} on")
+            raise SimulationError(f"trace row {row} only filled a cache: no record; records begin at row {self.first}")
         return self._cells[row - self.first]
 
 
 class RequestColumns:
-    """One record per request of the run, laid end to end in a buffer that NumPy reads as columns without a copy.
+    """One record per request of the run, end to end in a buffer that NumPy reads as columns without a copy.
 
-    What only some systems know of a request is a column of its own, declared by the part that knows it.
+    Values that only some systems have are columns of their own, declared by the part that writes them.
 
     Args:
-        rows: requests that are served, ``first`` the trace row of the first of them.
+        rows: number of served requests.
         models: names of all models that may serve one.
+        first: trace row of the first served request.
 
     Attributes:
-        model_code: what stands for each model in the column ``model``.
+        model_code: code of each model in the column ``model``.
         reasons: why a request was discarded or failed, by trace row.
-        replanned: the model that was planned and another one that ran, by trace row; any is a defect of a part.
-        quality: the factor by which each image falls short of the full run's, where that is known.
+        replanned: planned model and the other one that ran, by trace row; each entry is a defect of a part.
+        quality: quality factor of each image, if known.
     """
 
     def __init__(self, rows: int, models: Sequence[str], first: int = 0) -> None:
@@ -109,58 +110,52 @@ class RequestColumns:
             self._records[name] = MISSING
         self.reasons: dict[int, str] = {}
         self.replanned: dict[int, tuple[str, str]] = {}
-        self.declared: dict[str, RequestColumn] = {}
+        self.declared: dict[str, DeclaredColumn] = {}
         self.quality = self.declare("quality", float, False, None)
 
     def __len__(self) -> int:
         return len(self._records)
 
     def __contains__(self, name: str) -> bool:
-        return name in PLACE or name in self.declared
+        return name in OFFSETS or name in self.declared
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """The column ``name``, (rows,): the records themselves, not a copy."""
+        """Return the column ``name``, (rows,), as a view."""
         if name in self.declared:
             return self.declared[name].values
         column: NDArray[Any] = self._records[name]
         return column
 
-    def _declared(self, name: str, default: float) -> NDArray[Any]:
-        """A fact that some part may declare; ``default`` of all requests where none does."""
+    def _declared_or(self, name: str, default: float) -> NDArray[Any]:
+        """Return the column ``name``, or ``default`` for all requests if no part declares it."""
         return self[name] if name in self else np.full(len(self), default)
 
     def declare(
         self, name: str, kind: type, public: bool, default: float | int | bool | None, total: str = ""
-    ) -> RequestColumn:
-        """A column of the part's own (sim.protocols.Run.add_column).
-
-        Raises SimulationError where there is such a column already, or ``kind`` is not float, int or bool.
-        """
-        if name in self or name in SAID or kind not in NULLS:
-            wrong = f"a part declares the fact {name!r} as {kind}"
+    ) -> DeclaredColumn:
+        """Add a column of a part's own. Raises SimulationError if its name is taken or its type is none of NULLS."""
+        if name in self or name in DERIVED or kind not in NULLS:
+            wrong = f"a part declares the column {name!r} as {kind}"
             raise SimulationError(f"{wrong}: expected a name that is not taken, and float, int or bool")
-        fact = RequestColumn(np.full(len(self), NULLS[kind] if default is None else default), self.first, public, total)
-        self.declared[name] = fact
-        return fact
+        values = np.full(len(self), NULLS[kind] if default is None else default)
+        self.declared[name] = DeclaredColumn(values, self.first, public, total)
+        return self.declared[name]
 
     def end(self, request: Request, now_s: float, outcome: int, reason: str) -> None:
-        """Write everything that is known of ``request``, which ends now.
-
-        Raises SimulationError where it ended before.
-        """
+        """Write the record of ``request``, which ends now. Raises SimulationError if it ended before (invariant 3)."""
         at, buffer = (request.row - self.first) * SIZE, self._buffer
-        if buffer[at + OUTCOME_AT]:
-            before = OUTCOMES[buffer[at + OUTCOME_AT]]
+        if buffer[at + OUTCOME_OFFSET]:
+            before = OUTCOMES[buffer[at + OUTCOME_OFFSET]]
             twice = f"request in row {request.row} ended twice"
             raise SimulationError(f"{twice}: {caller()} ended it at {now_s} s, and before it was {before}")
         if outcome != COMPLETED:
-            self._cut_short(request, now_s, outcome, reason)
+            self._end_unserved(request, now_s, outcome, reason)
             return
         model = request.model
         code = MISSING if model is None else self.model_code[model]
         if model is not request.planned and model and request.planned and model != request.planned:
             self.replanned[request.row] = request.planned, model
-        write_all(  # in one call: value by value it takes twice the time
+        write_record(  # in one call: value by value takes twice the time
             buffer,
             at,
             request.search_s,
@@ -187,8 +182,8 @@ class RequestColumns:
             request.steps_left,
         )
 
-    def _cut_short(self, request: Request, now_s: float, outcome: int, reason: str) -> None:
-        """Write what is known of a request that was discarded or failed: all but what serving it would have taken."""
+    def _end_unserved(self, request: Request, now_s: float, outcome: int, reason: str) -> None:
+        """Write the record of a request that was discarded or failed, without the columns of SERVED."""
         row = request.row - self.first
         if reason:
             self.reasons[request.row] = reason
@@ -199,29 +194,30 @@ class RequestColumns:
         self._records["outcome"][row] = outcome
 
     def table(self, request_ids: pa.ChunkedArray, source_age_trace_s: NDArray[np.float64]) -> pa.Table:
-        """The table of requests.parquet, in the order of the trace.
+        """Return the table of requests.parquet, in the order of the trace; -1 and NaN become null.
 
-        ``request_ids`` are those of the whole trace: sources may be among the rows at its head that were not
-        served. ``source_age_trace_s`` is that of ``sim.metrics.ages``, (rows,). What is -1 or NaN here is null there.
+        Args:
+            request_ids: of the whole trace; a source may be a row at its head that only filled the cache.
+            source_age_trace_s: as from ``sim.metrics.ages``, (rows,).
         """
         reasons: list[str | None] = [None] * len(self)
         for row, reason in self.reasons.items():
             reasons[row - self.first] = reason
         model, lookup = self["model"], self["lookup"].astype(np.int32)
-        worked_out = {
+        derived = {
             "request_id": request_ids.slice(self.first),
             "outcome": _coded(self["outcome"].astype(np.int32), OUTCOMES),
             "reason": pa.array(reasons, pa.string()),
             "model": _coded(model, tuple(self.model_code)),
             "source_id": request_ids.take(_plain(self["source"])),
             "source_age_trace_s": _plain(source_age_trace_s),
-            "stall_s": _plain(self._declared("stall_s", 0.0)),
-            "batch_mean": _plain(np.where(model == MISSING, np.nan, self._declared("batch_mean", 1.0))),
+            "stall_s": _plain(self._declared_or("stall_s", 0.0)),
+            "batch_mean": _plain(np.where(model == MISSING, np.nan, self._declared_or("batch_mean", 1.0))),
             "quality_factor": _plain(self["quality"]),
             "lookup": _coded(np.where(lookup == 0, MISSING, lookup), LOOKUPS),
         }
-        names = dict.fromkeys((*COLUMNS, *(name for name, fact in self.declared.items() if fact.public)))
-        return pa.table({name: worked_out[name] if name in worked_out else _plain(self[name]) for name in names})
+        names = dict.fromkeys((*COLUMNS, *(name for name, column in self.declared.items() if column.public)))
+        return pa.table({name: derived[name] if name in derived else _plain(self[name]) for name in names})
 
 
 def _plain(values: NDArray[Any]) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Read finished runs: a summary, a configuration, a table; or one error that names the file and what is wrong in it."""
+"""Read the summary, configuration and tables of finished runs; errors name the file and the key or column."""
 
 import json
 import math
@@ -17,8 +17,8 @@ from sim.core.former_names import present_config
 from sim.core.run_folder import CONFIG, SUMMARY
 from sim.metrics.summary import SCHEMA
 
-WORDS = ("outcome", "lookup")
-"""Columns of requests.parquet that hold text."""
+TEXT_COLUMNS = ("outcome", "lookup")
+"""Columns of requests.parquet that are read as text."""
 
 _or_null = core_schema.nullable_schema
 _ANY = core_schema.any_schema()
@@ -58,13 +58,13 @@ _SUMMARY = SchemaValidator(
         **dict.fromkeys(("energy_j", "cost_usd"), _PER_IMAGE),
     )
 )
-"""What is read of summary.json. What does not apply is null there, so an absent key is that of a damaged file."""
+"""Keys that are read of summary.json. A key that does not apply is null, so an absent key means a damaged file."""
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
     """Read the summary of the run in ``folder``.
 
-    Raises ConfigError, which names file and key, where it is missing, damaged, or of another version.
+    Raises ConfigError, which names file and key, if it is missing, damaged, or of another version.
     """
     path = folder / SUMMARY
     try:
@@ -85,14 +85,14 @@ def read_summary(folder: Path) -> dict[str, Any]:
         wrong = error.errors(include_url=False)[0]
         key = f"key '{'.'.join(map(str, wrong['loc']))}'"
         if wrong["type"] == "missing":
-            raise _damaged(path, f"{key} is missing from what should be a whole summary") from None
+            raise _damaged(path, f"{key} is missing, expected a complete summary") from None
         expected = wrong["msg"].removeprefix("Input should be ")
         raise _damaged(path, f"{key} is {str(wrong['input'])[:60]!r}, expected {expected} or null") from None
     return summary
 
 
 def read_summaries(sweep: Path) -> dict[str, dict[str, Any]]:
-    """Read the summary of every run in the folder of a sweep, by the run's name; damaged ones are left out."""
+    """Read the summary of every run in the folder of a sweep, by the run's name; skip damaged ones."""
     found: dict[str, dict[str, Any]] = {}
     for path in sorted(sweep.glob(f"*/{SUMMARY}"), key=lambda path: (len(path.parent.name), path.parent.name)):
         try:
@@ -103,7 +103,7 @@ def read_summaries(sweep: Path) -> dict[str, dict[str, Any]]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read the resolved configuration of the run in ``folder``; empty where there is none. Raises ConfigError."""
+    """Read the resolved configuration of the run in ``folder``; empty if there is none. Raises ConfigError."""
     path = folder / CONFIG
     if not path.is_file():
         return {}
@@ -119,9 +119,9 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def read_table(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa.Table:
-    """Read columns of a run's Parquet file, of ``optional`` those that are there.
+    """Read ``columns`` of a run's Parquet file, and those of ``optional`` that it has.
 
-    Raises ConfigError, which names file and column, where one is missing or cannot be read.
+    Raises ConfigError, which names file and column, if one is missing or cannot be read.
     """
     try:
         with pa.OSFile(str(path)) as source, pq.ParquetFile(source) as file:  # a path with a colon is a URI to Arrow
@@ -133,19 +133,19 @@ def read_table(path: Path, columns: Sequence[str], optional: Sequence[str] = ())
             return file.read(columns=wanted)
     except FileNotFoundError:
         raise _damaged(path, "is missing") from None
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last of damaged names of columns
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # UnicodeDecodeError: damaged column names
         raise _damaged(path, f"is not a readable Parquet file ({' '.join(str(error).split())[:200]})") from None
 
 
 def read_columns(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pd.DataFrame:
-    """Read columns as ``read_table`` does, WORDS as text and all others as float64, NaN where they are null.
+    """Read columns as ``read_table`` does, TEXT_COLUMNS as text and all others as float64, null as NaN.
 
     Raises ConfigError, too, where a column cannot be converted.
     """
     table = read_table(path, columns, optional)
     found = {}
     for name in table.column_names:
-        kind = pa.string() if name in WORDS else pa.float64()
+        kind = pa.string() if name in TEXT_COLUMNS else pa.float64()
         try:
             found[name] = table[name].cast(kind, safe=False).to_pandas()
         except pa.ArrowException as error:
@@ -154,7 +154,7 @@ def read_columns(path: Path, columns: Sequence[str], optional: Sequence[str] = (
 
 
 def number_at(summary: Mapping[str, Any], *keys: str) -> float | None:
-    """Return the finite number under ``keys`` of a summary; None where it, or anything on the way to it, is none."""
+    """Return the finite number under the nested ``keys`` of a summary; None if there is none."""
     value: Any = summary
     for key in keys:
         value = value.get(key) if isinstance(value, Mapping) else None
@@ -164,7 +164,7 @@ def number_at(summary: Mapping[str, Any], *keys: str) -> float | None:
 
 
 def _integer(digits: str) -> int:
-    """Refuse what no float holds: nothing in a run is that large, and whatever computes with it would fail."""
+    """Parse an integer. Raises OverflowError if no float holds it: later arithmetic would fail on it."""
     number = int(digits)
     float(number)
     return number

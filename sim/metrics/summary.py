@@ -15,20 +15,20 @@ from conf.assumption import EXTRAPOLATED
 from sim.core.model import reference
 from sim.core.request import COMPLETED, DISCARDED, FAILED, LOOKUPS, MISSING
 from sim.core.slo import Limit
-from sim.metrics.ages import on_own_clock
+from sim.metrics.ages import source_age_trace_s
 from sim.metrics.backlog import backlog
-from sim.metrics.cost import Service, cost
-from sim.metrics.quality import Judgement
-from sim.metrics.recorder import LOADS, STEP_SHARE, TRAININGS, Record
+from sim.metrics.cost import PaidService, cost
+from sim.metrics.quality import QualityEstimate
+from sim.metrics.recorder import LOADS, STEP_SHARE, TRAININGS, RunRecord
 from sim.protocols import Run
 from traces.table.trace import Trace
 
 SCHEMA = 1
 
 STALLED_S = 0.1
-"""A request that waited longer for its LoRAs counts as stalled."""
+"""A request that waits longer for its LoRAs counts as stalled."""
 
-PREDICTED = (
+PREDICTOR_KEYS = (
     *("precision", "recall", "predicted_misses", "wasted_searches", "wasted_search_s", "retrainings", "retrain_s"),
 )
 """Keys of ``cache.predictor``."""
@@ -38,7 +38,7 @@ Reals = NDArray[np.float64]
 
 def summarise(
     run: Run,
-    record: Record,
+    record: RunRecord,
     trace: Trace,
     *,
     seed: int,
@@ -47,25 +47,25 @@ def summarise(
     system: str,
     slo: Sequence[Limit],
     warmup: int,
-    services: Mapping[str, Service],
+    services: Mapping[str, PaidService],
     alpha: float | None,
-    judged: Judgement | None,
+    judged: QualityEstimate | None,
 ) -> dict[str, Any]:
-    """Everything that summary.json holds of a finished run, as plain Python values; null where it does not apply.
+    """Return the contents of summary.json for a finished run, as plain Python values; null if a key does not apply.
 
     Args:
-        simulate_s, cpu_s: the time that simulating took, on the wall and on the processor.
-        warmup: requests at the head of the run that are left out.
-        services: what the system pays for beside the GPUs, by name.
-        alpha: what the selector's thresholds keep of the full run's quality; None without a selector.
-        judged: the quality of images that were not made; None where a live backend made them.
+        simulate_s, cpu_s: wall and processor time of the simulation.
+        warmup: requests at the head of the run that are not measured.
+        services: paid services beside the GPUs, by name.
+        alpha: share of the full run's quality that the selector's thresholds keep; None without a selector.
+        judged: estimated quality of simulated images; None if a live backend made them.
     """
-    view = Window(run, record, warmup)
+    view = MeasuredWindow(run, record, warmup)
     gpu, gpus = run.cluster.gpu, run.cluster.gpus
-    spent = record.usage_log.inside(view.start_s, view.end_s, run.cluster.gpu_counts())
+    usage = record.usage_log.inside(view.start_s, view.end_s, run.cluster.gpu_counts())
     gpu_s = gpus * view.span_s
     idle_w = gpu.idle_w
-    energy_j = None if spent.joules is None or idle_w is None else spent.joules + idle_w * (gpu_s - spent.busy_s)
+    energy_j = None if usage.joules is None or idle_w is None else usage.joules + idle_w * (gpu_s - usage.busy_s)
     if gpu.active_w is not None:
         record.assume("GPU power, at work and idle [W]", [gpu.active_w, gpu.idle_w], gpu.source)
     images = view.completions()
@@ -82,7 +82,7 @@ def summarise(
             "digest": trace.digest,
         },
         "models": models(run, record),
-        "assumptions": [asdict(said) for said in (*record.assumptions, *run.backend.assumptions())],
+        "assumptions": [asdict(assumption) for assumption in (*record.assumptions, *run.backend.assumptions())],
         "requests": {
             "arrived": len(view.outcome),
             "completed": int(view.completed.sum()),
@@ -96,15 +96,15 @@ def summarise(
         "queue_s": spread(view.queue_s[view.completed]),
         "slo": {str(limit): view.violations(limit) for limit in slo},
         "cache": view.cache()
-        | {"source_age_trace_s": median_and_p90(on_own_clock(record.request_columns, trace)[warmup:])},
+        | {"source_age_trace_s": median_and_p90(source_age_trace_s(record.request_columns, trace)[warmup:])},
         "addons": view.addons(),
         "gpu": {
             "count": gpus,
-            "busy_fraction": _ratio(spent.busy_s, gpu_s),
+            "busy_fraction": _ratio(usage.busy_s, gpu_s),
             "seconds": gpu_s,
-            "switches": spent.switches,
-            "switch_s": spent.switch_s,
-            "batch_mean": spent.batch_mean,
+            "switches": usage.switches,
+            "switch_s": usage.switch_s,
+            "batch_mean": usage.batch_mean,
             "step_saving": view.step_saving(),
         },
         "energy_j": {"per_image": None if energy_j is None else _ratio(energy_j, images), "total": energy_j},
@@ -118,35 +118,35 @@ def summarise(
     }
 
 
-def models(run: Run, record: Record) -> list[dict[str, Any]]:
+def models(run: Run, record: RunRecord) -> list[dict[str, Any]]:
     """Describe each model that a GPU held, and the reference model, by role.
 
-    Width, height and steps are null where requests bring theirs, what the backend does not state of its times too.
+    Width, height and steps are null if requests bring their own. Values that the backend does not state are null.
     """
     held = {reference(run.models).name, *record.usage_log.models}
     described = []
     for role, model in sorted(run.models.items()):
         if model.name in held:
             known, own = run.backend.provenance(model.name), model if run.workload.use_model_shape else None
-            said: dict[str, Any] = {"role": role, "model": model.name, "gpu": run.cluster.gpu.name}
-            said |= {name: getattr(own, name, None) for name in ("width", "height", "steps")}
-            described.append(said | {n: getattr(known, n) for n in ("precision", "basis", "service_error", "source")})
+            row: dict[str, Any] = {"role": role, "model": model.name, "gpu": run.cluster.gpu.name}
+            row |= {name: getattr(own, name, None) for name in ("width", "height", "steps")}
+            described.append(row | {n: getattr(known, n) for n in ("precision", "basis", "service_error", "source")})
     return described
 
 
 def extrapolations(summary: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
-    """Value and source of each assumption of ``summary`` that a table was extrapolated, by its name."""
+    """Return value and source of each assumption of ``summary`` that a table was extrapolated, by its name."""
     return {
-        said["what"]: (said["value"], said["source"])
-        for said in summary["assumptions"]
-        if str(said["source"]).endswith(EXTRAPOLATED)
+        row["what"]: (row["value"], row["source"])
+        for row in summary["assumptions"]
+        if str(row["source"]).endswith(EXTRAPOLATED)
     }
 
 
-class Window:
-    """The requests after the warm-up, and the time from the first one's arrival to the last end."""
+class MeasuredWindow:
+    """Requests after the warm-up, and the time from the first one's arrival to the last end."""
 
-    def __init__(self, run: Run, record: Record, warmup: int) -> None:
+    def __init__(self, run: Run, record: RunRecord, warmup: int) -> None:
         self._full = run.workload.standalone
         self._first = run.workload.preload + warmup
         self._record = record
@@ -163,91 +163,91 @@ class Window:
         self.queue_s = np.maximum(self.column("start_s") - arrival_s - self.column("search_s"), 0.0)
 
     def column(self, name: str) -> NDArray[Any]:
-        """A column of the measured requests."""
+        """Return a column of the measured requests."""
         return self._record.request_columns[name][self._warmup :]
 
     def _totals(self, group: str) -> dict[str, Any]:
-        """The sums of the facts whose totals parts declared to be keys of ``group``."""
-        totals = {name: fact.total.rpartition(".") for name, fact in self._record.request_columns.declared.items()}
-        return {key: self.column(name).sum().item() for name, (of, _, key) in totals.items() if key and of == group}
+        """Return the sums of the declared columns whose totals are keys of ``group``."""
+        declared = self._record.request_columns.declared
+        totals = {name: column.total.rpartition(".") for name, column in declared.items()}
+        return {key: self.column(name).sum().item() for name, (at, _, key) in totals.items() if key and at == group}
 
     def completions(self, until_s: float = math.inf) -> int:
-        """Images that were finished inside the window, up to ``until_s``, whoever asked for them.
+        """Count the images finished inside the window, up to ``until_s``, for warm-up and measured requests alike.
 
-        What ends at the very start of it is the warm-up's, unless it was asked for then: all of it was made before.
+        A warm-up request that ends at the very start of the window does not count: its image was made before.
         """
-        facts, until_s = self._record.request_columns, min(until_s, self.end_s)
-        finish_s = facts["finish_s"]
-        done = (facts["outcome"] == COMPLETED) & (finish_s <= until_s)
+        columns, until_s = self._record.request_columns, min(until_s, self.end_s)
+        finish_s = columns["finish_s"]
+        done = (columns["outcome"] == COMPLETED) & (finish_s <= until_s)
         return int((done & (finish_s > self.start_s))[: self._warmup].sum() + done[self._warmup :].sum())
 
     def violations(self, limit: Limit) -> dict[str, float | None]:
-        """The limit (its mean, where sizes differ) and the share of requests that took longer or were not served."""
+        """Return the limit (its mean if sizes differ) and the share of requests that took longer or were not served."""
         limit_s = limit.value * (self._full.total_s[self._first :] if limit.unit == "x" else np.float64(1))
         # A sum of step times may exceed the limit that it equals by a rounding error.
         late = ~self.completed | (self.latency_s > limit_s * (1 + 1e-9))
         return {"limit_s": float(limit_s.mean()), "violation_rate": float(late.mean())}
 
     def step_saving(self) -> float | None:
-        """1 - GPU step-seconds spent / those of every completed request in full on the large model."""
+        """Return 1 - GPU step-seconds spent / those of every completed request in full on the large model."""
         if not self.completed.any():
             return None
         shared = STEP_SHARE if STEP_SHARE in self._record.request_columns else "denoise_s"
-        spent_s = np.nansum(self.column(shared))  # who was never run spent nothing
+        spent_s = np.nansum(self.column(shared))  # NaN: never started, so no steps
         return float(1 - spent_s / self._full.denoise_s[self._first :][self.completed].sum())
 
     def cache(self) -> dict[str, Any]:
-        """Hits and what they saved; what a system without a cache saves is none of a cache's."""
-        said: dict[str, Any] = dict.fromkeys(("lookups", "hits", "hit_rate", "hit_share_by_k", "compute_saving"))
-        said |= dict.fromkeys(("holes", "evictions", "stale"))
-        said["fallbacks"] = {"database": None, "store": None}
-        said["source_age_s"] = {"p50": None, "p90": None}
-        said["predictor"] = dict.fromkeys(PREDICTED)
+        """Return the hits and what they saved; all null without a cache, whatever the system saves otherwise."""
+        found: dict[str, Any] = dict.fromkeys(("lookups", "hits", "hit_rate", "hit_share_by_k", "compute_saving"))
+        found |= dict.fromkeys(("holes", "evictions", "stale"))
+        found["fallbacks"] = {"database": None, "store": None}
+        found["source_age_s"] = {"p50": None, "p90": None}
+        found["predictor"] = dict.fromkeys(PREDICTOR_KEYS)
         if not self._record.request_columns["lookup"].any():
-            return said
+            return found
         counted = np.bincount(self.column("lookup"), minlength=len(LOOKUPS)).tolist()
-        came_to = dict(zip(LOOKUPS, counted, strict=True))
-        lookups, hits = sum(counted[1:]), came_to["hit"]
+        results = dict(zip(LOOKUPS, counted, strict=True))
+        lookups, hits = sum(counted[1:]), results["hit"]
         hit = self.column("source") != MISSING
         ks, counts = np.unique(self.column("k")[hit], return_counts=True)
-        said |= {
+        found |= {
             "lookups": lookups,
             "hits": hits,
             "hit_rate": _ratio(hits, lookups),
             "hit_share_by_k": {str(k): int(n) / hits for k, n in zip(ks, counts, strict=True)},
             "compute_saving": self.step_saving(),
             **self._totals("cache"),
-            "stale": came_to["stale"],
-            "fallbacks": {"database": came_to["no database"], "store": came_to["no store"]},
-            "predictor": self.predictor(came_to),
+            "stale": results["stale"],
+            "fallbacks": {"database": results["no database"], "store": results["no store"]},
+            "predictor": self.predictor(results),
             "source_age_s": median_and_p90(self.column("source_age_s")[hit]),
         }
-        return said
+        return found
 
-    def predictor(self, came_to: Mapping[str, int]) -> dict[str, Any]:
-        """How often the match predictor was right, and what searching in vain cost; ``came_to`` counts LOOKUPS."""
-        said = dict.fromkeys(PREDICTED) | {"wasted_searches": came_to["miss"], **self._totals("cache.predictor")}
+    def predictor(self, results: Mapping[str, int]) -> dict[str, Any]:
+        """Return the match predictor's accuracy and the searches without a match; ``results`` counts LOOKUPS."""
+        found = dict.fromkeys(PREDICTOR_KEYS) | {"wasted_searches": results["miss"], **self._totals("cache.predictor")}
         if TRAININGS not in self._record.logs:
-            return said
-        matched = sum(came_to[each] for each in ("hit", "empty", "stale", "no store"))
+            return found
+        matched = sum(results[each] for each in ("hit", "empty", "stale", "no store"))
         retrainings, retrain_s = self._record.logs[TRAININGS].inside(self.start_s, self.end_s)
-        return said | {
-            "precision": _ratio(matched, matched + came_to["miss"]),
-            "recall": _ratio(matched, matched + came_to["forgone match"]),
-            "predicted_misses": came_to["predicted miss"] + came_to["forgone match"],
+        return found | {
+            "precision": _ratio(matched, matched + results["miss"]),
+            "recall": _ratio(matched, matched + results["forgone match"]),
+            "predicted_misses": results["predicted miss"] + results["forgone match"],
             "retrainings": retrainings,
             "retrain_s": retrain_s,
         }
 
     def addons(self) -> dict[str, Any]:
-        """Add-ons that were loaded, over the requests that arrived, and the waits of those that were served for theirs;
-        null where none are served."""
+        """Return add-on loads per arrived request, and the stalls of completed ones; null if add-ons are not served."""
         logs = self._record.logs
         if LOADS["lora"] not in logs:
             return {"loads_per_request": dict.fromkeys(LOADS), "stall_s": {"p95": None}, "stalled_share": None}
         loads = {kind: logs[name].inside(self.start_s, self.end_s)[0] for kind, name in LOADS.items()}
-        facts = self._record.request_columns
-        stall_s = (self.column("stall_s") if "stall_s" in facts else np.zeros(len(self.outcome)))[self.completed]
+        columns = self._record.request_columns
+        stall_s = (self.column("stall_s") if "stall_s" in columns else np.zeros(len(self.outcome)))[self.completed]
         return {
             "loads_per_request": {kind: _ratio(count, len(self.outcome)) for kind, count in loads.items()},
             "stall_s": {"p95": float(np.percentile(stall_s, 95)) if len(stall_s) else None},
@@ -255,18 +255,18 @@ class Window:
         }
 
     def quality(self, basis: str | None, alpha: float | None) -> dict[str, Any]:
-        """The mean quality factor of the images it was measured on, and the share of them below alpha."""
+        """Return the mean of the measured quality factors, and the share of them below alpha."""
         factor = self.column("quality")
         factor = factor[~np.isnan(factor)]
-        said = dict.fromkeys(("factor_mean", "below_alpha_share", "basis", "reason", "published"))
+        unknown = dict.fromkeys(("factor_mean", "below_alpha_share", "basis", "reason", "published"))
         if basis is None or not len(factor):
-            return said
+            return unknown
         below = None if alpha is None else float((factor < alpha).mean())
-        return said | {"factor_mean": float(factor.mean()), "below_alpha_share": below, "basis": basis}
+        return unknown | {"factor_mean": float(factor.mean()), "below_alpha_share": below, "basis": basis}
 
 
 def spread(seconds: Reals) -> dict[str, float | None]:
-    """Mean, percentiles (linear interpolation) and maximum; null where there is nothing to describe."""
+    """Return mean, percentiles (linear interpolation) and maximum; null if ``seconds`` is empty."""
     names = ("mean", "p50", "p90", "p95", "p99", "max")
     if not len(seconds):
         return dict.fromkeys(names)
@@ -275,10 +275,10 @@ def spread(seconds: Reals) -> dict[str, float | None]:
 
 
 def median_and_p90(seconds: Reals) -> dict[str, float | None]:
-    """Two percentiles (linear interpolation) of what is known of ``seconds``; null where nothing is."""
+    """Return median and p90 (linear interpolation) of ``seconds`` without NaN; null if none are left."""
     known = spread(seconds[~np.isnan(seconds)])
     return {name: known[name] for name in ("p50", "p90")}
 
 
-def _ratio(part: float, whole: float) -> float | None:
-    return part / whole if whole and math.isfinite(whole) else None
+def _ratio(part: float, total: float) -> float | None:
+    return part / total if total and math.isfinite(total) else None

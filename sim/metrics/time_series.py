@@ -1,27 +1,27 @@
-"""The cluster over time: the table of cluster.parquet."""
+"""Time series of the cluster: the table of cluster.parquet."""
 
 import numpy as np
 import pyarrow as pa
 
 from sim.core.request import HIT, NO_DATABASE, NO_STORE
-from sim.metrics.recorder import Record
+from sim.metrics.recorder import RunRecord
 
 SERVICES = ("database_up", "store_up")
-"""Columns that every cluster.parquet has; null where no part declares such a gauge."""
+"""Columns of every cluster.parquet; null if no part declares the gauge."""
 
 
-def series(record: Record) -> pa.Table:
-    """A row for every sampling instant from the first arrival on; a pause in which nothing happens is one row.
+def series(record: RunRecord) -> pa.Table:
+    """Return a row for every sampling instant from the first arrival on; an idle pause is one row.
 
-    A row stands for ``seconds``: until the next one, or until the last request ends. ``busy`` are GPUs at work;
-    ``lookups``, ``hits`` and ``fallbacks`` (a service was down) are of the requests that arrived so far. Whatever
-    gauges the run's parts declared follow.
+    A row stands for ``seconds``: until the next row, or until the last request ends. ``busy`` counts busy GPUs.
+    ``lookups``, ``hits`` and ``fallbacks`` (a service was down) count requests that have arrived. The gauges declared
+    by the run's parts follow.
     """
     gauges = {name: gauge.values for name, gauge in record.gauges.items()}
     arrived = np.array(gauges.pop("arrived", []), np.int64)
     in_system = np.array(gauges.pop("in_system", []), np.int64)
     lookup = record.request_columns["lookup"]
-    so_far = {"lookups": lookup > 0, "hits": lookup == HIT, "fallbacks": np.isin(lookup, (NO_DATABASE, NO_STORE))}
+    counted = {"lookups": lookup > 0, "hits": lookup == HIT, "fallbacks": np.isin(lookup, (NO_DATABASE, NO_STORE))}
     sampled_s = np.frombuffer(record.sampled_s)
     end_s = record.request_columns["finish_s"].max(initial=0.0)
     up = {name: pa.array(gauges.pop(name, [None] * len(arrived)), pa.bool_()) for name in SERVICES}
@@ -34,7 +34,7 @@ def series(record: Record) -> pa.Table:
             "in_system": pa.array(in_system),
             "queued": pa.array(gauges.pop("queued", []), pa.int64()),
             "busy": pa.array(gauges.pop("busy", []), pa.int64()),
-            **{name: pa.array(np.append(0, np.cumsum(those))[arrived]) for name, those in so_far.items()},
+            **{name: pa.array(np.append(0, np.cumsum(flags))[arrived]) for name, flags in counted.items()},
             **up,
             **{name: pa.array(values) for name, values in gauges.items()},
         }

@@ -1,4 +1,4 @@
-"""The run as a picture: the Chrome trace format, which Perfetto (ui.perfetto.dev) and chrome://tracing open."""
+"""Timeline of a run in the Chrome trace format, for Perfetto (ui.perfetto.dev) and chrome://tracing."""
 
 import gzip
 import io
@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from sim.metrics.recorder import Record
+from sim.metrics.recorder import RunRecord
 
 GPUS, QUEUES, CONTROL = 1, 2, 3
-"""Process numbers: a track for every GPU, the gauges, and what controllers and the cluster decided."""
+"""Process numbers: a track for every GPU, the gauges, and decisions of controllers and the cluster."""
 
 
 def write_timeline(
-    record: Record, path: Path, gpus: int, gpus_of: Callable[[int], Sequence[int]], request_ids: Sequence[str]
+    record: RunRecord, path: Path, gpus: int, gpus_of: Callable[[int], Sequence[int]], request_ids: Sequence[str]
 ) -> None:
-    """Write ``record`` as gzipped JSON: what each GPU ran, the gauges over time, and decisions. Same run, same bytes.
+    """Write the GPUs' busy spans, the gauges and decisions of ``record`` as gzipped JSON; same run, same bytes.
 
     ``gpus_of`` gives the GPUs of a worker by its number; ``request_ids`` are those of every trace row.
     """
@@ -34,9 +34,9 @@ def write_timeline(
 
 
 def events(
-    record: Record, gpus: int, gpus_of: Callable[[int], Sequence[int]], request_ids: Sequence[str]
+    record: RunRecord, gpus: int, gpus_of: Callable[[int], Sequence[int]], request_ids: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """The events of the trace, times in microseconds."""
+    """Yield the events of the trace, times in microseconds."""
     for process, name in ((GPUS, "GPUs"), (QUEUES, "queues"), (CONTROL, "decisions")):
         yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}
         yield {"ph": "M", "name": "process_sort_index", "pid": process, "args": {"sort_index": process}}
@@ -45,11 +45,11 @@ def events(
     kinds, models = list(record.usage_log.kinds), list(record.usage_log.models)
     for span in record.usage_log.spans().tolist():
         from_s, until_s, joules, row, worker, batch, kind, model = span
-        told: dict[str, Any] = {"kind": kinds[kind], "model": models[model], "batch": batch}
+        args: dict[str, Any] = {"kind": kinds[kind], "model": models[model], "batch": batch}
         if isfinite(joules):
-            told["joules"] = joules
+            args["joules"] = joules
         if row >= 0:
-            told["request"] = request_ids[row]
+            args["request"] = request_ids[row]
         name = models[model] if kinds[kind] in ("serve", "steps") else f"{kinds[kind]} {models[model]}"
         if batch > 1:
             name += f" x{batch}"
@@ -62,7 +62,7 @@ def events(
                 "tid": gpu,
                 "ts": from_s * 1e6,
                 "dur": (until_s - from_s) * 1e6,
-                "args": told,
+                "args": args,
             }
     for at, time_s in enumerate(record.sampled_s):
         for name, gauge in record.gauges.items():
@@ -72,17 +72,17 @@ def events(
     for time_s, what, details in record.decisions:
         yield {
             "ph": "i", "s": "p", "name": what, "cat": "decision", "pid": CONTROL, "tid": 0, "ts": time_s * 1e6,
-            "args": {key: _plain(value) for key, value in details.items()},
+            "args": {key: _jsonable(value) for key, value in details.items()},
         }  # fmt: skip
 
 
-def _plain(value: Any) -> Any:
-    """A detail of a decision as JSON can hold it: a NumPy scalar as a number, what is no JSON as it prints."""
+def _jsonable(value: Any) -> Any:
+    """Convert a detail of a decision to JSON: a NumPy scalar becomes a number, an unknown type its text."""
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, float):
         return value if isfinite(value) else str(value)
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [_jsonable(item) for item in value]
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _jsonable(item) for key, item in value.items()}
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)

@@ -1,4 +1,4 @@
-"""What was spent on the GPUs: a record for every span in which one worked, told by the cluster and by nobody else."""
+"""Usage log: one record for every span in which a GPU was busy, written by the cluster alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 _FIELDS = ("from_s", "until_s", "joules", "row", "worker", "batch", "kind", "model")
 SPAN = np.dtype({"names": _FIELDS, "formats": ["f8"] * 3 + ["i4"] * 2 + ["u2"] * 3})
 PACK = Struct("=dddiiHHH").pack
-"""A span, to be appended to the buffer; by the cluster, which is told of every one."""
+"""Pack a span for the buffer, to which the cluster appends."""
 
 
 class UsageLog:
-    """Spans of work in the order in which they were told: records end to end, ``kinds`` and ``models`` by name."""
+    """Busy spans in the order of recording, end to end in ``buffer``; ``kinds`` and ``models`` map names to codes."""
 
     def __init__(self) -> None:
         self.buffer = bytearray()
@@ -23,18 +23,18 @@ class UsageLog:
         self.models: dict[str, int] = {}
 
     def spans(self) -> NDArray[Any]:
-        """All of them, (n,) of SPAN."""
+        """Return all spans, (n,) of SPAN."""
         return np.frombuffer(bytes(self.buffer), SPAN)
 
-    def inside(self, start_s: float, end_s: float, sizes: Sequence[int]) -> "GpuUsage":
-        """What was spent in the window [start_s, end_s]; ``gpu_counts`` are the GPUs of each worker, by its number."""
+    def inside(self, start_s: float, end_s: float, gpu_counts: Sequence[int]) -> "GpuUsage":
+        """Return the usage in the window [start_s, end_s]; ``gpu_counts`` are the GPUs of each worker, by number."""
         spans = self.spans()
         took_s = spans["until_s"] - spans["from_s"]
         inside_s = np.clip(spans["until_s"], start_s, end_s) - np.clip(spans["from_s"], start_s, end_s)
         share = np.divide(inside_s, took_s, out=np.zeros_like(inside_s), where=took_s > 0)
         joules = float((share * spans["joules"]).sum())
         loads = spans["kind"] == self.kinds.get("load", -1)
-        gpu_s = inside_s * np.asarray(sizes)[spans["worker"]]
+        gpu_s = inside_s * np.asarray(gpu_counts)[spans["worker"]]
         served = np.isin(spans["kind"], [self.kinds.get(kind, -1) for kind in ("serve", "steps")])
         served_s = float(gpu_s[served].sum())
         return GpuUsage(
@@ -51,10 +51,10 @@ class GpuUsage:
     """Totals over a window.
 
     Attributes:
-        busy_s: GPU-seconds of work, a group's times its GPUs.
-        joules: of that work; None where the power is not known.
-        switches, switch_s: loads that began in it, and GPU-seconds that they took.
-        batch_mean: requests that were served at once, over the GPU-seconds that served; None where none did.
+        busy_s: busy GPU-seconds; a group's seconds count for each of its GPUs.
+        joules: energy of the busy time; None if the power is not known.
+        switches, switch_s: model loads that began in the window, and their GPU-seconds.
+        batch_mean: mean batch size over the serving GPU-seconds; None if there are none.
     """
 
     busy_s: float

@@ -30,8 +30,8 @@ from sim.core.slo import Limit
 from sim.core.streams import ARRIVALS, TRACE, stream
 from sim.core.workload import Shapes, SimilarityInputs, Workload, addon_bytes, standalone
 from sim.engine import Engine
-from sim.metrics.ages import on_own_clock
-from sim.metrics.quality import Judgement, Quality, unknown
+from sim.metrics.ages import source_age_trace_s
+from sim.metrics.quality import Quality, QualityEstimate, unknown_quality
 from sim.metrics.run_files import read_summary
 from sim.metrics.summary import summarise
 from sim.metrics.time_series import series
@@ -137,9 +137,9 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         simulate_s, cpu_s = engine.run()
         _check_completed(engine, settings.warmup)
         bar.update(engine.rows - bar.n)
-    judged: Judgement | None = None
+    judged: QualityEstimate | None = None
     if config.get("feature_cache"):
-        judged = unknown(
+        judged = unknown_quality(
             len(record.request_columns["quality"]), "feature_cache changes every image, and no table is of such ones"
         )
         record.request_columns["quality"][:] = judged.factor
@@ -166,7 +166,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         write_timeline(record, path, engine.cluster.gpus, engine.cluster.gpus_of, ids.to_pylist())
 
     kept = timeline if settings.timeline else None
-    table = record.request_columns.table(ids, on_own_clock(record.request_columns, trace))
+    table = record.request_columns.table(ids, source_age_trace_s(record.request_columns, trace))
     return Outcome(summary, table, series(record), again(config), kept)
 
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import Asset
-from sim.addons.fetch import Link, Measured
+from sim.addons.fetch import Link, MeasuredFetch
 from sim.addons.kernels import Kernels
-from sim.addons.quantiles import Drawn
+from sim.addons.quantiles import QuantileSampler
 from sim.addons.shared_link import NodeDisk, SharedLink
 from sim.addons.sync_loading import SyncLoading
 from sim.core.errors import ConfigError
@@ -63,7 +63,7 @@ def shared(files: list[tuple[float, float]], latency_s: float, step_s: float = 0
 @settings(max_examples=20)
 @given(st.lists(st.floats(0, 5), min_size=2, max_size=6).map(sorted))
 def test_measured_seconds_have_their_quantiles(quantiles_s: list[float]) -> None:
-    fetch = Measured(quantiles_s)
+    fetch = MeasuredFetch(quantiles_s)
     run = bound(fetch, {})
     run.rng("").random = iter(np.linspace(0.0, 1.0, len(quantiles_s)).tolist()).__next__
     assert [fetch.seconds(worker(), lora("x"), 0.0) for _ in quantiles_s] == pytest.approx(quantiles_s)
@@ -74,7 +74,7 @@ def test_measured_seconds_have_their_quantiles(quantiles_s: list[float]) -> None
 def test_quantiles_that_are_none_are_refused(quantiles_s: list[float]) -> None:
     expected = r"found \[.*expected two or more numbers from 0 in ascending order"
     with pytest.raises(ConfigError, match=f"lora_fetch.quantiles: {expected}"):
-        Measured(quantiles_s)
+        MeasuredFetch(quantiles_s)
     with pytest.raises(ConfigError, match=f"lora_fetch.latency_s: {expected}"):
         Link(quantiles_s, RATE)
     with pytest.raises(ConfigError, match=f"lora_loading.spread: {expected}"):
@@ -88,7 +88,7 @@ QUANTILES = st.lists(st.floats(0, 5), min_size=2, max_size=40).map(sorted)
 @given(QUANTILES, st.integers(0, 2**32))
 def test_draws_have_the_mean_and_the_median_of_their_quantiles(quantiles: list[float], seed: int) -> None:
     """Within five standard errors: of the mean as always, of the median in shares of the draws."""
-    drawn, count = Drawn("key", quantiles, np.random.default_rng(seed)), 4000
+    drawn, count = QuantileSampler("key", quantiles, np.random.default_rng(seed)), 4000
     found = np.array([drawn() for _ in range(count)])
     grid = np.linspace(0, 1, len(quantiles))
     assert quantiles[0] <= found.min() <= found.max() <= quantiles[-1]
@@ -103,7 +103,7 @@ def test_a_link_draws_the_wait_of_each_file_and_adds_its_bytes(quantiles: list[f
     link = Link(quantiles, RATE)
     run = bound(link, {"x": 50.0})
     run.rng("").random = np.random.default_rng(seed).random
-    expected = Drawn("key", quantiles, np.random.default_rng(seed))
+    expected = QuantileSampler("key", quantiles, np.random.default_rng(seed))
     found = [link.seconds(worker(), lora("x"), 0.0) for _ in range(5)]
     assert found == pytest.approx([expected() + 0.5 for _ in range(5)])
 
@@ -143,7 +143,7 @@ def test_two_equal_files_take_twice_as_long_and_one_alone_what_a_link_of_its_own
 def test_a_nodes_disk_fetches_what_the_offline_curve_says(asked: list[int], files: int, leaves: Any) -> None:
     remote = SharedLink(latency_s=0.0, bytes_per_s=RATE)
     disk = SharedLink(latency_s=0.0, bytes_per_s=RATE)
-    node = NodeDisk(files=files, leaves=leaves, disk=disk, remote=remote)
+    node = NodeDisk(files=files, eviction=leaves, disk=disk, remote=remote)
     sizes = {str(n): 1.0 for n in range(6)}
     bound(node, sizes)
     run = bound(remote, sizes)
@@ -165,8 +165,8 @@ def test_controlnets_on_a_gpu_are_loaded_as_the_offline_curve_says(tmp_path: Any
     outcome = simulate(
         configured(
             "system=diffusers", "cluster=h800", "cluster.count=1", "arrivals=trace", "trace=file",
-            "trace._target_=traces.sources.delimited.Csv", f"trace.path={file}", f"controlnet_placement.eviction={leaves}",
-            f"controlnet_placement.max_resident={most}",
+            "trace._target_=traces.sources.delimited.Csv", f"trace.path={file}",
+            f"controlnet_placement.eviction={leaves}", f"controlnet_placement.max_resident={most}",
         )
     )  # fmt: skip
     loads = (outcome.requests.to_pandas().load_s > 0).sum()
@@ -177,7 +177,8 @@ def test_on_a_shared_link_requests_stall_that_do_not_on_links_of_their_own() -> 
     """Four begin at once: each LoRA takes four times as long and is waited for; nothing else differs."""
     common = (
         "system=swiftdiffusion", "cluster=h800", "cluster.count=4", "trace=add-ons", "trace.controlnets=0",
-        "trace.loras=1", "trace.requests=4", "arrivals=closed", "arrivals.outstanding=4", "lora_loading.max_steps_without=5",
+        "trace.loras=1", "trace.requests=4", "arrivals=closed", "arrivals.outstanding=4",
+        "lora_loading.max_steps_without=5",
     )  # fmt: skip
     alone, together = (simulate(configured(*common, f"lora_fetch={fetch}")) for fetch in ("link", "shared-link"))
     size, rate = 340_500_000, 2**30

@@ -79,7 +79,7 @@ def test_gustafsons_law(nets: int) -> None:
 
 @pytest.mark.parametrize(("nets", "loras"), [(2, 1), (5, 3), (0, 4), (1, 0)])
 def test_any_setting_is_served(nets: int, loras: int) -> None:
-    """The steps, and a patch for each LoRA, which is copied first; the first request of the run loads ControlNetPlacement."""
+    """The steps, and a patch for each LoRA, which is copied first; the first request of the run loads ControlNets."""
     outcome = served("swiftdiffusion", nets, loras, "cluster.count=6")
     found = rows(outcome)
     faster = 1.064 * 1.06 * 1.072
@@ -105,9 +105,9 @@ def test_what_takes_more_gpus_than_there_are_fails_with_the_reason() -> None:
 
 @pytest.mark.parametrize(("came_s", "bound"), [(0.2, 20), (0.9, 20), (2.5, 20), (2.5, 50), (0.9, 1), (30.0, 20)])
 def test_a_lora_is_merged_at_the_first_boundary_after_it_came_or_waited_for(came_s: float, bound: int) -> None:
-    fetch = f"{{_target_: sim.addons.fetch.Measured, quantiles: [{came_s}, {came_s}]}}"
+    fetch = f"{{_target_: sim.addons.fetch.MeasuredFetch, quantiles: [{came_s}, {came_s}]}}"
     outcome = served(
-        "swiftdiffusion", 0, 1, "~kernels", "~fetch",
+        "swiftdiffusion", 0, 1, "~kernels", "~lora_fetch",
         f"+lora_fetch={fetch}", f"lora_loading.max_steps_without={bound}", requests=2,
     )  # fmt: skip
     found = rows(outcome)
@@ -183,7 +183,7 @@ def test_memory_never_exceeds_the_device(system: str, memory: int, nets: int, ne
     kept = Cluster.record_busy
 
     def record_busy(self: Cluster, worker: Any, *args: Any, **named: Any) -> float:
-        for gpu in {worker, *self.beside(worker)}:
+        for gpu in {worker, *self.service_gpus(worker)}:
             seen.append(sum(gpu.resident.values()) + (4_500_000_000 if gpu.model and gpu is worker else 0))
         return kept(self, worker, *args, **named)
 
@@ -215,7 +215,7 @@ def test_steps_that_are_reused_and_shared_servers_are_refused_together() -> None
 @cache
 def spread(system: str) -> list[float]:
     """What a LoRA takes over its mean, by the system's configuration or else the profile."""
-    told = composed(f"system={system}")["loras"]["spread"]
+    told = composed(f"system={system}")["lora_loading"]["spread"]
     found = told or Profiled("h800").lora_spread(Asset("lora", "x", "sdxl"))
     return list(found)
 
@@ -232,7 +232,7 @@ def test_a_spread_leaves_the_mean_as_it_is(system: str) -> None:
 @pytest.mark.parametrize("system", DRAWING)
 def test_loras_before_the_first_step_take_seconds_of_their_spread(system: str) -> None:
     """Mean and median over many requests, within five standard errors."""
-    times, count = composed(f"system={system}")["loras"]["times"], 600
+    times, count = composed(f"system={system}")["lora_loading"]["factor"], 600
     load_s = rows(served(system, 0, 1, requests=count)).load_s
     typical_s, quantiles = 3.351 * times, spread(system)
     grid = np.linspace(0, 1, len(quantiles))

@@ -192,7 +192,7 @@ def test_what_a_part_declares_is_there_once() -> None:
 def test_a_fact_that_is_there_already_is_refused(taken: str) -> None:
     run = engine([0.0], [1.0])
     run.add_column("twice")
-    with pytest.raises(SimulationError, match=f"declares the fact '{taken}'"):
+    with pytest.raises(SimulationError, match=f"declares the column '{taken}'"):
         run.add_column(taken)
 
 

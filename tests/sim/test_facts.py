@@ -147,7 +147,7 @@ def test_a_default_is_what_is_so_where_nobody_said_otherwise(kind: type, default
 def test_a_name_that_is_taken_cannot_be_declared(name: str) -> None:
     facts = RequestColumns(ROWS, MODELS)
     facts.declare("patience", float, True, None)
-    with pytest.raises(SimulationError, match=f"declares the fact '{name}' .*a name that is not taken"):
+    with pytest.raises(SimulationError, match=f"declares the column '{name}' .*a name that is not taken"):
         facts.declare(name, float, True, None)
 
 

@@ -17,7 +17,7 @@ from sim.engine import Engine
 from sim.frontend.cached import CachedFrontEnd
 from sim.frontend.match_predictor import Always, OneClassSvm, cheapest_threshold
 from sim.metrics.recorder import TRAININGS
-from sim.metrics.summary import Window
+from sim.metrics.summary import MeasuredWindow
 from sim.protocols import Change, MatchPredictor, Run
 from tests.sim.lab import engine, simulated
 from traces.similarity.similarities import SimilaritySource, TextToText
@@ -85,7 +85,7 @@ def counted(run: Engine) -> dict[str, int]:
 def check_proportions(without: Engine, run: Engine) -> None:
     """NIRVANA, 5.2: recall is the share of the hits that is kept, 1 - precision that of the searches in vain."""
     before, after = counted(without), counted(run)
-    said = Window(run, run.record, 0).cache()["predictor"]
+    said = MeasuredWindow(run, run.record, 0).cache()["predictor"]
     searches = after["hits"] + after["in_vain"]
     assert after["hits"] + after["forgone"] == before["hits"]
     assert after["in_vain"] + after["spared"] == before["in_vain"]
@@ -116,11 +116,11 @@ def test_the_one_class_svm_spares_searches_in_vain_and_costs_hits(landmarks: int
     without = served(vectors, Always())
     run = served(vectors, OneClassSvm(nu=0.1, per_10k_s=0.0, landmarks=landmarks))
     check_proportions(without, run)
-    said = Window(run, run.record, 0).cache()["predictor"]
+    said = MeasuredWindow(run, run.record, 0).cache()["predictor"]
     assert 0 < counted(run)["in_vain"] < 0.5 * counted(without)["in_vain"]
     assert 0 < counted(run)["forgone"] < 0.5 * counted(without)["hits"]
     assert said["precision"] > counted(without)["hits"] / 600
-    silent = Window(without, without.record, 0).cache()["predictor"]
+    silent = MeasuredWindow(without, without.record, 0).cache()["predictor"]
     assert silent["wasted_searches"] == counted(without)["in_vain"]
     assert {silent[key] for key in ("precision", "recall", "predicted_misses", "retrainings", "retrain_s")} == {None}
 

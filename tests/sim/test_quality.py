@@ -145,10 +145,10 @@ def test_every_shipped_design_is_the_system_that_it_is_of(composed: dict[str, di
         ("nirvana", {"selector": {"strict": False}}, "selector.strict is False and not True"),
         ("nirvana", {"cache": {"latents_at": []}}, r"cache.latents_at is \[\] and not \[5, 10, 15, 20, 25\]"),
         ("nirvana", {"admission": choice("admission", "cache-all")}, "admission._target_"),
-        ("nirvana", {"similarity": choice("similarity", "image")}, "space._target_"),
-        ("nirvana", {"similarity_map": choice("similarity_map", "identity")}, "scale._target_"),
+        ("nirvana", {"similarity": choice("similarity", "text-to-image")}, "similarity._target_"),
+        ("nirvana", {"similarity_map": choice("similarity_map", "identity")}, "similarity_map._target_"),
         ("nirvana", {"similarity_map": {"at": {0.5: 0.65}}}, "similarity_map.at"),
-        ("nirvana", {"encoder": {"_target_": "mine.Encoder"}}, "encoder is one whose scale"),
+        ("nirvana", {"encoder": {"_target_": "mine.Encoder"}}, "encoder has no similarity map"),
         ("nirvana-predicting", {"match_predictor": choice("match_predictor", "none")}, "match_predictor._target_"),
         ("modm", {"frontend": {"hit_role": "large"}}, "frontend.hit_role is large and not small"),
         ("modm", {"admission": choice("admission", "misses")}, "admission._target_"),
@@ -159,7 +159,7 @@ def test_every_shipped_design_is_the_system_that_it_is_of(composed: dict[str, di
         ),
         ("nirvana", {"encoder": choice("encoder", "clip"), "similarity_map": choice("similarity_map", "clip")}, None),
         ("modm", {"admission": choice("admission", "cache-large")}, None),
-        ("modm", {"similarity": choice("similarity", "clip-images")}, None),
+        ("modm", {"similarity": choice("similarity", "text-to-clip-images")}, None),
     ],
 )
 def test_a_design_is_what_an_image_starts_from_and_not_how_often_or_when(

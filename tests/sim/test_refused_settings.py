@@ -14,8 +14,8 @@ from sim.core.gpu import Gpu
 from sim.core.workload import addon_bytes
 from sim.execution.feature_cache.overhead import Overhead
 from sim.frontend.delay import Constant, LogNormal, as_delay
-from sim.metrics.design import checked
-from sim.metrics.request_columns import RequestColumn
+from sim.metrics.design import check_design
+from sim.metrics.request_columns import DeclaredColumn
 from sim.run.config.build import build
 from tests.sim.lab import engine
 from traces.error import TraceError
@@ -29,8 +29,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: LogNormal(mean_s=0.0, cv=1.0), "mean_s > 0"),
     (lambda: Gpu("x", 100.0, None, "made up"), "active_w >= idle_w"),
     (lambda: Gpu("x", 50.0, 60.0, "made up"), "active_w >= idle_w"),
-    (lambda: checked({"router": ["least"]}, "quality.designs.x"), "quality.designs.x.router: expected one of"),
-    (lambda: checked({"selector": []}, "quality.designs.x"), "quality.designs.x.selector: found none"),
+    (lambda: check_design({"router": ["least"]}, "quality.designs.x"), "quality.designs.x.router: expected one of"),
+    (lambda: check_design({"selector": []}, "quality.designs.x"), "quality.designs.x.selector: found none"),
 ]
 
 
@@ -81,7 +81,7 @@ def test_what_is_on_the_edge_of_a_range_is_taken() -> None:
     assert Gpu("x", None, None, "not known").energy_j(3.0) != 0.0
     assert GlobalMonitor(safety=1.0, margin=0.0, patience=1).safety == 1.0
     assert as_delay(Constant(2.0)) == Constant(2.0)
-    assert checked({"selector": ["nirvana"]}, "quality.designs.x") is None
+    assert check_design({"selector": ["nirvana"]}, "quality.designs.x") is None
 
 
 def test_a_model_whose_blocks_nobody_said_has_no_overhead() -> None:
@@ -95,7 +95,7 @@ def test_a_model_whose_blocks_nobody_said_has_no_overhead() -> None:
 
 
 def test_rows_that_only_fill_a_cache_have_no_facts() -> None:
-    fact = RequestColumn(np.zeros(3), first=2, public=True)
+    fact = DeclaredColumn(np.zeros(3), first=2, public=True)
     fact[1] = 7.0  # leaves no record
     fact[2] = 5.0
     assert fact.values.tolist() == [5.0, 0.0, 0.0]

@@ -11,7 +11,7 @@ from backends.base import Asset, Cost, Work
 from sim.core.errors import ConfigError
 from sim.core.request import Request
 from sim.frontend.direct import Direct
-from sim.metrics.summary import Window, models
+from sim.metrics.summary import MeasuredWindow, models
 from sim.run.simulate import Outcome, write
 from tests.sim.lab import Given, engine, simulated
 from traces.table.trace import make
@@ -245,10 +245,10 @@ def test_what_outlasts_the_measured_requests_is_outside_the_window() -> None:
     """A warm-up request that ends last: no GPU is busy for longer than the window."""
     run = engine([0.0, 1.0, 2.0], [100.0, 1.0, 1.0], 2)
     run.run()
-    window = Window(run, run.record, 1)
+    window = MeasuredWindow(run, run.record, 1)
     assert (window.start_s, window.end_s) == (1.0, 3.0)
     assert window.completions() == 2
-    spent = run.record.usage_log.inside(window.start_s, window.end_s, run.cluster.sizes())
+    spent = run.record.usage_log.inside(window.start_s, window.end_s, run.cluster.gpu_counts())
     assert spent.busy_s == pytest.approx(2.0 + 2.0)
 
 
@@ -267,7 +267,7 @@ def test_loads_that_take_no_time_are_counted_all_the_same() -> None:
             [0.0, 1.0, 2.0], [0.1] * 3, frontend=Alternating(), backend=Given([0.1] * 3, load_s=float(seconds))
         )  # fmt: skip
         run.run()
-        counts.append(run.record.usage_log.inside(0.0, run.clock.now, run.cluster.sizes()).switches)
+        counts.append(run.record.usage_log.inside(0.0, run.clock.now, run.cluster.gpu_counts()).switches)
     assert counts == [2, 2]
 
 
@@ -291,7 +291,7 @@ def test_the_joules_of_a_load_come_on_top_of_those_of_serving() -> None:
         run = engine([0.0, 10.0, 20.0], [1.0] * 3, frontend=Alternating(), backend=backend)
         run.run()
         assert list(run.record.request_columns["energy_j"]) == pytest.approx(joules)
-        spent = run.record.usage_log.inside(0.0, run.clock.now, run.cluster.sizes())
+        spent = run.record.usage_log.inside(0.0, run.clock.now, run.cluster.gpu_counts())
         assert spent.joules == pytest.approx(sum(joules))
 
 

@@ -9,7 +9,7 @@ from conf.assumption import Assumption
 from conf.validation import first_error
 from sim.core.errors import ConfigError
 from sim.core.slo import Limit, parse_limit
-from sim.metrics.cost import Service
+from sim.metrics.cost import PaidService
 from sim.run.config.build import Parts
 from sim.run.config.choices import groups
 from sim.run.config.typed import Real, Truth, Whole
@@ -46,7 +46,7 @@ class System(BaseModel):
     model_config = ConfigDict(extra="forbid")
     name: Annotated[str, Field(min_length=1)]
     addons: Literal["ignore", "serve"] = "ignore"
-    services: dict[str, Service] = {}
+    services: dict[str, PaidService] = {}
     assumptions: list[Assumption] = []
 
 
